@@ -1,0 +1,76 @@
+"""The tree of errors that a user can meet; each carries a hint and the exit code of the process.
+
+CanaryError
+├── UsageError              2  wrong usage, config or input
+│   ├── ConfigError            a config file or key
+│   └── InputError             a model, dataset or record that was named but cannot be used
+└── MachineError            4  the machine could not do it: memory, disk, time, a device
+    └── RunFailed              the training itself ended badly; carries the record's status
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+EXIT_OK = 0
+EXIT_REGRESSION = 1
+EXIT_USAGE = 2
+EXIT_INCONCLUSIVE = 3
+EXIT_ERROR = 4
+
+
+class CanaryError(Exception):
+    """Base of all errors shown to users as one line.
+
+    `message` says what was wrong and where; `hint` says what to do about it.
+    """
+
+    exit_code: int = EXIT_ERROR
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(CanaryError):
+    """Wrong usage, config or input: exit code 2."""
+
+    exit_code = EXIT_USAGE
+
+
+class ConfigError(UsageError):
+    """A config that cannot be used; `file` and `key` say where."""
+
+    def __init__(
+        self,
+        message: str,
+        hint: str | None = None,
+        *,
+        file: str | Path | None = None,
+        key: str | None = None,
+    ) -> None:
+        super().__init__(message, hint)
+        self.file = file
+        self.key = key
+
+
+class InputError(UsageError):
+    """A model, dataset or record that was named but is missing or not usable."""
+
+
+class MachineError(CanaryError):
+    """The machine could not do it (memory, disk, time, a device): exit code 4."""
+
+    exit_code = EXIT_ERROR
+
+
+class RunFailed(MachineError):
+    """A canary that ended without completing; `status` is the record's."""
+
+    def __init__(self, message: str, status: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.status = status
