@@ -1,0 +1,189 @@
+"""A run's folder: written as the run goes on, read back whatever ended it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pydantic import ValidationError
+
+from canary.collect import jsonio
+from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord
+from canary.collect.summary import summarise
+from canary.errors import InputError, MachineError
+
+RESERVE_BYTES = 256 * 1024
+"""Space kept in the folder so that the last words of a run fit on a disk that became full."""
+
+
+def new_run_id(name: str, now: datetime) -> str:
+    """Sorts by time, says which canary, and does not collide within a second."""
+    return f"{now:%Y%m%d-%H%M%S}-{name or 'canary'}-{secrets.token_hex(2)}"
+
+
+def this_process() -> Owner:
+    """The current process, as written into its records."""
+    return Owner(pid=os.getpid(), started=psutil.Process().create_time(), host=socket.gethostname())
+
+
+def is_alive(owner: Owner) -> bool:
+    """Whether the owner still runs. Of another host nothing can be known: taken as alive."""
+    if owner.host != socket.gethostname():
+        return True
+    try:
+        return abs(psutil.Process(owner.pid).create_time() - owner.started) < 1.0
+    except psutil.NoSuchProcess:
+        return False
+
+
+class RunFolder:
+    """The files of one run. Only the process that made the folder writes `metrics.json`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = path / "metrics.json"
+        self.steps = path / "steps.jsonl"
+        self.probe_steps = path / "probe_steps.jsonl"
+        self.alerts = path / "alerts.jsonl"
+        self.config = path / "config.yaml"
+        self.log = path / "log.txt"
+        self.scratch = path / ".scratch"
+        self._reserve = path / ".reserve"
+
+    @classmethod
+    def create(cls, output_dir: Path, run_id: str) -> RunFolder:
+        """Makes `<output_dir>/<run_id>/`.
+
+        Raises:
+            MachineError: the folder cannot be made, or there is no space for a record in it.
+        """
+        folder = cls(output_dir / run_id)
+        try:
+            folder.path.mkdir(parents=True)
+            folder.scratch.mkdir()
+            folder._reserve.write_bytes(b"\0" * RESERVE_BYTES)
+            folder.alerts.touch()
+            folder.steps.touch()
+        except OSError as error:
+            raise MachineError(
+                f"cannot write the record under {output_dir}: {error.strerror or error}",
+                "choose another folder with -o, or free some space",
+            ) from error
+        return folder
+
+    def write(self, record: RunRecord) -> None:
+        """Replaces `metrics.json`; on a full disk the reserve is given up for it.
+
+        Raises:
+            OSError: the disk is full and the reserve is spent.
+        """
+        text = jsonio.dumps(record.model_dump(), indent=1) + "\n"
+        try:
+            jsonio.replace_file(self.metrics, text)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self._reserve.exists():
+                raise
+            self._reserve.unlink()
+            jsonio.replace_file(self.metrics, text)
+
+    def finish(self, record: RunRecord) -> None:
+        """The last write: the summary, and nothing left behind that is not part of a record."""
+        self.write(record)
+        self._reserve.unlink(missing_ok=True)
+
+
+def start_record(run_id: str, name: str, now: datetime, config: dict[str, Any]) -> RunRecord:
+    """A record at the moment the run begins, owned by this process."""
+    return RunRecord(
+        run_id=run_id,
+        name=name,
+        timestamp=now.astimezone(UTC).isoformat(timespec="seconds"),
+        config=config,
+        owner=this_process(),
+    )
+
+
+def measured_rows(folder: RunFolder) -> list[dict[str, Any]]:
+    """The rows of the measured launches, in the order written."""
+    return list(jsonio.read_rows(folder.steps))
+
+
+def _metrics_path(path: Path) -> Path:
+    return path / "metrics.json" if path.is_dir() else path
+
+
+def load_record(path: Path | str) -> RunRecord:
+    """Reads a record from a run's folder or its `metrics.json`.
+
+    A record whose process died without a last word still says `running`; it is corrected here to
+    `interrupted`, with what its steps tell.
+
+    Raises:
+        InputError: nothing there, not readable, not strict JSON, or another schema.
+    """
+    file = _metrics_path(Path(path))
+    try:
+        document = jsonio.loads(file.read_bytes())
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no record at {file}", "name a run's folder or its metrics.json"
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise InputError(f"{file} is not a record: {error}") from error
+    record = parse_record(document, file)
+    if record.status == "running" and record.owner is not None and not is_alive(record.owner):
+        return _correct(record, RunFolder(file.parent))
+    return record
+
+
+def parse_record(document: Any, source: Path) -> RunRecord:
+    """Validates one parsed document.
+
+    Raises:
+        InputError: names the first key that is wrong.
+    """
+    if not isinstance(document, dict):
+        raise InputError(f"{source} is not a record: expected a JSON object")
+    version = document.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InputError(
+            f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
+            "read it with the rlhf-canary that wrote it",
+        )
+    try:
+        return RunRecord.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{source} is not a record: {key}: {first['msg']}") from error
+
+
+def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
+    """The record of a process that is gone: summarised from its rows, written back if possible."""
+    assert record.owner is not None
+    rows: Sequence[dict[str, Any]] = measured_rows(folder)
+    corrected = summarise(record, rows, int(record.config.get("metrics_warmup_steps", 0)))
+    times = [row["time"] for row in rows if "time" in row]
+    started = datetime.fromisoformat(record.timestamp).timestamp()
+    corrected = corrected.model_copy(
+        update={
+            "status": "interrupted",
+            "reason": f"the canary's process {record.owner.pid} ended without finishing the record "
+            f"(killed, or the machine stopped) after step {rows[-1]['step'] if rows else 0}",
+            "duration_seconds": max(
+                record.duration_seconds, (times[-1] if times else started) - started
+            ),
+        }
+    )
+    if os.access(folder.path, os.W_OK):
+        folder.finish(corrected)
+    return corrected

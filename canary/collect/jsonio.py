@@ -1,0 +1,78 @@
+"""Strict JSON, and files that are replaced as a whole.
+
+A number that is not finite is written as the string "nan", "inf" or "-inf"; standard JSON has no
+such numbers, and a reader must never meet 0 in their place.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def to_strict(value: Any) -> Any:
+    """Returns `value` with every non-finite float replaced by its name, ready for strict JSON."""
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if isinstance(value, Mapping):
+        return {str(key): to_strict(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [to_strict(item) for item in value]
+    if value is None or isinstance(value, str | int | bool):
+        return value
+    return str(value)
+
+
+def number(value: Any) -> Any:
+    """Reads one value back: the names of non-finite numbers become those numbers."""
+    return NON_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    """Serialises to strict JSON."""
+    return json.dumps(to_strict(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is not valid JSON")
+
+
+def loads(text: str | bytes) -> Any:
+    """Parses strict JSON; a bare NaN or Infinity raises ValueError."""
+    return json.loads(text, parse_constant=_refuse)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Writes `text` to `path` so that a reader sees either the old content or the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        # mkstemp makes files private; a record is for everyone who may read the folder.
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a JSON-lines file; a last line cut off by a crash is left out."""
+    if not path.exists():
+        return
+    with path.open("rb") as stream:
+        for line in stream:
+            if not line.endswith(b"\n"):
+                return
+            row = loads(line)
+            if isinstance(row, dict):
+                yield row

@@ -1,0 +1,180 @@
+"""The record of one run: the types behind `metrics.json`. Pure: no torch, no clock, no network.
+
+Every section is there on every machine. What could not be measured is null and is named in
+`unmeasured`, with the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from canary.collect.jsonio import number
+
+SCHEMA_VERSION = 1
+
+Status = Literal["running", "completed", "failed", "timeout", "oom", "interrupted"]
+
+PHASES = (
+    "data",
+    "forward",
+    "backward",
+    "optimizer",
+    "generation",
+    "reward",
+    "logprob",
+    "logging",
+    "checkpoint",
+    "other",
+)
+"""Where a step's wall time goes. `logprob`: log-probabilities outside the loss (policy's old ones
+and the reference's, in GRPO); the reference's forward of DPO is part of `forward`."""
+
+Number = Annotated[float, BeforeValidator(number)]
+"""A float whose non-finite values travel as strings."""
+
+
+class Section(BaseModel):
+    """A part of the record: unknown keys are refused, values are read as attributes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Distribution(Section):
+    """Order statistics of one sample; all in the sample's unit, nan when it is empty."""
+
+    count: int = 0
+    mean: Number = math.nan
+    median: Number = math.nan
+    p50: Number = math.nan
+    p95: Number = math.nan
+    p99: Number = math.nan
+    min: Number = math.nan
+    max: Number = math.nan
+    std: Number = math.nan
+
+
+class Perf(Section):
+    """Speed of the measured launches after warm-up."""
+
+    step_time: Distribution = Field(default_factory=Distribution)
+    """Seconds from the end of one step to the end of the next."""
+    approx_tokens_per_sec: Number | None = None
+    """Input tokens (padding left out) over the wall time of the same steps."""
+    samples_per_sec: Number | None = None
+    max_mem_mb: Number | None = None
+    """Peak device memory in MB (2**20 bytes); peak resident memory where there is no device."""
+    max_mem_kind: Literal["device", "resident"] | None = None
+    gpu_utilization_avg: Number | None = None
+    """Percent, of the device in use."""
+    dataloader_wait_pct: Number | None = None
+    """Percent of the wall time spent in the data phase."""
+    cpu_utilization_avg: Number | None = None
+    """Percent of one core, over the process tree."""
+    startup_seconds: dict[str, Number] = Field(default_factory=dict)
+
+
+class Stability(Section):
+    """The loss as the trainer computed it, never as it was logged."""
+
+    nan_steps: int = 0
+    inf_steps: int = 0
+    nan_at: list[int] = Field(default_factory=list)
+    inf_at: list[int] = Field(default_factory=list)
+    loss_values: list[Number] = Field(default_factory=list)
+    grad_norm_values: list[Number | None] = Field(default_factory=list)
+    final_loss: Number | None = None
+    loss_diverged: bool = False
+    """The mean of the last tenth of the losses is above 1.5 times that of the first tenth, or the
+    last loss is not finite."""
+
+
+class OperatorRow(Section):
+    """One operator of the profiled steps, self times in ms."""
+
+    name: str
+    self_cuda_time_ms: Number
+    self_cpu_time_ms: Number
+    count: int
+
+
+class Profiler(Section):
+    """Summary of the profiled steps; null where profiling was off."""
+
+    trace_path: str | None = None
+    cuda_time_total_ms: Number | None = None
+    cpu_time_total_ms: Number | None = None
+    self_cuda_time_total_ms: Number | None = None
+    top_cuda_ops: list[OperatorRow] = Field(default_factory=list)
+    top_cpu_ops: list[OperatorRow] = Field(default_factory=list)
+
+
+class Memory(Section):
+    """Bytes; device values are null where there is no device."""
+
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    peak_rss_bytes: int | None = None
+    sampled: dict[str, Any] = Field(default_factory=dict)
+
+
+class Launch(Section):
+    """One process launch: the unit of replication of every timing."""
+
+    index: int
+    kind: Literal["probe", "measured"]
+    status: Status
+    steps: int = 0
+    mean_step_time_s: Number | None = None
+    """Mean after warm-up: what the user pays."""
+    median_step_time_s: Number | None = None
+    tokens_per_sec: Number | None = None
+    startup_seconds: dict[str, Number] = Field(default_factory=dict)
+    wall_seconds: Number | None = None
+
+
+class Owner(Section):
+    """The process that writes the record, so that a later reader can tell whether it still lives."""
+
+    pid: int
+    started: float
+    """Start of the process, seconds since the epoch."""
+    host: str
+
+
+class RunRecord(Section):
+    """`metrics.json`. Times in seconds, memory in bytes or MB as each name says."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: str
+    name: str = ""
+    timestamp: str
+    """Start of the run, ISO 8601, UTC."""
+    duration_seconds: Number = 0.0
+    status: Status = "running"
+    reason: str | None = None
+    """One line: why the run did not complete."""
+    owner: Owner | None = None
+    git: dict[str, Any] = Field(default_factory=dict)
+    env: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] = Field(default_factory=dict)
+    perf: Perf = Field(default_factory=Perf)
+    stability: Stability = Field(default_factory=Stability)
+    profiler: Profiler = Field(default_factory=Profiler)
+    phases: dict[str, Number] = Field(default_factory=dict)
+    """Mean seconds a step, by phase; they add up to `perf.step_time.mean`."""
+    memory: Memory = Field(default_factory=Memory)
+    rl: dict[str, Distribution] = Field(default_factory=dict)
+    """Rewards, margins, KL, entropy, lengths ... of the measured steps, by metric."""
+    tokens: dict[str, int] = Field(default_factory=dict)
+    """Totals over the measured steps of the first launch: input, label, completion."""
+    io: dict[str, Any] = Field(default_factory=dict)
+    exact: dict[str, Any] = Field(default_factory=dict)
+    """The noise-free signals of the probe, by stage (see `canary.collect.probes.exact`)."""
+    alerts: list[dict[str, Any]] = Field(default_factory=list)
+    gpu_health: dict[str, Any] = Field(default_factory=dict)
+    launches: list[Launch] = Field(default_factory=list)
+    unmeasured: dict[str, str] = Field(default_factory=dict)
+    """What is null here, and why."""

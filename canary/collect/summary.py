@@ -1,0 +1,198 @@
+"""From the rows of `steps.jsonl` to the figures of the record. Pure.
+
+A row is one optimizer step of one launch:
+`{launch, step, wall_s, phases: {name: s}, loss, micro_losses, grad_norm, learning_rate,
+input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes, reserved_bytes,
+peak_bytes, rl: {metric: value}, time}`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from canary.collect.jsonio import number
+from canary.collect.record import PHASES, Distribution, Launch, RunRecord, Stability
+
+Row = dict[str, Any]
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The share-quantile of an ordered sample, linear between neighbours (numpy's default)."""
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def distribution(values: Iterable[float]) -> Distribution:
+    """Order statistics of a sample; non-finite values are left out of it."""
+    ordered = sorted(value for value in values if math.isfinite(value))
+    if not ordered:
+        return Distribution()
+    median = percentile(ordered, 0.5)
+    return Distribution(
+        count=len(ordered),
+        mean=statistics.fmean(ordered),
+        median=median,
+        p50=median,
+        p95=percentile(ordered, 0.95),
+        p99=percentile(ordered, 0.99),
+        min=ordered[0],
+        max=ordered[-1],
+        std=statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
+    )
+
+
+def _numbers(rows: Iterable[Row], key: str) -> list[float]:
+    values = (number(row.get(key)) for row in rows)
+    return [float(value) for value in values if value is not None]
+
+
+def _largest(rows: Iterable[Row], key: str) -> int | None:
+    values = _numbers(rows, key)
+    return int(max(values)) if values else None
+
+
+def _rate(rows: Sequence[Row], key: str) -> float | None:
+    pairs = [(row[key], row["wall_s"]) for row in rows if row.get(key) is not None]
+    wall = sum(seconds for _, seconds in pairs)
+    return sum(amount for amount, _ in pairs) / wall if wall > 0 else None
+
+
+def is_bad(row: Row, test: Any) -> bool:
+    """Whether the step's loss, or that of one of its micro-batches, fails `test` (isnan, isinf)."""
+    losses = [row.get("loss"), *row.get("micro_losses", [])]
+    return any(loss is not None and test(float(number(loss))) for loss in losses)
+
+
+def stability(rows: Sequence[Row]) -> Stability:
+    """Counts and sequences of one launch, every step of it, warm-up included."""
+    losses = [math.nan if row.get("loss") is None else float(number(row["loss"])) for row in rows]
+    nan_at = [row["step"] for row in rows if is_bad(row, math.isnan)]
+    inf_at = [row["step"] for row in rows if is_bad(row, math.isinf)]
+    return Stability(
+        nan_steps=len(nan_at),
+        inf_steps=len(inf_at),
+        nan_at=nan_at,
+        inf_at=inf_at,
+        loss_values=losses,
+        grad_norm_values=[
+            None if row.get("grad_norm") is None else float(number(row["grad_norm"]))
+            for row in rows
+        ],
+        final_loss=losses[-1] if losses else None,
+        loss_diverged=diverged(losses),
+    )
+
+
+def diverged(losses: Sequence[float]) -> bool:
+    """The end is not finite, or the last tenth is over 1.5 times the first tenth in the mean.
+
+    Losses that start below zero or near it (policy objectives) have no scale to compare with.
+    """
+    if not losses:
+        return False
+    if not math.isfinite(losses[-1]):
+        return True
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    tenth = max(1, len(finite) // 10)
+    start, end = statistics.fmean(finite[:tenth]), statistics.fmean(finite[-tenth:])
+    return len(finite) >= 10 and start > 1e-3 and end > 1.5 * start
+
+
+def phase_means(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean seconds a step for each phase."""
+    if not rows:
+        return {}
+    totals: dict[str, float] = defaultdict(float)
+    for row in rows:
+        for name, seconds in row["phases"].items():
+            totals[name] += seconds
+    return {name: totals.get(name, 0.0) / len(rows) for name in PHASES}
+
+
+def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
+    """The launch with its own mean and median step time, from its rows after warm-up."""
+    steady = [row for row in rows if row["step"] > warmup]
+    times = distribution(row["wall_s"] for row in steady)
+    return launch.model_copy(
+        update={
+            "steps": len(rows),
+            "mean_step_time_s": times.mean if times.count else None,
+            "median_step_time_s": times.median if times.count else None,
+            "tokens_per_sec": _rate(steady, "input_tokens"),
+        }
+    )
+
+
+def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
+    """The record with everything that follows from the measured rows; `warmup` steps of each
+    launch are left out of speeds, phases and RL metrics, never out of the stability figures."""
+    by_launch: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_launch[row["launch"]].append(row)
+    first = by_launch[min(by_launch)] if by_launch else []
+    steady = [row for row in rows if row["step"] > warmup]
+    wall = sum(row["wall_s"] for row in steady)
+    phases = phase_means(steady)
+    device_peak = _largest(rows, "peak_bytes")
+    rss_peak = _largest(rows, "rss_bytes")
+    peak = device_peak if device_peak is not None else rss_peak
+    perf = record.perf.model_copy(
+        update={
+            "step_time": distribution(row["wall_s"] for row in steady),
+            "approx_tokens_per_sec": _rate(steady, "input_tokens"),
+            "samples_per_sec": _rate(steady, "samples"),
+            "max_mem_mb": None if peak is None else peak / 2**20,
+            "max_mem_kind": None
+            if peak is None
+            else ("resident" if device_peak is None else "device"),
+            "dataloader_wait_pct": (
+                100 * sum(row["phases"].get("data", 0.0) for row in steady) / wall if wall else None
+            ),
+        }
+    )
+    memory = record.memory.model_copy(
+        update={
+            "peak_allocated_bytes": device_peak,
+            "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
+            "peak_rss_bytes": rss_peak,
+        }
+    )
+    return record.model_copy(
+        update={
+            "perf": perf,
+            "stability": stability(first),
+            "phases": phases,
+            "memory": memory,
+            "rl": _rl(steady),
+            "tokens": _token_totals(first),
+            "launches": [
+                launch_timing(launch, by_launch.get(launch.index, []), warmup)
+                if launch.kind == "measured"
+                else launch
+                for launch in record.launches
+            ],
+        }
+    )
+
+
+def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for name, value in row.get("rl", {}).items():
+            values[name].append(float(number(value)))
+    return {name: distribution(sample) for name, sample in sorted(values.items())}
+
+
+def _token_totals(rows: Sequence[Row]) -> dict[str, int]:
+    totals = {}
+    for key in ("input_tokens", "label_tokens", "completion_tokens"):
+        counted = _numbers(rows, key)
+        if counted:
+            totals[key] = int(sum(counted))
+    return totals
