@@ -1,0 +1,1 @@
+"""What is measured inside the training process. The only part of `collect` that imports torch."""

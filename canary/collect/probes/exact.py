@@ -1,0 +1,162 @@
+"""The exact lane's signals, gathered by the probe launch. Never in a timed launch.
+
+`exact` of the record, by stage of the comparison's order:
+
+    data            dataset fingerprint; tokenizer vocabulary and chat template
+    batches         a step: each micro-batch's hash, shapes and token counts
+    model           initial parameters' hash, trainable names, dtypes; the reference's hash
+    first_loss      raw losses of step 1
+    first_gradient  norms before clipping, by module group
+    first_update    learning rate, size of the change, tensors that did not change
+    trajectory      raw loss, grad norm, learning rate and RL metrics of each step
+    work            operators, FLOPs, forwards and tokens fed of one step
+    memory          live tensors and their bytes a step
+    calls           tokenizer calls, dataset maps and cache hits, files and bytes written
+    frozen          parameters declared frozen that changed, and whether the reference changed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from canary.collect.probes.batches import describe_batch
+from canary.collect.probes.operators import LiveTensors, WorkProbe, recompiles
+from canary.collect.probes.parameters import (
+    UpdateProbe,
+    combined,
+    describe_model,
+    gradient_norms,
+    parameter_digests,
+)
+
+WORK_STEP = 3
+"""The step whose operators are counted: past the first steps' one-off work."""
+
+
+class ExactProbe:
+    """Listens to the training and describes what has no noise."""
+
+    def __init__(self, trainer: Any, work_step: int = WORK_STEP) -> None:
+        self._trainer = trainer
+        self._work_step = work_step
+        self._work: WorkProbe | None = None
+        self._update: UpdateProbe | None = None
+        self._live = LiveTensors()
+        self._micro: list[dict[str, Any]] = []
+        self._initial: dict[str, bytes] = {}
+        self._reference: dict[str, bytes] = {}
+        self.found: dict[str, Any] = {"batches": []}
+
+    def training_begins(self) -> None:
+        """Describes the initial model; called when optimizer and model are ready."""
+        model = self._trainer.model
+        self._initial = parameter_digests(model)
+        self.found["model"] = describe_model(model, self._initial)
+        reference = self._reference_model()
+        if reference is not None:
+            self._reference = parameter_digests(reference)
+            self.found["model"]["reference_sha256"] = combined(self._reference)
+        self._live.freeze()
+        self._begin_work_if_next(0)
+
+    def _reference_model(self) -> Any:
+        reference = getattr(self._trainer, "ref_model", None)
+        if reference is None:
+            return None
+        return getattr(reference, "module", reference)
+
+    def _begin_work_if_next(self, done: int) -> None:
+        if done + 1 == self._work_step:
+            self._work = WorkProbe(self._trainer.model)
+            self._work.begin()
+
+    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
+        """Describes one micro-batch as it enters the loss."""
+        with _disable_current_modes():
+            tokenizer = getattr(self._trainer, "processing_class", None)
+            self._micro.append(describe_batch(inputs, tokenizer))
+
+    def gradients_ready(self) -> None:
+        """Before the first clip: norms by module group."""
+        if "first_gradient" not in self.found:
+            with _disable_current_modes():
+                self.found["first_gradient"] = gradient_norms(self._trainer.model)
+
+    def update_begins(self) -> None:
+        """Keeps a copy of the trainable parameters, before the first update only."""
+        if self._update is None and "first_update" not in self.found:
+            with _disable_current_modes():
+                self._update = UpdateProbe(self._trainer.model)
+
+    def update_ended(self) -> None:
+        """Describes what the first update changed."""
+        if self._update is not None:
+            with _disable_current_modes():
+                self.found["first_update"] = self._update.describe(self._trainer.model)
+            self._update = None
+
+    def step_ended(self, step: int) -> None:
+        """Closes the step's counts; `step` counts from 1."""
+        if self._work is not None:
+            self.found["work"] = {
+                "step": step,
+                **self._work.end(),
+                "recompiles": recompiles(),
+            }
+            self._work = None
+        self.found["batches"].append(self._micro)
+        self._micro = []
+        self._live.count()
+        self._begin_work_if_next(step)
+
+    def training_ended(self) -> None:
+        """Memory slopes, and whether anything moved that was declared still."""
+        if self._work is not None:
+            self._work.end()
+            self._work = None
+        self._live.release()
+        self.found["memory"] = {
+            "live_tensors": self._live.counts,
+            "live_bytes": self._live.bytes,
+            "peak_bytes": (
+                torch.cuda.max_memory_allocated()
+                if torch.cuda.is_initialized()
+                else None
+            ),
+        }
+        model = self._trainer.model
+        final = parameter_digests(model)
+        frozen = [
+            name for name, value in model.named_parameters() if not value.requires_grad
+        ]
+        reference = self._reference_model()
+        self.found["frozen"] = {
+            "tensors": len(frozen),
+            "changed": sorted(n for n in frozen if final[n] != self._initial.get(n)),
+            "reference_changed": (
+                None
+                if reference is None
+                else parameter_digests(reference) != self._reference
+            ),
+            "final_parameters_sha256": combined(final),
+        }
+
+    def add_rows(self, rows: list[dict[str, Any]]) -> None:
+        """Adds what the rows of the same steps tell: losses, gradients, rates, RL metrics."""
+        if rows:
+            first = rows[0]
+            self.found["first_loss"] = {
+                "loss": first["loss"],
+                "micro_losses": first["micro_losses"],
+            }
+        names = sorted({name for row in rows for name in row["rl"]})
+        self.found["trajectory"] = {
+            "losses": [row["loss"] for row in rows],
+            "grad_norms": [row["grad_norm"] for row in rows],
+            "learning_rates": [row["learning_rate"] for row in rows],
+            "rl": {name: [row["rl"].get(name) for row in rows] for name in names},
+        }

@@ -1,0 +1,105 @@
+"""The work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+
+class _Counting(TorchDispatchMode):
+    """Counts each operator, and the tokens looked up in the model's embedding."""
+
+    def __init__(self, vocabulary: int | None) -> None:
+        super().__init__()
+        self.operators: Counter[str] = Counter()
+        self.forwards = 0
+        self.tokens_fed = 0
+        self._vocabulary = vocabulary
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.operators[str(func)] += 1
+        if (
+            func is torch.ops.aten.embedding.default
+            and args[0].shape[0] == self._vocabulary
+        ):
+            self.forwards += 1
+            self.tokens_fed += args[1].numel()
+        return func(*args, **(kwargs or {}))
+
+
+class WorkProbe:
+    """Counts everything dispatched between `begin` and `end`. Doubles the time of that step."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        embedding = getattr(model, "get_input_embeddings", lambda: None)()
+        weight = getattr(embedding, "weight", None)
+        self._counting = _Counting(None if weight is None else int(weight.shape[0]))
+        self._flops = FlopCounterMode(display=False)
+
+    def begin(self) -> None:
+        """From here on operators are counted."""
+        self._flops.__enter__()
+        self._counting.__enter__()
+
+    def end(self) -> dict[str, Any]:
+        """Stops counting and returns the counts."""
+        self._counting.__exit__(None, None, None)
+        self._flops.__exit__(None, None, None)
+        operators = dict(sorted(self._counting.operators.items()))
+        return {
+            "operators": operators,
+            "operator_total": sum(operators.values()),
+            "flops": int(self._flops.get_total_flops()),
+            "forwards": self._counting.forwards,
+            "tokens_fed": self._counting.tokens_fed,
+            "host_reads": operators.get("aten._local_scalar_dense.default", 0),
+            "collectives": sum(n for name, n in operators.items() if "c10d" in name),
+        }
+
+
+def recompiles() -> int:
+    """Graphs that torch.compile has built in this process; 0 where it was never used."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"].get("unique_graphs", 0))
+
+
+class LiveTensors:
+    """Counts the tensors alive that were made after `freeze`: a leak shows as a steady slope.
+
+    Objects alive at `freeze` move to the collector's permanent generation and are not walked, which
+    keeps a count at some milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self.counts: list[int] = []
+        self.bytes: list[int] = []
+
+    def freeze(self) -> None:
+        """Takes everything alive now out of the counts."""
+        gc.collect()
+        gc.freeze()
+
+    def count(self) -> None:
+        """Adds one count, after a collection, so that garbage does not show."""
+        gc.collect()
+        storages: dict[int, int] = {}
+        tensors = 0
+        for item in gc.get_objects():
+            if issubclass(type(item), torch.Tensor) and item.layout is torch.strided:
+                tensors += 1
+                storage = item.untyped_storage()
+                storages[storage.data_ptr()] = storage.nbytes()
+        self.counts.append(tensors)
+        self.bytes.append(sum(storages.values()))
+
+    def release(self) -> None:
+        """Gives the frozen objects back to the collector."""
+        gc.unfreeze()

@@ -1,0 +1,270 @@
+"""The one callback, and the few methods of a trainer that it wraps on the instance.
+
+`transformers.Trainer` calls back too late and too seldom for a step's whole time: data loading
+comes before `on_step_begin` and logging after `on_step_end`. So the methods around them are
+wrapped on this one instance; the class and other trainers stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import torch
+from transformers import TrainerCallback
+
+from canary.collect.probes.batches import count_tokens
+from canary.collect.probes.clock import StepClock, StepTime
+from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.scalars import DeferredScalars
+
+Row = dict[str, Any]
+
+PHASE_OF_METHOD = {
+    "get_batch_samples": "data",
+    "compute_loss": "forward",
+    "_maybe_log_save_evaluate": "logging",
+    "_save_checkpoint": "checkpoint",
+    "_evaluate": "other",
+    "_generate_single_turn": "generation",
+    "_calculate_rewards": "reward",
+}
+"""Methods of `transformers.Trainer` and of trl's online trainers, and the phase of their time.
+Those a trainer does not have are left out."""
+
+
+class _Pending:
+    """A finished step whose device values may not have arrived yet."""
+
+    def __init__(self, row: Row, time_: StepTime, scalars: DeferredScalars) -> None:
+        self.row, self.time, self.scalars = row, time_, scalars
+
+    def complete(self) -> Row:
+        values = self.scalars.read()
+        micro = [
+            values.pop(f"loss{index}") for index in range(self.row.pop("micro_batches"))
+        ]
+        self.row["wall_s"] = self.time.wall_s()
+        self.row["phases"] = self.time.by_phase()
+        self.row["micro_losses"] = micro
+        # The trainer sums the losses of a step's micro-batches, each already divided.
+        self.row["loss"] = sum(micro) if micro else None
+        self.row["grad_norm"] = values.pop("grad_norm", None)
+        for name in ("input_tokens", "label_tokens", "completion_tokens"):
+            self.row[name] = int(values[name]) if name in values else None
+        return self.row
+
+
+class TrainerProbe(TrainerCallback):
+    """Collects a row a step and hands it to `sink`; `exact` listens too in the probe launch."""
+
+    def __init__(
+        self,
+        trainer: Any,
+        sink: Callable[[Row], None],
+        launch: int,
+        *,
+        stop_after: int | None = None,
+        exact: ExactProbe | None = None,
+    ) -> None:
+        self._trainer = trainer
+        self._sink = sink
+        self._launch = launch
+        self._stop_after = stop_after
+        self._exact = exact
+        self._device = torch.device(trainer.args.device)
+        self._clock = StepClock(self._device)
+        self._process = psutil.Process()
+        self._pending: list[_Pending] = []
+        self._losses: list[torch.Tensor] = []
+        self._tokens: dict[str, torch.Tensor | int] = {}
+        self._grad_norm: torch.Tensor | float | None = None
+        self._learning_rate: float | None = None
+        self._rl: dict[str, float] = {}
+        self._rl_seen: dict[str, int] = {}
+        self._ended_step: int | None = None
+        self._in_loss = False
+        self._attach()
+
+    def _attach(self) -> None:
+        for name, phase in PHASE_OF_METHOD.items():
+            self._wrap(self._trainer, name, functools.partial(self._in_phase, phase))
+        self._wrap(self._trainer, "compute_loss", self._around_loss)
+        self._wrap(self._trainer, "training_step", self._around_training_step)
+        self._wrap(
+            self._trainer, "_get_per_token_logps_and_entropies", self._around_logprob
+        )
+        self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
+        accelerator = self._trainer.accelerator
+        self._wrap(
+            accelerator, "backward", functools.partial(self._in_phase, "backward")
+        )
+        self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
+        self._trainer.add_callback(self)
+
+    @staticmethod
+    def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return around(original, *args, **kwargs)
+
+        setattr(owner, name, wrapper)
+
+    def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._clock.phase(phase):
+            return original(*args, **kwargs)
+
+    def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        inputs = args[1] if len(args) > 1 else kwargs["inputs"]
+        if self._trainer.model.training:
+            self._batch_enters(inputs)
+        self._in_loss = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._in_loss = False
+
+    def _batch_enters(self, inputs: Any) -> None:
+        for name, count in count_tokens(inputs).items():
+            self._tokens[name] = self._tokens.get(name, 0) + count
+        if self._exact is not None:
+            self._exact.micro_batch(inputs)
+
+    def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = original(*args, **kwargs)
+        self._losses.append(loss.detach())
+        return loss
+
+    def _around_logprob(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._in_loss:
+            return original(*args, **kwargs)
+        with self._clock.phase("logprob"):
+            return original(*args, **kwargs)
+
+    def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._exact is not None:
+            self._exact.gradients_ready()
+        with self._clock.phase("optimizer"):
+            self._grad_norm = original(*args, **kwargs)
+        return self._grad_norm
+
+    def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        self._close_step()
+        return result
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        if self._exact is not None:
+            self._exact.training_begins()
+        self._clock.start()
+
+    def on_pre_optimizer_step(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        if self._exact is not None:
+            self._exact.gradients_ready()
+            self._exact.update_begins()
+        optimizer = kwargs.get("optimizer") or self._trainer.optimizer
+        self._learning_rate = float(optimizer.param_groups[0]["lr"])
+        self._clock.switch("optimizer")
+
+    def on_optimizer_step(
+        self, args: Any, state: Any, control: Any, **kwargs: Any
+    ) -> None:
+        if self._exact is not None:
+            self._exact.update_ended()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        self._clock.switch("other")
+        self._rl = self._new_rl_metrics()
+        self._ended_step = state.global_step
+        if self._stop_after is not None and state.global_step >= self._stop_after:
+            control.should_training_stop = True
+        return control
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # A trainer without the wrapped logging method: the step before ends here at the latest.
+        self._close_step()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._close_step()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        self._flush(wait=True)
+        if self._exact is not None:
+            self._exact.training_ended()
+
+    def _new_rl_metrics(self) -> dict[str, float]:
+        """Means of what trl's trainers appended to their own metrics during this step."""
+        metrics = getattr(self._trainer, "_metrics", None)
+        values = metrics.get("train", {}) if isinstance(metrics, dict) else {}
+        fresh: dict[str, float] = {}
+        for name, history in values.items():
+            seen = self._rl_seen.get(name, 0)
+            new = history[seen:] if len(history) >= seen else history
+            self._rl_seen[name] = len(history)
+            if new:
+                fresh[name] = sum(float(value) for value in new) / len(new)
+        return fresh
+
+    def _close_step(self) -> None:
+        if self._ended_step is None:
+            return
+        scalars: dict[str, torch.Tensor | float | int] = dict(self._tokens)
+        scalars.update(
+            {f"loss{index}": loss for index, loss in enumerate(self._losses)}
+        )
+        if self._grad_norm is not None:
+            scalars["grad_norm"] = self._grad_norm
+        if self._exact is not None:
+            self._exact.step_ended(self._ended_step)
+        deferred = DeferredScalars(scalars)
+        row: Row = {
+            "launch": self._launch,
+            "step": self._ended_step,
+            "micro_batches": len(self._losses),
+            "learning_rate": self._learning_rate,
+            "samples": self._trainer.args.per_device_train_batch_size
+            * len(self._losses),
+            "rl": self._rl,
+            **self._memory(),
+        }
+        self._ended_step = None
+        self._losses, self._tokens, self._grad_norm = [], {}, None
+        metrics = getattr(self._trainer, "_metrics", None)
+        if isinstance(metrics, dict):
+            self._rl_seen = {k: len(v) for k, v in metrics.get("train", {}).items()}
+        self._pending.append(_Pending(row, self._clock.close(), deferred))
+        self._flush(wait=False)
+
+    def _memory(self) -> dict[str, int | None]:
+        rss = self._process.memory_info().rss
+        if self._device.type != "cuda":
+            return {
+                "rss_bytes": rss,
+                "allocated_bytes": None,
+                "reserved_bytes": None,
+                "peak_bytes": None,
+            }
+        stats = torch.cuda.memory_stats(self._device)
+        return {
+            "rss_bytes": rss,
+            "allocated_bytes": stats["allocated_bytes.all.current"],
+            "reserved_bytes": stats["reserved_bytes.all.peak"],
+            "peak_bytes": stats["allocated_bytes.all.peak"],
+        }
+
+    def _flush(self, wait: bool) -> None:
+        while self._pending and (wait or self._pending[0].time.is_ready()):
+            row = self._pending.pop(0).complete()
+            row["time"] = time.time()
+            self._sink(row)
