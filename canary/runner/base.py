@@ -1,0 +1,85 @@
+"""What a launch is: the job handed to a training process, and the result it leaves."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from canary.collect import jsonio
+from canary.collect.record import Status
+from canary.config.schema import CanaryConfig
+
+Kind = Literal["probe", "measured"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training process: what it trains and where it writes. Travels as JSON."""
+
+    kind: Kind
+    launch: int
+    config_file: str
+    rows_file: str
+    result_file: str
+    scratch_dir: str
+    cache_dir: str
+    stop_after: int | None = None
+    """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
+
+    def write(self, path: Path) -> None:
+        """Writes the job for the child."""
+        jsonio.replace_file(path, jsonio.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Job:
+        """Reads what `write` wrote."""
+        return cls(**jsonio.loads(path.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one training process ended, in its own words or, where it had none, the parent's."""
+
+    status: Status
+    reason: str | None = None
+    hint: str | None = None
+    usage_error: bool = False
+    """The user's config or input was at fault: exit code 2 instead of 4."""
+    exact: dict[str, Any] = field(default_factory=dict)
+    calls: dict[str, Any] = field(default_factory=dict)
+    startup_seconds: dict[str, float] = field(default_factory=dict)
+    device: dict[str, Any] = field(default_factory=dict)
+    sampled: dict[str, Any] = field(default_factory=dict)
+    wall_seconds: float | None = None
+
+    def write(self, path: Path) -> None:
+        """Replaces the result file; the last write stands."""
+        jsonio.replace_file(path, jsonio.dumps(asdict(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> Result | None:
+        """The child's result, or None where it had no time to leave one."""
+        if not path.exists():
+            return None
+        return cls(**jsonio.loads(path.read_text(encoding="utf-8")))
+
+
+class Listener(Protocol):
+    """Hears of a run as it happens; what it does must not disturb the training."""
+
+    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None: ...
+
+    def launch_begins(self, kind: Kind, index: int, steps: int) -> None: ...
+
+    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None: ...
+
+    def launch_ended(self, kind: Kind, result: Result) -> None: ...
+
+    def waiting(self) -> None: ...
+
+
+class Runner(Protocol):
+    """Runs one job to its end and reports rows as they appear."""
+
+    def run(self, job: Job, listener: Listener, deadline: float) -> Result: ...

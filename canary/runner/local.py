@@ -1,0 +1,175 @@
+"""Runs a job in a child process of this machine, and ends the child's whole tree in time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from canary.collect import jsonio
+from canary.runner.base import Job, Listener, Result
+
+POLL_S = 0.05
+GRACE_S = 5.0
+"""Seconds between the request to end and the kill."""
+
+
+class RowTail:
+    """Reads the rows that were appended since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+
+    def new_rows(self) -> list[dict[str, Any]]:
+        """Whole lines only; a line still being written waits for the next look."""
+        if not self._path.exists():
+            return []
+        with self._path.open("rb") as stream:
+            stream.seek(self._offset)
+            text = stream.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return [jsonio.loads(line) for line in whole.splitlines() if line.strip()]
+
+
+class LocalRunner:
+    """The runner for one process on this machine."""
+
+    def __init__(
+        self,
+        log: Path,
+        environment: Mapping[str, str],
+        *,
+        command: tuple[str, ...] = (sys.executable, "-m", "canary.runner.worker"),
+        on_start: Callable[[int], None] | None = None,
+    ) -> None:
+        self._log = log
+        self._environment = dict(environment)
+        self._command = command
+        self._on_start = on_start
+
+    def run(self, job: Job, listener: Listener, deadline: float) -> Result:
+        """Runs the job; `deadline` is a reading of `time.monotonic()`.
+
+        Raises:
+            KeyboardInterrupt: passed on after the child's tree was ended.
+        """
+        job_file = Path(job.result_file).with_suffix(".job.json")
+        job.write(job_file)
+        tail = RowTail(Path(job.rows_file))
+        started = time.monotonic()
+        with self._log.open("ab") as log:
+            child = subprocess.Popen(
+                [*self._command, str(job_file)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment | {"CANARY_PARENT": str(os.getpid())},
+                start_new_session=True,
+            )
+        if self._on_start is not None:
+            self._on_start(child.pid)
+        try:
+            timed_out = self._follow(child, job, tail, listener, deadline)
+        finally:
+            end_tree(child)
+        for row in tail.new_rows():
+            listener.step_ended(job.kind, row)
+        if timed_out:
+            seconds = time.monotonic() - started
+            return Result(
+                status="timeout",
+                reason=f"the {job.kind} launch was still running at the timeout "
+                f"({seconds:.0f} s into it)",
+                hint="raise `timeout`, or lower max_steps",
+                wall_seconds=seconds,
+            )
+        return Result.read(Path(job.result_file)) or died(child.returncode)
+
+    def _follow(
+        self,
+        child: subprocess.Popen[bytes],
+        job: Job,
+        tail: RowTail,
+        listener: Listener,
+        deadline: float,
+    ) -> bool:
+        """Reports rows until the child ends; True when the deadline came first."""
+        while child.poll() is None:
+            for row in tail.new_rows():
+                listener.step_ended(job.kind, row)
+            listener.waiting()
+            if time.monotonic() > deadline:
+                return True
+            time.sleep(POLL_S)
+        return False
+
+
+def died(returncode: int | None) -> Result:
+    """Words for a child that left no result."""
+    if returncode is not None and returncode < 0:
+        name = signal.Signals(-returncode).name
+        if name == "SIGKILL":
+            return Result(
+                status="failed",
+                reason="the training process was killed (SIGKILL)",
+                hint="the system's out-of-memory killer does this: look at its log and at "
+                "memory.peak_rss_bytes",
+            )
+        return Result(
+            status="failed",
+            reason=f"the training process died of {name}",
+            hint="see log.txt",
+        )
+    return Result(
+        status="failed",
+        reason=f"the training process ended with code {returncode} and left no result",
+        hint="see log.txt",
+    )
+
+
+def end_tree(child: subprocess.Popen[bytes]) -> None:
+    """Ends the child and everything it started: asked first, killed after a grace period."""
+    family = _family(child.pid)
+    if child.poll() is None:
+        _signal(family, signal.SIGTERM)
+        _, family = psutil.wait_procs(family, timeout=GRACE_S)
+    _signal([member for member in family if member.pid != child.pid], signal.SIGKILL)
+    if child.poll() is None:
+        child.kill()
+    child.wait()
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """The process, its descendants, and what else is left of its session."""
+    members: dict[int, psutil.Process] = {}
+    try:
+        root = psutil.Process(pid)
+        members = {
+            member.pid: member for member in [root, *root.children(recursive=True)]
+        }
+    except psutil.NoSuchProcess:
+        pass
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == pid:
+                members[process.pid] = process
+        except (ProcessLookupError, PermissionError):
+            continue
+    return list(members.values())
+
+
+def _signal(members: list[psutil.Process], number: signal.Signals) -> None:
+    for member in members:
+        try:
+            member.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue

@@ -1,0 +1,76 @@
+"""How a finished run is told on the terminal, and its exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from canary.collect.record import RunRecord
+from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
+from canary.runner.base import Result
+
+LOG_LINES = 40
+
+
+def exit_code(result: Result) -> int:
+    """0 completed, 2 the user's config or input, 4 anything else."""
+    if result.status == "completed":
+        return EXIT_OK
+    return EXIT_USAGE if result.usage_error else EXIT_ERROR
+
+
+def failure_text(result: Result, run_dir: Path, verbose: bool) -> str:
+    """One line with status, reason and remedy; with `verbose`, the end of the log as well."""
+    hint = f" ({result.hint})" if result.hint else ""
+    text = f"canary: {result.status}: {result.reason}{hint}"
+    log = run_dir / "log.txt"
+    if verbose and log.exists():
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        text += "\n" + "\n".join(lines[-LOG_LINES:])
+    return text
+
+
+def outcome_text(record: RunRecord) -> str:
+    """A few lines: steps, step time, tokens, memory, loss, phases, what the probe saw."""
+    perf, stability = record.perf, record.stability
+    time_ = perf.step_time
+    lines = [f"completed in {record.duration_seconds:.1f} s"]
+    lines.append(
+        f"  step time   {1000 * time_.mean:.1f} ms mean, {1000 * time_.p50:.1f} p50, "
+        f"{1000 * time_.p95:.1f} p95 over {time_.count} steps"
+    )
+    if perf.approx_tokens_per_sec is not None:
+        lines.append(f"  tokens      {perf.approx_tokens_per_sec:,.0f} per second")
+    if perf.max_mem_mb is not None:
+        lines.append(
+            f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})"
+        )
+    if stability.loss_values and stability.final_loss is not None:
+        lines.append(
+            f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f}, "
+            f"{stability.nan_steps} NaN, {stability.inf_steps} Inf"
+        )
+    if time_.count and time_.mean > 0:
+        shares = sorted(record.phases.items(), key=lambda item: -item[1])
+        shown = "  ".join(
+            f"{name} {100 * seconds / time_.mean:.0f}%"
+            for name, seconds in shares
+            if seconds > 0
+        )
+        lines.append(f"  phases      {shown}")
+    lines.append(f"  exact       {exact_line(record)}")
+    return "\n".join(lines)
+
+
+def exact_line(record: RunRecord) -> str:
+    """What the probe saw, in one line."""
+    exact = record.exact
+    if not exact:
+        return "no probe (probe_steps: 0)"
+    work = exact.get("work", {})
+    tensors = exact.get("model", {}).get("trainable_tensors", 0)
+    parts = [f"{exact['steps']} steps", f"{tensors} trainable tensors"]
+    if work:
+        parts.append(
+            f"{work['operator_total']:,} operators and {work['flops']:,} FLOPs a step"
+        )
+    return ", ".join(parts)

@@ -1,0 +1,228 @@
+"""One run of a canary: probe, then the measured launches, into one record."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from canary.collect.environment import fingerprint, git_state
+from canary.collect.folder import RunFolder, new_run_id, start_record
+from canary.collect.record import Launch, RunRecord
+from canary.collect.summary import Row, summarise
+from canary.config.load import LoadedConfig
+from canary.config.render import resolved_yaml
+from canary.config.schema import CanaryConfig
+from canary.errors import MachineError
+from canary.runner.base import Job, Kind, Listener, Result
+from canary.runner.devices import DeviceWatch
+from canary.runner.local import LocalRunner
+from canary.runner.surroundings import child_environment, remove_tree
+
+WRITE_EVERY_S = 1.0
+"""Seconds between two writes of `metrics.json` while a launch runs."""
+
+
+class Session:
+    """Keeps the record of one run up to date; a listener (the terminal) hears the same events."""
+
+    def __init__(
+        self, loaded: LoadedConfig, folder: RunFolder, listener: Listener
+    ) -> None:
+        self.config: CanaryConfig = loaded.config
+        self.folder = folder
+        self._listener = listener
+        self._rows: list[Row] = []
+        self._started = time.monotonic()
+        self._written = 0.0
+        now = datetime.now(UTC)
+        self.record: RunRecord = start_record(
+            folder.path.name, self.config.name, now, self.config.model_dump(mode="json")
+        )
+        folder.config.write_text(resolved_yaml(loaded), encoding="utf-8")
+
+    def describe_machine(self) -> None:
+        """Fills in environment and git state; costs some tenths of a second."""
+        self.record = self.record.model_copy(
+            update={
+                "env": fingerprint(self.config.device),
+                "git": git_state(Path.cwd()),
+            }
+        )
+
+    # What the runner reports, kept and passed on.
+
+    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
+        """Not sent by runners."""
+        self._listener.run_begins(run_dir, config)
+
+    def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
+        """A launch is about to start."""
+        self.record.launches.append(Launch(index=index, kind=kind, status="running"))
+        self.write()
+        self._listener.launch_begins(kind, index, steps)
+
+    def step_ended(self, kind: Kind, row: Row) -> None:
+        """A row came in; `metrics.json` follows at most once a second."""
+        first = kind == "measured" and not self._rows
+        if kind == "measured":
+            self._rows.append(row)
+        self._listener.step_ended(kind, row)
+        if first or time.monotonic() - self._written > WRITE_EVERY_S:
+            self.write()
+
+    def launch_ended(self, kind: Kind, result: Result) -> None:
+        """A launch is over, well or not."""
+        self.record.launches[-1] = self.record.launches[-1].model_copy(
+            update={
+                "status": result.status,
+                "startup_seconds": {
+                    name: value
+                    for name, value in result.startup_seconds.items()
+                    if name != "training"
+                },
+                "wall_seconds": result.wall_seconds,
+            }
+        )
+        self._listener.launch_ended(kind, result)
+
+    def waiting(self) -> None:
+        """The runner has nothing new; the terminal may redraw."""
+        self._listener.waiting()
+
+    def write(self) -> None:
+        """Replaces `metrics.json` with what is known now."""
+        self._written = time.monotonic()
+        self.record = self._summary()
+        self.folder.write(self.record)
+
+    def _summary(self) -> RunRecord:
+        record = summarise(self.record, self._rows, self.config.metrics_warmup_steps)
+        return record.model_copy(
+            update={"duration_seconds": time.monotonic() - self._started}
+        )
+
+    def finish(self, result: Result) -> RunRecord:
+        """The last word: the status of the whole run."""
+        self.record = self._summary().model_copy(
+            update={"status": result.status, "reason": result.reason}
+        )
+        self.folder.finish(self.record)
+        return self.record
+
+
+def run_canary(
+    loaded: LoadedConfig, listener: Listener, output_dir: Path | None = None
+) -> tuple[RunRecord, Path, Result]:
+    """Runs a canary and returns its record, its folder, and how it ended.
+
+    A run that fails is not an exception here: its record says how. Ctrl-C and SIGTERM
+    (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`.
+
+    Raises:
+        MachineError: there was no place to write a record.
+    """
+    config = loaded.config
+    base = (output_dir or Path(config.output_dir)).absolute()
+    folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
+    session = Session(loaded, folder, listener)
+    listener.run_begins(folder.path, config)
+    try:
+        session.write()
+        result = _launches(session, base / ".cache")
+    except KeyboardInterrupt:
+        result = Result(status="interrupted", reason="interrupted by Ctrl-C or SIGTERM")
+    except MachineError as error:
+        result = Result(status="failed", reason=error.message, hint=error.hint)
+    except OSError as error:
+        result = Result(
+            status="failed",
+            reason=f"cannot write the record: {error.strerror or error}",
+            hint="free some space, or choose another folder with -o",
+        )
+    remove_tree(folder.scratch)
+    return session.finish(result), folder.path, result
+
+
+def _launches(session: Session, cache_dir: Path) -> Result:
+    """The probe, then the measured launches, until one does not complete."""
+    session.describe_machine()
+    config, folder = session.config, session.folder
+    deadline = time.monotonic() + config.timeout
+    result = Result(status="failed", reason="no launch was asked for")
+    plan: list[Kind] = (["probe"] if config.probe_steps else []) + [
+        "measured"
+    ] * config.repeats
+    with DeviceWatch(config.device, cache_dir) as watch:
+        session.record.gpu_health.update(watch.health())
+        session.record.unmeasured.update(watch.unmeasured())
+        for launch, kind in enumerate(plan):
+            steps = (
+                min(config.probe_steps, config.max_steps)
+                if kind == "probe"
+                else config.max_steps
+            )
+            runner = LocalRunner(
+                folder.log,
+                child_environment(config, cache_dir, folder.scratch, kind, os.environ),
+                on_start=watch.start_sampling if kind == "measured" else None,
+            )
+            session.launch_begins(kind, launch, steps)
+            with _sampling(watch, session, kind):
+                result = runner.run(
+                    _job(session, kind, launch, steps, cache_dir), session, deadline
+                )
+            session.launch_ended(kind, result)
+            _keep(session, kind, result)
+            session.write()
+            if result.status != "completed":
+                return result
+    return result
+
+
+@contextlib.contextmanager
+def _sampling(watch: DeviceWatch, session: Session, kind: Kind) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        sampled = watch.stop_sampling()
+        if kind == "measured" and sampled:
+            _keep_samples(session, sampled)
+
+
+def _keep_samples(session: Session, sampled: dict[str, Any]) -> None:
+    record = session.record
+    record.memory.sampled = sampled
+    record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
+    record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
+
+
+def _keep(session: Session, kind: Kind, result: Result) -> None:
+    record = session.record
+    if kind == "probe":
+        record.exact.update(result.exact)
+    else:
+        record.io.update(result.calls)
+        record.perf.startup_seconds = session.record.launches[-1].startup_seconds
+    if result.device:
+        record.env["device"] = result.device
+
+
+def _job(session: Session, kind: Kind, launch: int, steps: int, cache_dir: Path) -> Job:
+    folder = session.folder
+    scratch = folder.scratch / f"launch{launch}"
+    scratch.mkdir(exist_ok=True)
+    return Job(
+        kind=kind,
+        launch=launch,
+        config_file=str(folder.config),
+        rows_file=str(folder.probe_steps if kind == "probe" else folder.steps),
+        result_file=str(folder.scratch / f"launch{launch}.result.json"),
+        scratch_dir=str(scratch),
+        cache_dir=str(cache_dir),
+        stop_after=steps if kind == "probe" else None,
+    )

@@ -1,0 +1,65 @@
+"""What a training process finds around it: environment variables, caches, scratch folders."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from canary.config.schema import CanaryConfig
+from canary.runner.base import Kind
+
+
+def needs_hub(config: CanaryConfig) -> bool:
+    """Whether model or data come from the hub: neither embedded nor a local path."""
+    return any(
+        not name.startswith("embedded/") and not Path(name).exists()
+        for name in (config.model_name, config.dataset_name)
+    )
+
+
+def child_environment(
+    config: CanaryConfig,
+    cache_dir: Path,
+    scratch: Path,
+    kind: Kind,
+    base: Mapping[str, str],
+) -> dict[str, str]:
+    """The parent's environment with what makes launches alike.
+
+    Compiled kernels are cached in `cache_dir`, which outlives the run, so that a second run does
+    not differ by compiling less. Prepared datasets are cached in the run's own scratch folder:
+    the probe always prepares them anew and the measured launches always find them, which makes the
+    counts of tokenizer calls and cache hits exact.
+    """
+    environment = dict(base)
+    environment |= {
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_DATASETS_CACHE": str(scratch / "datasets"),
+        "TRITON_CACHE_DIR": str(cache_dir / "triton"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cache_dir / "inductor"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONHASHSEED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+    }
+    if not needs_hub(config):
+        environment["HF_HUB_OFFLINE"] = "1"
+    if config.threads is not None:
+        environment["OMP_NUM_THREADS"] = str(config.threads)
+        environment["MKL_NUM_THREADS"] = str(config.threads)
+    if kind == "probe":
+        environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    if config.device == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    return environment
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a scratch folder; what another process still holds is left to the next run."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.exists():
+        for root, _, files in os.walk(path):
+            for name in files:
+                Path(root, name).unlink(missing_ok=True)

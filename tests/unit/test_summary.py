@@ -1,0 +1,110 @@
+"""From rows to figures."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from canary.collect.record import PHASES, Launch, RunRecord
+from canary.collect.summary import distribution, diverged, summarise
+
+
+def row(
+    step: int, wall: float = 1.0, launch: int = 1, **changes: Any
+) -> dict[str, Any]:
+    return {
+        "launch": launch,
+        "step": step,
+        "wall_s": wall,
+        "phases": {"data": 0.25 * wall, "forward": 0.75 * wall},
+        "loss": 2.0,
+        "micro_losses": [1.0, 1.0],
+        "grad_norm": 0.5,
+        "input_tokens": 100,
+        "label_tokens": 40,
+        "completion_tokens": None,
+        "samples": 8,
+        "rss_bytes": 2**20 * 300,
+        "allocated_bytes": None,
+        "reserved_bytes": None,
+        "peak_bytes": None,
+        "rl": {},
+    } | changes
+
+
+def record() -> RunRecord:
+    return RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        launches=[Launch(index=1, kind="measured", status="completed")],
+    )
+
+
+def test_order_statistics_agree_with_numpy() -> None:
+    values = list(np.random.default_rng(0).lognormal(size=101))
+    found = distribution(values)
+    assert found.count == 101
+    assert found.mean == pytest.approx(np.mean(values))
+    assert found.p95 == pytest.approx(np.percentile(values, 95))
+    assert found.p99 == pytest.approx(np.percentile(values, 99))
+    assert found.median == found.p50 == pytest.approx(np.median(values))
+    assert found.std == pytest.approx(np.std(values, ddof=1))
+
+
+def test_warm_up_steps_leave_the_speeds_and_stay_in_the_stability() -> None:
+    rows = [row(1, 9.0, loss=math.nan), row(2, 1.0), row(3, 1.0)]
+    found = summarise(record(), rows, warmup=1)
+    assert found.perf.step_time.count == 2
+    assert found.perf.step_time.mean == 1.0
+    assert found.stability.nan_steps == 1
+    assert found.stability.nan_at == [1]
+    assert len(found.stability.loss_values) == 3
+
+
+def test_phases_add_up_to_the_mean_step_time() -> None:
+    found = summarise(record(), [row(1, 1.0), row(2, 3.0)], warmup=0)
+    assert set(found.phases) == set(PHASES)
+    assert sum(found.phases.values()) == pytest.approx(found.perf.step_time.mean)
+    assert found.perf.dataloader_wait_pct == pytest.approx(25.0)
+
+
+def test_tokens_per_second_are_tokens_over_the_same_wall_time() -> None:
+    found = summarise(record(), [row(1, 1.0), row(2, 3.0)], warmup=0)
+    assert found.perf.approx_tokens_per_sec == pytest.approx(200 / 4)
+    assert found.tokens == {"input_tokens": 200, "label_tokens": 80}
+
+
+def test_a_nan_in_one_micro_batch_counts_even_when_the_sum_hides_it() -> None:
+    found = summarise(record(), [row(1, loss=1.0, micro_losses=[1.0, "nan"])], warmup=0)
+    assert (found.stability.nan_steps, found.stability.inf_steps) == (1, 0)
+
+
+def test_memory_names_what_it_measured() -> None:
+    on_cpu = summarise(record(), [row(1)], warmup=0)
+    assert (on_cpu.perf.max_mem_kind, on_cpu.perf.max_mem_mb) == ("resident", 300)
+    on_gpu = summarise(record(), [row(1, peak_bytes=2**30)], warmup=0)
+    assert (on_gpu.perf.max_mem_kind, on_gpu.perf.max_mem_mb) == ("device", 1024)
+
+
+def test_each_launch_yields_its_own_mean() -> None:
+    two = record()
+    two.launches.append(Launch(index=2, kind="measured", status="completed"))
+    found = summarise(two, [row(1, 1.0), row(1, 2.0, launch=2)], warmup=0)
+    assert [launch.mean_step_time_s for launch in found.launches] == [1.0, 2.0]
+    assert found.perf.step_time.mean == 1.5
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ([], False),
+        ([2.0] * 20, False),
+        ([2.0] * 19 + [math.nan], True),
+        ([2.0] * 10 + [3.5] * 10, True),
+        ([0.0] * 10 + [0.02] * 10, False),
+        ([2.0, 9.0], False),
+    ],
+)
+def test_divergence(losses: list[float], expected: bool) -> None:
+    assert diverged(losses) is expected
