@@ -1,0 +1,144 @@
+"""The training arguments all trainers share, each one said out loud.
+
+Defaults of trl and transformers moved between versions (`bf16` and `gradient_checkpointing` became
+True, `report_to` changed), so nothing that matters is left to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from canary.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+    from canary.config.schema import CanaryConfig
+    from canary.workload.spec import WorkloadSpec
+
+Arguments = TypeVar("Arguments", bound="TrainingArguments")
+
+# Arguments that a field of the config already sets; two places to say one thing would disagree.
+_SET_BY_FIELD = {
+    "per_device_train_batch_size": "batch_size",
+    "max_steps": "max_steps",
+    "learning_rate": "learning_rate",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "warmup_steps": "warmup_steps",
+    "seed": "seed",
+    "bf16": "dtype",
+    "fp16": "dtype",
+    "use_cpu": "device",
+    "dataloader_num_workers": "num_workers",
+    "report_to": "report_to",
+    "beta": "beta",
+    "max_length": "max_length",
+    "max_completion_length": "max_new_tokens",
+    "num_generations": "num_generations",
+    "temperature": "temperature",
+    "trust_remote_code": "trust_remote_code",
+    "output_dir": "output_dir",
+}
+
+
+def training_arguments(
+    spec: WorkloadSpec, config_class: type[Arguments], **trainer_specific: Any
+) -> Arguments:
+    """`config_class` filled from the canary's config, the trainer's own settings and trainer_args.
+
+    float32 trains plainly; bfloat16 and float16 are autocast over float32 master weights.
+    Raises ConfigError naming the key for a trainer_arg that the class does not know, that a field
+    of the config sets, or whose value the class refuses.
+    """
+    config = spec.config
+    _check_trainer_args(config.trainer_args, config_class)
+    settings = _common(spec) | trainer_specific | dict(config.trainer_args)
+    try:
+        return config_class(**settings)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _refused(config, config_class, error) from error
+
+
+def uses_cuda(config: CanaryConfig) -> bool:
+    """Whether the canary trains on a GPU; ConfigError where one is asked for and there is none."""
+    if config.device == "cpu":
+        return False
+    if torch.cuda.is_available():
+        return True
+    if config.device == "auto":
+        return False
+    raise ConfigError(
+        f"device is '{config.device}', but torch sees no GPU",
+        "set device: auto or cpu, or check the driver with nvidia-smi",
+        key="device",
+    )
+
+
+def _common(spec: WorkloadSpec) -> dict[str, Any]:
+    config = spec.config
+    cuda = uses_cuda(config)
+    if config.dtype == "float16" and not cuda:
+        raise ConfigError(
+            "dtype float16 needs a GPU", "set dtype: float32 or bfloat16", key="dtype"
+        )
+    return {
+        "output_dir": str(spec.scratch_dir / "trainer"),
+        "max_steps": spec.max_steps,
+        "per_device_train_batch_size": config.batch_size,
+        "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        "learning_rate": config.learning_rate,
+        "warmup_steps": config.warmup_steps,
+        "lr_scheduler_type": "linear",
+        "optim": "adamw_torch",
+        "weight_decay": 0.0,
+        "max_grad_norm": 1.0,
+        "bf16": config.dtype == "bfloat16",
+        "fp16": config.dtype == "float16",
+        "use_cpu": not cuda,
+        "gradient_checkpointing": False,
+        "seed": config.seed,
+        "data_seed": config.seed,
+        "dataloader_num_workers": config.num_workers,
+        "dataloader_pin_memory": cuda,
+        "report_to": config.report_to,
+        "logging_strategy": "steps",
+        "logging_steps": spec.logging_steps,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "disable_tqdm": True,
+        "push_to_hub": False,
+    }
+
+
+def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
+    known = {field.name for field in dataclasses.fields(config_class) if field.init}
+    for name in trainer_args:
+        key = f"trainer_args.{name}"
+        if name in _SET_BY_FIELD:
+            raise ConfigError(
+                f"'{key}' is set by the config itself", f"set '{_SET_BY_FIELD[name]}'", key=key
+            )
+        if name not in known:
+            nearest = difflib.get_close_matches(name, sorted(known), n=1)
+            raise ConfigError(
+                f"unknown key '{key}': {config_class.__name__} has no such argument",
+                f"did you mean '{nearest[0]}'?" if nearest else None,
+                key=key,
+            )
+
+
+def _refused(config: CanaryConfig, config_class: type[Any], error: Exception) -> ConfigError:
+    """Names the trainer_arg that the refusal mentions, where it mentions one."""
+    text = " ".join(str(error).split())
+    named = next((name for name in config.trainer_args if name in text), None)
+    return ConfigError(
+        f"{config_class.__name__} refuses these settings: {text}",
+        f"check trainer_args.{named}" if named else None,
+        key=f"trainer_args.{named}" if named else None,
+    )

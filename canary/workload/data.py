@@ -1,0 +1,131 @@
+"""The rows a trainer gets: read, shaped for the trainer, cut to length, counted, fingerprinted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+from datasets import Dataset
+
+from canary.errors import InputError
+from canary.workload.shapes import Row, converter_for, is_conversational
+from canary.workload.sources import read_source
+from canary.workload.truncate import truncate_prompt
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from canary.workload.spec import WorkloadSpec
+
+logger = logging.getLogger(__name__)
+
+# For conversational rows and a tokenizer that has no template of its own. A generation prompt
+# ends on a newline, so that no token merges across the border between prompt and completion.
+DEFAULT_CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if not loop.first %}{{ '\\n' }}{% endif %}"
+    "{{ message['role'] + ':\\n' + message['content'] | trim }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '\\nassistant:\\n' }}{% endif %}"
+)
+
+
+def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The rows to train on: the first `dataset_size` usable ones, in order, not tokenized.
+
+    Sets DEFAULT_CHAT_TEMPLATE on `tokenizer` where the rows are conversational and it has none.
+    Raises InputError where the dataset is missing, lacks a column or has too few rows.
+    """
+    config = spec.config
+    source = read_source(spec)
+    if config.dataset_size is not None:
+        source = source.select(range(min(config.dataset_size, len(source))))
+    if len(source) == 0:
+        raise InputError(
+            f"dataset '{config.dataset_name}' has no rows in split '{config.dataset_split}'"
+        )
+    convert = converter_for(
+        config.training_type, source.column_names, source[0], config.dataset_name
+    )
+    rows = [row for row in map(convert, source) if row is not None]
+    if not rows:
+        raise InputError(
+            f"dataset '{config.dataset_name}' has no row with a prompt and an answer to it",
+            "its conversations share no turn, or its columns are empty",
+        )
+    if len(rows) < len(source):
+        logger.warning(
+            "%d of %d rows left out: no usable prompt", len(source) - len(rows), len(source)
+        )
+    if tokenizer.chat_template is None and is_conversational(rows[0]):
+        tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE
+    require_enough(spec, len(rows))
+    return Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer))
+
+
+def _cut_prompts(
+    rows: list[Row], limit: int | None, tokenizer: PreTrainedTokenizerBase
+) -> list[Row]:
+    if limit is None or "prompt" not in rows[0]:
+        return rows
+    return [row | {"prompt": truncate_prompt(row["prompt"], limit, tokenizer)} for row in rows]
+
+
+def rows_needed(spec: WorkloadSpec) -> int:
+    """Rows that `max_steps` use up when none is seen twice.
+
+    GRPO takes `num_generations` completions of each prompt, so it uses that many fewer rows.
+    """
+    config = spec.config
+    samples = spec.max_steps * config.batch_size * config.gradient_accumulation_steps
+    if config.training_type == "grpo":
+        return -(-samples // (config.num_generations or 1))
+    return samples
+
+
+def require_enough(spec: WorkloadSpec, rows: int) -> None:
+    """InputError where the steps need more rows than there are and `allow_repeat` is off."""
+    needed = rows_needed(spec)
+    config = spec.config
+    if rows >= needed or config.allow_repeat:
+        return
+    raise InputError(
+        f"{spec.max_steps} steps need {needed} rows (batch_size {config.batch_size} x "
+        f"gradient_accumulation_steps {config.gradient_accumulation_steps}), but dataset "
+        f"'{config.dataset_name}' gives {rows}",
+        "lower max_steps, raise dataset_size, or set allow_repeat: true to see rows again",
+    )
+
+
+def dataset_fingerprint(dataset: Dataset) -> str:
+    """sha256 over the rows as canonical JSON, a row a line; another order is another hash."""
+    digest = hashlib.sha256()
+    for row in dataset:
+        digest.update(_canonical(row).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """`vocab_sha256`, `chat_template_sha256` (None without one) and the special tokens with ids."""
+    template = tokenizer.chat_template
+    special = {
+        name: {"token": str(token), "id": tokenizer.convert_tokens_to_ids(str(token))}
+        for name, token in tokenizer.special_tokens_map.items()
+        if isinstance(token, str)
+    }
+    return {
+        "vocab_sha256": _sha256(_canonical(tokenizer.get_vocab())),
+        "chat_template_sha256": None if template is None else _sha256(_canonical(template)),
+        "special_tokens": special,
+    }
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,194 @@
+"""The model and its tokenizer: embedded, random, a local folder or the hub."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+
+from canary.errors import ConfigError, InputError
+from canary.workload.embedded import EMBEDDED_MODEL, tiny_dir
+from canary.workload.embedded.random_llama import parse_random_name, random_llama
+from canary.workload.spec import WorkloadSpec, local_path
+
+Loaded = TypeVar("Loaded")
+
+RANDOM_PREFIX = "embedded/random-"
+# Tokens that a vocabulary may hold for padding without saying so (pythia: <|padding|>).
+_PAD_CANDIDATES = ("<|padding|>", "<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>")
+_NEW_PAD = "<|pad|>"
+
+
+def load_tokenizer(spec: WorkloadSpec) -> PreTrainedTokenizerBase:
+    """The model's tokenizer, with a pad token that is not its end-of-sequence token.
+
+    Random models use the embedded tokenizer. Raises InputError where it cannot be had.
+    """
+    config = spec.config
+    tokenizer: PreTrainedTokenizerBase = _from_source(
+        spec,
+        lambda source, options: AutoTokenizer.from_pretrained(
+            source, **options, padding_side="left", truncation_side="left"
+        ),
+    )
+    if tokenizer.eos_token is None:
+        raise InputError(
+            f"the tokenizer of '{config.model_name}' has no end-of-sequence token",
+            "set eos_token in its tokenizer_config.json",
+        )
+    _ensure_pad_token(tokenizer)
+    return tokenizer
+
+
+def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """The initial policy with float32 weights (or quantized ones), able to embed every token.
+
+    Raises InputError where the model cannot be had, ConfigError where quantization cannot be used.
+    """
+    config = spec.config
+    set_seed(config.seed)
+    quantization = _quantization(spec)
+    options = {"dtype": torch.float32, **_attention(spec), **quantization}
+    if not config.model_name.startswith(RANDOM_PREFIX):
+        model = _from_source(spec, lambda source, access: _load(spec, source, access, options))
+        return _fit_embeddings(model, tokenizer)
+    model = _random_model(spec, tokenizer)
+    if quantization:
+        save_initial(spec, model)
+        model = _load(spec, model.config._name_or_path, {}, options)
+    return model
+
+
+def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
+    """Saves the model under `scratch_dir` and names it after that folder, for code that reloads."""
+    folder = str(spec.scratch_dir / "initial_model")
+    model.save_pretrained(folder)
+    model.config._name_or_path = folder
+
+
+def _random_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    config = spec.config
+    model = random_llama(
+        parse_random_name(config.model_name), config.seed, torch.float32, len(tokenizer)
+    )
+    model.config.pad_token_id = tokenizer.pad_token_id
+    model.config.eos_token_id = tokenizer.eos_token_id
+    if config.attn_implementation is not None:
+        model.set_attn_implementation(config.attn_implementation)
+    return model
+
+
+def _load(
+    spec: WorkloadSpec, source: str, access: dict[str, Any], options: dict[str, Any]
+) -> PreTrainedModel:
+    architecture = AutoConfig.from_pretrained(source, **access)
+    if _wants_no_dropout(spec) and getattr(architecture, "attention_dropout", 0.0):
+        # trl's disable_dropout reaches nn.Dropout modules only, not this functional dropout
+        architecture.attention_dropout = 0.0
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        source, config=architecture, **access, **options
+    )
+    return model
+
+
+def _wants_no_dropout(spec: WorkloadSpec) -> bool:
+    """As trl's own `disable_dropout`: on for DPO, off for GRPO, unknown to SFT."""
+    default = spec.config.training_type == "dpo"
+    return bool(spec.config.trainer_args.get("disable_dropout", default))
+
+
+def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loaded]) -> Loaded:
+    """Runs `load(source, access)` for the folder or hub id that the config's model name means."""
+    config = spec.config
+    name = config.model_name
+    if name == EMBEDDED_MODEL or name.startswith(RANDOM_PREFIX):
+        return load(str(tiny_dir()), {})
+    access: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
+    path = local_path(name)
+    if path is not None and not path.is_dir():
+        raise InputError(
+            f"model '{name}' is not there: no folder {path.absolute()}",
+            "give a folder made by save_pretrained, a hub id, or embedded/tiny",
+        )
+    if path is None and config.model_revision is not None:
+        access["revision"] = config.model_revision
+    try:
+        return load(str(path or name), access)
+    except (OSError, ValueError) as error:
+        raise _not_loadable(name, path is not None, error) from error
+
+
+def _not_loadable(name: str, is_folder: bool, error: Exception) -> Exception:
+    """The InputError for a failed load; the error itself where the disk or memory failed."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error
+    lines = [line for line in str(error).strip().splitlines() if line]
+    reason = lines[0] if lines else type(error).__name__
+    if is_folder or isinstance(error, ValueError):
+        return InputError(
+            f"model '{name}' cannot be loaded: {reason}",
+            "check its config.json, weights and tokenizer files, and trust_remote_code",
+        )
+    return InputError(
+        f"model '{name}' is neither a local folder nor a model that the Hugging Face hub gives "
+        f"to this machine: {reason}",
+        "check the name, model_revision, the network, HF_HUB_OFFLINE and HF_TOKEN",
+    )
+
+
+def _attention(spec: WorkloadSpec) -> dict[str, Any]:
+    chosen = spec.config.attn_implementation
+    return {} if chosen is None else {"attn_implementation": chosen}
+
+
+def _quantization(spec: WorkloadSpec) -> dict[str, Any]:
+    config = spec.config
+    if not (config.load_in_4bit or config.load_in_8bit):
+        return {}
+    key = "load_in_4bit" if config.load_in_4bit else "load_in_8bit"
+    if not config.use_peft:
+        raise ConfigError(
+            f"{key} trains an adapter over frozen weights", "set use_peft: true", key=key
+        )
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ConfigError(
+            f"{key} needs bitsandbytes, which is not installed",
+            "pip install bitsandbytes",
+            key=key,
+        )
+    return {
+        "quantization_config": BitsAndBytesConfig(
+            load_in_4bit=config.load_in_4bit,
+            load_in_8bit=config.load_in_8bit,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_compute_dtype=getattr(torch, config.dtype),
+        )
+    }
+
+
+def _ensure_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
+    """A pad token apart from EOS: as one token, EOS would be masked out of the labels with it."""
+    if tokenizer.pad_token is not None and tokenizer.pad_token_id != tokenizer.eos_token_id:
+        return
+    vocabulary = tokenizer.get_vocab()
+    known = (token for token in _PAD_CANDIDATES if token in vocabulary)
+    tokenizer.add_special_tokens({"pad_token": next(known, _NEW_PAD)})
+
+
+def _fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Grows the embedding only where a token's id lies outside it (pythia's has room to spare)."""
+    highest = max(tokenizer.get_vocab().values())
+    if highest >= model.get_input_embeddings().num_embeddings:
+        model.resize_token_embeddings(highest + 1, mean_resizing=False)
+    return model

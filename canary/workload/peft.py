@@ -1,0 +1,22 @@
+"""The LoRA adapter of a canary."""
+
+from __future__ import annotations
+
+from peft import LoraConfig
+
+from canary.workload.spec import WorkloadSpec
+
+
+def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
+    """LoRA over every linear layer but the output head, or None where `use_peft` is off."""
+    config = spec.config
+    if not config.use_peft:
+        return None
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear",
+        bias="none",
+        task_type="CAUSAL_LM",
+    )

@@ -1,0 +1,33 @@
+"""Supervised fine-tuning with trl's SFTTrainer: the loss is on the completion."""
+
+from __future__ import annotations
+
+from trl import SFTConfig, SFTTrainer
+
+from canary.workload.arguments import training_arguments
+from canary.workload.data import load_rows
+from canary.workload.model import load_model, load_tokenizer
+from canary.workload.peft import lora_config
+from canary.workload.spec import WorkloadSpec
+
+
+def build(spec: WorkloadSpec) -> SFTTrainer:
+    """An SFTTrainer over the config's model and data, not yet started."""
+    tokenizer = load_tokenizer(spec)
+    rows = load_rows(spec, tokenizer)
+    arguments = training_arguments(
+        spec,
+        SFTConfig,
+        max_length=spec.config.max_length,
+        packing=False,
+        loss_type="nll",
+        dataset_text_field="text",
+        trust_remote_code=spec.config.trust_remote_code,
+    )
+    return SFTTrainer(
+        model=load_model(spec, tokenizer),
+        args=arguments,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        peft_config=lora_config(spec),
+    )

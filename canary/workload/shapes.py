@@ -1,0 +1,171 @@
+"""From the rows that datasets really have to the rows that each trainer takes. Pure.
+
+A row is a dict; a text is a string (plain) or a list of `{role, content}` (conversational).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from canary.errors import InputError
+
+Row = dict[str, Any]
+
+HH_HUMAN = "\n\nHuman:"
+HH_ASSISTANT = "\n\nAssistant:"
+
+_ACCEPTED = {
+    "sft": "prompt+completion, prompt+chosen, messages, text, or a raw conversation in 'chosen'",
+    "dpo": "prompt+chosen+rejected, or whole conversations in 'chosen' and 'rejected'",
+    "grpo": "prompt+answer",
+}
+_NEEDED = {
+    "sft": ("prompt", "completion"),
+    "dpo": ("prompt", "chosen", "rejected"),
+    "grpo": ("prompt", "answer"),
+}
+
+
+def is_raw_conversation(text: object) -> bool:
+    """True for one string that holds a whole dialogue, as in Anthropic/hh-rlhf."""
+    return isinstance(text, str) and text.startswith(HH_HUMAN) and HH_ASSISTANT in text
+
+
+def is_conversational(row: Row) -> bool:
+    """True where the row's texts are lists of messages, so that a chat template is needed."""
+    return any(
+        isinstance(row.get(key), list) for key in ("prompt", "messages", "completion", "chosen")
+    )
+
+
+def split_raw_pair(chosen: str, rejected: str) -> Row | None:
+    """Prompt, chosen and rejected of two raw conversations; None where they share no turn.
+
+    The prompt ends with the last Assistant turn's marker that both have in common; what follows
+    it, further turns included, is the completion. Joining them gives the raw text back.
+    """
+    common = 0
+    for ours, theirs in zip(chosen, rejected, strict=False):
+        if ours != theirs:
+            break
+        common += 1
+    start = chosen.rfind(HH_ASSISTANT, 0, common)
+    if start < 0:
+        return None
+    cut = start + len(HH_ASSISTANT)
+    return {"prompt": chosen[:cut], "chosen": chosen[cut:], "rejected": rejected[cut:]}
+
+
+def split_raw_single(conversation: str) -> Row | None:
+    """Prompt and completion of one raw conversation: the completion is its last Assistant turn."""
+    start = conversation.rfind(HH_ASSISTANT)
+    if start < 0:
+        return None
+    cut = start + len(HH_ASSISTANT)
+    return {"prompt": conversation[:cut], "completion": conversation[cut:]}
+
+
+def split_messages(
+    chosen: Sequence[dict[str, Any]], rejected: Sequence[dict[str, Any]]
+) -> Row | None:
+    """Prompt, chosen and rejected of two message lists: the prompt is what both start with."""
+    common = 0
+    for ours, theirs in zip(chosen, rejected, strict=False):
+        if ours != theirs:
+            break
+        common += 1
+    common = min(common, len(chosen) - 1, len(rejected) - 1)
+    if common < 1:
+        return None
+    return {
+        "prompt": list(chosen[:common]),
+        "chosen": list(chosen[common:]),
+        "rejected": list(rejected[common:]),
+    }
+
+
+def converter_for(
+    training_type: str, columns: Sequence[str], first: Row, dataset_name: str
+) -> Callable[[Row], Row | None]:
+    """The conversion that fits this dataset, chosen from its columns and first row.
+
+    The conversion gives None for a row that has no usable prompt. Raises InputError naming the
+    missing columns and those found.
+    """
+    chooser = {"sft": _sft_converter, "dpo": _dpo_converter, "grpo": _grpo_converter}
+    converter = chooser[training_type](set(columns), first)
+    if converter is not None:
+        return converter
+    missing = [name for name in _NEEDED[training_type] if name not in columns]
+    if training_type == "sft" and not missing:
+        missing = ["messages or text"]
+    raise InputError(
+        f"dataset '{dataset_name}' has no {_listed(missing)} for {training_type}; "
+        f"columns found: {_listed(columns)}",
+        f"{training_type} takes {_ACCEPTED[training_type]}",
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+def _pick(*names: str) -> Callable[[Row], Row | None]:
+    """Keeps the named columns, and `tools` where a row has it; None where a named one is empty."""
+
+    def pick(row: Row) -> Row | None:
+        if any(row.get(name) is None for name in names):
+            return None
+        kept = {name: row[name] for name in names}
+        return kept | ({"tools": row["tools"]} if row.get("tools") else {})
+
+    return pick
+
+
+def _sft_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+    if {"prompt", "completion"} <= columns:
+        return _pick("prompt", "completion")
+    if {"prompt", "chosen"} <= columns and not is_raw_conversation(first["chosen"]):
+        return lambda row: (
+            None
+            if row["prompt"] is None or row["chosen"] is None
+            else {"prompt": row["prompt"], "completion": row["chosen"]}
+        )
+    if "messages" in columns:
+        return _pick("messages")
+    if "text" in columns:
+        return _pick("text")
+    if "chosen" in columns and is_raw_conversation(first["chosen"]):
+        return lambda row: split_raw_single(row["chosen"] or "")
+    if "chosen" in columns and isinstance(first["chosen"], list):
+        return lambda row: {"messages": row["chosen"]} if row["chosen"] else None
+    return None
+
+
+def _dpo_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+    if not {"chosen", "rejected"} <= columns:
+        return None
+    if is_raw_conversation(first["chosen"]):
+        return lambda row: split_raw_pair(row["chosen"] or "", row["rejected"] or "")
+    if "prompt" in columns and isinstance(first["prompt"], type(first["chosen"])):
+        return _pick("prompt", "chosen", "rejected")
+    if isinstance(first["chosen"], list):
+        return lambda row: split_messages(row["chosen"] or [], row["rejected"] or [])
+    return None
+
+
+def _grpo_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+    if "prompt" in columns:
+        return lambda row: row if row["prompt"] is not None else None
+    if "chosen" in columns and is_raw_conversation(first["chosen"]):
+        return lambda row: _prompt_of(split_raw_single(row["chosen"] or ""), row)
+    return None
+
+
+def _prompt_of(split: Row | None, row: Row) -> Row | None:
+    """The prompt alone, with the columns beside the conversations (an answer, if there is one)."""
+    if split is None:
+        return None
+    beside = {name: value for name, value in row.items() if name not in ("chosen", "rejected")}
+    return beside | {"prompt": split["prompt"]}

@@ -1,0 +1,127 @@
+"""Where a dataset's rows come from: the embedded files, a local file or folder, or the hub."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
+from requests.exceptions import RequestException
+
+from canary.errors import InputError
+from canary.workload.embedded import EMBEDDED_DATA, data_file
+from canary.workload.spec import WorkloadSpec, local_path, view_for
+
+if TYPE_CHECKING:
+    from canary.config.schema import CanaryConfig
+
+_FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+_LOADING_FAILED = (
+    DatasetNotFoundError,
+    DatasetGenerationError,
+    FileNotFoundError,
+    ConnectionError,
+    RequestException,
+    RuntimeError,
+    ValueError,
+)
+
+
+def read_source(spec: WorkloadSpec) -> Dataset:
+    """Every row of the split that the config names, columns as they are.
+
+    Raises InputError where the name leads nowhere or what is there cannot be read.
+    """
+    config = spec.config
+    if config.dataset_name == EMBEDDED_DATA:
+        return _read_embedded(config.training_type)
+    path = local_path(config.dataset_name)
+    cache = str(spec.cache_dir / "datasets")
+    if path is None:
+        return _read_hub(config, cache)
+    if not path.exists():
+        raise InputError(
+            f"dataset '{config.dataset_name}' does not exist: no file or folder {path.absolute()}",
+            "give a .jsonl, .json or .parquet file, a folder of them, a save_to_disk folder, "
+            "a hub id, or embedded/tasks",
+        )
+    if path.is_dir():
+        return _read_folder(path, config, cache)
+    return _read_file(path, config, cache)
+
+
+def _read_embedded(training_type: str) -> Dataset:
+    lines = data_file(view_for(training_type)).read_text(encoding="utf-8").splitlines()
+    return Dataset.from_list([json.loads(line) for line in lines if line])
+
+
+def _read_file(path: Path, config: CanaryConfig, cache: str) -> Dataset:
+    builder = _FORMATS.get(path.suffix)
+    if builder is None:
+        raise InputError(
+            f"dataset file '{path}' has an unknown kind '{path.suffix}'",
+            f"known: {', '.join(_FORMATS)}",
+        )
+    split = config.dataset_split
+    named = re.match(r"\w+", split)
+    try:
+        return load_dataset(
+            builder,
+            data_files={named.group() if named else "train": str(path)},
+            split=split,
+            cache_dir=cache,
+        )
+    except _LOADING_FAILED as error:
+        raise _unreadable(config.dataset_name, split, error) from error
+
+
+def _read_folder(path: Path, config: CanaryConfig, cache: str) -> Dataset:
+    split = config.dataset_split
+    try:
+        if not ((path / "state.json").exists() or (path / "dataset_dict.json").exists()):
+            return load_dataset(str(path), split=split, cache_dir=cache)
+        saved = load_from_disk(str(path))
+    except _LOADING_FAILED as error:
+        raise _unreadable(config.dataset_name, split, error) from error
+    if not isinstance(saved, DatasetDict):
+        return saved
+    if split not in saved:
+        raise InputError(
+            f"dataset '{config.dataset_name}' has no split '{split}'",
+            f"set dataset_split to one of: {', '.join(map(str, saved))}",
+        )
+    return saved[split]
+
+
+def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
+    try:
+        return load_dataset(
+            config.dataset_name,
+            split=config.dataset_split,
+            revision=config.dataset_revision,
+            cache_dir=cache,
+        )
+    except (DatasetNotFoundError, ConnectionError, RequestException) as error:
+        raise InputError(
+            f"dataset '{config.dataset_name}' is neither a local file or folder nor a dataset "
+            f"that the Hugging Face hub gives to this machine: {_first_line(error)}",
+            "check the name, dataset_revision, the network, HF_HUB_OFFLINE and HF_TOKEN",
+        ) from error
+    except _LOADING_FAILED as error:
+        raise _unreadable(config.dataset_name, config.dataset_split, error) from error
+
+
+def _unreadable(name: str, split: str, error: Exception) -> InputError:
+    cause = error.__cause__ if isinstance(error, DatasetGenerationError) else None
+    return InputError(
+        f"dataset '{name}' (split '{split}') cannot be read: {_first_line(cause or error)}",
+        "check its files and dataset_split",
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,46 @@
+"""What one launch is asked to train, without anything that needs torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from canary.config.schema import CanaryConfig
+
+View = Literal["prompt_completion", "preference", "prompt_only"]
+
+_VIEWS: dict[str, View] = {
+    "sft": "prompt_completion",
+    "dpo": "preference",
+    "grpo": "prompt_only",
+}
+_PATH_STARTS = ("./", "../", "/", "~")
+
+
+@dataclass(frozen=True)
+class WorkloadSpec:
+    """One launch of one canary.
+
+    `max_steps` is the launch's own (a probe is shorter than the config's `max_steps`);
+    `scratch_dir` may be deleted after the launch, `cache_dir` is kept between launches;
+    `logging_steps` is how often the trainer itself logs, in optimizer steps.
+    """
+
+    config: CanaryConfig
+    scratch_dir: Path
+    cache_dir: Path
+    max_steps: int
+    logging_steps: int = 10
+
+
+def view_for(training_type: str) -> View:
+    """The shape of rows a trainer takes: 'prompt_completion', 'preference' or 'prompt_only'."""
+    return _VIEWS[training_type]
+
+
+def local_path(name: str) -> Path | None:
+    """`name` as a path where it is one: it exists, or is written like a path. None for hub ids."""
+    path = Path(name).expanduser()
+    return path if path.exists() or name.startswith(_PATH_STARTS) else None

@@ -1,0 +1,90 @@
+"""Prompts cut from the left to `max_prompt_length` tokens, which trl no longer does itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from canary.errors import ConfigError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Message = dict[str, Any]
+
+
+def truncate_prompt(
+    prompt: str | list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
+) -> str | list[Message]:
+    """The end of `prompt` that fits `limit` tokens, chat template included.
+
+    Of messages, the system message stays; the oldest turns go first, then the start of the oldest
+    remaining message's content.
+    """
+    if isinstance(prompt, str):
+        return _cut_text(prompt, limit, tokenizer)
+    return _cut_messages(prompt, limit, tokenizer)
+
+
+def _cut_text(text: str, limit: int, tokenizer: PreTrainedTokenizerBase) -> str:
+    special = len(tokenizer("")["input_ids"])
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    keep = limit - special
+    while len(ids) > keep > 0:
+        text = tokenizer.decode(ids[-keep:], skip_special_tokens=False)
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        keep -= 1  # decoding half a character can re-encode longer; the next cut is tighter
+    if len(ids) > limit - special:
+        raise _too_small(limit)
+    return text
+
+
+def _cut_messages(
+    messages: list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
+) -> list[Message]:
+    if _count(messages, tokenizer) <= limit:
+        return messages
+    head = [message for message in messages[:1] if message["role"] == "system"]
+    turns = list(messages[len(head) :])
+    while _count([*head, *turns], tokenizer) > limit:
+        shorter = _without_oldest_turn(turns)
+        if not shorter:
+            return [*head, *_cut_first_content(head, turns, limit, tokenizer)]
+        turns = shorter
+    return [*head, *turns]
+
+
+def _without_oldest_turn(turns: list[Message]) -> list[Message]:
+    """From the next user message on, so that templates that want a user first still work."""
+    following = (i for i, message in enumerate(turns) if i > 0 and message["role"] == "user")
+    start = next(following, None)
+    return turns[start:] if start is not None else []
+
+
+def _cut_first_content(
+    head: list[Message], turns: list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
+) -> list[Message]:
+    first, rest = turns[0], turns[1:]
+    ids = tokenizer(first["content"], add_special_tokens=False)["input_ids"]
+    over = _count([*head, *turns], tokenizer) - limit
+    while over > 0:
+        if over >= len(ids):
+            raise _too_small(limit)
+        ids = ids[over:]
+        first = first | {"content": tokenizer.decode(ids, skip_special_tokens=False)}
+        over = _count([*head, first, *rest], tokenizer) - limit
+    return [first, *rest]
+
+
+def _count(messages: list[Message], tokenizer: PreTrainedTokenizerBase) -> int:
+    encoded = tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=True
+    )
+    return len(encoded["input_ids"])
+
+
+def _too_small(limit: int) -> ConfigError:
+    return ConfigError(
+        f"max_prompt_length {limit} leaves no room for the prompt's own text",
+        "the chat template and the later turns take it all; raise max_prompt_length",
+        key="max_prompt_length",
+    )
