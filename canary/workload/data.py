@@ -80,9 +80,9 @@ def rows_needed(spec: WorkloadSpec) -> int:
     GRPO takes `num_generations` completions of each prompt, so it uses that many fewer rows.
     """
     config = spec.config
-    samples = spec.max_steps * config.batch_size * config.gradient_accumulation_steps
+    samples: int = spec.max_steps * config.batch_size * config.gradient_accumulation_steps
     if config.training_type == "grpo":
-        return -(-samples // (config.num_generations or 1))
+        samples = -(-samples // (config.num_generations or 1))
     return samples
 
 

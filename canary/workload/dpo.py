@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 from transformers import PreTrainedModel
 from trl import DPOConfig, DPOTrainer
@@ -36,7 +37,8 @@ def build(spec: WorkloadSpec) -> DPOTrainer:
         peft_config=lora_config(spec),
     )
     # trl drops pairs whose prompt alone fills max_length
-    require_enough(spec, len(trainer.train_dataset))
+    kept: Any = trainer.train_dataset
+    require_enough(spec, len(kept))
     return trainer
 
 
@@ -49,4 +51,7 @@ def _reference(spec: WorkloadSpec, model: PreTrainedModel) -> PreTrainedModel | 
     """
     if spec.config.use_peft or spec.config.trainer_args.get("precompute_ref_log_probs"):
         return None
-    return copy.deepcopy(model).requires_grad_(False)
+    reference: PreTrainedModel = copy.deepcopy(model)
+    reference.requires_grad_(False)
+    reference.train(False)
+    return reference

@@ -19,7 +19,7 @@ from canary.workload.peft import lora_config
 from canary.workload.spec import WorkloadSpec
 
 Completion = str | list[dict[str, Any]]
-Reward = Callable[..., list[float]]
+Reward = Callable[..., list[float | None]]
 
 CONTAINED_REWARD = 0.5
 
@@ -69,7 +69,9 @@ def reward_for(dataset_name: str, rows: Dataset) -> Reward:
     return task_reward if dataset_name == EMBEDDED_DATA else match_reward
 
 
-def task_reward(completions: list[Completion], answer: list[str], **_columns: Any) -> list[float]:
+def task_reward(
+    completions: list[Completion], answer: list[str], **_columns: Any
+) -> list[float | None]:
     """A score in [0, 1] a completion, by the rules of the embedded tasks."""
     pairs = zip(completions, answer, strict=True)
     return [score(completion_text(completion), right) for completion, right in pairs]
@@ -77,7 +79,7 @@ def task_reward(completions: list[Completion], answer: list[str], **_columns: An
 
 def match_reward(
     completions: list[Completion], answer: list[object], **_columns: Any
-) -> list[float]:
+) -> list[float | None]:
     """1 where the completion is the answer, CONTAINED_REWARD where it contains it, else 0."""
     pairs = zip(completions, answer, strict=True)
     return [

@@ -79,7 +79,7 @@ def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
 
 def _random_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     config = spec.config
-    model = random_llama(
+    model: PreTrainedModel = random_llama(
         parse_random_name(config.model_name), config.seed, torch.float32, len(tokenizer)
     )
     model.config.pad_token_id = tokenizer.pad_token_id
@@ -92,8 +92,9 @@ def _random_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Pre
 def _load(
     spec: WorkloadSpec, source: str, access: dict[str, Any], options: dict[str, Any]
 ) -> PreTrainedModel:
-    architecture = AutoConfig.from_pretrained(source, **access)
-    if _wants_no_dropout(spec) and getattr(architecture, "attention_dropout", 0.0):
+    architecture: Any = AutoConfig.from_pretrained(source, **access)
+    dropout: float = getattr(architecture, "attention_dropout", 0.0)
+    if dropout and _wants_no_dropout(spec):
         # trl's disable_dropout reaches nn.Dropout modules only, not this functional dropout
         architecture.attention_dropout = 0.0
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
@@ -167,14 +168,14 @@ def _quantization(spec: WorkloadSpec) -> dict[str, Any]:
             "pip install bitsandbytes",
             key=key,
         )
-    return {
-        "quantization_config": BitsAndBytesConfig(
-            load_in_4bit=config.load_in_4bit,
-            load_in_8bit=config.load_in_8bit,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_compute_dtype=getattr(torch, config.dtype),
-        )
+    quantized: Any = BitsAndBytesConfig
+    settings = {
+        "load_in_4bit": config.load_in_4bit,
+        "load_in_8bit": config.load_in_8bit,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_compute_dtype": getattr(torch, config.dtype),
     }
+    return {"quantization_config": quantized(**settings)}
 
 
 def _ensure_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -189,6 +190,7 @@ def _ensure_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
 def _fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """Grows the embedding only where a token's id lies outside it (pythia's has room to spare)."""
     highest = max(tokenizer.get_vocab().values())
-    if highest >= model.get_input_embeddings().num_embeddings:
+    embedding: Any = model.get_input_embeddings()
+    if highest >= embedding.num_embeddings:
         model.resize_token_embeddings(highest + 1, mean_resizing=False)
     return model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
-from requests.exceptions import RequestException
+from huggingface_hub.errors import HfHubHTTPError
 
 from canary.errors import InputError
 from canary.workload.embedded import EMBEDDED_DATA, data_file
@@ -24,7 +25,7 @@ _LOADING_FAILED = (
     DatasetGenerationError,
     FileNotFoundError,
     ConnectionError,
-    RequestException,
+    HfHubHTTPError,
     RuntimeError,
     ValueError,
 )
@@ -104,7 +105,7 @@ def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
             revision=config.dataset_revision,
             cache_dir=cache,
         )
-    except (DatasetNotFoundError, ConnectionError, RequestException) as error:
+    except (DatasetNotFoundError, ConnectionError, HfHubHTTPError) as error:
         raise InputError(
             f"dataset '{config.dataset_name}' is neither a local file or folder nor a dataset "
             f"that the Hugging Face hub gives to this machine: {_first_line(error)}",
@@ -114,10 +115,14 @@ def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
         raise _unreadable(config.dataset_name, config.dataset_split, error) from error
 
 
-def _unreadable(name: str, split: str, error: Exception) -> InputError:
-    cause = error.__cause__ if isinstance(error, DatasetGenerationError) else None
+def _unreadable(name: str, split: str, error: Exception) -> BaseException:
+    """The InputError for a failed load; the error beneath where the disk is full."""
+    wrapped = isinstance(error, DatasetGenerationError) and error.__cause__
+    cause = wrapped or error
+    if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        return cause
     return InputError(
-        f"dataset '{name}' (split '{split}') cannot be read: {_first_line(cause or error)}",
+        f"dataset '{name}' (split '{split}') cannot be read: {_first_line(cause)}",
         "check its files and dataset_split",
     )
 

@@ -26,15 +26,15 @@ def truncate_prompt(
 
 
 def _cut_text(text: str, limit: int, tokenizer: PreTrainedTokenizerBase) -> str:
-    special = len(tokenizer("")["input_ids"])
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    keep = limit - special
-    while len(ids) > keep > 0:
-        text = tokenizer.decode(ids[-keep:], skip_special_tokens=False)
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        keep -= 1  # decoding half a character can re-encode longer; the next cut is tighter
-    if len(ids) > limit - special:
-        raise _too_small(limit)
+    room = limit - len(_ids("", tokenizer, special=True))
+    ids = _ids(text, tokenizer)
+    keep = room
+    while len(ids) > room:
+        if keep < 1:
+            raise _too_small(limit)
+        text = _decode(ids[-keep:], tokenizer)
+        ids = _ids(text, tokenizer)
+        keep -= 1  # half a character, decoded, can encode longer: the next cut is tighter
     return text
 
 
@@ -64,22 +64,31 @@ def _cut_first_content(
     head: list[Message], turns: list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
 ) -> list[Message]:
     first, rest = turns[0], turns[1:]
-    ids = tokenizer(first["content"], add_special_tokens=False)["input_ids"]
+    ids = _ids(first["content"], tokenizer)
     over = _count([*head, *turns], tokenizer) - limit
     while over > 0:
         if over >= len(ids):
             raise _too_small(limit)
         ids = ids[over:]
-        first = first | {"content": tokenizer.decode(ids, skip_special_tokens=False)}
+        first = first | {"content": _decode(ids, tokenizer)}
         over = _count([*head, first, *rest], tokenizer) - limit
     return [first, *rest]
 
 
 def _count(messages: list[Message], tokenizer: PreTrainedTokenizerBase) -> int:
-    encoded = tokenizer.apply_chat_template(
+    encoded: Any = tokenizer.apply_chat_template(
         messages, add_generation_prompt=True, tokenize=True, return_dict=True
     )
     return len(encoded["input_ids"])
+
+
+def _ids(text: str, tokenizer: PreTrainedTokenizerBase, special: bool = False) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=special)["input_ids"]
+    return ids
+
+
+def _decode(ids: list[int], tokenizer: PreTrainedTokenizerBase) -> str:
+    return str(tokenizer.decode(ids, skip_special_tokens=False))
 
 
 def _too_small(limit: int) -> ConfigError:
