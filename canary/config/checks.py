@@ -1,0 +1,93 @@
+"""Checks that need more than one key: what a trainer can use, and what fits together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from canary.config.schema import OWN_KEYS, TRAINER_FIELDS, CanaryConfig
+from canary.config.source import Origins
+from canary.errors import ConfigError
+
+
+def check_used(
+    values: Mapping[str, Any], config: CanaryConfig, origins: Origins, source: str
+) -> None:
+    """Refuses a given key that the chosen trainer would ignore.
+
+    Raises:
+        ConfigError: names the key, the trainer, and the trainers that use it.
+    """
+    given = {key for key, value in values.items() if value is not None}
+    trainer = config.training_type
+    for key in sorted(given & set(TRAINER_FIELDS)):
+        users = TRAINER_FIELDS[key]
+        if trainer not in users:
+            place = origins.get(key, source)
+            raise ConfigError(
+                f"{key} in {place} is not used by training_type {trainer}",
+                f"remove it; {' and '.join(users)} use{'s' if len(users) == 1 else ''} it",
+                file=source,
+                key=key,
+            )
+    for key in ("lora_r", "lora_alpha", "lora_dropout"):
+        if key in given and not config.use_peft:
+            place = origins.get(key, source)
+            raise ConfigError(
+                f"{key} in {place} has no effect without adapters",
+                "set use_peft: true, or remove it",
+                file=source,
+                key=key,
+            )
+    for key in config.trainer_args:
+        if key in OWN_KEYS:
+            place = origins.get(f"trainer_args.{key}", source)
+            raise ConfigError(
+                f"trainer_args.{key} in {place} has a key of its own",
+                f"set {OWN_KEYS[key]} instead",
+                file=source,
+                key=f"trainer_args.{key}",
+            )
+
+
+def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
+    """Refuses values that exclude each other.
+
+    Raises:
+        ConfigError: names the keys and the remedy.
+    """
+
+    def refuse(key: str, message: str, hint: str) -> None:
+        place = origins.get(key, source)
+        raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
+
+    if config.load_in_4bit and config.load_in_8bit:
+        refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one")
+    if config.metrics_warmup_steps >= config.max_steps:
+        refuse(
+            "metrics_warmup_steps",
+            f"({config.metrics_warmup_steps}) leaves nothing of max_steps ({config.max_steps})",
+            "set it below max_steps",
+        )
+    if config.warmup_steps > config.max_steps:
+        refuse("warmup_steps", f"is above max_steps ({config.max_steps})", "lower it")
+    if config.profiler.enabled:
+        last = config.profiler.start_step + config.profiler.num_steps - 1
+        if last > config.max_steps:
+            refuse(
+                "profiler.num_steps",
+                f"ends at step {last}, beyond max_steps ({config.max_steps})",
+                "lower profiler.start_step or profiler.num_steps",
+            )
+        refuse("profiler.enabled", "is not available in this version", "set it to false")
+    if config.training_type == "grpo" and config.num_generations is not None:
+        together = config.batch_size * config.gradient_accumulation_steps
+        if together % config.num_generations:
+            refuse(
+                "num_generations",
+                f"({config.num_generations}) does not divide batch_size x "
+                f"gradient_accumulation_steps ({together})",
+                "choose a divisor",
+            )
+    if config.device == "cpu" and config.dtype == "float16":
+        refuse("dtype", "float16 needs a GPU", "use bfloat16 or float32")

@@ -1,0 +1,105 @@
+"""From files and settings to a checked config that knows where each value came from."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from canary.config.checks import check_together, check_used
+from canary.config.schema import (
+    LORA_DEFAULTS,
+    TRAINER_DEFAULTS,
+    CanaryConfig,
+    ProfilerConfig,
+    ThresholdsConfig,
+)
+from canary.config.source import Origins, apply_overrides, read_chain
+from canary.errors import ConfigError
+
+BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
+"""What `canary run` without an argument runs."""
+
+SECTIONS: dict[str, type[BaseModel]] = {"profiler": ProfilerConfig, "thresholds": ThresholdsConfig}
+
+
+@dataclass(frozen=True)
+class LoadedConfig:
+    """A checked config, and for each dotted key where its value came from."""
+
+    config: CanaryConfig
+    origins: Origins
+    source: Path | None
+
+
+def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> LoadedConfig:
+    """Loads a config file, or the embedded DPO smoke for None, with `--set` settings over it.
+
+    Raises:
+        ConfigError: one line that names file, key and remedy.
+    """
+    source = None if path is None else Path(path)
+    values, origins = read_chain(source or BUILTIN)
+    if source is None:
+        origins = {key: "built-in dpo_smoke" for key in origins}
+    values, origins = apply_overrides(values, origins, overrides)
+    name = str(source or "the built-in config")
+    _refuse_unknown(values, "", CanaryConfig, origins, name)
+    try:
+        given = CanaryConfig.model_validate(values)
+    except ValidationError as error:
+        raise _wrong_value(error, origins, name) from error
+    check_used(values, given, origins, name)
+    config, origins = _resolve(given, origins)
+    check_together(config, origins, name)
+    return LoadedConfig(config, _all_origins(config, origins), source)
+
+
+def _refuse_unknown(
+    values: Mapping[str, Any], prefix: str, model: type[BaseModel], origins: Origins, source: str
+) -> None:
+    for key, value in values.items():
+        dotted = f"{prefix}{key}"
+        if key not in model.model_fields:
+            place = origins.get(dotted, source)
+            near = difflib.get_close_matches(str(key), model.model_fields, n=1)
+            hint = f"did you mean '{prefix}{near[0]}'?" if near else "see `canary config show`"
+            raise ConfigError(f"unknown key '{dotted}' in {place}", hint, file=source, key=dotted)
+        section = SECTIONS.get(dotted)
+        if section is not None and isinstance(value, Mapping):
+            _refuse_unknown(value, f"{dotted}.", section, origins, source)
+
+
+def _wrong_value(error: ValidationError, origins: Origins, source: str) -> ConfigError:
+    first = error.errors()[0]
+    key = ".".join(str(part) for part in first["loc"])
+    place = next((origins[k] for k in (key, key.split(".")[0]) if k in origins), source)
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return ConfigError(f"{key} in {place}: {message}, got {first['input']!r}", file=source, key=key)
+
+
+def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Origins]:
+    """Fills in the values that depend on the trainer."""
+    defaults = dict(TRAINER_DEFAULTS[config.training_type])
+    if config.use_peft:
+        defaults |= LORA_DEFAULTS
+    missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
+    named = {key: f"{config.training_type} default" for key in missing}
+    named |= {key: "LoRA default" for key in missing if key in LORA_DEFAULTS}
+    return config.model_copy(update=missing), origins | named
+
+
+def _all_origins(config: CanaryConfig, origins: Origins) -> Origins:
+    complete: Origins = {}
+    for key, value in config:
+        if isinstance(value, BaseModel):
+            for inner, _ in value:
+                dotted = f"{key}.{inner}"
+                complete[dotted] = origins.get(dotted, "default")
+        else:
+            complete[key] = origins.get(key, "default")
+    return complete | {key: place for key, place in origins.items() if "." in key}

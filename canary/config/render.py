@@ -1,0 +1,105 @@
+"""A config as text: for people, for the run's folder, for editors, for the documentation."""
+
+from __future__ import annotations
+
+import json
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel
+
+from canary.config.load import LoadedConfig
+from canary.config.schema import TRAINER_FIELDS, CanaryConfig
+
+
+def show_text(loaded: LoadedConfig) -> str:
+    """YAML with a comment behind each value: where it came from."""
+    return _lines(loaded, "")
+
+
+def resolved_yaml(loaded: LoadedConfig) -> str:
+    """The complete config, loadable again, each value with where it came from."""
+    return "# The resolved config of this run; behind each value, where it came from.\n" + _lines(
+        loaded, ""
+    )
+
+
+def _lines(loaded: LoadedConfig, indent: str) -> str:
+    rows: list[tuple[str, str]] = []
+    for key, value in loaded.config:
+        if isinstance(value, BaseModel):
+            rows.append((f"{indent}{key}:", ""))
+            rows += [
+                (f"{indent}  {inner}: {_scalar(item)}", loaded.origins[f"{key}.{inner}"])
+                for inner, item in value
+            ]
+        else:
+            rows.append((f"{indent}{key}: {_scalar(value)}", loaded.origins[key]))
+    width = min(60, max(len(text) for text, _ in rows))
+    return "".join(
+        f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in rows
+    )
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, tuple):
+        value = list(value)
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def json_schema() -> str:
+    """The JSON schema of a config file; editors complete and check with it."""
+    schema = CanaryConfig.model_json_schema()
+    schema["title"] = "RLHF Canary config"
+    schema["properties"]["extends"] = {
+        "type": "string",
+        "description": "Another config, relative to this one, that this one is laid over.",
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def markdown_table() -> str:
+    """Every key with type, default, trainers and meaning, as a Markdown table."""
+    rows = ["| key | type | default | trainers | meaning |", "|---|---|---|---|---|"]
+    rows += _table_rows(CanaryConfig, "")
+    return "\n".join(rows) + "\n"
+
+
+def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
+    rows: list[str] = []
+    for key, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            rows += _table_rows(inner, f"{key}.")
+            continue
+        default = field.get_default(call_default_factory=True)
+        users = ", ".join(TRAINER_FIELDS.get(key, ())) or "all"
+        if key.startswith("lora_"):
+            users = "with use_peft"
+        meaning = (field.description or "").replace("|", "\\|")
+        rows.append(
+            f"| `{prefix}{key}` | {type_name(inner)} | `{_scalar(default)}` | {users} | {meaning} |"
+        )
+    return rows
+
+
+def type_name(annotation: Any) -> str:
+    """A short name of a field's type."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return ", ".join(str(choice) for choice in get_args(annotation))
+    if origin in (types.UnionType, Union):
+        return " or ".join(
+            type_name(part) for part in get_args(annotation) if part is not type(None)
+        )
+    if origin is tuple:
+        return "list"
+    if origin is dict:
+        return "mapping"
+    if hasattr(annotation, "__metadata__"):
+        return type_name(get_args(annotation)[0])
+    return {bool: "bool", int: "int", float: "float", str: "str"}.get(annotation, str(annotation))

@@ -1,0 +1,93 @@
+"""Configs to start from: short, commented, one for each trainer and tier."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from canary.config.schema import TIERS, TRAINING_TYPES
+from canary.errors import ConfigError, UsageError
+
+STEPS = {"smoke": 100, "perf": 500, "nightly": 2000}
+LENGTHS = {"sft": "max_length: 128", "dpo": "max_length: 128", "grpo": "max_new_tokens: 24"}
+PURPOSE = {
+    "smoke": "on every pull request: a minute",
+    "perf": "for changes meant to be faster: minutes",
+    "nightly": "once a night: the long trend",
+}
+
+
+def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool = False) -> str:
+    """A config as text.
+
+    Raises:
+        UsageError: an unknown trainer or tier, with the nearest known one.
+    """
+    _known("--type", training_type, TRAINING_TYPES)
+    _known("--tier", tier, TIERS)
+    name = f"{training_type}_{'lora_' if lora else ''}{tier}{'_hub' if hub else ''}"
+    lines = [
+        f"# {training_type.upper()}{' with LoRA' if lora else ''}, {PURPOSE[tier]}.",
+        f"name: {name}",
+        f"tier: {tier}",
+        f"training_type: {training_type}",
+    ]
+    lines += _hub_source(training_type) if hub else _embedded_source()
+    if lora:
+        lines += ["use_peft: true"]
+    lines += [
+        "",
+        f"max_steps: {STEPS[tier]}",
+        "batch_size: 4",
+        "gradient_accumulation_steps: 2",
+        LENGTHS[training_type] if not hub else _hub_length(training_type),
+    ]
+    if tier != "smoke" and not hub:
+        lines.append("allow_repeat: true           # the embedded data is smaller than this")
+    lines += ["", "thresholds:", f"  base_tier: {tier}"]
+    return "\n".join(lines) + "\n"
+
+
+def _embedded_source() -> list[str]:
+    return [
+        "model_name: embedded/tiny    # or a Hugging Face id, or a local folder",
+        "dataset_name: embedded/tasks # or a Hugging Face id, or a local JSONL or parquet",
+    ]
+
+
+def _hub_source(training_type: str) -> list[str]:
+    lines = [
+        "model_name: EleutherAI/pythia-70m",
+        "dataset_name: Anthropic/hh-rlhf",
+    ]
+    if training_type == "grpo":
+        lines.append("# hh-rlhf has no checkable answers: give your own data an `answer` column.")
+    return lines
+
+
+def _hub_length(training_type: str) -> str:
+    return "max_new_tokens: 64" if training_type == "grpo" else "max_length: 512"
+
+
+def _known(option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
+        raise UsageError(f"{option} {value} is not known", hint)
+
+
+def write_sample(path: Path, training_type: str, tier: str, *, force: bool = False) -> None:
+    """Writes a sample config.
+
+    Raises:
+        ConfigError: the file exists and `force` is off, or cannot be written.
+        UsageError: an unknown trainer or tier.
+    """
+    text = sample_yaml(training_type, tier)
+    if path.exists() and not force:
+        raise ConfigError(f"{path} exists", "choose another name, or --force", file=path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}", file=path) from error

@@ -1,0 +1,215 @@
+"""The config of a canary: one frozen schema that refuses what it does not know."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+TrainingType = Literal["sft", "dpo", "grpo"]
+Tier = Literal["smoke", "perf", "nightly"]
+TRAINING_TYPES: tuple[TrainingType, ...] = ("sft", "dpo", "grpo")
+TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
+
+
+def _plain_float(value: Any) -> Any:
+    """YAML 1.1 reads 1e-4 as text; it is a number to everyone else."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+Real = Annotated[float, BeforeValidator(_plain_float)]
+
+
+class Strict(BaseModel):
+    """Frozen, unknown keys refused, no silent conversion of types."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False
+    )
+
+
+class ProfilerConfig(Strict):
+    """A window of steps under torch.profiler."""
+
+    enabled: bool = Field(False, description="Profile a window of steps.")
+    start_step: int = Field(20, ge=1, description="First profiled step, counted from 1.")
+    num_steps: int = Field(5, ge=1, description="Number of profiled steps.")
+    output_dir: str | None = Field(None, description="Folder of the trace; null: the run's own.")
+    record_shapes: bool = Field(False, description="Record the shapes of operators' inputs.")
+    profile_memory: bool = Field(False, description="Record allocations.")
+    with_stack: bool = Field(False, description="Record Python stacks.")
+
+
+class ThresholdsConfig(Strict):
+    """Tolerances of a later comparison: a tier, and what differs from it."""
+
+    base_tier: Literal["default", "smoke", "perf", "nightly"] = Field(
+        "default", description="Tier whose tolerances apply where none is given here."
+    )
+    max_step_time_increase_pct: Real | None = Field(
+        None, gt=0, description="Tolerated increase of the mean step time, percent."
+    )
+    max_tps_drop_pct: Real | None = Field(
+        None, gt=0, description="Tolerated drop of tokens per second, percent."
+    )
+    max_mem_increase_mb: Real | None = Field(
+        None, gt=0, description="Tolerated increase of peak memory, MB."
+    )
+    max_mem_increase_pct: Real | None = Field(
+        None, gt=0, description="Tolerated increase of peak memory, percent."
+    )
+    max_nan_steps: int | None = Field(None, ge=0, description="Tolerated steps with a NaN loss.")
+    max_inf_steps: int | None = Field(None, ge=0, description="Tolerated steps with an Inf loss.")
+
+
+class CanaryConfig(Strict):
+    """One canary. Fields that only some trainers use are null until `resolve` fills them in."""
+
+    name: str = Field(
+        "canary",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
+        description="Name of the canary; part of its run folders.",
+    )
+    description: str = Field("", description="For people.")
+    tier: Tier = Field("smoke", description="Length class of the canary.")
+    training_type: TrainingType = Field("dpo", description="Which trainer runs.")
+
+    model_name: str = Field(
+        "embedded/tiny",
+        min_length=1,
+        description=(
+            "`embedded/tiny`, `embedded/random-70m` (10m to 1b), a Hugging Face id or a local folder."
+        ),
+    )
+    model_revision: str | None = Field(None, description="Branch, tag or commit of a hub model.")
+    trust_remote_code: bool = Field(False, description="Run code that a hub model brings along.")
+    attn_implementation: Literal["eager", "sdpa", "flash_attention_2"] | None = Field(
+        None, description="Attention kernel; null: what transformers chooses."
+    )
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32",
+        description=("`bfloat16` and `float16` train under autocast with float32 master weights."),
+    )
+    use_peft: bool = Field(False, description="Train LoRA adapters instead of the whole model.")
+    lora_r: int | None = Field(None, ge=1, description="Rank of the adapters (8).")
+    lora_alpha: int | None = Field(None, ge=1, description="Scale of the adapters (16).")
+    lora_dropout: Real | None = Field(None, ge=0, lt=1, description="Dropout of the adapters (0).")
+    load_in_4bit: bool = Field(False, description="Load the model in 4 bits (bitsandbytes).")
+    load_in_8bit: bool = Field(False, description="Load the model in 8 bits (bitsandbytes).")
+
+    dataset_name: str = Field(
+        "embedded/tasks",
+        min_length=1,
+        description=(
+            "`embedded/tasks`, a Hugging Face id, or a local JSONL, parquet or saved dataset."
+        ),
+    )
+    dataset_revision: str | None = Field(
+        None, description="Branch, tag or commit of a hub dataset."
+    )
+    dataset_split: str = Field("train", min_length=1, description="Split of the dataset.")
+    dataset_size: int | None = Field(
+        None, ge=1, description="Use the first so many rows; null: all."
+    )
+    allow_repeat: bool = Field(False, description="Let training go over the data more than once.")
+
+    max_steps: int = Field(100, ge=1, description="Optimizer steps.")
+    batch_size: int = Field(4, ge=1, description="Sequences (pairs, completions) a micro-batch.")
+    gradient_accumulation_steps: int = Field(2, ge=1, description="Micro-batches a step.")
+    learning_rate: Real | None = Field(
+        None, gt=0, description=("Peak learning rate (SFT 5e-4, DPO 5e-5, GRPO 1e-5).")
+    )
+    warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
+    max_length: int | None = Field(None, ge=8, description="Longest sequence in tokens (256).")
+    max_prompt_length: int | None = Field(
+        None, ge=1, description=("Prompts keep their last so many tokens; null: whole.")
+    )
+    beta: Real | None = Field(None, ge=0, description="KL weight (DPO 0.1, GRPO 0.04).")
+    max_new_tokens: int | None = Field(None, ge=1, description="Longest completion (GRPO 32).")
+    num_generations: int | None = Field(None, ge=2, description="Completions a prompt (GRPO 4).")
+    temperature: Real | None = Field(None, gt=0, description="Sampling temperature (GRPO 1.0).")
+    seed: int = Field(42, ge=0, description="Seed of model, data order and sampling.")
+    trainer_args: dict[str, Any] = Field(
+        default_factory=dict,
+        description=("Further arguments of the trainer's own config class, checked against it."),
+    )
+
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
+        description="`auto`, `cpu`, `cuda` or `cuda:N`.",
+    )
+    threads: int | None = Field(1, ge=1, description="CPU threads of torch; null: torch's default.")
+    num_workers: int = Field(0, ge=0, description="Processes that load data.")
+    report_to: tuple[str, ...] = Field(
+        (), strict=False, description="Trackers, as transformers names them."
+    )
+
+    metrics_warmup_steps: int = Field(10, ge=0, description="First steps left out of the speeds.")
+    probe_steps: int = Field(
+        12, ge=0, description="Steps of the untimed probe launch; 0: no probe."
+    )
+    repeats: int = Field(1, ge=1, description="Measured launches.")
+    timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run.")
+    output_dir: str = Field("./canary_output", min_length=1, description="Folder of run folders.")
+    profiler: ProfilerConfig = Field(
+        default_factory=lambda: ProfilerConfig(), description="Profiling."
+    )
+    thresholds: ThresholdsConfig = Field(
+        default_factory=lambda: ThresholdsConfig(), description="Tolerances of comparisons."
+    )
+
+
+TRAINER_DEFAULTS: dict[TrainingType, dict[str, Any]] = {
+    "sft": {"learning_rate": 5e-4, "max_length": 256},
+    "dpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
+    "grpo": {
+        "learning_rate": 1e-5,
+        "beta": 0.04,
+        "max_new_tokens": 32,
+        "num_generations": 4,
+        "temperature": 1.0,
+    },
+}
+"""Values of the fields that are null in a config, by trainer."""
+
+LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
+
+TRAINER_FIELDS: dict[str, tuple[TrainingType, ...]] = {
+    "beta": ("dpo", "grpo"),
+    "max_length": ("sft", "dpo"),
+    "max_prompt_length": ("dpo", "grpo"),
+    "max_new_tokens": ("grpo",),
+    "num_generations": ("grpo",),
+    "temperature": ("grpo",),
+}
+"""Fields that only some trainers can use."""
+
+OWN_KEYS: dict[str, str] = {
+    "learning_rate": "learning_rate",
+    "per_device_train_batch_size": "batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "max_steps": "max_steps",
+    "num_train_epochs": "max_steps",
+    "warmup_steps": "warmup_steps",
+    "seed": "seed",
+    "data_seed": "seed",
+    "output_dir": "output_dir",
+    "beta": "beta",
+    "max_length": "max_length",
+    "max_prompt_length": "max_prompt_length",
+    "max_completion_length": "max_new_tokens",
+    "num_generations": "num_generations",
+    "temperature": "temperature",
+    "bf16": "dtype",
+    "fp16": "dtype",
+    "use_cpu": "device",
+    "report_to": "report_to",
+    "dataloader_num_workers": "num_workers",
+}
+"""`trainer_args` that have a key of their own here."""

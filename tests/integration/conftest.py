@@ -1,0 +1,101 @@
+"""Runs of the real command line, short, shared between the tests that look at them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from canary.collect.folder import load_record
+from canary.collect.jsonio import read_rows
+from canary.collect.record import RunRecord
+
+STEPS = 4
+
+TINY = {
+    "max_steps": STEPS,
+    "probe_steps": 3,
+    "metrics_warmup_steps": 1,
+    "batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "dataset_size": 24,
+    "threads": 1,
+    "device": "cpu",
+}
+
+
+def settings(training_type: str, **changes: object) -> dict[str, object]:
+    """A config of a few steps on the embedded default."""
+    extra: dict[str, object] = {"name": training_type, "training_type": training_type}
+    if training_type == "grpo":
+        extra |= {"max_new_tokens": 12, "num_generations": 2}
+    return TINY | extra | changes
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One ended command."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path
+
+    def record(self) -> RunRecord:
+        return load_record(self.folder)
+
+    def rows(self, probe: bool = False) -> list[dict[str, object]]:
+        return list(
+            read_rows(self.folder / ("probe_steps.jsonl" if probe else "steps.jsonl"))
+        )
+
+    def log(self) -> str:
+        return (self.folder / "log.txt").read_text()
+
+
+def canary(*arguments: str, cwd: Path | None = None, timeout: float = 240) -> Finished:
+    """Runs the command line in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "canary.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=cwd,
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(cwd or ""), os.environ.get("PYTHONPATH")))
+            )
+        },
+    )
+    last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
+    return Finished(done.returncode, done.stdout, done.stderr, Path(last))
+
+
+def write_config(
+    folder: Path, values: dict[str, object], name: str = "canary.yaml"
+) -> Path:
+    """Writes a config file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def run_config(folder: Path, values: dict[str, object], *arguments: str) -> Finished:
+    """`canary run` of a config in a folder of its own."""
+    path = write_config(folder, values)
+    return canary("run", str(path), "-o", str(folder / "out"), *arguments)
+
+
+@pytest.fixture(scope="session", params=["sft", "dpo", "grpo"])
+def finished_run(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Finished:
+    """One complete run of each trainer."""
+    return run_config(tmp_path_factory.mktemp(request.param), settings(request.param))

@@ -1,0 +1,172 @@
+"""`canary run` from end to end: what a complete record holds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from canary.collect.record import PHASES
+from tests.integration.conftest import STEPS, Finished, run_config, settings
+
+pytestmark = pytest.mark.train
+
+
+def test_a_run_completes_and_prints_its_folder(finished_run: Finished) -> None:
+    assert finished_run.code == 0, finished_run.err + finished_run.log()
+    names = {path.name for path in finished_run.folder.iterdir()}
+    assert names == {
+        "config.yaml",
+        "metrics.json",
+        "steps.jsonl",
+        "probe_steps.jsonl",
+        "alerts.jsonl",
+        "log.txt",
+    }
+    record = finished_run.record()
+    assert record.status == "completed"
+    assert record.reason is None
+    assert [(launch.kind, launch.status) for launch in record.launches] == [
+        ("probe", "completed"),
+        ("measured", "completed"),
+    ]
+
+
+def test_the_documented_keys_are_there_and_json_is_strict(
+    finished_run: Finished,
+) -> None:
+    text = (finished_run.folder / "metrics.json").read_text()
+
+    def refuse(name: str) -> float:
+        raise AssertionError(name)
+
+    document = json.loads(text, parse_constant=refuse)
+    assert {
+        "run_id",
+        "timestamp",
+        "duration_seconds",
+        "status",
+        "env",
+        "config",
+    } <= set(document)
+    assert set(document["perf"]["step_time"]) == {
+        *("count", "mean", "median", "p50", "p95", "p99", "min", "max", "std")
+    }
+    assert set(document["profiler"]) == {
+        *("trace_path", "cuda_time_total_ms", "cpu_time_total_ms"),
+        *("self_cuda_time_total_ms", "top_cuda_ops", "top_cpu_ops"),
+    }
+    assert document["perf"]["step_time"]["count"] == STEPS - 1
+    assert len(document["stability"]["loss_values"]) == STEPS
+
+
+def test_phases_of_every_step_add_up_to_its_wall_time(finished_run: Finished) -> None:
+    rows = finished_run.rows()
+    assert len(rows) == STEPS
+    for row in rows:
+        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=0.02)  # type: ignore[attr-defined]
+        assert set(row["phases"]) <= set(PHASES)  # type: ignore[call-overload]
+    phases = finished_run.record().phases
+    for name in ("data", "forward", "backward", "optimizer"):
+        assert phases[name] > 0, name
+
+
+def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) -> None:
+    rows = finished_run.rows()
+    written = [row["time"] for row in rows]
+    walls = [row["wall_s"] for row in rows]
+    elapsed = written[-1] - written[0]  # type: ignore[operator]
+    assert sum(walls[1:]) == pytest.approx(elapsed, rel=0.05)  # type: ignore[arg-type]
+
+
+def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:
+    exact = finished_run.record().exact
+    assert exact["steps"] == 3
+    assert len(exact["data"]["dataset_sha256"]) == 64
+    assert len(exact["data"]["tokenizer"]["vocab_sha256"]) == 64
+    assert [len(step) for step in exact["batches"]] == [2, 2, 2]
+    assert all(
+        len(micro["sha256"]) == 64 for step in exact["batches"] for micro in step
+    )
+    assert exact["model"]["trainable_tensors"] > 0
+    assert exact["model"]["dtypes"] == {
+        "torch.float32": exact["model"]["trainable_tensors"]
+    }
+    assert math.isfinite(exact["first_loss"]["loss"])
+    assert exact["first_gradient"]["total"] > 0
+    assert exact["first_gradient"]["tensors_without_gradient"] == []
+    # The clip reads the same gradients: its norm is the root of the groups' squares.
+    assert exact["trajectory"]["grad_norms"][0] == pytest.approx(
+        exact["first_gradient"]["total"], rel=1e-4
+    )
+    assert exact["first_update"]["delta_norm"] > 0
+    assert len(exact["trajectory"]["losses"]) == 3
+    assert exact["work"]["step"] == 3
+    assert exact["work"]["operator_total"] > 100
+    assert exact["work"]["flops"] > 0
+    assert exact["work"]["tokens_fed"] > 0
+    assert len(exact["memory"]["live_tensors"]) == 3
+    assert exact["calls"]["dataset_maps_executed"] == exact["calls"]["dataset_maps"]
+    assert exact["frozen"]["changed"] == []
+
+
+def test_generation_and_reward_are_phases_of_grpo_alone(finished_run: Finished) -> None:
+    record = finished_run.record()
+    grpo = record.config["training_type"] == "grpo"
+    assert (record.phases["generation"] > 0) is grpo
+    assert (record.phases["reward"] > 0) is grpo
+    assert ("completion_tokens" in record.tokens) is grpo
+    if grpo:
+        assert record.rl["reward"].count == STEPS - 1
+
+
+def test_the_measured_launch_finds_the_datasets_that_the_probe_prepared(
+    finished_run: Finished,
+) -> None:
+    calls = finished_run.record().io
+    assert calls["dataset_maps_executed"] == 0
+    assert calls["dataset_cache_hits"] == calls["dataset_maps"]
+
+
+def test_the_probe_follows_the_measured_trajectory(finished_run: Finished) -> None:
+    probe = [row["loss"] for row in finished_run.rows(probe=True)]
+    measured = [row["loss"] for row in finished_run.rows()]
+    assert probe == pytest.approx(measured[: len(probe)], rel=1e-5)
+
+
+def test_what_was_not_measured_says_why(finished_run: Finished) -> None:
+    record = finished_run.record()
+    assert record.memory.peak_allocated_bytes is None
+    assert record.perf.gpu_utilization_avg is None
+    assert record.unmeasured["memory.peak_allocated_bytes"]
+    assert record.unmeasured["perf.gpu_utilization_avg"]
+
+
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
+@pytest.mark.parametrize("use_peft", [False, True])
+def test_two_runs_with_one_seed_are_bit_equal(
+    tmp_path: Path, training_type: str, use_peft: bool
+) -> None:
+    values = settings(training_type, use_peft=use_peft, max_steps=3)
+    first, second = (run_config(tmp_path / name, values) for name in ("a", "b"))
+    assert first.code == second.code == 0, first.err + first.log()
+    one, two = first.record(), second.record()
+    for stage in (
+        "data",
+        "batches",
+        "model",
+        "first_loss",
+        "first_gradient",
+        "first_update",
+    ):
+        assert one.exact[stage] == two.exact[stage], stage
+    assert one.exact["trajectory"]["losses"] == two.exact["trajectory"]["losses"]
+    assert one.exact["work"] == two.exact["work"]
+    assert one.exact["memory"]["live_tensors"] == two.exact["memory"]["live_tensors"]
+    assert one.exact["frozen"] == two.exact["frozen"]
+    assert one.stability.loss_values == two.stability.loss_values
+    if use_peft:
+        assert one.exact["frozen"]["tensors"] > 0
+        assert all("lora" in name for name in one.exact["model"]["trainable_groups"])
