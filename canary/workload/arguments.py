@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from canary.config.schema import OWN_KEYS
 from canary.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,27 +23,8 @@ if TYPE_CHECKING:
 
 Arguments = TypeVar("Arguments", bound="TrainingArguments")
 
-# Arguments that a field of the config already sets; two places to say one thing would disagree.
-_SET_BY_FIELD = {
-    "per_device_train_batch_size": "batch_size",
-    "max_steps": "max_steps",
-    "learning_rate": "learning_rate",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-    "warmup_steps": "warmup_steps",
-    "seed": "seed",
-    "bf16": "dtype",
-    "fp16": "dtype",
-    "use_cpu": "device",
-    "dataloader_num_workers": "num_workers",
-    "report_to": "report_to",
-    "beta": "beta",
-    "max_length": "max_length",
-    "max_completion_length": "max_new_tokens",
-    "num_generations": "num_generations",
-    "temperature": "temperature",
-    "trust_remote_code": "trust_remote_code",
-    "output_dir": "output_dir",
-}
+# Two places to say one thing would disagree.
+_SET_BY_FIELD = {**OWN_KEYS, "trust_remote_code": "trust_remote_code"}
 
 
 def training_arguments(
@@ -104,7 +86,7 @@ def _common(spec: WorkloadSpec) -> dict[str, Any]:
         "data_seed": config.seed,
         "dataloader_num_workers": config.num_workers,
         "dataloader_pin_memory": cuda,
-        "report_to": config.report_to,
+        "report_to": list(config.report_to) or "none",
         "logging_strategy": "steps",
         "logging_steps": spec.logging_steps,
         "logging_first_step": True,

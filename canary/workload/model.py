@@ -24,7 +24,6 @@ from canary.workload.spec import WorkloadSpec, local_path
 
 Loaded = TypeVar("Loaded")
 
-RANDOM_PREFIX = "embedded/random-"
 # Tokens that a vocabulary may hold for padding without saying so (pythia: <|padding|>).
 _PAD_CANDIDATES = ("<|padding|>", "<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>")
 _NEW_PAD = "<|pad|>"
@@ -60,10 +59,11 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
     set_seed(config.seed)
     quantization = _quantization(spec)
     options = {"dtype": torch.float32, **_attention(spec), **quantization}
-    if not config.model_name.startswith(RANDOM_PREFIX):
+    size = parse_random_name(config.model_name)
+    if size is None:
         model = _from_source(spec, lambda source, access: _load(spec, source, access, options))
         return _fit_embeddings(model, tokenizer)
-    model = _random_model(spec, tokenizer)
+    model = _random_model(spec, size, tokenizer)
     if quantization:
         save_initial(spec, model)
         model = _load(spec, model.config._name_or_path, {}, options)
@@ -77,11 +77,11 @@ def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
     model.config._name_or_path = folder
 
 
-def _random_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+def _random_model(
+    spec: WorkloadSpec, size: str, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
     config = spec.config
-    model: PreTrainedModel = random_llama(
-        parse_random_name(config.model_name), config.seed, torch.float32, len(tokenizer)
-    )
+    model: PreTrainedModel = random_llama(size, config.seed, torch.float32, len(tokenizer))
     model.config.pad_token_id = tokenizer.pad_token_id
     model.config.eos_token_id = tokenizer.eos_token_id
     if config.attn_implementation is not None:
@@ -113,10 +113,15 @@ def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loade
     """Runs `load(source, access)` for the folder or hub id that the config's model name means."""
     config = spec.config
     name = config.model_name
-    if name == EMBEDDED_MODEL or name.startswith(RANDOM_PREFIX):
+    if name == EMBEDDED_MODEL or parse_random_name(name) is not None:
         return load(str(tiny_dir()), {})
     access: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
     path = local_path(name)
+    if path is None and name.startswith("embedded/"):
+        raise InputError(
+            f"there is no embedded model '{name}'",
+            f"known: {EMBEDDED_MODEL} and embedded/random-70m (10m to 1b)",
+        )
     if path is not None and not path.is_dir():
         raise InputError(
             f"model '{name}' is not there: no folder {path.absolute()}",

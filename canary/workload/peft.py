@@ -12,6 +12,9 @@ def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
     config = spec.config
     if not config.use_peft:
         return None
+    assert config.lora_r is not None  # the config's defaults are filled in before a launch
+    assert config.lora_alpha is not None
+    assert config.lora_dropout is not None
     return LoraConfig(
         r=config.lora_r,
         lora_alpha=config.lora_alpha,

@@ -41,6 +41,10 @@ def read_source(spec: WorkloadSpec) -> Dataset:
         return _read_embedded(config.training_type)
     path = local_path(config.dataset_name)
     cache = str(spec.cache_dir / "datasets")
+    if path is None and config.dataset_name.startswith("embedded/"):
+        raise InputError(
+            f"there is no embedded dataset '{config.dataset_name}'", f"known: {EMBEDDED_DATA}"
+        )
     if path is None:
         return _read_hub(config, cache)
     if not path.exists():
