@@ -87,9 +87,17 @@ def rows_needed(spec: WorkloadSpec) -> int:
 
 
 def require_enough(spec: WorkloadSpec, rows: int) -> None:
-    """InputError where the steps need more rows than there are and `allow_repeat` is off."""
+    """InputError where the steps need more rows than there are and `allow_repeat` is off.
+
+    No rows at all is an error in any case: trl may drop those that `max_length` leaves empty.
+    """
     needed = rows_needed(spec)
     config = spec.config
+    if rows == 0:
+        raise InputError(
+            f"no row of dataset '{config.dataset_name}' is left for training",
+            "raise max_length: the prompts alone fill it",
+        )
     if rows >= needed or config.allow_repeat:
         return
     raise InputError(

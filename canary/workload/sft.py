@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trl import SFTConfig, SFTTrainer
 
 from canary.workload.arguments import training_arguments
-from canary.workload.data import load_rows
+from canary.workload.data import load_rows, require_enough
 from canary.workload.model import load_model, load_tokenizer
 from canary.workload.peft import lora_config
 from canary.workload.spec import WorkloadSpec
@@ -24,10 +26,14 @@ def build(spec: WorkloadSpec) -> SFTTrainer:
         dataset_text_field="text",
         trust_remote_code=spec.config.trust_remote_code,
     )
-    return SFTTrainer(
+    trainer = SFTTrainer(
         model=load_model(spec, tokenizer),
         args=arguments,
         train_dataset=rows,
         processing_class=tokenizer,
         peft_config=lora_config(spec),
     )
+    # trl drops rows whose prompt alone fills max_length
+    kept: Any = trainer.train_dataset
+    require_enough(spec, len(kept))
+    return trainer

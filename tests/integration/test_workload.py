@@ -402,9 +402,19 @@ def test_grpo_counts_prompts_not_completions(tmp_path: Path) -> None:
     assert rows_needed(make_spec(tmp_path, "grpo", max_steps=5, **changes)) == 10
 
 
-def test_pairs_whose_prompt_fills_max_length_do_not_count(tmp_path: Path) -> None:
-    text = refusal(make_spec(tmp_path, "dpo", max_length=8))
-    assert "gives " in text
+@pytest.mark.parametrize("training_type", ["sft", "dpo"])
+def test_rows_whose_prompt_fills_max_length_do_not_count(
+    tmp_path: Path, pythia_like: Path, training_type: str
+) -> None:
+    long = {"prompt": "what is " * 20, "chosen": " a", "rejected": " b"}
+    short = {"prompt": "2+2?", "chosen": " 4", "rejected": " 5"}
+    changes: dict[str, Any] = {"model_name": str(pythia_like), "max_length": 16}
+    some = write_jsonl(tmp_path / "some.jsonl", [long] * 6 + [short] * 2)
+    spec = make_spec(tmp_path, training_type, dataset_name=str(some), **changes)
+    assert "need 6 rows" in refusal(spec)
+    none = write_jsonl(tmp_path / "none.jsonl", [long] * 8)
+    spec = make_spec(tmp_path, training_type, dataset_name=str(none), **changes)
+    assert "no row" in refusal(spec)
 
 
 def test_quantization_asks_for_an_adapter_and_for_bitsandbytes(
