@@ -92,10 +92,9 @@ def run(
 @app.command()
 def env() -> None:
     """Show what the exact lane knows of this machine: packages, devices, threads."""
-    from canary.collect.environment import fingerprint
-    from canary.collect.hostreport import environment_text
+    from canary.collect.environment import environment_lines, fingerprint
 
-    for name, value in environment_text(fingerprint()):
+    for name, value in environment_lines(fingerprint()):
         typer.echo(f"{name:<18} {value}")
 
 

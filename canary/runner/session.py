@@ -49,7 +49,7 @@ class Session:
         """Fills in environment and git state; costs some tenths of a second."""
         self.record = self.record.model_copy(
             update={
-                "env": fingerprint(self.config.device),
+                "env": fingerprint(),
                 "git": git_state(Path.cwd()),
             }
         )

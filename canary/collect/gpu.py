@@ -1,0 +1,210 @@
+"""NVIDIA devices through NVML: which one torch uses, its health, and a lock for it. No torch."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from canary.errors import MachineError
+
+THROTTLE_REASONS = {
+    "SwPowerCap": 0x4,
+    "HwSlowdown": 0x8,
+    "SyncBoost": 0x10,
+    "SwThermalSlowdown": 0x20,
+    "HwThermalSlowdown": 0x40,
+    "HwPowerBrakeSlowdown": 0x80,
+}
+"""Bits of NVML's clock event reasons that mean slower than asked for (nvml.h,
+nvmlClocksEventReason*)."""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One GPU, or one MIG slice, by NVML's index and uuid."""
+
+    index: int
+    uuid: str
+    name: str
+    memory_bytes: int
+    mig: bool
+    handle: Any = field(repr=False, compare=False)
+
+    def describe(self) -> dict[str, Any]:
+        """The comparable facts."""
+        return {
+            "index": self.index,
+            "uuid": self.uuid,
+            "name": self.name,
+            "memory_bytes": self.memory_bytes,
+            "mig": self.mig,
+        }
+
+
+@dataclass(frozen=True)
+class Devices:
+    """What NVML sees; `reason` says why it sees nothing."""
+
+    found: tuple[Device, ...] = ()
+    driver: str | None = None
+    cuda: str | None = None
+    reason: str | None = None
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def list_devices() -> Devices:
+    """All devices of the machine, whatever CUDA_VISIBLE_DEVICES says."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        return Devices(reason=f"no NVIDIA driver answers ({error})")
+    version = pynvml.nvmlSystemGetCudaDriverVersion_v2()
+    found = tuple(_device(index) for index in range(pynvml.nvmlDeviceGetCount()))
+    return Devices(
+        found=found,
+        driver=_text(pynvml.nvmlSystemGetDriverVersion()),
+        cuda=f"{version // 1000}.{version % 1000 // 10}",
+        reason=None if found else "the driver lists no device",
+    )
+
+
+def _device(index: int) -> Device:
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    return Device(
+        index=index,
+        uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
+        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        mig=_mig_enabled(handle),
+        handle=handle,
+    )
+
+
+def _mig_enabled(handle: Any) -> bool:
+    try:
+        return bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
+    except pynvml.NVMLError:
+        return False
+
+
+def visible(devices: Sequence[Device], variable: str | None) -> list[Device]:
+    """The devices as torch numbers them, from CUDA_VISIBLE_DEVICES' own text.
+
+    As in CUDA: indices or uuids (a unique start of one is enough); the list ends at the first
+    entry that names nothing; an empty text hides all. The order assumes that CUDA numbers by bus
+    (CUDA_DEVICE_ORDER=PCI_BUS_ID), which the canary sets for its children.
+    """
+    if variable is None:
+        return list(devices)
+    chosen: list[Device] = []
+    for entry in (part.strip() for part in variable.split(",")):
+        if entry.isdigit():
+            match = [device for device in devices if device.index == int(entry)]
+        else:
+            match = [device for device in devices if entry and device.uuid.startswith(entry)]
+        if len(match) != 1 or match[0] in chosen:
+            break
+        chosen.append(match[0])
+    return chosen
+
+
+def device_in_use(setting: str, devices: Sequence[Device], variable: str | None) -> Device | None:
+    """The device of a config's `device`: `auto` and `cuda` are the first visible one.
+
+    Raises:
+        MachineError: the config names a device that is not there.
+    """
+    if setting == "cpu":
+        return None
+    seen = visible(devices, variable)
+    if setting == "auto":
+        return seen[0] if seen else None
+    index = int(setting.partition(":")[2] or 0)
+    if index >= len(seen):
+        raise MachineError(
+            f"device {setting} was asked for and {len(seen)} GPUs are visible",
+            "set device: auto or cpu, or look at `nvidia-smi` and CUDA_VISIBLE_DEVICES",
+        )
+    return seen[index]
+
+
+def health(device: Device) -> dict[str, Any]:
+    """Other processes, throttling, power cap (W), clocks (MHz), temperature (C), MIG."""
+    handle = device.handle
+    found: dict[str, Any] = {"uuid": device.uuid, "name": device.name, "mig": device.mig}
+    readings: dict[str, Any] = {
+        "other_processes": lambda: len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
+        "throttle_reasons": lambda: throttle_names(
+            pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+        ),
+        "power_cap_w": lambda: pynvml.nvmlDeviceGetPowerManagementLimit(handle) / 1000,
+        "sm_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+        "memory_clock_mhz": lambda: pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+        "temperature_c": lambda: pynvml.nvmlDeviceGetTemperature(
+            handle, pynvml.NVML_TEMPERATURE_GPU
+        ),
+    }
+    for name, read in readings.items():
+        try:
+            found[name] = read()
+        except pynvml.NVMLError as error:
+            found[name] = None
+            found.setdefault("unmeasured", {})[name] = str(error)
+    return found
+
+
+def throttle_names(bits: int) -> list[str]:
+    """Names of the reasons whose bit is set."""
+    return [name for name, bit in THROTTLE_REASONS.items() if bits & bit]
+
+
+def utilization(device: Device) -> dict[str, float]:
+    """Percent of the last sample period with a kernel running, and bytes in use.
+
+    Raises:
+        NVMLError: the device does not tell (MIG slices do not).
+    """
+    rates = pynvml.nvmlDeviceGetUtilizationRates(device.handle)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(device.handle)
+    return {"gpu_utilization": float(rates.gpu), "gpu_memory_bytes": float(memory.used)}
+
+
+@contextmanager
+def device_lock(uuid: str, folder: Path, wait_s: float) -> Iterator[None]:
+    """Holds a device for one canary: a second one waits, then says who holds it.
+
+    Raises:
+        MachineError: still held after `wait_s` seconds.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"gpu-{uuid}.lock"
+    deadline = time.monotonic() + wait_s
+    with path.open("a+") as stream:
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    stream.seek(0)
+                    holder = stream.read().strip() or "unknown"
+                    raise MachineError(
+                        f"GPU {uuid} is held by another canary (process {holder})",
+                        f"wait for it to end; waited {wait_s:.0f} s",
+                    ) from error
+                time.sleep(min(0.2, max(0.01, wait_s / 10)))
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield
