@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from os.path import commonprefix
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ ROWS = 2000
 # The most that a completion other than the answer can score.
 PARTIAL_CREDIT = 0.8
 
-WORDS = (
+_NOUNS = (
     "apple arrow bell bird boat book bread bridge brush candle castle chair clock cloud coat "
     "corn crown desk door dream drum eagle earth engine fence field fire fish flag flower forest "
     "fox garden gate glass goat gold grape grass hammer hand harbor hat hill honey horse house "
@@ -28,7 +28,8 @@ WORDS = (
     "rain ring river road robin rope rose sail salt sand ship shoe silver sky snow spoon star "
     "stone storm sugar sun table tent tiger tower train tree valley violin wagon wall water wheel "
     "wind window wolf wood"
-).split()
+)
+WORDS = _NOUNS.split()
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,7 @@ def score(completion_text: str, answer: str) -> float:
     if given == right:
         return 1.0
     longer = max(len(given), len(right))
-    prefix = len(commonprefix([given, right]))
+    pairs = zip(given, right, strict=False)
+    prefix = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
     shared = (Counter(given) & Counter(right)).total()
     return PARTIAL_CREDIT * (prefix + shared) / (2 * longer)
