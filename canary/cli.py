@@ -25,18 +25,14 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 
-Config = Annotated[
-    Path | None, typer.Argument(help="YAML file; without one, the embedded DPO.")
-]
+Config = Annotated[Path | None, typer.Argument(help="YAML file; without one, the embedded DPO.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="key=value over the file, may be repeated."),
 ]
 Verbose = Annotated[
     bool,
-    typer.Option(
-        "-v", "--verbose", help="Tracebacks and the end of the log on errors."
-    ),
+    typer.Option("-v", "--verbose", help="Tracebacks and the end of the log on errors."),
 ]
 
 
@@ -50,9 +46,7 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", callback=_version, is_eager=True, help="Print the version."
-        ),
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     pass
@@ -65,9 +59,7 @@ def run(
         Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")
     ] = None,
     set_: Set = None,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Only the record's path.")
-    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the record's path.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Train a canary and leave a record of it."""
@@ -78,9 +70,7 @@ def run(
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     loaded = load_config(config, set_ or [])
-    record, run_dir, result = run_canary(
-        loaded, listener_for(sys.stderr, quiet), output_dir
-    )
+    record, run_dir, result = run_canary(loaded, listener_for(sys.stderr, quiet), output_dir)
     if result.status != "completed":
         typer.echo(failure_text(result, run_dir, verbose), err=True)
     elif not quiet:

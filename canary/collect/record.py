@@ -136,7 +136,7 @@ class Launch(Section):
 
 
 class Owner(Section):
-    """The process that writes the record, so that a later reader can tell whether it still lives."""
+    """The process that writes the record: a later reader can tell whether it still lives."""
 
     pid: int
     started: float

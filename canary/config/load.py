@@ -45,7 +45,7 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Loade
     source = None if path is None else Path(path)
     values, origins = read_chain(source or BUILTIN)
     if source is None:
-        origins = {key: "built-in dpo_smoke" for key in origins}
+        origins = dict.fromkeys(origins, "built-in dpo_smoke")
     values, origins = apply_overrides(values, origins, overrides)
     name = str(source or "the built-in config")
     _refuse_unknown(values, "", CanaryConfig, origins, name)
@@ -88,7 +88,7 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
     if config.use_peft:
         defaults |= LORA_DEFAULTS
     missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
-    named = {key: f"{config.training_type} default" for key in missing}
+    named = dict.fromkeys(missing, f"{config.training_type} default")
     named |= {key: "LoRA default" for key in missing if key in LORA_DEFAULTS}
     return config.model_copy(update=missing), origins | named
 

@@ -83,7 +83,7 @@ class CanaryConfig(Strict):
         "embedded/tiny",
         min_length=1,
         description=(
-            "`embedded/tiny`, `embedded/random-70m` (10m to 1b), a Hugging Face id or a local folder."
+            "`embedded/tiny`, `embedded/random-70m` (10m to 1b), a Hugging Face id, a local folder."
         ),
     )
     model_revision: str | None = Field(None, description="Branch, tag or commit of a hub model.")

@@ -24,6 +24,7 @@ class Job:
     result_file: str
     scratch_dir: str
     cache_dir: str
+    rows_dir: str
     stop_after: int | None = None
     """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
 

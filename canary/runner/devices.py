@@ -50,6 +50,11 @@ class DeviceWatch:
         self.stop_sampling()
         self._stack.close()
 
+    @property
+    def uuid(self) -> str | None:
+        """Of the device in use; None without one, and for a MIG slice, which the user selects."""
+        return None if self.device is None or self.device.mig else self.device.uuid
+
     def health(self) -> dict[str, Any]:
         """State of the device before the run; empty without one."""
         return {} if self.device is None else health(self.device)
@@ -58,7 +63,7 @@ class DeviceWatch:
         """What a run without a device cannot measure, and why."""
         found = {"profiler": "profiling was off"}
         if self.device is None:
-            found |= {name: f"no GPU: {self._reason}" for name in DEVICE_ONLY}
+            found |= dict.fromkeys(DEVICE_ONLY, f"no GPU: {self._reason}")
         return found
 
     def start_sampling(self, pid: int) -> None:

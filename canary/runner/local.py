@@ -153,9 +153,7 @@ def _family(pid: int) -> list[psutil.Process]:
     members: dict[int, psutil.Process] = {}
     try:
         root = psutil.Process(pid)
-        members = {
-            member.pid: member for member in [root, *root.children(recursive=True)]
-        }
+        members = {member.pid: member for member in [root, *root.children(recursive=True)]}
     except psutil.NoSuchProcess:
         pass
     for process in psutil.process_iter():

@@ -41,9 +41,7 @@ def outcome_text(record: RunRecord) -> str:
     if perf.approx_tokens_per_sec is not None:
         lines.append(f"  tokens      {perf.approx_tokens_per_sec:,.0f} per second")
     if perf.max_mem_mb is not None:
-        lines.append(
-            f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})"
-        )
+        lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
     if stability.loss_values and stability.final_loss is not None:
         lines.append(
             f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f}, "
@@ -52,9 +50,7 @@ def outcome_text(record: RunRecord) -> str:
     if time_.count and time_.mean > 0:
         shares = sorted(record.phases.items(), key=lambda item: -item[1])
         shown = "  ".join(
-            f"{name} {100 * seconds / time_.mean:.0f}%"
-            for name, seconds in shares
-            if seconds > 0
+            f"{name} {100 * seconds / time_.mean:.0f}%" for name, seconds in shares if seconds > 0
         )
         lines.append(f"  phases      {shown}")
     lines.append(f"  exact       {exact_line(record)}")
@@ -70,7 +66,5 @@ def exact_line(record: RunRecord) -> str:
     tensors = exact.get("model", {}).get("trainable_tensors", 0)
     parts = [f"{exact['steps']} steps", f"{tensors} trainable tensors"]
     if work:
-        parts.append(
-            f"{work['operator_total']:,} operators and {work['flops']:,} FLOPs a step"
-        )
+        parts.append(f"{work['operator_total']:,} operators and {work['flops']:,} FLOPs a step")
     return ", ".join(parts)

@@ -117,16 +117,12 @@ class PlainLines:
         self._pace.rows.append(row)
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
-            self._print(
-                f"  step {row['step']}/{self._pace.steps} · {self._pace.figures()}"
-            )
+            self._print(f"  step {row['step']}/{self._pace.steps} · {self._pace.figures()}")
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
         """How the launch ended."""
         seconds = time.monotonic() - self._pace.started
-        self._print(
-            f"  {result.status} after {len(self._pace.rows)} steps, {seconds:.1f} s"
-        )
+        self._print(f"  {result.status} after {len(self._pace.rows)} steps, {seconds:.1f} s")
 
     def waiting(self) -> None:
         """Nothing to say."""
@@ -159,9 +155,7 @@ class LivePanel:
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Says what runs, and where its record goes."""
         self._console.print(headline(config), style="bold", highlight=False)
-        self._console.print(
-            f"record: {run_dir}", style="dim", highlight=False, soft_wrap=True
-        )
+        self._console.print(f"record: {run_dir}", style="dim", highlight=False, soft_wrap=True)
 
     def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
         """Opens the panel."""
@@ -191,14 +185,8 @@ class LivePanel:
         width = 24
         filled = round(width * done / steps)
         grid = Table.grid(padding=(0, 1))
-        bar = Text("━" * filled, style="green") + Text(
-            "━" * (width - filled), style="dim"
-        )
-        status = (
-            ""
-            if result is None or result.status == "completed"
-            else f" {result.status}"
-        )
+        bar = Text("━" * filled, style="green") + Text("━" * (width - filled), style="dim")
+        status = "" if result is None or result.status == "completed" else f" {result.status}"
         grid.add_row(f"{self._pace.kind:<8}", bar, f"{done}/{self._pace.steps}{status}")
         grid.add_row("", Text(""), Text(self._pace.figures()))
         if self._pace.rows and self._pace.kind == "measured":

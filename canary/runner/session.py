@@ -30,9 +30,7 @@ WRITE_EVERY_S = 1.0
 class Session:
     """Keeps the record of one run up to date; a listener (the terminal) hears the same events."""
 
-    def __init__(
-        self, loaded: LoadedConfig, folder: RunFolder, listener: Listener
-    ) -> None:
+    def __init__(self, loaded: LoadedConfig, folder: RunFolder, listener: Listener) -> None:
         self.config: CanaryConfig = loaded.config
         self.folder = folder
         self._listener = listener
@@ -102,9 +100,7 @@ class Session:
 
     def _summary(self) -> RunRecord:
         record = summarise(self.record, self._rows, self.config.metrics_warmup_steps)
-        return record.model_copy(
-            update={"duration_seconds": time.monotonic() - self._started}
-        )
+        return record.model_copy(update={"duration_seconds": time.monotonic() - self._started})
 
     def finish(self, result: Result) -> RunRecord:
         """The last word: the status of the whole run."""
@@ -154,21 +150,17 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     config, folder = session.config, session.folder
     deadline = time.monotonic() + config.timeout
     result = Result(status="failed", reason="no launch was asked for")
-    plan: list[Kind] = (["probe"] if config.probe_steps else []) + [
-        "measured"
-    ] * config.repeats
+    plan: list[Kind] = (["probe"] if config.probe_steps else []) + ["measured"] * config.repeats
     with DeviceWatch(config.device, cache_dir) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
         for launch, kind in enumerate(plan):
             steps = (
-                min(config.probe_steps, config.max_steps)
-                if kind == "probe"
-                else config.max_steps
+                min(config.probe_steps, config.max_steps) if kind == "probe" else config.max_steps
             )
             runner = LocalRunner(
                 folder.log,
-                child_environment(config, cache_dir, folder.scratch, kind, os.environ),
+                child_environment(config, cache_dir, kind, watch.uuid, os.environ),
                 on_start=watch.start_sampling if kind == "measured" else None,
             )
             session.launch_begins(kind, launch, steps)
@@ -224,5 +216,6 @@ def _job(session: Session, kind: Kind, launch: int, steps: int, cache_dir: Path)
         result_file=str(folder.scratch / f"launch{launch}.result.json"),
         scratch_dir=str(scratch),
         cache_dir=str(cache_dir),
+        rows_dir=str(folder.scratch / "rows"),
         stop_after=steps if kind == "probe" else None,
     )

@@ -22,21 +22,24 @@ def needs_hub(config: CanaryConfig) -> bool:
 def child_environment(
     config: CanaryConfig,
     cache_dir: Path,
-    scratch: Path,
     kind: Kind,
+    device: str | None,
     base: Mapping[str, str],
 ) -> dict[str, str]:
     """The parent's environment with what makes launches alike.
 
     Compiled kernels are cached in `cache_dir`, which outlives the run, so that a second run does
-    not differ by compiling less. Prepared datasets are cached in the run's own scratch folder:
-    the probe always prepares them anew and the measured launches always find them, which makes the
-    counts of tokenizer calls and cache hits exact.
+    not differ by compiling less. Rows and what is mapped over them lie in the run's own scratch
+    folder (`Job.rows_dir`): the probe always prepares them anew and the measured launches always
+    find them, which makes the counts of tokenizer calls and cache hits exact.
+
+    `device` is the uuid of the GPU in use; None without one.
     """
     environment = dict(base)
     environment |= {
         "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_DATASETS_CACHE": str(scratch / "datasets"),
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "TRITON_CACHE_DIR": str(cache_dir / "triton"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache_dir / "inductor"),
         "TOKENIZERS_PARALLELISM": "false",
@@ -53,6 +56,9 @@ def child_environment(
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if config.device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
+    elif device is not None:
+        # One device, by its uuid: trainers that see several would use several.
+        environment["CUDA_VISIBLE_DEVICES"] = device
     return environment
 
 

@@ -100,6 +100,7 @@ def _train(job: Job, rows: RowFile, started: float) -> Result:
         scratch_dir=Path(job.scratch_dir),
         cache_dir=Path(job.cache_dir),
         max_steps=config.max_steps,
+        rows_dir=Path(job.rows_dir),
     )
     startup["imports"] = _lap(started, startup)
     run_dir = Path(job.rows_file).parent
@@ -166,9 +167,7 @@ def _device_facts(trainer: Any, config: CanaryConfig) -> dict[str, Any]:
         "torch_cuda": torch.version.cuda,
     }
     if device.type == "cuda":
-        index = (
-            device.index if device.index is not None else torch.cuda.current_device()
-        )
+        index = device.index if device.index is not None else torch.cuda.current_device()
         facts.update(index=index, name=torch.cuda.get_device_name(index))
         facts["peak_allocated_bytes"] = torch.cuda.max_memory_allocated(index)
         facts["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(index)

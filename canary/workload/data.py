@@ -63,7 +63,22 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     if tokenizer.chat_template is None and is_conversational(rows[0]):
         tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE
     require_enough(spec, len(rows))
-    return Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer))
+    return _on_disk(
+        Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer)), spec
+    )
+
+
+def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
+    """The same rows, memory-mapped from `rows_dir`: what is mapped over them is then cached.
+
+    The folder's name is their fingerprint, so that other rows never meet this cache.
+    """
+    if spec.rows_dir is None:
+        return rows
+    folder = spec.rows_dir / dataset_fingerprint(rows)[:16]
+    if not folder.exists():
+        rows.save_to_disk(str(folder))
+    return Dataset.load_from_disk(str(folder))
 
 
 def _cut_prompts(

@@ -23,9 +23,10 @@ _PATH_STARTS = ("./", "../", "/", "~")
 class WorkloadSpec:
     """One launch of one canary.
 
-    `max_steps` is the launch's own (a probe is shorter than the config's `max_steps`);
-    `scratch_dir` may be deleted after the launch, `cache_dir` is kept between launches;
-    `logging_steps` is how often the trainer itself logs, in optimizer steps.
+    `max_steps` is the length of the schedule; `scratch_dir` may be deleted after the launch,
+    `cache_dir` is kept between runs; `rows_dir` is shared by the launches of one run: rows put
+    there by the first are found prepared by the next (None: rows stay in memory, and every launch
+    prepares them anew). `logging_steps` is how often the trainer itself logs, in optimizer steps.
     """
 
     config: CanaryConfig
@@ -33,6 +34,7 @@ class WorkloadSpec:
     cache_dir: Path
     max_steps: int
     logging_steps: int = 10
+    rows_dir: Path | None = None
 
 
 def view_for(training_type: str) -> View:

@@ -50,9 +50,7 @@ class Finished:
         return load_record(self.folder)
 
     def rows(self, probe: bool = False) -> list[dict[str, object]]:
-        return list(
-            read_rows(self.folder / ("probe_steps.jsonl" if probe else "steps.jsonl"))
-        )
+        return list(read_rows(self.folder / ("probe_steps.jsonl" if probe else "steps.jsonl")))
 
     def log(self) -> str:
         return (self.folder / "log.txt").read_text()
@@ -77,9 +75,7 @@ def canary(*arguments: str, cwd: Path | None = None, timeout: float = 240) -> Fi
     return Finished(done.returncode, done.stdout, done.stderr, Path(last))
 
 
-def write_config(
-    folder: Path, values: dict[str, object], name: str = "canary.yaml"
-) -> Path:
+def write_config(folder: Path, values: dict[str, object], name: str = "canary.yaml") -> Path:
     """Writes a config file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name

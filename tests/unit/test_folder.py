@@ -26,9 +26,7 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def started(tmp_path: Path) -> tuple[RunFolder, RunRecord]:
     folder = RunFolder.create(tmp_path, new_run_id("dpo", NOW))
-    return folder, start_record(
-        folder.path.name, "dpo", NOW, {"metrics_warmup_steps": 1}
-    )
+    return folder, start_record(folder.path.name, "dpo", NOW, {"metrics_warmup_steps": 1})
 
 
 def test_a_record_reads_back_as_written_with_attributes(tmp_path: Path) -> None:
@@ -50,9 +48,7 @@ def test_a_dead_owner_is_corrected_to_interrupted_from_the_rows(tmp_path: Path) 
     record.owner = this_process().model_copy(update={"pid": child.pid})
     folder.write(record)
     rows = [row(1), row(2, 0.5), row(3, 0.5)]
-    folder.steps.write_text(
-        "".join(jsonio.dumps(item) + "\n" for item in rows) + '{"step": 4'
-    )
+    folder.steps.write_text("".join(jsonio.dumps(item) + "\n" for item in rows) + '{"step": 4')
     corrected = load_record(folder.path)
     assert corrected.status == "interrupted"
     assert "after step 3" in (corrected.reason or "")

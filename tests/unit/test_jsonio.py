@@ -37,7 +37,7 @@ def test_a_failed_replacement_keeps_the_old_file_and_leaves_no_other(
     def refuse(*_: object) -> None:
         raise OSError("disk")
 
-    monkeypatch.setattr("canary.collect.jsonio.os.replace", refuse)
+    monkeypatch.setattr("canary.collect.jsonio.Path.replace", refuse)
     with pytest.raises(OSError, match="disk"):
         jsonio.replace_file(file, "new")
     assert file.read_text() == "old"

@@ -10,9 +10,7 @@ from canary.collect.record import PHASES, Launch, RunRecord
 from canary.collect.summary import distribution, diverged, summarise
 
 
-def row(
-    step: int, wall: float = 1.0, launch: int = 1, **changes: Any
-) -> dict[str, Any]:
+def row(step: int, wall: float = 1.0, launch: int = 1, **changes: Any) -> dict[str, Any]:
     return {
         "launch": launch,
         "step": step,

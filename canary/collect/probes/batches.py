@@ -67,33 +67,25 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
     counts = {name: int(value) for name, value in count_tokens(inputs).items()}
     described: dict[str, Any] = {
         "sha256": batch_sha256(inputs),
-        "shapes": {
-            name: list(value.shape) for name, value in integer_tensors(inputs).items()
-        },
+        "shapes": {name: list(value.shape) for name, value in integer_tensors(inputs).items()},
         **counts,
     }
     described.update(_special_counts(inputs, tokenizer))
     advantages = inputs.get("advantages")
     if isinstance(advantages, torch.Tensor):
-        described["advantages"] = [
-            float(value) for value in advantages.detach().flatten().tolist()
-        ]
+        described["advantages"] = [float(value) for value in advantages.detach().flatten().tolist()]
     return described
 
 
 def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
-    eos, bos, pad = (
-        getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos", "pad")
-    )
+    eos, bos, pad = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos", "pad"))
     if "completion_ids" in inputs:
         ids, learned = inputs["completion_ids"], inputs["completion_mask"].bool()
         present = learned
     elif "input_ids" in inputs:
         ids = inputs["input_ids"]
         mask = inputs.get("attention_mask")
-        present = (
-            mask.bool() if mask is not None else torch.ones_like(ids, dtype=torch.bool)
-        )
+        present = mask.bool() if mask is not None else torch.ones_like(ids, dtype=torch.bool)
         if "labels" in inputs and inputs["labels"].shape == ids.shape:
             learned = inputs["labels"].ne(IGNORE)
         elif "completion_mask" in inputs:
@@ -108,9 +100,7 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]
     if bos is not None:
         starts = (ids == bos) & present
         counts["bos_tokens"] = int(starts.sum())
-        counts["bos_most_in_a_sequence"] = (
-            int(starts.sum(dim=-1).max()) if ids.numel() else 0
-        )
+        counts["bos_most_in_a_sequence"] = int(starts.sum(dim=-1).max()) if ids.numel() else 0
     counts["pad_tokens"] = int((~present).sum())
     if pad is not None:
         counts["pad_ids"] = int((ids == pad).sum())

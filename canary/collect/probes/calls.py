@@ -32,9 +32,7 @@ class CallCounts:
         }
 
 
-def _counted(
-    counts: Counter[str], name: str, original: Callable[..., Any]
-) -> Callable[..., Any]:
+def _counted(counts: Counter[str], name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         counts[name] += 1
@@ -81,11 +79,7 @@ class WrittenFiles:
     """
 
     def __init__(self, leave_out: tuple[Path, ...]) -> None:
-        self._leave_out = tuple(str(path) for path in leave_out) + (
-            "/dev/",
-            "/proc/",
-            "/sys/",
-        )
+        self._leave_out = (*map(str, leave_out), "/dev/", "/proc/", "/sys/")
         self._counting = False
         self._opened: Counter[str] = Counter()
         self._bytes_before: int | None = None
@@ -115,9 +109,7 @@ class WrittenFiles:
         return {
             "files_opened": sum(self._opened.values()),
             "files_distinct": len(self._opened),
-            "bytes_written": None
-            if after is None or before is None
-            else after - before,
+            "bytes_written": None if after is None or before is None else after - before,
         }
 
 

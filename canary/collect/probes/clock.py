@@ -77,9 +77,7 @@ class StepTime:
     def by_phase(self) -> dict[str, float]:
         """Seconds by phase; they add up to `wall_s`."""
         totals: dict[str, float] = defaultdict(float)
-        for phase, start, end in zip(
-            self.phases, self.marks, self.marks[1:], strict=False
-        ):
+        for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
             totals[phase] += start.seconds_until(end)
         return dict(totals)
 

@@ -123,24 +123,18 @@ class ExactProbe:
             "live_tensors": self._live.counts,
             "live_bytes": self._live.bytes,
             "peak_bytes": (
-                torch.cuda.max_memory_allocated()
-                if torch.cuda.is_initialized()
-                else None
+                torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
             ),
         }
         model = self._trainer.model
         final = parameter_digests(model)
-        frozen = [
-            name for name, value in model.named_parameters() if not value.requires_grad
-        ]
+        frozen = [name for name, value in model.named_parameters() if not value.requires_grad]
         reference = self._reference_model()
         self.found["frozen"] = {
             "tensors": len(frozen),
             "changed": sorted(n for n in frozen if final[n] != self._initial.get(n)),
             "reference_changed": (
-                None
-                if reference is None
-                else parameter_digests(reference) != self._reference
+                None if reference is None else parameter_digests(reference) != self._reference
             ),
             "final_parameters_sha256": combined(final),
         }

@@ -25,10 +25,7 @@ class _Counting(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         self.operators[str(func)] += 1
-        if (
-            func is torch.ops.aten.embedding.default
-            and args[0].shape[0] == self._vocabulary
-        ):
+        if func is torch.ops.aten.embedding.default and args[0].shape[0] == self._vocabulary:
             self.forwards += 1
             self.tokens_fed += args[1].numel()
         return func(*args, **(kwargs or {}))

@@ -40,8 +40,7 @@ def parameter_digests(model: nn.Module) -> dict[str, bytes]:
     total = sum(p.numel() * p.element_size() for p in model.parameters())
     exact_bytes = total <= HASH_BYTES_UP_TO
     return {
-        name: tensor_digest(value, exact_bytes)
-        for name, value in sorted(model.named_parameters())
+        name: tensor_digest(value, exact_bytes) for name, value in sorted(model.named_parameters())
     }
 
 
@@ -62,16 +61,10 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> dict[str, Any
         "parameters": sum(value.numel() for _, value in named),
         "trainable_parameters": sum(v.numel() for _, v in named if v.requires_grad),
         "trainable_tensors": len(trainable),
-        "trainable_names_sha256": hashlib.sha256(
-            "\n".join(trainable).encode()
-        ).hexdigest(),
-        "trainable_groups": dict(
-            sorted(Counter(group_of(name) for name in trainable).items())
-        ),
+        "trainable_names_sha256": hashlib.sha256("\n".join(trainable).encode()).hexdigest(),
+        "trainable_groups": dict(sorted(Counter(group_of(name) for name in trainable).items())),
         "dtypes": dict(sorted(Counter(str(value.dtype) for _, value in named).items())),
-        "attention": getattr(
-            getattr(model, "config", None), "_attn_implementation", None
-        ),
+        "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
     }
 
 

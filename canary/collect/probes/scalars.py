@@ -13,12 +13,8 @@ class DeferredScalars:
     """
 
     def __init__(self, values: dict[str, torch.Tensor | float | int]) -> None:
-        self._plain = {
-            k: v for k, v in values.items() if not isinstance(v, torch.Tensor)
-        }
-        tensors = {
-            k: v.detach() for k, v in values.items() if isinstance(v, torch.Tensor)
-        }
+        self._plain = {k: v for k, v in values.items() if not isinstance(v, torch.Tensor)}
+        tensors = {k: v.detach() for k, v in values.items() if isinstance(v, torch.Tensor)}
         self._names = list(tensors)
         self._host: torch.Tensor | None = None
         if any(value.is_cuda for value in tensors.values()):

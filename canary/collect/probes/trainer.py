@@ -44,9 +44,7 @@ class _Pending:
 
     def complete(self) -> Row:
         values = self.scalars.read()
-        micro = [
-            values.pop(f"loss{index}") for index in range(self.row.pop("micro_batches"))
-        ]
+        micro = [values.pop(f"loss{index}") for index in range(self.row.pop("micro_batches"))]
         self.row["wall_s"] = self.time.wall_s()
         self.row["phases"] = self.time.by_phase()
         self.row["micro_losses"] = micro
@@ -94,14 +92,10 @@ class TrainerProbe(TrainerCallback):
             self._wrap(self._trainer, name, functools.partial(self._in_phase, phase))
         self._wrap(self._trainer, "compute_loss", self._around_loss)
         self._wrap(self._trainer, "training_step", self._around_training_step)
-        self._wrap(
-            self._trainer, "_get_per_token_logps_and_entropies", self._around_logprob
-        )
+        self._wrap(self._trainer, "_get_per_token_logps_and_entropies", self._around_logprob)
         self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
         accelerator = self._trainer.accelerator
-        self._wrap(
-            accelerator, "backward", functools.partial(self._in_phase, "backward")
-        )
+        self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
         self._trainer.add_callback(self)
 
@@ -160,16 +154,12 @@ class TrainerProbe(TrainerCallback):
         self._close_step()
         return result
 
-    def on_train_begin(
-        self, args: Any, state: Any, control: Any, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._exact is not None:
             self._exact.training_begins()
         self._clock.start()
 
-    def on_pre_optimizer_step(
-        self, args: Any, state: Any, control: Any, **kwargs: Any
-    ) -> None:
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._exact is not None:
             self._exact.gradients_ready()
             self._exact.update_begins()
@@ -177,9 +167,7 @@ class TrainerProbe(TrainerCallback):
         self._learning_rate = float(optimizer.param_groups[0]["lr"])
         self._clock.switch("optimizer")
 
-    def on_optimizer_step(
-        self, args: Any, state: Any, control: Any, **kwargs: Any
-    ) -> None:
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._exact is not None:
             self._exact.update_ended()
 
@@ -220,9 +208,7 @@ class TrainerProbe(TrainerCallback):
         if self._ended_step is None:
             return
         scalars: dict[str, torch.Tensor | float | int] = dict(self._tokens)
-        scalars.update(
-            {f"loss{index}": loss for index, loss in enumerate(self._losses)}
-        )
+        scalars.update({f"loss{index}": loss for index, loss in enumerate(self._losses)})
         if self._grad_norm is not None:
             scalars["grad_norm"] = self._grad_norm
         if self._exact is not None:
@@ -233,8 +219,7 @@ class TrainerProbe(TrainerCallback):
             "step": self._ended_step,
             "micro_batches": len(self._losses),
             "learning_rate": self._learning_rate,
-            "samples": self._trainer.args.per_device_train_batch_size
-            * len(self._losses),
+            "samples": self._trainer.args.per_device_train_batch_size * len(self._losses),
             "rl": self._rl,
             **self._memory(),
         }
