@@ -66,6 +66,19 @@ class Result:
         return cls(**jsonio.loads(path.read_text(encoding="utf-8")))
 
 
+EXIT_DISK_FULL = 28
+"""Exit code of a training process that had no space left for its result (ENOSPC's number)."""
+
+
+def disk_full(place: str | None = None) -> Result:
+    """The result of a run that filled its disk."""
+    return Result(
+        status="failed",
+        reason=f"no space left on the disk of {place or 'the run folder'}",
+        hint="free some space, or choose another folder with -o",
+    )
+
+
 class Listener(Protocol):
     """Hears of a run as it happens; what it does must not disturb the training."""
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from canary.collect import jsonio
-from canary.runner.base import Job, Listener, Result
+from canary.runner.base import EXIT_DISK_FULL, Job, Listener, Result, disk_full
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -115,6 +115,8 @@ class LocalRunner:
 
 def died(returncode: int | None) -> Result:
     """Words for a child that left no result."""
+    if returncode == EXIT_DISK_FULL:
+        return disk_full()
     if returncode is not None and returncode < 0:
         name = signal.Signals(-returncode).name
         if name == "SIGKILL":

@@ -56,7 +56,7 @@ class Pace:
         """From the mean of the steps so far; unknown before the first."""
         if not self.rows:
             return None
-        mean = sum(row["wall_s"] for row in self.rows) / len(self.rows)
+        mean = sum(float(row["wall_s"]) for row in self.rows) / len(self.rows)
         return max(0.0, mean * (self.steps - len(self.rows)))
 
     def figures(self) -> str:

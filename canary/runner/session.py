@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -11,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from canary.collect.environment import fingerprint, git_state
-from canary.collect.folder import RunFolder, new_run_id, start_record
+from canary.collect.folder import RunFolder, measured_rows, new_run_id, start_record
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import Row, summarise
 from canary.config.load import LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
 from canary.errors import MachineError
-from canary.runner.base import Job, Kind, Listener, Result
+from canary.runner.base import Job, Kind, Listener, Result, disk_full
 from canary.runner.devices import DeviceWatch
 from canary.runner.local import LocalRunner
 from canary.runner.surroundings import child_environment, remove_tree
@@ -103,7 +104,8 @@ class Session:
         return record.model_copy(update={"duration_seconds": time.monotonic() - self._started})
 
     def finish(self, result: Result) -> RunRecord:
-        """The last word: the status of the whole run."""
+        """The last word: the status of the whole run, and every row that reached the disk."""
+        self._rows = measured_rows(self.folder)
         self.record = self._summary().model_copy(
             update={"status": result.status, "reason": result.reason}
         )
@@ -135,11 +137,11 @@ def run_canary(
     except MachineError as error:
         result = Result(status="failed", reason=error.message, hint=error.hint)
     except OSError as error:
-        result = Result(
-            status="failed",
-            reason=f"cannot write the record: {error.strerror or error}",
-            hint="free some space, or choose another folder with -o",
-        )
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            result = disk_full(str(folder.path))
+        else:
+            reason = f"cannot write the record: {error.strerror or error}"
+            result = Result(status="failed", reason=reason, hint="look at the folder's rights")
     remove_tree(folder.scratch)
     return session.finish(result), folder.path, result
 
@@ -150,7 +152,9 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     config, folder = session.config, session.folder
     deadline = time.monotonic() + config.timeout
     result = Result(status="failed", reason="no launch was asked for")
-    plan: list[Kind] = (["probe"] if config.probe_steps else []) + ["measured"] * config.repeats
+    plan: list[Kind] = ["measured"] * config.repeats
+    if config.probe_steps:
+        plan.insert(0, "probe")
     with DeviceWatch(config.device, cache_dir) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())

@@ -22,9 +22,10 @@ from canary.collect import jsonio
 from canary.config.load import load_config
 from canary.config.schema import CanaryConfig
 from canary.errors import CanaryError, UsageError
-from canary.runner.base import Job, Result
+from canary.runner.base import EXIT_DISK_FULL, Job, Result, disk_full
 
 PR_SET_PDEATHSIG = 1
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def main(arguments: list[str]) -> int:
@@ -38,11 +39,17 @@ def main(arguments: list[str]) -> int:
         result = _train(job, rows, started)
     except BaseException as error:  # noqa: BLE001 - the process's last word must be in the record
         if not isinstance(error, CanaryError):
-            traceback.print_exc()
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
         result = describe_failure(error)
     finally:
         rows.close()
-    result.write(Path(job.result_file))
+    try:
+        result.write(Path(job.result_file))
+    except OSError as error:
+        if error.errno in FULL:
+            return EXIT_DISK_FULL
+        raise
     return 0 if result.status == "completed" else 1
 
 
@@ -191,12 +198,8 @@ def describe_failure(error: BaseException) -> Result:
             reason=f"out of memory: {_one_line(error)}",
             hint="lower batch_size, max_length or the model's size, or set use_peft",
         )
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Result(
-            status="failed",
-            reason=f"no space left on the disk of {error.filename or 'the run folder'}",
-            hint="free some space, or choose another folder with -o",
-        )
+    if isinstance(error, OSError) and error.errno in FULL:
+        return disk_full(error.filename)
     return Result(status="failed", reason=f"{_one_line(error)}{_where(error)}")
 
 

@@ -1,0 +1,1 @@
+"""The programs behind every figure that README and docs claim."""

@@ -1,0 +1,337 @@
+"""Whatever happens, a run ends with a readable record, one line, and the right exit code."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from canary.collect.folder import load_record
+from canary.collect.jsonio import number
+from tests.integration.conftest import Finished, canary, run_config, settings, write_config
+
+pytestmark = pytest.mark.train
+
+PLANT = '''
+"""Planted in the training process through the interpreter's own start-up hook."""
+import importlib.abc, importlib.machinery, sys
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "canary.workload":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        loader, original = spec.loader, spec.loader.exec_module
+        def exec_module(module):
+            original(module)
+            build = module.build_trainer
+            def planted(spec):
+                trainer = build(spec)
+                plant(trainer, spec)
+                return trainer
+            module.build_trainer = planted
+        loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+
+def plant(trainer, spec):
+{body}
+'''
+
+
+def plant(folder: Path, body: str) -> None:
+    """Puts a fault into the training processes that are started with `folder` on their path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    (folder / "sitecustomize.py").write_text(PLANT.replace("{body}", indented))
+
+
+def run_planted(folder: Path, body: str, **changes: Any) -> Finished:
+    """A run of the embedded SFT with a fault in it."""
+    plant(folder, body)
+    path = write_config(folder, settings("sft", **({"probe_steps": 0} | changes)))
+    return canary("run", str(path), "-o", str(folder / "out"), cwd=folder)
+
+
+def assert_one_line(finished: Finished, code: int, status: str) -> None:
+    assert finished.code == code, finished.err
+    assert "Traceback" not in finished.err
+    last = finished.err.strip().splitlines()[-1]
+    assert last.startswith(f"canary: {status}: "), finished.err
+    record = finished.record()
+    assert record.status == status
+    assert record.reason
+    assert "\n" not in record.reason
+    assert not (finished.folder / ".scratch").exists()
+
+
+def test_a_nan_in_one_micro_batch_is_counted_at_its_step_and_the_run_goes_on(
+    tmp_path: Path,
+) -> None:
+    body = """
+original, calls = trainer.compute_loss, [0]
+def compute_loss(*args, **kwargs):
+    loss = original(*args, **kwargs)
+    calls[0] += 1
+    return loss * float("nan") if calls[0] == 4 else loss
+trainer.compute_loss = compute_loss
+"""
+    finished = run_planted(
+        tmp_path, body, trainer_args={"logging_nan_inf_filter": True, "logging_steps": 1}
+    )
+    assert finished.code == 0, finished.err
+    stability = finished.record().stability
+    # Step 2 by the planted micro-batch; the weights are NaN from then on.
+    assert stability.nan_at == [2, 3, 4]
+    assert stability.nan_steps == 3
+    assert math.isfinite(stability.loss_values[0])
+    assert math.isnan(stability.loss_values[1])
+    assert math.isnan(number(finished.rows()[1]["micro_losses"][1]))  # type: ignore[index]
+
+
+def test_a_slow_collator_shows_in_the_data_phase_and_in_the_step(tmp_path: Path) -> None:
+    body = """
+import time
+original = trainer.data_collator
+def slow(rows):
+    time.sleep(0.05 * len(rows))
+    return original(rows)
+trainer.data_collator = slow
+"""
+    slow = run_planted(tmp_path / "slow", body).record()
+    plain = run_planted(tmp_path / "plain", "pass").record()
+    planted = 0.05 * 2 * 2
+    assert slow.phases["data"] - plain.phases["data"] == pytest.approx(planted, rel=0.15)
+    assert slow.perf.step_time.mean > planted
+    assert slow.phases["forward"] < 3 * plain.phases["forward"]
+    assert (slow.perf.dataloader_wait_pct or 0) > 50
+
+
+def test_token_counts_equal_those_counted_by_hand(tmp_path: Path) -> None:
+    body = """
+import json, pathlib
+original = trainer.compute_loss
+def compute_loss(model, inputs, *args, **kwargs):
+    labels = inputs["labels"].tolist()
+    mask = inputs["attention_mask"].tolist()
+    with pathlib.Path("seen.jsonl").open("a") as stream:
+        stream.write(json.dumps([sum(map(sum, mask)), sum(x != -100 for r in labels for x in r)]))
+        stream.write(chr(10))
+    return original(model, inputs, *args, **kwargs)
+trainer.compute_loss = compute_loss
+"""
+    finished = run_planted(tmp_path, body)
+    import json
+
+    seen = [json.loads(line) for line in (tmp_path / "seen.jsonl").read_text().splitlines()]
+    rows = finished.rows()
+    assert len(seen) == 2 * len(rows)
+    for index, row in enumerate(rows):
+        pair = seen[2 * index : 2 * index + 2]
+        assert row["input_tokens"] == sum(item[0] for item in pair)
+        assert row["label_tokens"] == sum(item[1] for item in pair)
+
+
+def test_an_exception_in_user_data_names_itself_and_its_place(tmp_path: Path) -> None:
+    body = """
+def broken(rows):
+    raise KeyError("no field 'answer' in row 7")
+trainer.data_collator = broken
+"""
+    finished = run_planted(tmp_path, body)
+    assert_one_line(finished, 4, "failed")
+    assert "KeyError" in finished.err
+    assert "sitecustomize.py" in finished.err
+    assert "Traceback" in finished.log()
+
+
+def test_out_of_memory_is_a_status_of_its_own(tmp_path: Path) -> None:
+    body = """
+import torch
+original = trainer.compute_loss
+def compute_loss(*args, **kwargs):
+    if trainer.state.global_step == 2:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    return original(*args, **kwargs)
+trainer.compute_loss = compute_loss
+"""
+    finished = run_planted(tmp_path, body)
+    assert_one_line(finished, 4, "oom")
+    assert len(finished.rows()) == 2
+    assert "batch_size" in finished.err
+
+
+def test_a_timeout_ends_the_whole_process_tree(tmp_path: Path) -> None:
+    body = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"])
+pathlib.Path("child.pid").write_text(str(child.pid))
+original = trainer.compute_loss
+def compute_loss(*args, **kwargs):
+    if trainer.state.global_step == 2:
+        time.sleep(300)
+    return original(*args, **kwargs)
+trainer.compute_loss = compute_loss
+"""
+    finished = run_planted(tmp_path, body, timeout=15)
+    assert_one_line(finished, 4, "timeout")
+    assert len(finished.rows()) == 2
+    assert not psutil.pid_exists(int((tmp_path / "child.pid").read_text()))
+
+
+def start_long_run(folder: Path) -> tuple[subprocess.Popen[str], Path]:
+    """A run that is in the middle of its measured launch."""
+    body = """
+import time
+original = trainer.compute_loss
+def compute_loss(*args, **kwargs):
+    time.sleep(0.05)
+    return original(*args, **kwargs)
+trainer.compute_loss = compute_loss
+"""
+    plant(folder, body)
+    path = write_config(
+        folder,
+        settings("sft", probe_steps=0, max_steps=2000, allow_repeat=True),
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "canary.cli", "run", str(path), "-o", str(folder / "out")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+    )
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        for file in folder.glob("out/*/steps.jsonl"):
+            if file.read_text().count("\n") >= 3:
+                return process, file.parent
+        time.sleep(0.1)
+    process.kill()
+    raise AssertionError(process.communicate())
+
+
+def training_processes(run_dir: Path) -> list[psutil.Process]:
+    """The training processes of a run, by their command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if "canary.runner.worker" in line and str(run_dir) in line:
+            found.append(process)
+    return found
+
+
+def wait_until_gone(run_dir: Path) -> None:
+    deadline = time.monotonic() + 20
+    while training_processes(run_dir):
+        assert time.monotonic() < deadline, "the training process outlived its parent"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("number_", [signal.SIGINT, signal.SIGTERM])
+def test_interrupts_end_the_run_with_a_record(tmp_path: Path, number_: signal.Signals) -> None:
+    process, run_dir = start_long_run(tmp_path)
+    process.send_signal(number_)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 4, err
+    assert "Traceback" not in err
+    record = load_record(run_dir)
+    assert record.status == "interrupted"
+    assert len(record.stability.loss_values) >= 3
+    assert out.strip() == str(run_dir)
+    wait_until_gone(run_dir)
+
+
+def test_kill_9_of_the_training_process_is_told_by_the_parent(tmp_path: Path) -> None:
+    process, run_dir = start_long_run(tmp_path)
+    training_processes(run_dir)[0].kill()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "SIGKILL" in err
+    record = load_record(run_dir)
+    assert record.status == "failed"
+    assert len(record.stability.loss_values) >= 3
+
+
+def test_kill_9_of_the_parent_ends_the_training_and_is_corrected_on_reading(
+    tmp_path: Path,
+) -> None:
+    process, run_dir = start_long_run(tmp_path)
+    process.kill()
+    process.communicate()
+    wait_until_gone(run_dir)
+    rows = (run_dir / "steps.jsonl").read_text().splitlines()
+    record = load_record(run_dir)
+    assert record.status == "interrupted"
+    assert len(record.stability.loss_values) == len(rows)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="mounting a small disk needs root on Linux"
+)
+def test_a_full_disk_leaves_a_record_that_says_so(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(small)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"mount is not allowed here: {mounted.stderr.decode().strip()}")
+    body = f"""
+original = trainer.compute_loss
+def compute_loss(*args, **kwargs):
+    if trainer.state.global_step == 2:
+        with open({str(small / "filler")!r}, "wb") as filler:
+            while True:
+                filler.write(bytes(65536))
+    return original(*args, **kwargs)
+trainer.compute_loss = compute_loss
+"""
+    plant(tmp_path, body)
+    try:
+        path = write_config(tmp_path, settings("sft", probe_steps=0))
+        finished = canary("run", str(path), "-o", str(small), cwd=tmp_path)
+        assert finished.code == 4, finished.err
+        assert "Traceback" not in finished.err
+        assert "no space left" in finished.err.lower()
+        assert load_record(finished.folder).status == "failed"
+    finally:
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_name": "./no-such-model"}, "no-such-model"),
+        ({"dataset_name": "./no-such.jsonl"}, "no-such.jsonl"),
+        ({"dataset_name": "columns.jsonl"}, "column"),
+        ({"max_steps": 50}, "allow_repeat"),
+        ({"trainer_args": {"weight_decai": 0.1}}, "weight_decay"),
+    ],
+)
+def test_a_users_input_error_is_one_line_and_exit_code_2(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    (tmp_path / "columns.jsonl").write_text('{"question": "a", "reply": "b"}\n' * 30)
+    path = write_config(tmp_path, settings("sft", **changes))
+    finished = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
+    assert_one_line(finished, 2, "failed")
+    assert message in finished.err
+
+
+def test_an_unwritable_place_is_an_error_before_any_training(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    finished = run_config(tmp_path / "a", settings("sft"), "-o", str(tmp_path / "file"))
+    assert finished.code == 4
+    assert "cannot write the record" in finished.err
+    assert "Traceback" not in finished.err
