@@ -48,25 +48,26 @@ class BackgroundSampler:
             self._sample_device()
 
     def _sample_processes(self) -> None:
+        first = self._pid not in self._known
         try:
             root = self._known.setdefault(self._pid, psutil.Process(self._pid))
             tree = [root, *root.children(recursive=True)]
         except psutil.Error:
             return
-        cpu, rss, new = 0.0, 0, False
+        cpu, rss = 0.0, 0
         for process in tree:
+            # The object is kept: CPU time is measured against its own last reading.
             known = self._known.setdefault(process.pid, process)
-            new = new or known is process
             try:
                 cpu += known.cpu_percent()
                 rss += known.memory_info().rss
             except psutil.Error:
                 continue
         self._values["rss_bytes"].append(float(rss))
-        # A process's first reading has nothing to be measured against.
-        if not new:
+        machine = psutil.cpu_percent()
+        if not first:
             self._values["cpu_percent"].append(cpu)
-            self._values["machine_cpu_percent"].append(psutil.cpu_percent())
+            self._values["machine_cpu_percent"].append(machine)
 
     def _sample_device(self) -> None:
         if self._device is None:

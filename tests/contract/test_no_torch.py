@@ -1,0 +1,49 @@
+"""What does not train never imports what trains."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "scipy", "pandas")
+
+PROGRAM = """
+import sys
+sys.argv = ["canary", *{arguments!r}]
+from canary.cli import main
+try:
+    main()
+except SystemExit as done:
+    assert not done.code, done.code
+loaded = [name for name in {heavy!r} if name in sys.modules]
+assert not loaded, loaded
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["run", "--help"],
+        ["config", "show"],
+        ["config", "schema"],
+        ["env"],
+    ],
+    ids=" ".join,
+)
+def test_the_command_line_does_not_load_the_training_stack(arguments: list[str]) -> None:
+    program = PROGRAM.format(arguments=arguments, heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_reading_a_record_does_not_load_the_training_stack() -> None:
+    program = (
+        "import sys, canary.collect.folder, canary.runner.session\n"
+        f"assert not [n for n in {HEAVY!r} if n in sys.modules]"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,108 @@
+"""The probes on a real device, against the device's own word."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from canary.collect import gpu
+from canary.collect.probes.clock import StepClock
+from canary.collect.probes.parameters import tensor_digest
+from canary.collect.probes.scalars import DeferredScalars
+from tests.integration.conftest import run_config, settings
+
+pytestmark = pytest.mark.gpu
+
+
+def in_use() -> gpu.Device:
+    found = gpu.list_devices()
+    device = gpu.device_in_use("cuda", found.found, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    assert device is not None
+    return device
+
+
+def work(seconds: float = 0.0) -> None:
+    matrix = torch.randn(4096, 4096, device="cuda")
+    for _ in range(20):
+        matrix = matrix @ matrix.T
+        matrix = matrix / matrix.norm()
+    time.sleep(seconds)
+
+
+def test_event_times_agree_with_a_synchronised_clock() -> None:
+    work()
+    torch.cuda.synchronize()
+    clock = StepClock(torch.device("cuda"))
+    clock.start()
+    start = time.perf_counter()
+    with clock.phase("data"):
+        time.sleep(0.2)
+    with clock.phase("forward"):
+        work()
+        torch.cuda.synchronize()
+    elapsed = time.perf_counter() - start
+    step = clock.close()
+    torch.cuda.synchronize()
+    assert step.wall_s() == pytest.approx(elapsed, rel=0.02, abs=0.002)
+    assert step.by_phase()["data"] == pytest.approx(0.2, rel=0.05)
+    assert sum(step.by_phase().values()) == pytest.approx(step.wall_s(), rel=1e-3)
+
+
+def test_closing_a_step_does_not_wait_for_the_device() -> None:
+    work()
+    torch.cuda.synchronize()
+    clock = StepClock(torch.device("cuda"))
+    clock.start()
+    torch.cuda._sleep(2_000_000_000)
+    deferred = DeferredScalars({"loss": torch.ones((), device="cuda") * 3, "tokens": 7})
+    start = time.perf_counter()
+    step = clock.close()
+    assert time.perf_counter() - start < 0.05
+    assert not step.is_ready()
+    torch.cuda.synchronize()
+    assert step.is_ready()
+    assert deferred.read() == {"loss": 3.0, "tokens": 7}
+
+
+def test_nvml_looks_at_the_device_that_torch_uses() -> None:
+    device = in_use()
+    assert device.uuid.removeprefix("GPU-") in str(torch.cuda.get_device_properties(0).uuid)
+    assert device.name == torch.cuda.get_device_name(0)
+    before = gpu.utilization(device)["gpu_memory_bytes"]
+    block = torch.empty(2**30, dtype=torch.uint8, device="cuda")
+    torch.cuda.synchronize()
+    assert gpu.utilization(device)["gpu_memory_bytes"] - before >= 0.9 * 2**30
+    del block
+
+
+def test_health_of_the_device_is_told() -> None:
+    found = gpu.health(in_use())
+    assert found["power_cap_w"] is None or found["power_cap_w"] > 20
+    assert isinstance(found["throttle_reasons"], list | None)
+
+
+def test_digests_do_not_depend_on_the_device() -> None:
+    value = torch.randn(1000, 33)
+    assert tensor_digest(value, True) == tensor_digest(value.cuda(), True)
+    assert tensor_digest(value, False) == tensor_digest(value.cuda(), False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
+def test_a_run_on_the_device_is_complete(tmp_path: Path, training_type: str, dtype: str) -> None:
+    values = settings(training_type, device="cuda", dtype=dtype, max_steps=12)
+    finished = run_config(tmp_path, values)
+    assert finished.code == 0, finished.err + finished.log()
+    record = finished.record()
+    assert record.perf.max_mem_kind == "device"
+    allocator = record.env["device"]["peak_allocated_bytes"]
+    assert record.memory.peak_allocated_bytes == pytest.approx(allocator, rel=0.02)
+    assert record.gpu_health["uuid"] == in_use().uuid
+    assert "memory.peak_allocated_bytes" not in record.unmeasured
+    for row in finished.rows():
+        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=0.02)  # type: ignore[attr-defined]
+    assert record.stability.nan_steps == 0
