@@ -22,7 +22,7 @@ from canary.errors import MachineError
 from canary.runner.base import Job, Kind, Listener, Result, disk_full
 from canary.runner.devices import DeviceWatch
 from canary.runner.local import LocalRunner
-from canary.runner.surroundings import child_environment, remove_tree
+from canary.runner.surroundings import child_environment, remove_tree, require_training_stack
 
 WRITE_EVERY_S = 1.0
 """Seconds between two writes of `metrics.json` while a launch runs."""
@@ -122,8 +122,10 @@ def run_canary(
     (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`.
 
     Raises:
+        UsageError: the packages that train are not installed.
         MachineError: there was no place to write a record.
     """
+    require_training_stack()
     config = loaded.config
     base = (output_dir or Path(config.output_dir)).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from canary.config.schema import CanaryConfig
+from canary.errors import UsageError
 from canary.runner.base import Kind
+
+TRAINING_STACK = ("torch", "transformers", "trl", "peft", "datasets", "accelerate")
+
+
+def require_training_stack(packages: Sequence[str] = TRAINING_STACK) -> None:
+    """Looks for the packages that train, without importing them.
+
+    Raises:
+        UsageError: names those that are missing, and the extra that brings them.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"training needs {', '.join(missing)}, not installed here",
+            'pip install "rlhf-canary[train]"',
+        )
 
 
 def needs_hub(config: CanaryConfig) -> bool:
