@@ -64,6 +64,8 @@ class Perf(Section):
     approx_tokens_per_sec: Number | None = None
     """Input tokens (padding left out) over the wall time of the same steps."""
     samples_per_sec: Number | None = None
+    seconds_per_completion_token: Number | None = None
+    """Wall time over tokens generated, for online RL: sampled lengths are not a slower step."""
     max_mem_mb: Number | None = None
     """Peak device memory in MB (2**20 bytes); peak resident memory where there is no device."""
     max_mem_kind: Literal["device", "resident"] | None = None

@@ -63,6 +63,10 @@ def _rate(rows: Sequence[Row], key: str) -> float | None:
     return sum(amount for amount, _ in pairs) / wall if wall > 0 else None
 
 
+def _inverse(rate: float | None) -> float | None:
+    return 1 / rate if rate else None
+
+
 def is_bad(row: Row, test: Any) -> bool:
     """Whether the step's loss, or that of one of its micro-batches, fails `test` (isnan, isinf)."""
     losses = [row.get("loss"), *row.get("micro_losses", [])]
@@ -147,6 +151,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "step_time": distribution(row["wall_s"] for row in steady),
             "approx_tokens_per_sec": _rate(steady, "input_tokens"),
             "samples_per_sec": _rate(steady, "samples"),
+            "seconds_per_completion_token": _inverse(_rate(steady, "completion_tokens")),
             "max_mem_mb": None if peak is None else peak / 2**20,
             "max_mem_kind": None
             if peak is None

@@ -23,6 +23,7 @@ from canary.config.load import load_config
 from canary.config.schema import CanaryConfig
 from canary.errors import CanaryError, UsageError
 from canary.runner.base import EXIT_DISK_FULL, Job, Result, disk_full
+from canary.workload.spec import WorkloadSpec
 
 PR_SET_PDEATHSIG = 1
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -85,7 +86,52 @@ class RowFile:
 def _train(job: Job, rows: RowFile, started: float) -> Result:
     config = load_config(job.config_file).config
     startup: dict[str, float] = {}
+    _set_up_torch(job, config)
 
+    from canary.collect.probes.calls import WrittenFiles, count_calls
+    from canary.collect.probes.exact import ExactProbe
+    from canary.collect.probes.trainer import TrainerProbe
+    from canary.workload import build_trainer
+
+    startup["imports"] = _lap(started, startup)
+    collected: list[dict[str, Any]] = []
+
+    def sink(row: dict[str, Any]) -> None:
+        rows.append(row)
+        if job.kind == "probe":
+            collected.append(row)
+
+    with count_calls() as calls:
+        trainer = build_trainer(_spec(job, config))
+        startup["build"] = _lap(started, startup)
+        exact = ExactProbe(trainer) if job.kind == "probe" else None
+        TrainerProbe(trainer, sink, job.launch, stop_after=job.stop_after, exact=exact)
+        files = WrittenFiles(leave_out=_own_files(job))
+        files.begin()
+        trainer.train()
+        written = files.end()
+    startup["training"] = _lap(started, startup)
+    counted = {**calls.describe(), **written}
+    found: dict[str, Any] = {}
+    if exact is not None:
+        exact.add_rows(collected)
+        found = {
+            "steps": len(collected),
+            "data": _data_facts(trainer),
+            **exact.found,
+            "calls": counted,
+        }
+    return Result(
+        status="completed",
+        exact=found,
+        calls=counted,
+        startup_seconds=startup,
+        device=_device_facts(trainer, config),
+        wall_seconds=time.perf_counter() - started,
+    )
+
+
+def _set_up_torch(job: Job, config: CanaryConfig) -> None:
     import torch
 
     if config.threads is not None:
@@ -96,56 +142,22 @@ def _train(job: Job, rows: RowFile, started: float) -> Result:
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
 
-    from canary.collect.probes.calls import WrittenFiles, count_calls
-    from canary.collect.probes.exact import ExactProbe
-    from canary.collect.probes.trainer import TrainerProbe
-    from canary.workload import build_trainer
-    from canary.workload.spec import WorkloadSpec
 
-    spec = WorkloadSpec(
+def _spec(job: Job, config: CanaryConfig) -> WorkloadSpec:
+    return WorkloadSpec(
         config=config,
         scratch_dir=Path(job.scratch_dir),
         cache_dir=Path(job.cache_dir),
         max_steps=config.max_steps,
         rows_dir=Path(job.rows_dir),
     )
-    startup["imports"] = _lap(started, startup)
+
+
+def _own_files(job: Job) -> tuple[Path, ...]:
+    """Files that the canary itself writes while it trains."""
     run_dir = Path(job.rows_file).parent
-    own_files = (
-        run_dir / "steps.jsonl",
-        run_dir / "probe_steps.jsonl",
-        run_dir / "log.txt",
-        Path(job.cache_dir),
-    )
-    with count_calls() as calls:
-        trainer = build_trainer(spec)
-        startup["build"] = _lap(started, startup)
-        collected: list[dict[str, Any]] = []
-
-        def sink(row: dict[str, Any]) -> None:
-            collected.append(row)
-            rows.append(row)
-
-        exact = ExactProbe(trainer) if job.kind == "probe" else None
-        TrainerProbe(trainer, sink, job.launch, stop_after=job.stop_after, exact=exact)
-        files = WrittenFiles(leave_out=own_files)
-        files.begin()
-        trainer.train()
-        written = files.end()
-    startup["training"] = _lap(started, startup)
-    found: dict[str, Any] = {}
-    if exact is not None:
-        exact.add_rows(collected)
-        found = {"steps": len(collected), "data": _data_facts(trainer), **exact.found}
-        found["calls"] = {**calls.describe(), **written}
-    return Result(
-        status="completed",
-        exact=found,
-        calls={**calls.describe(), **written},
-        startup_seconds=startup,
-        device=_device_facts(trainer, config),
-        wall_seconds=time.perf_counter() - started,
-    )
+    names = ("steps.jsonl", "probe_steps.jsonl", "log.txt")
+    return (*(run_dir / name for name in names), Path(job.cache_dir))
 
 
 def _lap(started: float, laps: dict[str, float]) -> float:

@@ -38,6 +38,7 @@ def training_arguments(
     """
     config = spec.config
     _check_trainer_args(config.trainer_args, config_class)
+    _check_trackers(config.report_to)
     settings = _common(spec) | trainer_specific | dict(config.trainer_args)
     try:
         return config_class(**settings)
@@ -96,6 +97,27 @@ def _common(spec: WorkloadSpec) -> dict[str, Any]:
         "disable_tqdm": True,
         "push_to_hub": False,
     }
+
+
+def _check_trackers(names: tuple[str, ...]) -> None:
+    from transformers.integrations import integration_utils
+
+    known = sorted(integration_utils.INTEGRATION_TO_CALLBACK)
+    installed = integration_utils.get_available_reporting_integrations()
+    for name in names:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            raise ConfigError(
+                f"report_to names '{name}', which transformers does not know",
+                f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(known)}",
+                key="report_to",
+            )
+        if name not in installed:
+            raise ConfigError(
+                f"report_to names '{name}', which is not installed",
+                f"install it beside the canary, or take '{name}' out",
+                key="report_to",
+            )
 
 
 def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:

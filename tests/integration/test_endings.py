@@ -317,6 +317,7 @@ trainer.compute_loss = compute_loss
         ({"dataset_name": "columns.jsonl"}, "column"),
         ({"max_steps": 50}, "allow_repeat"),
         ({"trainer_args": {"weight_decai": 0.1}}, "weight_decay"),
+        ({"report_to": ["tensorbord"]}, "did you mean 'tensorboard'?"),
     ],
 )
 def test_a_users_input_error_is_one_line_and_exit_code_2(

@@ -71,6 +71,12 @@ def test_tokens_per_second_are_tokens_over_the_same_wall_time() -> None:
     found = summarise(record(), [row(1, 1.0), row(2, 3.0)], warmup=0)
     assert found.perf.approx_tokens_per_sec == pytest.approx(200 / 4)
     assert found.tokens == {"input_tokens": 200, "label_tokens": 80}
+    assert found.perf.seconds_per_completion_token is None
+
+
+def test_time_per_generated_token_takes_sampled_lengths_out() -> None:
+    rows = [row(1, 1.0, completion_tokens=10), row(2, 3.0, completion_tokens=30)]
+    assert summarise(record(), rows, warmup=0).perf.seconds_per_completion_token == 0.1
 
 
 def test_a_nan_in_one_micro_batch_counts_even_when_the_sum_hides_it() -> None:
