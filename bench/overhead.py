@@ -47,16 +47,39 @@ def child(arm: str, config_file: str, folder: str) -> None:
             marks.append((time.perf_counter(), time.process_time()))
 
     trainer.add_callback(Marks())
+    own: dict[str, float] = {}
     if arm == "canary":
+        from canary.collect.probes.clock import StepClock
         from canary.collect.probes.trainer import TrainerProbe
 
+        for owner, name in (
+            (TrainerProbe, "_close_step"),
+            (TrainerProbe, "_batch_enters"),
+            (StepClock, "switch"),
+        ):
+            time_calls(owner, name, own)
         rows = RowFile(place / "steps.jsonl")
         TrainerProbe(trainer, rows.append, 0)
     trainer.train()
     steady = marks[WARMUP:]
     count = len(steady) - 1
     wall, cpu = ((steady[-1][i] - steady[0][i]) / count for i in (0, 1))
-    print(json.dumps({"wall": wall, "cpu": cpu}))
+    costs = {name: seconds / config.max_steps for name, seconds in own.items()}
+    print(json.dumps({"wall": wall, "cpu": cpu, **costs}))
+
+
+def time_calls(owner: type, name: str, totals: dict[str, float]) -> None:
+    """Adds up the seconds spent inside one method, in `totals`."""
+    original = getattr(owner, name)
+
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            totals[name] = totals.get(name, 0.0) + time.perf_counter() - start
+
+    setattr(owner, name, timed)
 
 
 def measure(arm: str, config_file: str) -> dict[str, float]:
@@ -94,6 +117,13 @@ def main() -> None:
     for number in range(arguments.n):
         order = ("bare", "canary") if number % 2 == 0 else ("canary", "bare")
         pairs.append({arm: measure(arm, arguments.config) for arm in order})
+    names = sorted(set(pairs[0]["canary"]) - {"wall", "cpu"})
+    costs = {n: statistics.median(pair["canary"][n] for pair in pairs) for n in names}
+    parts = ", ".join(f"{name} {1000 * cost:.3f}" for name, cost in costs.items())
+    share = statistics.median(
+        sum(pair["canary"][n] for n in names) / pair["bare"]["wall"] for pair in pairs
+    )
+    print(f"own   {1000 * sum(costs.values()):.3f} ms a step ({parts}), {100 * share:.2f}% of bare")
     for figure in ("wall", "cpu"):
         mean, low, high = interval(
             [pair["canary"][figure] / pair["bare"][figure] for pair in pairs]
