@@ -20,6 +20,8 @@ PURPOSE = {
 def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool = False) -> str:
     """A config as text.
 
+    `hub`: pythia-70m on hh-rlhf, for SFT and DPO; its rows have no checkable answers for GRPO.
+
     Raises:
         UsageError: an unknown trainer or tier, with the nearest known one.
     """
@@ -32,7 +34,7 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
         f"tier: {tier}",
         f"training_type: {training_type}",
     ]
-    lines += _hub_source(training_type) if hub else _embedded_source()
+    lines += _hub_source(tier) if hub else _embedded_source()
     if lora:
         lines += ["use_peft: true"]
     lines += [
@@ -40,7 +42,7 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
         f"max_steps: {STEPS[tier]}",
         "batch_size: 4",
         "gradient_accumulation_steps: 2",
-        LENGTHS[training_type] if not hub else _hub_length(training_type),
+        "max_length: 512" if hub else LENGTHS[training_type],
     ]
     if tier != "smoke" and not hub:
         lines.append("allow_repeat: true           # the embedded data is smaller than this")
@@ -55,18 +57,12 @@ def _embedded_source() -> list[str]:
     ]
 
 
-def _hub_source(training_type: str) -> list[str]:
-    lines = [
+def _hub_source(tier: str) -> list[str]:
+    return [
         "model_name: EleutherAI/pythia-70m",
         "dataset_name: Anthropic/hh-rlhf",
+        f"dataset_size: {10 * STEPS[tier]}  # of 160,800: no more is prepared than is used",
     ]
-    if training_type == "grpo":
-        lines.append("# hh-rlhf has no checkable answers: give your own data an `answer` column.")
-    return lines
-
-
-def _hub_length(training_type: str) -> str:
-    return "max_new_tokens: 64" if training_type == "grpo" else "max_length: 512"
 
 
 def _known(option: str, value: str, choices: tuple[str, ...]) -> None:

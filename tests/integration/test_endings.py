@@ -111,7 +111,8 @@ trainer.data_collator = slow
     slow = run_planted(tmp_path / "slow", body).record()
     plain = run_planted(tmp_path / "plain", "pass").record()
     planted = 0.05 * 2 * 2
-    assert slow.phases["data"] - plain.phases["data"] == pytest.approx(planted, rel=0.15)
+    # A busy machine oversleeps; it never sleeps less.
+    assert 0.98 * planted <= slow.phases["data"] - plain.phases["data"] < 1.5 * planted
     assert slow.perf.step_time.mean > planted
     assert slow.phases["forward"] < 3 * plain.phases["forward"]
     assert (slow.perf.dataloader_wait_pct or 0) > 50

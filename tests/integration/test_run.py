@@ -78,7 +78,7 @@ def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) ->
     written = [row["time"] for row in rows]
     walls = [row["wall_s"] for row in rows]
     elapsed = written[-1] - written[0]  # type: ignore[operator]
-    assert sum(walls[1:]) == pytest.approx(elapsed, rel=0.05)  # type: ignore[arg-type]
+    assert sum(walls[1:]) == pytest.approx(elapsed, rel=0.05, abs=0.1)  # type: ignore[arg-type]
 
 
 def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:

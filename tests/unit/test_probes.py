@@ -38,8 +38,9 @@ def test_phases_nest_and_add_up_to_the_step() -> None:
         time.sleep(0.01)
     step = clock.close()
     phases = step.by_phase()
-    assert phases["forward"] == pytest.approx(0.03, abs=0.01)
-    assert phases["reward"] == pytest.approx(0.03, abs=0.01)
+    assert 0.03 <= phases["reward"] <= step.wall_s() - 0.03
+    assert 0.03 <= phases["forward"] <= step.wall_s() - 0.03
+    assert phases["other"] < phases["forward"]
     assert sum(phases.values()) == pytest.approx(step.wall_s(), rel=1e-9)
 
 

@@ -1,0 +1,93 @@
+"""What a run shows: lines, a live panel, and its outcome."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from canary.collect.record import Launch, RunRecord
+from canary.collect.summary import summarise
+from canary.config.load import load_config
+from canary.runner.base import Listener, Result
+from canary.runner.outcome import exit_code, failure_text, outcome_text
+from canary.runner.progress import LivePanel, PlainLines, Quiet, listener_for
+from tests.unit.test_summary import row
+
+
+def play(listener: Listener) -> None:
+    listener.run_begins(Path("out/run"), load_config(None).config)
+    listener.launch_begins("measured", 1, 3)
+    listener.waiting()
+    for step in (1, 2, 3):
+        listener.step_ended("measured", row(step, 0.5))
+    listener.launch_ended("measured", Result(status="completed"))
+
+
+def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canary.runner.progress.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    stream = io.StringIO()
+    play(PlainLines(stream))
+    assert stream.getvalue().splitlines() == [
+        "dpo_smoke: DPO of embedded/tiny on embedded/tasks, float32",
+        "record: out/run",
+        "measured: 3 steps, timed, light collection",
+        "  step 1/3 · loss 2 · 500 ms/step · 200 tokens/s · 300 MB · 1 s left",
+        "  step 2/3 · loss 2 · 500 ms/step · 200 tokens/s · 300 MB · 0 s left",
+        "  step 3/3 · loss 2 · 500 ms/step · 200 tokens/s · 300 MB · 0 s left",
+        "  completed after 3 steps, 0.0 s",
+    ]
+
+
+def test_the_live_panel_shows_steps_figures_and_phases() -> None:
+    stream = io.StringIO()
+    play(LivePanel(Console(file=stream, force_terminal=True, width=100)))
+    shown = stream.getvalue()
+    for part in ("3/3", "loss 2", "200 tokens/s", "300 MB", "forward 75%", "data 25%"):
+        assert part in shown, part
+
+
+def test_no_terminal_gets_lines_and_quiet_gets_nothing() -> None:
+    stream = io.StringIO()
+    assert isinstance(listener_for(stream, quiet=False), PlainLines)
+    play(listener_for(stream, quiet=True))
+    assert isinstance(listener_for(stream, quiet=True), Quiet)
+    assert stream.getvalue() == ""
+
+
+def test_the_outcome_is_told_in_units() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        duration_seconds=12.0,
+        launches=[Launch(index=1, kind="measured", status="completed")],
+    )
+    text = outcome_text(summarise(record, [row(1, 0.5), row(2, 0.5)], warmup=0))
+    assert text.splitlines() == [
+        "completed in 12.0 s",
+        "  step time   500.0 ms mean, 500.0 p50, 500.0 p95 over 2 steps",
+        "  tokens      200 per second",
+        "  memory      300 MB peak (resident)",
+        "  loss        2.0000 -> 2.0000, 0 NaN, 0 Inf",
+        "  phases      forward 75%  data 25%",
+        "  exact       no probe (probe_steps: 0)",
+    ]
+
+
+def test_failures_are_one_line_and_verbose_adds_the_log(tmp_path: Path) -> None:
+    result = Result(status="oom", reason="out of memory: 3 GB", hint="lower batch_size")
+    (tmp_path / "log.txt").write_text("one\ntwo\n")
+    assert failure_text(result, tmp_path, False) == (
+        "canary: oom: out of memory: 3 GB (lower batch_size)"
+    )
+    assert failure_text(result, tmp_path, True).splitlines()[1:] == ["one", "two"]
+
+
+def test_exit_codes_tell_the_users_fault_from_the_machines() -> None:
+    assert exit_code(Result(status="completed")) == 0
+    assert exit_code(Result(status="failed", usage_error=True)) == 2
+    assert [exit_code(Result(status=s)) for s in ("failed", "oom", "timeout")] == [4, 4, 4]
