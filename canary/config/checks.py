@@ -48,6 +48,22 @@ def check_used(
                 file=source,
                 key=f"trainer_args.{key}",
             )
+    for key, value in config.trainer_args.items():
+        if not _is_plain(value):
+            place = origins.get(f"trainer_args.{key}", source)
+            raise ConfigError(
+                f"trainer_args.{key} in {place} is a {type(value).__name__}, which no record holds",
+                "quote it, or write a list",
+                file=source,
+                key=f"trainer_args.{key}",
+            )
+
+
+def _is_plain(value: Any) -> bool:
+    """What JSON has too; YAML also makes dates, sets and bytes."""
+    if isinstance(value, list | dict):
+        return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
+    return value is None or isinstance(value, str | int | float)
 
 
 def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
@@ -63,6 +79,9 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
 
     if config.load_in_4bit and config.load_in_8bit:
         refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one")
+    for key in ("load_in_4bit", "load_in_8bit"):
+        if getattr(config, key) and not config.use_peft:
+            refuse(key, "trains an adapter over frozen weights", "set use_peft: true")
     if config.metrics_warmup_steps >= config.max_steps:
         refuse(
             "metrics_warmup_steps",
@@ -71,6 +90,13 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         )
     if config.warmup_steps > config.max_steps:
         refuse("warmup_steps", f"is above max_steps ({config.max_steps})", "lower it")
+    prompt, longest = config.max_prompt_length, config.max_length
+    if prompt is not None and longest is not None and prompt >= longest:
+        refuse(
+            "max_prompt_length",
+            f"({prompt}) leaves no room for completions in max_length ({longest})",
+            "lower it",
+        )
     if config.profiler.enabled:
         last = config.profiler.start_step + config.profiler.num_steps - 1
         if last > config.max_steps:
@@ -87,7 +113,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 "num_generations",
                 f"({config.num_generations}) does not divide batch_size x "
                 f"gradient_accumulation_steps ({together})",
-                "choose a divisor",
+                "set num_generations to a divisor of it, or change batch_size",
             )
     if config.device == "cpu" and config.dtype == "float16":
         refuse("dtype", "float16 needs a GPU", "use bfloat16 or float32")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,18 +69,37 @@ def _refuse_unknown(
             place = origins.get(dotted, source)
             near = difflib.get_close_matches(str(key), model.model_fields, n=1)
             hint = f"did you mean '{prefix}{near[0]}'?" if near else "see `canary config show`"
-            raise ConfigError(f"unknown key '{dotted}' in {place}", hint, file=source, key=dotted)
+            raise ConfigError(f"unknown key {dotted!r} in {place}", hint, file=source, key=dotted)
         section = SECTIONS.get(dotted)
         if section is not None and isinstance(value, Mapping):
             _refuse_unknown(value, f"{dotted}.", section, origins, source)
+
+
+KIND_MESSAGES = {
+    "model_type": "input should be a mapping of keys",
+    "dict_type": "input should be a mapping of keys",
+    "tuple_type": "input should be a list",
+    "string_pattern_mismatch": "input is not of a known form",
+}
+"""What pydantic says of Python types and patterns, in the words of a config."""
+
+KEY_HINTS = {
+    "device": "auto, cpu, cuda or cuda:N",
+    "name": "letters, digits, '.', '_' and '-', at most 64",
+    "report_to": "for example [wandb]",
+}
 
 
 def _wrong_value(error: ValidationError, origins: Origins, source: str) -> ConfigError:
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     place = next((origins[k] for k in (key, key.split(".")[0]) if k in origins), source)
-    message = first["msg"][0].lower() + first["msg"][1:]
-    return ConfigError(f"{key} in {place}: {message}, got {first['input']!r}", file=source, key=key)
+    message = KIND_MESSAGES.get(first["type"], first["msg"][0].lower() + first["msg"][1:])
+    hint = KEY_HINTS.get(key.split(".")[0])
+    if first["input"] is None:
+        hint = "remove the line for the default"
+    got = reprlib.repr(first["input"])
+    return ConfigError(f"{key} in {place}: {message}, got {got}", hint, file=source, key=key)
 
 
 def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Origins]:

@@ -15,38 +15,52 @@ from canary.config.schema import TRAINER_FIELDS, CanaryConfig
 
 def show_text(loaded: LoadedConfig) -> str:
     """YAML with a comment behind each value: where it came from."""
-    return _lines(loaded, "")
+    return _lines(loaded)
 
 
 def resolved_yaml(loaded: LoadedConfig) -> str:
     """The complete config, loadable again, each value with where it came from."""
     return "# The resolved config of this run; behind each value, where it came from.\n" + _lines(
-        loaded, ""
+        loaded
     )
 
 
-def _lines(loaded: LoadedConfig, indent: str) -> str:
+def _lines(loaded: LoadedConfig) -> str:
     rows: list[tuple[str, str]] = []
     for key, value in loaded.config:
-        if isinstance(value, BaseModel):
-            rows.append((f"{indent}{key}:", ""))
-            rows += [
-                (f"{indent}  {inner}: {_scalar(item)}", loaded.origins[f"{key}.{inner}"])
-                for inner, item in value
-            ]
-        else:
-            rows.append((f"{indent}{key}: {_scalar(value)}", loaded.origins[key]))
+        inner = dict(value) if isinstance(value, BaseModel | dict) else {}
+        if not inner:
+            rows.append((f"{key}: {_scalar(value)}", loaded.origins[key]))
+            continue
+        rows.append((f"{key}:", ""))
+        rows += [
+            (f"  {_scalar(name)}: {_scalar(item)}", _origin(loaded, f"{key}.{name}"))
+            for name, item in inner.items()
+        ]
     width = min(60, max(len(text) for text, _ in rows))
     return "".join(
-        f"{text:<{width}}  # {origin}\n" if origin else f"{text}\n" for text, origin in rows
+        f"{text:<{width}}  # {' '.join(origin.split())}\n" if origin else f"{text}\n"
+        for text, origin in rows
     )
+
+
+def _origin(loaded: LoadedConfig, key: str) -> str:
+    """Where a value came from; several places for a mapping that was put together from them."""
+    inside = {place for name, place in loaded.origins.items() if name.startswith(f"{key}.")}
+    return ", ".join(sorted(inside)) or loaded.origins[key]
 
 
 def _scalar(value: Any) -> str:
     if isinstance(value, tuple):
         value = list(value)
+    broken = isinstance(value, str) and not value.isprintable()
     text: str = yaml.safe_dump(
-        value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False
+        value,
+        default_flow_style=True,
+        default_style='"' if broken else None,
+        width=10**6,
+        allow_unicode=True,
+        sort_keys=False,
     )
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -133,7 +133,7 @@ class CanaryConfig(Strict):
     max_new_tokens: int | None = Field(None, ge=1, description="Longest completion (GRPO 32).")
     num_generations: int | None = Field(None, ge=2, description="Completions a prompt (GRPO 4).")
     temperature: Real | None = Field(None, gt=0, description="Sampling temperature (GRPO 1.0).")
-    seed: int = Field(42, ge=0, description="Seed of model, data order and sampling.")
+    seed: int = Field(42, ge=0, lt=2**32, description="Seed of model, data order and sampling.")
     trainer_args: dict[str, Any] = Field(
         default_factory=dict,
         description=("Further arguments of the trainer's own config class, checked against it."),

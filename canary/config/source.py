@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -16,24 +17,39 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Origins = dict[str, str]
 """Dotted key -> where its value came from."""
 
+DEEPEST = 32
+"""Levels of nesting. libyaml's composer recurses in C: 200,000 levels end the process."""
 
-def read_file(path: Path) -> str:
-    """The text of a config.
+MOST_KEYS = 10_000
+"""Keys and items after aliases are followed: a few lines of anchors can stand for billions."""
+
+MERGE_TAG = "tag:yaml.org,2002:merge"
+TEXT_TAG = "tag:yaml.org,2002:str"
+
+
+def read_file(path: Path, extended_at: str | None = None) -> str:
+    """The text of a config; `extended_at` is the line of another config that names it.
 
     Raises:
         ConfigError: missing, a folder, not readable, or not text.
     """
+    asker = f", which {extended_at} extends" if extended_at else ""
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         near = _near_files(path)
-        raise ConfigError(f"no config at {path}", near, file=path) from error
+        raise ConfigError(f"no config at {path}{asker}", near, file=path) from error
     except IsADirectoryError as error:
-        raise ConfigError(f"{path} is a folder", "name a YAML file in it", file=path) from error
+        raise ConfigError(
+            f"{path}{asker} is a folder", "name a YAML file in it", file=path
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not a text file", "a config is YAML", file=path) from error
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}", file=path) from error
+        message = f"cannot read {path}{asker}: {error.strerror}"
+        raise ConfigError(message, "check its name and permissions", file=path) from error
+    except ValueError as error:
+        raise ConfigError(f"{str(path)!r} is no file name", "check the path", file=path) from error
 
 
 def _near_files(path: Path) -> str:
@@ -51,21 +67,39 @@ def parse(text: str, file: Path) -> tuple[dict[str, Any], Origins]:
     Raises:
         ConfigError: malformed YAML, a key twice, an empty file, or no mapping at the top.
     """
-    loader = Loader(text)
     try:
-        node = loader.get_single_node()
+        _check_depth(text, str(file))
+        node = yaml.compose(text, Loader)
         if node is None:
-            raise ConfigError(f"{file} is empty", "`canary init-config` writes one", file=file)
+            hint = "`canary init-config` writes one to start from"
+            raise ConfigError(f"{file} is empty", hint, file=file)
         if not isinstance(node, yaml.MappingNode):
-            raise ConfigError(f"{file} holds no `key: value` lines", file=file)
-        origins: Origins = {}
-        _note_lines(node, "", file, origins)
-        values = loader.construct_document(node)
+            hint = "`canary init-config` writes one to start from"
+            raise ConfigError(f"{file} holds no `key: value` lines", hint, file=file)
+        origins = _Lines(str(file), numbered=True).of(node)
+        values: dict[str, Any] = yaml.load(text, Loader)
     except yaml.YAMLError as error:
-        raise ConfigError(_yaml_message(error, file), file=file) from error
-    finally:
-        loader.dispose()
+        message = _yaml_message(error, file)
+        raise ConfigError(message, "correct that line", file=file) from error
     return values, origins
+
+
+def _check_depth(text: str, source: str) -> None:
+    """Counts open brackets over the flat stream of events, before anything recurses."""
+    depth = 0
+    for event in yaml.parse(text, Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > DEEPEST:
+            mark = event.start_mark
+            _refuse_depth(f"{source}:{mark.line + 1}" if mark else source, source)
+
+
+def _refuse_depth(place: str, source: str) -> NoReturn:
+    message = f"{place} nests more than {DEEPEST} levels"
+    raise ConfigError(message, "flatten it; no anchor may hold itself", file=source)
 
 
 def _yaml_message(error: yaml.YAMLError, file: Path) -> str:
@@ -76,37 +110,79 @@ def _yaml_message(error: yaml.YAMLError, file: Path) -> str:
     return f"{file}:{mark.line + 1}:{mark.column + 1} is not YAML: {problem}"
 
 
-def _note_lines(node: yaml.MappingNode, prefix: str, file: Path, origins: Origins) -> None:
-    for key_node, value_node in node.value:
-        key = f"{prefix}{key_node.value}"
-        line = key_node.start_mark.line + 1
-        if key in origins:
-            raise ConfigError(
-                f"{file}:{line} has the key '{key}' twice", "keep one of them", file=file, key=key
-            )
-        origins[key] = f"{file}:{line}"
-        if isinstance(value_node, yaml.MappingNode):
-            _note_lines(value_node, f"{key}.", file, origins)
+@dataclass
+class _Lines:
+    """The line of every key below a node, on one walk that follows aliases and `<<`."""
+
+    source: str
+    numbered: bool
+    seen: int = 0
+
+    def of(self, node: yaml.Node, prefix: str = "", depth: int = 0) -> Origins:
+        self.seen += 1
+        if depth > DEEPEST:
+            _refuse_depth(self._place(node), self.source)
+        if self.seen > MOST_KEYS:
+            message = f"{self._place(node)} stands for more than {MOST_KEYS} values"
+            raise ConfigError(message, "use fewer aliases", file=self.source)
+        if isinstance(node, yaml.SequenceNode):
+            below: Origins = {}
+            for index, item in enumerate(node.value):
+                below |= self.of(item, f"{prefix}{index}.", depth + 1)
+            return below
+        return self._of_mapping(node, prefix, depth) if isinstance(node, yaml.MappingNode) else {}
+
+    def _of_mapping(self, node: yaml.MappingNode, prefix: str, depth: int) -> Origins:
+        own: Origins = {}
+        merged: Origins = {}
+        for key_node, value_node in node.value:
+            if key_node.tag == MERGE_TAG:
+                several = isinstance(value_node, yaml.SequenceNode)
+                for part in value_node.value if several else [value_node]:
+                    merged = self.of(part, prefix, depth + 1) | merged
+                continue
+            key = f"{prefix}{self._text_key(key_node)}"
+            place = self._place(key_node)
+            if key in own:
+                message = f"{place} has the key {key!r} twice"
+                raise ConfigError(message, "keep one of them", file=self.source, key=key)
+            own[key] = place
+            own |= self.of(value_node, f"{key}.", depth + 1)
+        return merged | own
+
+    def _text_key(self, node: yaml.Node) -> str:
+        if node.tag != TEXT_TAG:
+            shown = node.value if isinstance(node, yaml.ScalarNode) else "a list or mapping"
+            message = f"{self._place(node)} has a key that YAML does not read as text: {shown}"
+            raise ConfigError(message, "quote it, or use a known key", file=self.source)
+        return str(node.value)
+
+    def _place(self, node: yaml.Node) -> str:
+        return f"{self.source}:{node.start_mark.line + 1}" if self.numbered else self.source
 
 
-def read_chain(path: Path, seen: tuple[Path, ...] = ()) -> tuple[dict[str, Any], Origins]:
+def read_chain(
+    path: Path, seen: tuple[Path, ...] = (), extended_at: str | None = None
+) -> tuple[dict[str, Any], Origins]:
     """A file laid over the one that it `extends`, and so on.
 
     Raises:
         ConfigError: as `read_file` and `parse`, and for a circle of files.
     """
+    values, origins = parse(read_file(path, extended_at), path)
     place = path.resolve()
     if place in seen:
         circle = " -> ".join(item.name for item in (*seen, place))
-        raise ConfigError(f"configs extend each other in a circle: {circle}", file=path)
-    values, origins = parse(read_file(path), path)
+        message = f"configs extend each other in a circle: {circle}"
+        raise ConfigError(message, "remove one `extends`", file=path, key="extends")
     below = values.pop("extends", None)
     line = origins.pop("extends", str(path))
     if below is None:
         return values, origins
-    if not isinstance(below, str):
-        raise ConfigError(f"extends at {line} must be a file name", file=path, key="extends")
-    base_values, base_origins = read_chain(path.parent / below, (*seen, place))
+    if not isinstance(below, str) or not below:
+        message = f"extends in {line} must be a file name, got {below!r}"
+        raise ConfigError(message, "for example `extends: base.yaml`", file=path, key="extends")
+    base_values, base_origins = read_chain(path.parent / below, (*seen, place), line)
     return lay_over(base_values, values), base_origins | origins
 
 
@@ -131,16 +207,41 @@ def apply_overrides(
     """
     for setting in overrides:
         key, equals, text = setting.partition("=")
-        key = key.strip()
-        if not equals or not key:
-            raise ConfigError(f"--set {setting} is not key=value", "for example --set max_steps=20")
-        try:
-            value: Any = yaml.load(text, Loader)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {setting}: the value is not YAML", key=key) from error
-        for part in reversed(key.split(".")):
+        parts = key.strip().split(".")
+        if not equals or not all(parts):
+            message = f"--set {setting} is not key=value"
+            raise ConfigError(message, "for example --set max_steps=20")
+        value, places = _setting_value(setting, text, ".".join(parts))
+        origins = _origins_over(values, origins, parts, value) | places
+        for part in reversed(parts):
             value = {part: value}
         values = lay_over(values, value)
-        origins = {name: place for name, place in origins.items() if name != key}
-        origins[key] = "--set"
     return values, origins
+
+
+def _setting_value(setting: str, text: str, key: str) -> tuple[Any, Origins]:
+    try:
+        _check_depth(text, "--set")
+        node = yaml.compose(text, Loader)
+        places = {} if node is None else _Lines("--set", numbered=False).of(node, f"{key}.")
+        return yaml.load(text, Loader), places
+    except yaml.YAMLError as error:
+        message = f"--set {setting}: the value is not YAML"
+        raise ConfigError(message, "quote special characters", key=key) from error
+
+
+def _origins_over(
+    values: dict[str, Any], origins: Origins, parts: Sequence[str], value: Any
+) -> Origins:
+    """The origins once a setting lies over the values: it replaces a scalar, joins a mapping."""
+    origins = dict(origins)
+    below: Any = values
+    for depth in range(1, len(parts) + 1):
+        below = below.get(parts[depth - 1]) if isinstance(below, dict) else None
+        key = ".".join(parts[:depth])
+        last = depth == len(parts)
+        joins = isinstance(below, dict) and (not last or isinstance(value, dict))
+        if not joins:
+            origins = {k: v for k, v in origins.items() if not f"{k}.".startswith(f"{key}.")}
+            origins[key] = "--set"
+    return origins
