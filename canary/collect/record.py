@@ -113,12 +113,27 @@ class Profiler(Section):
     top_cpu_ops: list[OperatorRow] = Field(default_factory=list)
 
 
+class Growth(Section):
+    """Slope of memory over the measured steps after warm-up, in bytes a step, with a 95% interval.
+
+    The series is averaged over blocks of steps first, so that allocators' coming and going does not
+    pass for precision. `kind`: allocated device memory, or resident memory without a device.
+    """
+
+    kind: Literal["device", "resident"]
+    bytes_per_step: Number
+    low: Number
+    high: Number
+    steps: int
+
+
 class Memory(Section):
     """Bytes; device values are null where there is no device."""
 
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     peak_rss_bytes: int | None = None
+    growth: Growth | None = None
     sampled: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -12,10 +12,10 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from canary.collect.jsonio import number
-from canary.collect.record import PHASES, Distribution, Launch, RunRecord, Stability
+from canary.collect.record import PHASES, Distribution, Growth, Launch, RunRecord, Stability
 
 Row = dict[str, Any]
 
@@ -133,6 +133,37 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
     )
 
 
+GROWTH_BLOCKS = 10
+T_975 = 2.306
+"""Student's t, two-sided 95%, for the slope through ten blocks (8 degrees of freedom)."""
+
+
+def memory_growth(rows: Sequence[Row]) -> Growth | None:
+    """The slope of one launch's memory; None below three steps a block."""
+    kind: Literal["device", "resident"] = "device"
+    values = _numbers(rows, "allocated_bytes")
+    if not values:
+        kind, values = "resident", _numbers(rows, "rss_bytes")
+    size = len(values) // GROWTH_BLOCKS
+    if size < 3:
+        return None
+    blocks = [statistics.fmean(values[i * size : (i + 1) * size]) for i in range(GROWTH_BLOCKS)]
+    places = [size * (i + 0.5) for i in range(GROWTH_BLOCKS)]
+    slope, intercept = statistics.linear_regression(places, blocks)
+    residual = sum((y - intercept - slope * x) ** 2 for x, y in zip(places, blocks, strict=True))
+    centre = statistics.fmean(places)
+    error = math.sqrt(
+        residual / (GROWTH_BLOCKS - 2) / sum((place - centre) ** 2 for place in places)
+    )
+    return Growth(
+        kind=kind,
+        bytes_per_step=slope,
+        low=slope - T_975 * error,
+        high=slope + T_975 * error,
+        steps=len(values),
+    )
+
+
 def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     """The record with everything that follows from the measured rows; `warmup` steps of each
     launch are left out of speeds, phases and RL metrics, never out of the stability figures."""
@@ -166,6 +197,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "peak_allocated_bytes": device_peak,
             "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
             "peak_rss_bytes": rss_peak,
+            "growth": memory_growth([row for row in first if row["step"] > warmup]),
         }
     )
     return record.model_copy(

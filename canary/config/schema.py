@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import Field
+
+from canary.config.strict import Real, Strict
+from canary.config.threshold_keys import ThresholdsConfig
 
 TrainingType = Literal["sft", "dpo", "grpo"]
 Tier = Literal["smoke", "perf", "nightly"]
 TRAINING_TYPES: tuple[TrainingType, ...] = ("sft", "dpo", "grpo")
 TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
-
-
-def _plain_float(value: Any) -> Any:
-    """YAML 1.1 reads 1e-4 as text; it is a number to everyone else."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
-Real = Annotated[float, BeforeValidator(_plain_float)]
-
-
-class Strict(BaseModel):
-    """Frozen, unknown keys refused, no silent conversion of types."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False
-    )
 
 
 class ProfilerConfig(Strict):
@@ -43,28 +25,6 @@ class ProfilerConfig(Strict):
     record_shapes: bool = Field(False, description="Record the shapes of operators' inputs.")
     profile_memory: bool = Field(False, description="Record allocations.")
     with_stack: bool = Field(False, description="Record Python stacks.")
-
-
-class ThresholdsConfig(Strict):
-    """Tolerances of a later comparison: a tier, and what differs from it."""
-
-    base_tier: Literal["default", "smoke", "perf", "nightly"] = Field(
-        "default", description="Tier whose tolerances apply where none is given here."
-    )
-    max_step_time_increase_pct: Real | None = Field(
-        None, gt=0, description="Tolerated increase of the mean step time, percent."
-    )
-    max_tps_drop_pct: Real | None = Field(
-        None, gt=0, description="Tolerated drop of tokens per second, percent."
-    )
-    max_mem_increase_mb: Real | None = Field(
-        None, gt=0, description="Tolerated increase of peak memory, MB."
-    )
-    max_mem_increase_pct: Real | None = Field(
-        None, gt=0, description="Tolerated increase of peak memory, percent."
-    )
-    max_nan_steps: int | None = Field(None, ge=0, description="Tolerated steps with a NaN loss.")
-    max_inf_steps: int | None = Field(None, ge=0, description="Tolerated steps with an Inf loss.")
 
 
 class CanaryConfig(Strict):

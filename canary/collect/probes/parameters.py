@@ -64,6 +64,7 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> dict[str, Any
         "trainable_names_sha256": hashlib.sha256("\n".join(trainable).encode()).hexdigest(),
         "trainable_groups": dict(sorted(Counter(group_of(name) for name in trainable).items())),
         "dtypes": dict(sorted(Counter(str(value.dtype) for _, value in named).items())),
+        "model_type": getattr(getattr(model, "config", None), "model_type", None),
         "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
     }
 

@@ -1,0 +1,115 @@
+"""Config and environment of two records, key by key. Stages 0 and 1 of the exact lane."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from canary.collect.record import RunRecord
+from canary.compare.report import Difference, KeyChange
+
+COSMETIC_CONFIG = (
+    "name",
+    "description",
+    "tier",
+    "report_to",
+    "timeout",
+    "output_dir",
+    "repeats",
+    "metrics_warmup_steps",
+    "probe_steps",
+    "profiler",
+    "thresholds",
+    "trainer_args.run_name",
+    "trainer_args.project",
+    "trainer_args.disable_tqdm",
+    "trainer_args.log_level",
+    "trainer_args.logging_steps",
+    "trainer_args.logging_strategy",
+    "trainer_args.logging_first_step",
+    "trainer_args.log_completions",
+)
+"""Keys that cannot change what is trained: they never excuse a difference in what is learned."""
+
+COSMETIC_ENVIRONMENT = (
+    "ram_bytes",
+    "container",
+    "platform",
+    "cpu_count",
+    "cpu_usable",
+    "gpu_reason",
+    "variables.CUDA_VISIBLE_DEVICES",
+    "variables.HF_HUB_OFFLINE",
+    "variables.TOKENIZERS_PARALLELISM",
+)
+
+
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields dotted keys and their leaves; lists are leaves."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, value
+
+
+def _under(key: str, roots: tuple[str, ...]) -> bool:
+    return any(key == root or key.startswith(f"{root}.") for root in roots)
+
+
+def key_changes(
+    baseline: Mapping[str, Any], current: Mapping[str, Any], cosmetic: tuple[str, ...]
+) -> tuple[KeyChange, ...]:
+    """Leaves that differ, in the order of the current side; a missing one counts as null."""
+    before, after = dict(flatten(baseline)), dict(flatten(current))
+    keys = [*after, *(key for key in before if key not in after)]
+    return tuple(
+        KeyChange(key, before.get(key), after.get(key), _under(key, cosmetic))
+        for key in keys
+        if before.get(key) != after.get(key)
+    )
+
+
+def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what names one specimen of a device instead of its kind."""
+    known = dict(env)
+    known["gpus"] = [
+        {k: v for k, v in gpu.items() if k not in ("uuid", "index", "serial", "pci_bus_id")}
+        for gpu in env.get("gpus") or []
+        if isinstance(gpu, Mapping)
+    ]
+    return known
+
+
+def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
+    """Keys of the resolved configs that differ."""
+    return key_changes(baseline.config, current.config, COSMETIC_CONFIG)
+
+
+def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
+    """Packages, drivers, devices and variables that differ."""
+    return key_changes(
+        _comparable_environment(baseline.env),
+        _comparable_environment(current.env),
+        COSMETIC_ENVIRONMENT,
+    )
+
+
+def change_difference(stage: str, order: int, changes: tuple[KeyChange, ...]) -> list[Difference]:
+    """The first change that can matter, as a difference of its stage."""
+    telling = [change for change in changes if not change.cosmetic]
+    if not telling:
+        return []
+    first = telling[0]
+    more = f" and {len(telling) - 1} more" if len(telling) > 1 else ""
+    return [
+        Difference(
+            order,
+            stage,
+            first.key,
+            first.baseline,
+            first.current,
+            count=len(telling),
+            detail=f"{first.baseline} -> {first.current}{more}",
+        )
+    ]

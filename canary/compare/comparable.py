@@ -1,0 +1,82 @@
+"""Whether two sides can be compared at all. What cannot is an error, never a regression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from canary.collect.record import RunRecord
+
+MIN_STEPS = 5
+"""Timed steps after warm-up below which a launch says nothing."""
+
+
+def usable(record: RunRecord) -> str:
+    """Why a record cannot be judged; empty where it can."""
+    where = f"run {record.run_id}"
+    if record.status != "completed":
+        reason = f": {record.reason}" if record.reason else ""
+        return f"{where} is {record.status}, not completed{reason}"
+    times = record.perf.step_time
+    if times.count < MIN_STEPS:
+        ran = len(record.stability.loss_values)
+        return (
+            f"{where} has too few steps: {ran} run, {times.count} timed after warm-up, "
+            f"{MIN_STEPS} needed; raise max_steps"
+        )
+    if not times.mean > 0 or not times.median > 0:
+        return f"{where} has a step time of {times.mean:g} s, which cannot be; run it again"
+    for launch in record.launches:
+        for value in (launch.mean_step_time_s, launch.median_step_time_s):
+            if value is not None and not value > 0:
+                return f"{where} has a launch with a step time of {value:g} s; run it again"
+    if not all(map(_positive_or_none, (record.perf.max_mem_mb, record.perf.approx_tokens_per_sec))):
+        return f"{where} has memory or speed that is not a positive number; run it again"
+    return ""
+
+
+def _positive_or_none(value: float | None) -> bool:
+    return value is None or 0 < value < float("inf")
+
+
+def machine_of(record: RunRecord) -> tuple[Any, ...]:
+    """What must agree: kind and names of the devices; for a CPU run, the processor."""
+    device = record.env.get("device") or {}
+    gpus = tuple(
+        (gpu.get("name"), gpu.get("memory_bytes"), gpu.get("mig"))
+        for gpu in record.env.get("gpus") or []
+    )
+    if device.get("type") == "cpu":
+        return ("cpu", record.env.get("cpu"))
+    return (device.get("type"), device.get("name"), gpus)
+
+
+def machine_words(record: RunRecord) -> str:
+    """The machine as shown."""
+    kind, name, *rest = machine_of(record)
+    gpus = rest[0] if rest else ()
+    return str(name or (gpus[0][0] if gpus else kind) or "unknown machine")
+
+
+def mismatch(baseline: RunRecord, current: RunRecord) -> str:
+    """Why the two cannot be compared; empty where they can."""
+    was, now = (r.config.get("training_type") for r in (baseline, current))
+    if was != now:
+        return (
+            f"two trainers: the baseline ran {was}, the current side {now}; compare like with like"
+        )
+    was, now = (r.exact.get("model", {}).get("model_type") for r in (baseline, current))
+    if was and now and was != now:
+        return f"two model families: {was} and {now}; compare like with like"
+    if machine_of(baseline) != machine_of(current):
+        return (
+            f"two machines: the baseline ran on {machine_words(baseline)}, the current side on "
+            f"{machine_words(current)}; take a baseline on this machine"
+        )
+    return ""
+
+
+def same_runs(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
+    """Run ids on both sides."""
+    known = {record.run_id for record in baseline}
+    return [record.run_id for record in current if record.run_id in known]

@@ -1,0 +1,148 @@
+"""Stages 2 to 4 of the exact lane: data, batches, the initial model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.collect.record import RunRecord
+from canary.compare.changes import flatten
+from canary.compare.report import Difference
+
+ROLLOUT_TRAINERS = ("grpo", "rloo", "ppo")
+"""Trainers whose batches hold what the model itself generated."""
+
+TOKEN_COUNTS = (
+    "label_tokens",
+    "eos_labels",
+    "bos_tokens",
+    "input_tokens",
+    "sequences",
+    "pad_tokens",
+)
+"""Totals that tell one cause from another, the most telling first."""
+
+ORDER = {"data": 2, "batches": 3, "model": 4}
+
+
+def is_rollout(record: RunRecord) -> bool:
+    """Whether the trainer generates what it trains on."""
+    return str(record.config.get("training_type")) in ROLLOUT_TRAINERS
+
+
+def short(value: Any) -> Any:
+    """A hash as people read it."""
+    return value[:12] if isinstance(value, str) and len(value) == 64 else value
+
+
+def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """Dataset fingerprint, tokenizer vocabulary, chat template, special tokens."""
+    before = dict(flatten(baseline.exact.get("data", {})))
+    after = dict(flatten(current.exact.get("data", {})))
+    return [
+        Difference(
+            ORDER["data"],
+            "data",
+            key,
+            short(before.get(key)),
+            short(after.get(key)),
+            learned=True,
+        )
+        for key in dict.fromkeys((*before, *after))
+        if before.get(key) != after.get(key)
+    ]
+
+
+def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """The first step whose batches differ, and how their token counts do.
+
+    What a rollout trainer generates after step 1 follows from what it learned: such a difference
+    belongs to the trajectory.
+    """
+    before, after = baseline.exact.get("batches", []), current.exact.get("batches", [])
+    common = min(len(before), len(after))
+    differing = [step for step in range(common) if _hashes(before[step]) != _hashes(after[step])]
+    if not differing:
+        return []
+    first = differing[0]
+    micro = sum(
+        max(len(before[s]), len(after[s]))
+        - sum(a == b for a, b in zip(_hashes(before[s]), _hashes(after[s]), strict=False))
+        for s in differing
+    )
+    signal, was, now, detail = _telling(before[:common], after[:common], first)
+    late = first > 0 and is_rollout(current)
+    return [
+        Difference(
+            8 if late else ORDER["batches"],
+            "trajectory" if late else "batches",
+            "sampled completions" if late else signal,
+            was,
+            now,
+            count=micro,
+            detail=detail,
+            learned=True,
+        )
+    ]
+
+
+def _hashes(step: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [micro.get("sha256") for micro in step]
+
+
+def _telling(
+    before: Sequence[Sequence[Mapping[str, Any]]],
+    after: Sequence[Sequence[Mapping[str, Any]]],
+    first: int,
+) -> tuple[str, Any, Any, str]:
+    """Signal, both values, and a sentence: token totals where they differ, otherwise the hash."""
+    totals = []
+    for key in TOKEN_COUNTS:
+        was, now = _total(before, key), _total(after, key)
+        if was != now:
+            totals.append((key, was, now))
+    place = f"from step {first + 1} on"
+    if totals:
+        key, was, now = totals[0]
+        words = ", ".join(f"{k.replace('_', ' ')} {a} -> {b}" for k, a, b in totals)
+        return key, was, now, f"{words} over {len(before)} steps, {place}"
+    was, now = (short(_hashes(side[first])[0]) for side in (before, after))
+    return "sha256", was, now, f"other tokens in equal numbers, {place}"
+
+
+def _total(steps: Sequence[Sequence[Mapping[str, Any]]], key: str) -> int | None:
+    values = [micro.get(key) for step in steps for micro in step]
+    return sum(values) if values and None not in values else None  # type: ignore[arg-type]
+
+
+def model_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """Initial parameters, what is trainable, dtypes, the reference model. The attention kernel is
+    not part of the model: it shows in the work."""
+    found = []
+    before, after = baseline.exact.get("model", {}), current.exact.get("model", {})
+    for key in dict.fromkeys((*after, *before)):
+        if key == "attention" or before.get(key) == after.get(key):
+            continue
+        if key not in before or key not in after:
+            if key in ("model_type",):
+                continue
+            was, now = before.get(key), after.get(key)
+        else:
+            was, now = before[key], after[key]
+        found.append(_model_difference(key, was, now))
+    order = ("trainable_tensors", "trainable_parameters", "dtypes", "parameters")
+    return sorted(found, key=lambda d: order.index(d.signal) if d.signal in order else len(order))
+
+
+def _model_difference(key: str, was: Any, now: Any) -> Difference:
+    count = 1
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        changed = [k for k in dict.fromkeys((*was, *now)) if was.get(k) != now.get(k)]
+        count = len(changed)
+        was, now = ({k: side.get(k) for k in changed} for side in (was, now))
+        words = ", ".join(f"{k} {was[k] or 0} -> {now[k] or 0}" for k in changed[:4])
+    else:
+        words = f"{short(was)} -> {short(now)}"
+    return Difference(
+        ORDER["model"], "model", key, short(was), short(now), count, detail=words, learned=True
+    )

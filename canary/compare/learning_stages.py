@@ -1,0 +1,272 @@
+"""Stages 5 to 8 of the exact lane: first loss, first gradient, first update, trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from canary.collect.jsonio import number
+from canary.collect.record import RunRecord
+from canary.compare.inputs_stages import is_rollout
+from canary.compare.report import Difference
+from canary.compare.tolerances import Tolerance, relative_difference
+
+ORDER = {"first_loss": 5, "first_gradient": 6, "first_update": 7, "trajectory": 8}
+
+TIMED_METRICS = ("step_time", "num_tokens")
+"""RL metrics of a trainer's log that are times or running totals of its own."""
+METRIC_FACTOR = 100.0
+"""Metrics are means over few tokens, differences of large sums: their tolerance is that of the
+loss, so many times, of their largest value."""
+GRADIENT_NORM_FACTOR = 10.0
+
+
+def loss_floor(record: RunRecord) -> float:
+    """Losses of policy objectives are sums that cancel to zero: they are compared on a scale of 1;
+    those of the others on their own, down to 0.01."""
+    return 1.0 if is_rollout(record) else 0.01
+
+
+def first_loss_differences(
+    baseline: RunRecord, current: RunRecord, tolerance: Tolerance
+) -> list[Difference]:
+    """The raw loss of step 1, and its micro-batches."""
+    before, after = (side.exact.get("first_loss", {}) for side in (baseline, current))
+    floor = loss_floor(current)
+    found = []
+    relative = relative_difference(number(before.get("loss")), number(after.get("loss")), floor)
+    if relative > tolerance.first_loss:
+        found.append(
+            _difference("first_loss", "loss", before.get("loss"), after.get("loss"), relative)
+        )
+    was, now = before.get("micro_losses") or [], after.get("micro_losses") or []
+    worst = _worst(was, now, floor)
+    if not found and worst is not None and worst[1] > tolerance.first_loss:
+        place, size = worst
+        found.append(
+            _difference("first_loss", f"micro_losses[{place}]", was[place], now[place], size)
+        )
+    return found
+
+
+def first_gradient_differences(
+    baseline: RunRecord, current: RunRecord, tolerance: Tolerance
+) -> list[Difference]:
+    """Gradient norm of step 1 before clipping, in all and a module group at a time."""
+    before, after = (side.exact.get("first_gradient", {}) for side in (baseline, current))
+    was, now = before.get("groups", {}), after.get("groups", {})
+    total = max(abs(float(before.get("total") or 0)), abs(float(after.get("total") or 0)))
+    floor = 1e-3 * total
+    differing = {
+        name: relative_difference(was.get(name), now.get(name), floor)
+        for name in dict.fromkeys((*was, *now))
+    }
+    differing = {name: size for name, size in differing.items() if size > tolerance.gradient}
+    missing = before.get("tensors_without_gradient", []), after.get("tensors_without_gradient", [])
+    found = []
+    size = relative_difference(before.get("total"), after.get("total"))
+    if differing or size > tolerance.gradient:
+        largest = max(differing, key=lambda name: differing[name]) if differing else "total"
+        found.append(
+            Difference(
+                ORDER["first_gradient"],
+                "first_gradient",
+                "total",
+                before.get("total"),
+                after.get("total"),
+                count=max(len(differing), 1),
+                relative=size,
+                detail=(
+                    f"norm {_show(before.get('total'))} -> {_show(after.get('total'))}; "
+                    f"{len(differing)} of {len(now)} module groups, most in {largest}"
+                ),
+                learned=True,
+            )
+        )
+    if missing[0] != missing[1]:
+        found.append(
+            Difference(
+                ORDER["first_gradient"],
+                "first_gradient",
+                "tensors_without_gradient",
+                len(missing[0]),
+                len(missing[1]),
+                count=len(set(missing[0]) ^ set(missing[1])),
+                detail=f"tensors without a gradient {len(missing[0])} -> {len(missing[1])}",
+                learned=True,
+            )
+        )
+    return found
+
+
+def first_update_differences(
+    baseline: RunRecord, current: RunRecord, tolerance: Tolerance
+) -> list[Difference]:
+    """Learning rates, size of the first change of the parameters, tensors that changed."""
+    found = []
+    was, now = (
+        side.exact.get("trajectory", {}).get("learning_rates", []) for side in (baseline, current)
+    )
+    differing = [
+        step
+        for step, (a, b) in enumerate(zip(was, now, strict=False))
+        if relative_difference(a, b) > 1e-9
+    ]
+    if differing:
+        first = differing[0]
+        found.append(
+            Difference(
+                ORDER["first_update"],
+                "first_update",
+                "learning_rate",
+                was[first],
+                now[first],
+                count=len(differing),
+                relative=relative_difference(was[first], now[first]),
+                detail=(
+                    f"learning rate {_show(was[first])} -> {_show(now[first])} "
+                    f"at step {first + 1}, "
+                    f"{len(differing)} of {min(len(was), len(now))} steps"
+                ),
+                learned=True,
+            )
+        )
+    before, after = (side.exact.get("first_update", {}) for side in (baseline, current))
+    size = relative_difference(before.get("delta_norm"), after.get("delta_norm"))
+    if size > tolerance.update:
+        found.append(
+            _difference(
+                "first_update",
+                "delta_norm",
+                before.get("delta_norm"),
+                after.get("delta_norm"),
+                size,
+            )
+        )
+    if before.get("tensors_changed") != after.get("tensors_changed"):
+        found.append(
+            Difference(
+                ORDER["first_update"],
+                "first_update",
+                "tensors_changed",
+                before.get("tensors_changed"),
+                after.get("tensors_changed"),
+                count=len(
+                    set(before.get("tensors_unchanged", []))
+                    ^ set(after.get("tensors_unchanged", []))
+                )
+                or 1,
+                learned=True,
+            )
+        )
+    return found
+
+
+def trajectory_differences(
+    baseline: RunRecord, current: RunRecord, tolerance: Tolerance
+) -> list[Difference]:
+    """Losses, gradient norms and RL metrics of the probe's steps, and on a CPU, where the measured
+    launch repeats bit by bit too, its losses to the end."""
+    before, after = (side.exact.get("trajectory", {}) for side in (baseline, current))
+    floor = loss_floor(current)
+    found = _sequence(
+        "loss", before.get("losses", []), after.get("losses", []), floor, tolerance, 1.0
+    )
+    if not found and _repeats_bitwise(baseline) and _repeats_bitwise(current):
+        found = _sequence(
+            "measured loss",
+            baseline.stability.loss_values,
+            current.stability.loss_values,
+            floor,
+            tolerance,
+            1.0,
+        )
+    found += _sequence(
+        "grad_norm",
+        before.get("grad_norms", []),
+        after.get("grad_norms", []),
+        0.0,
+        tolerance,
+        GRADIENT_NORM_FACTOR,
+    )
+    was, now = before.get("rl", {}), after.get("rl", {})
+    for name in dict.fromkeys((*was, *now)):
+        if name in TIMED_METRICS or name not in was or name not in now:
+            continue
+        scale = max((abs(v) for v in (*was[name], *now[name]) if _finite(v)), default=0.0)
+        found += _sequence(name, was[name], now[name], scale, tolerance, METRIC_FACTOR)
+    return found
+
+
+def _repeats_bitwise(record: RunRecord) -> bool:
+    device = record.env.get("device") or {}
+    return device.get("type", "cpu") == "cpu" and not record.env.get("gpus")
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and value == value and abs(value) != float("inf")
+
+
+def _sequence(
+    signal: str,
+    before: Sequence[Any],
+    after: Sequence[Any],
+    floor: float,
+    tolerance: Tolerance,
+    factor: float,
+) -> list[Difference]:
+    sizes = [
+        relative_difference(number(a), number(b), floor)
+        for a, b in zip(before, after, strict=False)
+    ]
+    over = [
+        place for place, size in enumerate(sizes) if size > factor * tolerance.at_step(place + 1)
+    ]
+    if not over:
+        return []
+    first = over[0]
+    return [
+        Difference(
+            ORDER["trajectory"],
+            "trajectory",
+            signal,
+            before[first],
+            after[first],
+            count=len(over),
+            relative=max(sizes),
+            detail=(
+                f"{signal} {_show(before[first])} -> {_show(after[first])} at step {first + 1}, "
+                f"{len(over)} of {len(sizes)} steps beyond tolerance, "
+                f"up to {max(sizes):.1e} relative"
+            ),
+            learned=True,
+        )
+    ]
+
+
+def _worst(before: Sequence[Any], after: Sequence[Any], floor: float) -> tuple[int, float] | None:
+    sizes = [
+        relative_difference(number(a), number(b), floor)
+        for a, b in zip(before, after, strict=False)
+    ]
+    if not sizes:
+        return None
+    place = max(range(len(sizes)), key=lambda i: sizes[i])
+    return place, sizes[place]
+
+
+def _show(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _difference(stage: str, signal: str, was: Any, now: Any, relative: float) -> Difference:
+    return Difference(
+        ORDER[stage],
+        stage,
+        signal,
+        was,
+        now,
+        relative=relative,
+        detail=f"{signal} {_show(was)} -> {_show(now)} ({relative:.1e} relative)",
+        learned=True,
+    )

@@ -1,0 +1,151 @@
+"""What a comparison returns: checks, the first difference, and one verdict. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
+
+CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
+Group = Literal["performance", "memory", "stability", "correctness"]
+Lane = Literal["exact", "invariant", "timing", "trend"]
+Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
+
+Shown = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question put to both sides, and its answer."""
+
+    name: str
+    group: Group
+    lane: Lane
+    status: CheckStatus
+    message: str
+    """One sentence; for a skipped check, the reason."""
+    baseline: Shown = None
+    current: Shown = None
+    unit: str = ""
+    """Unit of `baseline`, `current` and `delta`."""
+    delta: float | None = None
+    """current - baseline; for hashes and names, the number of items that differ."""
+    delta_pct: float | None = None
+    interval: tuple[float, float] | None = None
+    """The change is in here: lower end at the family's error budget, upper end one-sided at 95%."""
+    threshold: float | None = None
+    detectable: float | None = None
+    """Smallest change that would be found in four of five such comparisons."""
+    scale: str = "%"
+    """Unit of `interval`, `threshold` and `detectable`."""
+    noise: str | None = None
+    """Where the spread behind the interval comes from."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether this check alone makes the verdict red."""
+        return self.status in ("fail", "changed")
+
+    @property
+    def in_noise(self) -> bool:
+        """Whether the change cannot be told from none: the interval holds zero."""
+        return self.interval is not None and self.interval[0] <= 0.0 <= self.interval[1]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One signal of the exact lane that is not the same on both sides."""
+
+    order: int
+    stage: str
+    signal: str
+    baseline: Any
+    current: Any
+    count: int = 1
+    """Items that differ."""
+    relative: float | None = None
+    """Relative difference of numbers."""
+    detail: str = ""
+    learned: bool = False
+    """Whether it belongs to what is learned: beyond tolerance in stages 2 to 8."""
+
+    def sentence(self) -> str:
+        """In words."""
+        if self.detail:
+            return f"{self.stage}: {self.signal}: {self.detail}"
+        return f"{self.stage}: {self.signal} {self.baseline} -> {self.current}"
+
+
+@dataclass(frozen=True)
+class KeyChange:
+    """A config key or an environment fact that differs between the sides."""
+
+    key: str
+    baseline: Any
+    current: Any
+    cosmetic: bool = False
+    """Cannot change what is trained or how fast."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison, as shown."""
+
+    run_ids: tuple[str, ...]
+    name: str = ""
+    sha: str | None = None
+    dirty: bool | None = None
+    launches: int = 0
+    steps: int = 0
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The answer. `passed` is true for the verdict `pass` alone."""
+
+    verdict: Verdict
+    first_line: str
+    checks: tuple[Check, ...] = ()
+    first_difference: Difference | None = None
+    differences: tuple[Difference, ...] = ()
+    config_changes: tuple[KeyChange, ...] = ()
+    environment_changes: tuple[KeyChange, ...] = ()
+    baseline: Side = field(default_factory=lambda: Side(()))
+    current: Side = field(default_factory=lambda: Side(()))
+    tier: str = ""
+    accepted: str | None = None
+    """Reason for which a change of what is learned was accepted."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """True for `pass` and nothing else."""
+        return self.verdict == "pass"
+
+    @property
+    def failed_checks(self) -> tuple[Check, ...]:
+        """Checks that failed, or that need acceptance."""
+        return tuple(check for check in self.checks if check.failed)
+
+    def check(self, name: str) -> Check:
+        """The check of that name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for check in self.checks:
+            if check.name == name:
+                return check
+        raise KeyError(name)
+
+    def exit_code(self, strict: bool = False) -> int:
+        """Exit code of the process; `strict` turns inconclusive into a failure."""
+        if self.verdict == "changed":
+            return EXIT_OK if self.accepted else EXIT_REGRESSION
+        if self.verdict == "inconclusive":
+            return EXIT_INCONCLUSIVE if strict else EXIT_OK
+        codes = {"pass": EXIT_OK, "no-baseline": EXIT_OK, "regression": EXIT_REGRESSION}
+        return codes.get(self.verdict, EXIT_ERROR)

@@ -1,0 +1,308 @@
+"""Stability: does the training still train. Trends over the steps, with absolute limits and the
+baseline's own range."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+from canary.collect.record import RunRecord
+from canary.compare.inputs_stages import is_rollout
+from canary.compare.report import Check, CheckStatus, Group
+from canary.compare.thresholds import Thresholds
+
+MB = 2**20
+KL_FLOOR = 0.01
+"""KL below this is no blow-up, whatever its ratio."""
+TAIL_SHARE = 10
+MIN_LOSSES = 20
+
+
+def stability_checks(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> list[Check]:
+    """All checks of the lane; the worst record of the current side speaks for it."""
+    found = [
+        _bad_steps("nan_steps", current, baseline, thresholds.max_nan_steps),
+        _bad_steps("inf_steps", current, baseline, thresholds.max_inf_steps),
+        _divergence(current, thresholds),
+        _final_loss(current, baseline, thresholds),
+        _gradient_explosion(current, baseline, thresholds),
+        _memory_growth(current, baseline, thresholds),
+    ]
+    optional = [
+        _kl(current, baseline, thresholds),
+        _drop("reward", ("reward",), current, baseline, thresholds.max_reward_drop_std, "std"),
+        _drop(
+            "margin", ("rewards/margins",), current, baseline, thresholds.max_margin_drop_pct, "%"
+        ),
+        _drop("entropy", ("entropy",), current, baseline, thresholds.max_entropy_drop_pct, "%"),
+    ]
+    return found + [check for check in optional if check is not None]
+
+
+def _bad_steps(
+    name: Literal["nan_steps", "inf_steps"],
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    limit: int,
+) -> Check:
+    word = "NaN" if name == "nan_steps" else "Inf"
+    worst = max(current, key=lambda record: getattr(record.stability, name))
+    count = int(getattr(worst.stability, name))
+    before = max(int(getattr(record.stability, name)) for record in baseline) if baseline else 0
+    places = worst.stability.nan_at if name == "nan_steps" else worst.stability.inf_at
+    where = f", first at step {places[0]}" if places else ""
+    return Check(
+        name,
+        "stability",
+        "invariant",
+        "fail" if count > limit else "pass",
+        f"{count} steps with a loss of {word}{where}",
+        baseline=before,
+        current=count,
+        unit="steps",
+        delta=float(count - before),
+        threshold=float(limit),
+        scale="steps",
+    )
+
+
+def finite(values: Sequence[float]) -> list[float]:
+    """The finite ones."""
+    return [value for value in values if math.isfinite(value)]
+
+
+def tail_mean(values: Sequence[float]) -> float | None:
+    """Mean of the last tenth of the finite values, of two at least; None below that."""
+    kept = finite(values)
+    count = max(2, len(kept) // TAIL_SHARE)
+    return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
+
+
+def _divergence(current: Sequence[RunRecord], thresholds: Thresholds) -> Check:
+    """The last tenth over the first tenth. Losses that cancel to zero have no such ratio."""
+    rises = []
+    for record in current:
+        losses = record.stability.loss_values
+        kept = finite(losses)
+        if losses and not math.isfinite(losses[-1]):
+            rises.append(math.inf)
+        elif len(kept) >= MIN_LOSSES and not is_rollout(record):
+            tenth = max(1, len(kept) // TAIL_SHARE)
+            start, end = statistics.fmean(kept[:tenth]), statistics.fmean(kept[-tenth:])
+            if start > 1e-3:
+                rises.append(end / start)
+    if not rises:
+        return Check(
+            "loss_divergence",
+            "stability",
+            "trend",
+            "skip",
+            f"needs {MIN_LOSSES} losses that start above zero",
+        )
+    rise = max(rises)
+    failed = rise > thresholds.max_loss_rise
+    words = (
+        "the last loss is not finite" if math.isinf(rise) else f"last tenth over first {rise:.3g}"
+    )
+    return Check(
+        "loss_divergence",
+        "stability",
+        "trend",
+        "fail" if failed else "pass",
+        words + (f", over {thresholds.max_loss_rise:g}: the loss diverged" if failed else ""),
+        current=rise if math.isfinite(rise) else "inf",
+        unit="x",
+        delta=rise - 1 if math.isfinite(rise) else 1e9,
+        threshold=thresholds.max_loss_rise,
+        scale="x",
+    )
+
+
+def _final_loss(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check:
+    name = "final_loss"
+    if any(is_rollout(record) for record in current):
+        return Check(name, "stability", "trend", "skip", "a policy objective cancels to zero")
+    after = _worst([tail_mean(r.stability.loss_values) for r in current])
+    before = _middle([tail_mean(r.stability.loss_values) for r in baseline])
+    if before is None or after is None or before <= 1e-6:
+        return Check(name, "stability", "trend", "skip", "no finite losses above zero to compare")
+    change = 100 * (after / before - 1)
+    status: CheckStatus = "pass"
+    words = "mean of the last tenth of the losses"
+    message = f"{words} {before:.4g} -> {after:.4g}"
+    if change > thresholds.max_final_loss_increase_pct:
+        status, message = "fail", f"{message}: learns worse"
+    elif change < -thresholds.max_final_loss_drop_pct:
+        status = "warn"
+        message += ": suspiciously good; look for labels that leaked or sequences packed together"
+    return Check(
+        name,
+        "stability",
+        "trend",
+        status,
+        message,
+        baseline=before,
+        current=after,
+        delta=after - before,
+        delta_pct=change,
+        threshold=thresholds.max_final_loss_increase_pct,
+    )
+
+
+def _worst(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return max(found) if found else None
+
+
+def _middle(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None]
+    return statistics.median(found) if found else None
+
+
+def _largest_gradient(record: RunRecord) -> float | None:
+    values = [v for v in record.stability.grad_norm_values if v is not None]
+    if any(not math.isfinite(v) for v in values):
+        return math.inf
+    return max(values) if values else None
+
+
+def _gradient_explosion(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check:
+    after = _worst([_largest_gradient(record) for record in current])
+    before = _worst([_largest_gradient(record) for record in baseline])
+    if after is None or not before or not math.isfinite(before):
+        return Check(
+            "gradient_explosion", "stability", "trend", "skip", "no gradient norms to compare"
+        )
+    ratio = after / before
+    failed = ratio > thresholds.max_grad_norm_ratio
+    shown = after if math.isfinite(after) else "inf"
+    return Check(
+        "gradient_explosion",
+        "stability",
+        "trend",
+        "fail" if failed else "pass",
+        f"largest gradient norm {before:.4g} -> {after:.4g}"
+        + (", far outside the baseline's range" if failed else ""),
+        baseline=before,
+        current=shown,
+        delta=after - before if math.isfinite(after) else 1e9,
+        delta_pct=100 * (ratio - 1) if math.isfinite(ratio) else None,
+        threshold=thresholds.max_grad_norm_ratio,
+        scale="x",
+    )
+
+
+def _metric(records: Sequence[RunRecord], names: Sequence[str], part: str) -> float | None:
+    values = []
+    for record in records:
+        for name in names:
+            if name in record.rl:
+                value = float(getattr(record.rl[name], part))
+                if math.isfinite(value):
+                    values.append(value)
+                break
+    return statistics.fmean(values) if values else None
+
+
+def _kl(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check | None:
+    names = ("kl", "objective/kl")
+    before, after = _metric(baseline, names, "mean"), _metric(current, names, "mean")
+    if before is None or after is None:
+        return None
+    ratio = after / max(before, KL_FLOOR)
+    failed = ratio > thresholds.max_kl_ratio
+    return Check(
+        "kl",
+        "stability",
+        "trend",
+        "fail" if failed else "pass",
+        f"mean KL to the reference {before:.3g} -> {after:.3g}" + (": blow-up" if failed else ""),
+        baseline=before,
+        current=after,
+        unit="nats",
+        delta=after - before,
+        delta_pct=100 * (after / before - 1) if before else None,
+        threshold=thresholds.max_kl_ratio,
+        scale="x",
+    )
+
+
+def _drop(
+    name: str,
+    metrics: Sequence[str],
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    limit: float,
+    scale: Literal["std", "%"],
+) -> Check | None:
+    """A mean over the steps that fell by too much, in percent or in deviations of the baseline."""
+    before, after = _metric(baseline, metrics, "mean"), _metric(current, metrics, "mean")
+    if before is None or after is None:
+        return None
+    unit = _metric(baseline, metrics, "std") if scale == "std" else abs(before) / 100
+    if not unit or unit < 1e-9:
+        return Check(name, "stability", "trend", "skip", f"the baseline's {name} does not vary")
+    drop = (before - after) / unit
+    failed = drop > limit
+    return Check(
+        name,
+        "stability",
+        "trend",
+        "fail" if failed else "pass",
+        f"mean {name} {before:.4g} -> {after:.4g}"
+        + (f", a drop of {drop:.3g} {scale}: collapse" if failed else ""),
+        baseline=before,
+        current=after,
+        delta=after - before,
+        delta_pct=100 * (after - before) / abs(before) if before else None,
+        threshold=limit,
+        scale=scale,
+    )
+
+
+def _memory_growth(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check:
+    """The slope of memory while training, with its interval; over the baseline's own slope."""
+    name: str = "memory_growth"
+    group: Group = "memory"
+    found = [r.memory.growth for r in current if r.memory.growth is not None]
+    before = [r.memory.growth for r in baseline if r.memory.growth is not None]
+    if not found or not before or {g.kind for g in found} != {g.kind for g in before}:
+        return Check(name, group, "trend", "skip", "too few steps on both sides to see a slope")
+    steepest = max(found, key=lambda growth: growth.low)
+    base = statistics.median(growth.bytes_per_step for growth in before) / MB
+    noise = statistics.median((growth.high - growth.low) / 2 for growth in before) / MB
+    change = steepest.bytes_per_step / MB - base
+    half = math.hypot((steepest.high - steepest.low) / 2 / MB, noise)
+    limit = thresholds.max_mem_growth_mb_per_step
+    status: CheckStatus = "pass"
+    if change - half > limit:
+        status = "fail"
+    elif change > limit:
+        status = "warn"
+    return Check(
+        name,
+        group,
+        "trend",
+        status,
+        f"{steepest.kind} memory grows {base:+.3g} -> {steepest.bytes_per_step / MB:+.3g} MB/step"
+        + (": a leak" if status == "fail" else ""),
+        baseline=base,
+        current=steepest.bytes_per_step / MB,
+        unit="MB/step",
+        delta=change,
+        interval=(change - half, change + half),
+        threshold=limit,
+        scale="MB/step",
+    )

@@ -1,0 +1,227 @@
+"""The public entry: records in, a comparison out. No clock, no network, no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from canary.compare.comparable import mismatch, same_runs, usable
+from canary.compare.exact import exact_lane
+from canary.compare.invariants import invariant_checks
+from canary.compare.noise import NoiseModel
+from canary.compare.report import Check, Comparison, Side
+from canary.compare.stability import stability_checks
+from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from canary.compare.timing import FAMILY_BUDGET, Metric
+from canary.compare.timing_checks import TIMING_GATES, timing_checks
+from canary.compare.verdict import MIN_HISTORY, decide, first_line
+from canary.errors import InputError
+
+CRASHED = ("failed", "oom", "timeout")
+
+
+def load_metrics(path: Path | str) -> RunRecord:
+    """Reads a record from a run's folder or its `metrics.json`.
+
+    Raises:
+        InputError: nothing there.
+        RecordError: there, but not readable, not strict JSON, or of another schema.
+    """
+    return load_record(path)
+
+
+def compare_to_baseline(
+    current: RunRecord | Sequence[RunRecord],
+    baseline: RunRecord | Sequence[RunRecord],
+    thresholds: Thresholds = DEFAULT_THRESHOLDS,
+    *,
+    paired: bool = False,
+    noise: NoiseModel | None = None,
+    history: bool = False,
+    anchor: Sequence[RunRecord] = (),
+    budget: float = FAMILY_BUDGET,
+    gates: Sequence[Metric] = TIMING_GATES,
+    accept: str | None = None,
+) -> Comparison:
+    """Did the current side get worse than the baseline, and how sure is that?
+
+    Args:
+        current: one record, or several of one commit.
+        baseline: one record, or several; with `history`, those of a stored history, of which at
+            least three are needed to gate.
+        thresholds: what may change before a check fails.
+        paired: the records of both sides ran alternately, the i-th of one beside the i-th of the
+            other (`canary ab`).
+        noise: the measured noise of this canary on this class of runner.
+        history: whether `baseline` is a stored history.
+        anchor: the first runs after the last accepted change, for the drift since then.
+        budget: false alarms allowed to the family of timing gates.
+        gates: timing gates to judge.
+        accept: a person's reason for accepting a change of what is learned.
+
+    Raises:
+        InputError: no current record, or one run on both sides.
+    """
+    now = _in_order(current)
+    before = _in_order(baseline)
+    if not now:
+        raise InputError("no current run to compare")
+    twice = same_runs(now, before)
+    if twice:
+        raise InputError(
+            f"run {twice[0]} is on both sides: a run equals itself and proves nothing",
+            "name two different runs",
+        )
+    good = [record for record in before if not usable(record)]
+    refused = _refusal(now, before, good, paired)
+    if refused is None:
+        options = _Timing(thresholds, paired, noise, anchor, budget, gates)
+        compare = _first_runs if not good else _compare
+        refused = compare(now, good, options, history, accept)
+    return replace(refused, current=side_of(now), baseline=side_of(before))
+
+
+@dataclass(frozen=True)
+class _Timing:
+    thresholds: Thresholds
+    paired: bool
+    noise: NoiseModel | None
+    anchor: Sequence[RunRecord]
+    budget: float
+    gates: Sequence[Metric]
+
+
+def _refusal(
+    now: Sequence[RunRecord], before: Sequence[RunRecord], good: Sequence[RunRecord], paired: bool
+) -> Comparison | None:
+    """The answer where nothing can be judged: a crash, an unusable run, no common ground."""
+    crash = _crashed(now, good)
+    if crash:
+        return Comparison("regression", crash)
+    problem = next(filter(None, map(usable, now)), "")
+    if not problem and before and not good:
+        problem = f"{usable(before[-1])} (baseline)"
+    if not problem and paired and len(good) != len(before):
+        unusable = next(record for record in before if record not in good)
+        problem = f"{usable(unusable)} (baseline)"
+    if not problem:
+        problem = next(filter(None, (mismatch(record, now[-1]) for record in (*good, *now))), "")
+        problem = problem and f"not comparable, {problem}"
+    return Comparison("error", f"Error: {problem}.") if problem else None
+
+
+def _first_runs(
+    now: Sequence[RunRecord],
+    good: Sequence[RunRecord],
+    options: _Timing,
+    history: bool,
+    accept: str | None,
+) -> Comparison:
+    """Without any baseline: invariants and absolute limits alone."""
+    invariants = invariant_checks(now) if now[-1].exact else ()
+    checks = (*invariants, *stability_checks(now, good, options.thresholds))
+    verdict = decide(checks, enough_history=False)
+    return Comparison(verdict, first_line(verdict, checks, None, (), (), history=0), checks)
+
+
+def _compare(
+    now: Sequence[RunRecord],
+    good: Sequence[RunRecord],
+    options: _Timing,
+    history: bool,
+    accept: str | None,
+) -> Comparison:
+    exact = exact_lane(now, good, options.thresholds, options.noise)
+    timing = timing_checks(
+        now,
+        good,
+        options.thresholds,
+        paired=options.paired,
+        noise=options.noise,
+        anchor=options.anchor,
+        budget=options.budget,
+        gates=options.gates,
+    )
+    checks = (
+        *timing,
+        *stability_checks(now, good, options.thresholds),
+        *(invariant_checks(now) if now[-1].exact else ()),
+        *exact.checks,
+    )
+    verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)
+    accepted = accept if verdict == "changed" else None
+    return Comparison(
+        verdict=verdict,
+        first_line=first_line(
+            verdict,
+            checks,
+            exact.first,
+            exact.config_changes,
+            exact.environment_changes,
+            history=len(good),
+            accepted=accepted,
+        ),
+        checks=checks,
+        first_difference=exact.first,
+        differences=exact.differences,
+        config_changes=exact.config_changes,
+        environment_changes=exact.environment_changes,
+        accepted=accepted,
+        notes=exact.notes,
+    )
+
+
+def _in_order(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:
+    """A side as a list. Sorting by time makes its order as given irrelevant."""
+    records = [side] if isinstance(side, RunRecord) else list(side)
+    return sorted(records, key=lambda record: (record.timestamp, record.run_id))
+
+
+def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -> str:
+    """The sentence for a current side that crashed at least twice where the baseline completes."""
+    crashed = [record for record in current if record.status in CRASHED]
+    if len(crashed) < 2 or len(crashed) < len(current) or not good_baseline:
+        return ""
+    last = crashed[-1]
+    return (
+        f"Regression: the current side ended {len(crashed)} times as {last.status} where the "
+        f"baseline completes: {last.reason}."
+    )
+
+
+def side_of(records: Sequence[RunRecord]) -> Side:
+    """What is shown of one side."""
+    if not records:
+        return Side(())
+    newest = records[-1]
+    perf, stability = newest.perf, newest.stability
+    return Side(
+        run_ids=tuple(record.run_id for record in records),
+        name=newest.name,
+        sha=newest.git.get("sha"),
+        dirty=newest.git.get("dirty"),
+        launches=sum(
+            sum(launch.kind == "measured" for launch in record.launches) for record in records
+        ),
+        steps=len(stability.loss_values),
+        summary={
+            "step_time_mean_s": perf.step_time.mean,
+            "step_time_p95_s": perf.step_time.p95,
+            "tokens_per_sec": perf.approx_tokens_per_sec,
+            "max_mem_mb": perf.max_mem_mb,
+            "final_loss": stability.final_loss,
+            "nan_steps": stability.nan_steps,
+            "inf_steps": stability.inf_steps,
+        },
+    )
+
+
+__all__ = [
+    "Check",
+    "Comparison",
+    "compare_to_baseline",
+    "load_metrics",
+]

@@ -1,0 +1,303 @@
+"""From gates of the timing lane to checks: status, interval, and what would decide."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from canary.collect.record import RunRecord
+from canary.compare.noise import NoiseModel
+from canary.compare.report import Check, CheckStatus
+from canary.compare.thresholds import Thresholds
+from canary.compare.timing import (
+    FAMILY_BUDGET,
+    Gate,
+    Metric,
+    Samples,
+    estimate,
+    holm,
+    memory_samples,
+    runner_unhealthy,
+    runs_needed,
+    spread_grew,
+    time_samples,
+    tolerance,
+)
+
+TIMING_GATES: tuple[Metric, ...] = (
+    "step_time_median",
+    "step_time_mean",
+    "max_memory",
+    "step_time_drift",
+)
+
+WORDS: dict[Metric, str] = {
+    "step_time_median": "median step time",
+    "step_time_mean": "mean step time",
+    "max_memory": "peak memory",
+    "step_time_drift": "step time since the last accepted change",
+}
+
+
+def percent(log_ratio: float) -> float:
+    """A log ratio as a percentage."""
+    return 100 * math.expm1(log_ratio)
+
+
+def timing_checks(
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    thresholds: Thresholds,
+    *,
+    paired: bool = False,
+    noise: NoiseModel | None = None,
+    anchor: Sequence[RunRecord] = (),
+    budget: float = FAMILY_BUDGET,
+    gates: Sequence[Metric] = TIMING_GATES,
+) -> list[Check]:
+    """The gates and what follows from them, in the order shown."""
+    has_gpu = any(record.env.get("gpus") for record in current)
+    samples: dict[Metric, Samples] = {}
+    for metric in ("step_time_median", "step_time_mean"):
+        samples[metric] = time_samples(metric, current, baseline)
+    memory = memory_samples(current, baseline)
+    if memory is not None:
+        samples["max_memory"] = memory
+    if anchor:
+        drift = time_samples("step_time_median", current, anchor)
+        samples["step_time_drift"] = replace(drift, metric="step_time_drift")
+    wanted = {metric: found for metric, found in samples.items() if metric in gates}
+    estimates = {
+        metric: (
+            found,
+            estimate(found, paired and metric != "step_time_drift", noise, has_gpu),
+        )
+        for metric, found in wanted.items()
+    }
+    found_gates = {gate.samples.metric: gate for gate in holm(estimates, budget)}
+    checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
+    _mean_follows_median(checks, found_gates)
+    if "step_time_drift" in checks and checks["step_time_drift"].status == "inconclusive":
+        checks["step_time_drift"] = replace(checks["step_time_drift"], status="skip")
+    unhealthy = runner_unhealthy(samples["step_time_median"], noise)
+    if unhealthy is not None:
+        checks = {
+            m: _unhealthy(c, unhealthy) if m != "max_memory" else c for m, c in checks.items()
+        }
+    listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
+    listed += _followers(checks, found_gates, current, baseline, thresholds)
+    if memory is None and "max_memory" in gates:
+        listed.append(
+            Check("max_memory", "memory", "timing", "skip", "peak memory is not on both sides")
+        )
+    return listed
+
+
+def _check(gate: Gate, thresholds: Thresholds) -> Check:
+    found, samples = gate.estimate, gate.samples
+    limit = _limit_percent(samples, thresholds)
+    if samples.metric == "max_memory":
+        d = d_fail = math.log1p(limit / 100)
+    else:
+        d, d_fail = tolerance(gate, thresholds, limit)
+    status: CheckStatus
+    if gate.real:
+        status = "fail" if found.change >= d_fail else "warn"
+    else:
+        status = "pass" if found.upper() < d else "inconclusive"
+    before = samples.scale(samples.baseline)
+    after = before * math.exp(found.change)
+    return Check(
+        name=samples.metric,
+        group="memory" if samples.metric == "max_memory" else "performance",
+        lane="timing",
+        status=status,
+        message=_sentence(gate, status, d),
+        baseline=before,
+        current=after,
+        unit=samples.unit,
+        delta=after - before,
+        delta_pct=percent(found.change),
+        interval=(percent(found.lower(gate.alpha)), percent(found.upper())),
+        threshold=percent(d),
+        detectable=percent(found.detectable(gate.alpha)),
+        noise=found.spread.source,
+    )
+
+
+def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
+    if samples.metric != "max_memory":
+        return thresholds.max_step_time_increase_pct
+    before = math.exp(statistics.fmean(samples.baseline))
+    return min(thresholds.max_mem_increase_pct, 100 * thresholds.max_mem_increase_mb / before)
+
+
+def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
+    word, found = WORDS[gate.samples.metric], gate.estimate
+    change = f"{percent(found.change):+.1f}%"
+    if status == "fail":
+        return f"{word} {change}: real, and over the tolerance of {percent(d):.3g}%"
+    if status == "warn":
+        return f"{word} {change}: real, within the tolerance of {percent(d):.3g}%"
+    if status == "pass":
+        return f"{word} {change}: at most {percent(found.upper()):+.1f}%, under {percent(d):.3g}%"
+    needed = runs_needed(gate, d)
+    what = "pairs" if found.paired else "launches on each side"
+    more = f"about {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
+    return (
+        f"{word} {change}: not told from none, and {percent(d):.3g}% not excluded "
+        f"(up to {percent(found.upper()):+.1f}%); {more}"
+    )
+
+
+def _mean_follows_median(checks: dict[Metric, Check], gates: dict[Metric, Gate]) -> None:
+    """The mean is the median plus stalls. Its own noise is larger; where the median is decided and
+    the mean is neither really changed nor over its tolerance, it follows the median."""
+    mean, median = checks.get("step_time_mean"), checks.get("step_time_median")
+    if mean is None or median is None or mean.status != "inconclusive":
+        return
+    over = mean.delta_pct is not None and mean.threshold is not None
+    if median.status in ("pass", "warn") and over and mean.delta_pct < mean.threshold:  # type: ignore[operator]
+        checks["step_time_mean"] = replace(
+            mean,
+            status="pass",
+            message=f"mean step time {mean.delta_pct:+.1f}%: no stalls seen, follows the median",
+        )
+
+
+def _unhealthy(check: Check, ratio: float) -> Check:
+    return replace(
+        check,
+        status="inconclusive",
+        message=(
+            f"not judged: the baseline's launches scatter {ratio:.1f} times more than the noise "
+            "model of this runner; look for other work on the machine, or calibrate again"
+        ),
+    )
+
+
+def _followers(
+    checks: dict[Metric, Check],
+    gates: dict[Metric, Gate],
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    thresholds: Thresholds,
+) -> list[Check]:
+    """Checks that follow from the gates without a test of their own, and the spread."""
+    listed = [_tokens_per_sec(checks, gates, current, baseline, thresholds)]
+    gate = gates.get("step_time_median")
+    grown = spread_grew(gate.samples) if gate else None
+    if grown is not None:
+        before, after = (100 * sd for sd in grown)
+        listed.append(
+            Check(
+                "step_time_spread",
+                "performance",
+                "timing",
+                "warn",
+                f"launches of the current side scatter {after:.1f}%, of the baseline {before:.1f}%",
+                baseline=before,
+                current=after,
+                unit="%",
+                delta=after - before,
+                delta_pct=100 * (after / before - 1) if before else None,
+            )
+        )
+    utilization = _gpu_utilization(current, baseline, thresholds)
+    if utilization is not None:
+        listed.append(utilization)
+    return listed
+
+
+def _tokens_per_launch(record: RunRecord) -> float | None:
+    tokens = record.tokens.get("input_tokens")
+    steps = record.launches[-1].steps if record.launches else len(record.stability.loss_values)
+    return tokens / steps if tokens and steps else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(found) if found and len(found) == len(values) else None
+
+
+def _tokens_per_sec(
+    checks: dict[Metric, Check],
+    gates: dict[Metric, Gate],
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    thresholds: Thresholds,
+) -> Check:
+    """Derived from the step time's interval and the exact token counts, never tested again."""
+    name: Metric = "step_time_mean" if "step_time_mean" in gates else "step_time_median"
+    gate, source = gates.get(name), checks.get(name)
+    before = _mean([record.perf.approx_tokens_per_sec for record in baseline])
+    now_tokens = _mean([_tokens_per_launch(record) for record in current])
+    was_tokens = _mean([_tokens_per_launch(record) for record in baseline])
+    if gate is None or source is None or not before or not now_tokens or not was_tokens:
+        return Check(
+            "tokens_per_sec",
+            "performance",
+            "timing",
+            "skip",
+            "tokens are not counted on both sides",
+        )
+    more = math.log(now_tokens / was_tokens) if gate.samples.unit == "ms" else 0.0
+    drop = gate.estimate.change - more
+    lo, hi = gate.estimate.lower(gate.alpha) - more, gate.estimate.upper() - more
+    limit = -math.log1p(-thresholds.max_tps_drop_pct / 100)
+    if thresholds.sensitivity == "adaptive":
+        limit = tolerance(gate, thresholds, thresholds.max_tps_drop_pct)[1]
+    status: CheckStatus = source.status
+    if "not judged" not in source.message:
+        if lo > 0:
+            status = "fail" if drop >= limit else "warn"
+        elif hi < limit or source.status in ("pass", "warn"):
+            status = "pass"
+        else:
+            status = "inconclusive"
+    after = before * math.exp(-drop)
+    change = percent(-drop)
+    return Check(
+        name="tokens_per_sec",
+        group="performance",
+        lane="timing",
+        status=status,
+        message=f"tokens per second {change:+.1f}%, derived from {WORDS[name]} and token counts",
+        baseline=before,
+        current=after,
+        unit="tokens/s",
+        delta=after - before,
+        delta_pct=change,
+        interval=(percent(-hi), percent(-lo)),
+        threshold=-100 * -math.expm1(-limit),
+        detectable=percent(-gate.estimate.detectable(gate.alpha)),
+        noise=gate.estimate.spread.source,
+    )
+
+
+def _gpu_utilization(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check | None:
+    before = _mean([record.perf.gpu_utilization_avg for record in baseline])
+    after = _mean([record.perf.gpu_utilization_avg for record in current])
+    if before is None or after is None:
+        return None
+    limit = thresholds.max_gpu_utilization_drop
+    dropped = before - after > limit
+    return Check(
+        "gpu_utilization",
+        "performance",
+        "trend",
+        "warn" if dropped else "pass",
+        f"GPU utilisation {before:.0f}% -> {after:.0f}%"
+        + (f", a drop of more than {limit:g} points" if dropped else ""),
+        baseline=before,
+        current=after,
+        unit="%",
+        delta=after - before,
+        delta_pct=100 * (after / before - 1) if before else None,
+        threshold=-limit,
+        scale="points",
+    )

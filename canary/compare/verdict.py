@@ -1,0 +1,129 @@
+"""From checks to one verdict and the sentence that says it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from canary.compare.exact import OUTCOME_STAGES
+from canary.compare.report import Check, Difference, KeyChange, Verdict
+
+MIN_HISTORY = 3
+
+STRENGTH = (
+    "nan_steps",
+    "inf_steps",
+    "raw_loss_finite",
+    "loss_divergence",
+)
+"""Failures that say the most, named first."""
+
+
+def decide(checks: Sequence[Check], *, enough_history: bool) -> Verdict:
+    """The verdict of a comparison of usable records."""
+    statuses = {check.status for check in checks}
+    if "fail" in statuses:
+        return "regression"
+    if "changed" in statuses:
+        return "changed"
+    if not enough_history:
+        return "no-baseline"
+    judged = [check for check in checks if check.status in ("pass", "warn")]
+    lanes = {check.lane for check in judged}
+    if "inconclusive" in statuses or not {"exact", "timing"} <= lanes:
+        return "inconclusive"
+    return "pass"
+
+
+def first_line(
+    verdict: Verdict,
+    checks: Sequence[Check],
+    first: Difference | None,
+    config: Sequence[KeyChange],
+    environment: Sequence[KeyChange],
+    *,
+    history: int,
+    accepted: str | None = None,
+) -> str:
+    """The answer in words."""
+    if verdict == "regression":
+        return _regression_line(checks, first)
+    if verdict == "changed":
+        return _changed_line(checks, config, environment, accepted)
+    if verdict == "no-baseline":
+        return (
+            f"No baseline yet: {history} of {MIN_HISTORY} runs recorded; gating starts after "
+            f"{MIN_HISTORY}."
+        )
+    if verdict == "inconclusive":
+        return _inconclusive_line(checks)
+    return _pass_line(checks)
+
+
+def ordered_failures(checks: Sequence[Check]) -> list[Check]:
+    """Failed checks, the most telling first."""
+    failed = [check for check in checks if check.failed]
+
+    def key(check: Check) -> tuple[int, int]:
+        if check.name in STRENGTH:
+            return (0, STRENGTH.index(check.name))
+        order = {"invariant": 1, "timing": 2, "trend": 3, "exact": 4}
+        return (order[check.lane], 0)
+
+    return sorted(failed, key=key)
+
+
+def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
+    failed = [check for check in ordered_failures(checks) if check.status == "fail"]
+    lead = failed[0]
+    more = f" ({len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
+    learned = [c for c in failed if c.lane == "exact" and c.group == "correctness"]
+    if learned and lead.lane == "exact":
+        lead = learned[0]
+    why = ""
+    if first is not None and first.sentence() not in lead.message:
+        why = f" First difference: {first.sentence()}."
+    return f"Regression: {lead.message}{more}.{why}"
+
+
+def _changed_line(
+    checks: Sequence[Check],
+    config: Sequence[KeyChange],
+    environment: Sequence[KeyChange],
+    accepted: str | None,
+) -> str:
+    causes = [
+        f"{change.key} {change.baseline} -> {change.current}"
+        for change in (*config, *environment)
+        if not change.cosmetic
+    ]
+    shown = ", ".join(causes[:3]) + (f" and {len(causes) - 3} more" if len(causes) > 3 else "")
+    outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
+    what = f" ({outcome.message})" if outcome else ""
+    if accepted:
+        return f"Changed and accepted ({accepted}): {shown} changes what is learned{what}."
+    return f"Changed, needs acceptance: {shown} changes what is learned{what}."
+
+
+def _inconclusive_line(checks: Sequence[Check]) -> str:
+    undecided = [check for check in checks if check.status == "inconclusive"]
+    if undecided:
+        return f"Inconclusive: {undecided[0].message}."
+    skipped = next(
+        (c for c in checks if c.lane in ("exact", "timing") and c.status == "skip"), None
+    )
+    lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
+    absent = " and ".join(lane for lane in ("exact", "timing") if lane not in lanes)
+    return (
+        f"Inconclusive: no {absent} check ran ({skipped.message if skipped else 'none recorded'})."
+    )
+
+
+def _pass_line(checks: Sequence[Check]) -> str:
+    times = next((c for c in checks if c.name == "step_time_median"), None)
+    times = times or next((c for c in checks if c.name == "step_time_mean"), None)
+    seen = ""
+    if times is not None and times.detectable is not None:
+        seen = f": a slowdown of {times.detectable:.2g}% would have been seen"
+    warned = [check for check in checks if check.status == "warn"]
+    tail = f"; {len(warned)} to look at: {warned[0].message}" if warned else ""
+    return f"Pass: nothing got worse{seen}{tail}."
