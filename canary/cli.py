@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,14 +71,17 @@ def run(
     from canary.runner.progress import listener_for
     from canary.runner.session import run_canary
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     loaded = load_config(config, set_ or [])
     record, run_dir, result = run_canary(loaded, listener_for(sys.stderr, quiet), output_dir)
-    if result.status != "completed":
-        typer.echo(failure_text(result, run_dir, verbose), err=True)
-    elif not quiet:
-        typer.echo(outcome_text(record), err=True)
-    typer.echo(str(run_dir))
+    with contextlib.suppress(BrokenPipeError):
+        if result.status != "completed":
+            typer.echo(failure_text(result, run_dir, verbose), err=True)
+        elif not quiet:
+            typer.echo(outcome_text(record), err=True)
+    with contextlib.suppress(BrokenPipeError):
+        typer.echo(str(run_dir))
     raise typer.Exit(exit_code(result))
 
 
@@ -131,15 +137,19 @@ def main(arguments: list[str] | None = None) -> Any:
     except (typer.Abort, KeyboardInterrupt):
         print("canary: interrupted", file=sys.stderr)
         sys.exit(EXIT_ERROR)
+    except BrokenPipeError:
+        # The reader of standard output has gone: what it wanted, it has.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_OK)
     except CanaryError as error:
-        print(f"canary: {error}", file=sys.stderr)
         if verbose:
-            raise
+            traceback.print_exc()
+        print(f"canary: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the one place that meets what nobody foresaw
         _show_usage_error(error)
         if verbose:
-            raise
+            traceback.print_exc()
         print(
             f"canary: unexpected {type(error).__name__}: {error} (run again with -v and report it)",
             file=sys.stderr,

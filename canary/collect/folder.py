@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ import psutil
 from pydantic import ValidationError
 
 from canary.collect import jsonio
-from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord
+from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord, Status
 from canary.collect.summary import summarise
 from canary.errors import InputError, MachineError
 
@@ -110,6 +111,14 @@ def start_record(run_id: str, name: str, now: datetime, config: dict[str, Any]) 
     )
 
 
+def close_launches(record: RunRecord, status: Status) -> None:
+    """A launch that never said how it ended, ended as the run did."""
+    record.launches[:] = [
+        launch.model_copy(update={"status": status}) if launch.status == "running" else launch
+        for launch in record.launches
+    ]
+
+
 def measured_rows(folder: RunFolder) -> list[dict[str, Any]]:
     """The rows of the measured launches, in the order written."""
     return list(jsonio.read_rows(folder.steps))
@@ -171,7 +180,8 @@ def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
     """The record of a process that is gone: summarised from its rows, written back if possible."""
     assert record.owner is not None
     rows: Sequence[dict[str, Any]] = measured_rows(folder)
-    corrected = summarise(record, rows, int(record.config.get("metrics_warmup_steps", 0)))
+    close_launches(record, "interrupted")
+    corrected = summarise(record, rows, int(record.config.get("metrics_warmup_steps") or 0))
     times = [row["time"] for row in rows if "time" in row]
     started = datetime.fromisoformat(record.timestamp).timestamp()
     corrected = corrected.model_copy(
@@ -186,4 +196,5 @@ def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
     )
     if os.access(folder.path, os.W_OK):
         folder.finish(corrected)
+        shutil.rmtree(folder.scratch, ignore_errors=True)
     return corrected

@@ -13,8 +13,8 @@ from canary.compare.tolerances import Tolerance, relative_difference
 
 ORDER = {"first_loss": 5, "first_gradient": 6, "first_update": 7, "trajectory": 8}
 
-TIMED_METRICS = ("step_time", "num_tokens")
-"""RL metrics of a trainer's log that are times or running totals of its own."""
+TOTALS = ("num_tokens",)
+"""Metrics of a trainer's log that are running totals: their difference is that of the batches."""
 METRIC_FACTOR = 100.0
 """Metrics are means over few tokens, differences of large sums: their tolerance is that of the
 loss, so many times, of their largest value."""
@@ -191,7 +191,7 @@ def trajectory_differences(
     )
     was, now = before.get("rl", {}), after.get("rl", {})
     for name in dict.fromkeys((*was, *now)):
-        if name in TIMED_METRICS or name not in was or name not in now:
+        if name in TOTALS or name not in was or name not in now:
             continue
         scale = max((abs(v) for v in (*was[name], *now[name]) if _finite(v)), default=0.0)
         found += _sequence(name, was[name], now[name], scale, tolerance, METRIC_FACTOR)

@@ -6,10 +6,10 @@ import difflib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from canary.config.schema import ThresholdsConfig
+from canary.config.source import read_chain
+from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError
 
 TierName = Literal["default", "smoke", "perf", "nightly"]
@@ -135,15 +135,9 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
         ConfigError: not readable, an unknown key, or a wrong value; names file and key.
     """
     file = Path(path)
-    try:
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise ConfigError(f"cannot read thresholds from {file}: {reason}", file=file) from error
+    document, _ = read_chain(file)
     if isinstance(document, dict) and isinstance(document.get("thresholds"), dict):
         document = document["thresholds"]
-    if not isinstance(document, dict):
-        raise ConfigError(f"{file}: expected a mapping of thresholds", file=file)
     values = dict(document)
     base = tier_thresholds(tier or str(values.pop("base_tier", "default")))
     values.pop("base_tier", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from canary.config.schema import OWN_KEYS, TRAINER_FIELDS, CanaryConfig
@@ -66,6 +66,20 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, str | int | float)
 
 
+def _check_sources(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """What only the hub has: revisions, and splits beside the one that embedded data is."""
+    for key, name in (
+        ("model_revision", config.model_name),
+        ("dataset_revision", config.dataset_name),
+    ):
+        local = name.startswith(("embedded/", ".", "/", "~"))
+        if getattr(config, key) is not None and local:
+            refuse(key, f"has no effect on {name}", "remove it; it chooses a version on the hub")
+    if config.dataset_name.startswith("embedded/") and config.dataset_split != "train":
+        message = f"{config.dataset_split!r} is not in {config.dataset_name}"
+        refuse("dataset_split", message, "its only split is train")
+
+
 def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
     """Refuses values that exclude each other.
 
@@ -82,7 +96,8 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
     for key in ("load_in_4bit", "load_in_8bit"):
         if getattr(config, key) and not config.use_peft:
             refuse(key, "trains an adapter over frozen weights", "set use_peft: true")
-    if config.metrics_warmup_steps >= config.max_steps:
+    _check_sources(config, refuse)
+    if (config.metrics_warmup_steps or 0) >= config.max_steps:
         refuse(
             "metrics_warmup_steps",
             f"({config.metrics_warmup_steps}) leaves nothing of max_steps ({config.max_steps})",

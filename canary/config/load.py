@@ -17,13 +17,16 @@ from canary.config.schema import (
     TRAINER_DEFAULTS,
     CanaryConfig,
     ProfilerConfig,
-    ThresholdsConfig,
 )
 from canary.config.source import Origins, apply_overrides, read_chain
+from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError
 
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
 """What `canary run` without an argument runs."""
+
+METRICS_WARMUP = 10
+"""Steps left out of the speeds of a run of fifty or more."""
 
 SECTIONS: dict[str, type[BaseModel]] = {"profiler": ProfilerConfig, "thresholds": ThresholdsConfig}
 
@@ -107,8 +110,12 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
     defaults = dict(TRAINER_DEFAULTS[config.training_type])
     if config.use_peft:
         defaults |= LORA_DEFAULTS
+    if config.metrics_warmup_steps is None:
+        defaults["metrics_warmup_steps"] = min(METRICS_WARMUP, config.max_steps // 5)
     missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
     named = dict.fromkeys(missing, f"{config.training_type} default")
+    if "metrics_warmup_steps" in missing:
+        named["metrics_warmup_steps"] = "from max_steps"
     named |= {key: "LoRA default" for key in missing if key in LORA_DEFAULTS}
     return config.model_copy(update=missing), origins | named
 

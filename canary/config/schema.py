@@ -18,7 +18,9 @@ TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
 class ProfilerConfig(Strict):
     """A window of steps under torch.profiler."""
 
-    enabled: bool = Field(False, description="Profile a window of steps.")
+    enabled: bool = Field(
+        False, description="Profile a window of steps; not available in this version."
+    )
     start_step: int = Field(20, ge=1, description="First profiled step, counted from 1.")
     num_steps: int = Field(5, ge=1, description="Number of profiled steps.")
     output_dir: str | None = Field(None, description="Folder of the trace; null: the run's own.")
@@ -110,7 +112,11 @@ class CanaryConfig(Strict):
         (), strict=False, description="Trackers, as transformers names them."
     )
 
-    metrics_warmup_steps: int = Field(10, ge=0, description="First steps left out of the speeds.")
+    metrics_warmup_steps: int | None = Field(
+        None,
+        ge=0,
+        description="First steps left out of the speeds; null: 10, or a fifth of a shorter run.",
+    )
     probe_steps: int = Field(
         12, ge=0, description="Steps of the untimed probe launch; 0: no probe."
     )

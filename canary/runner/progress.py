@@ -194,9 +194,42 @@ class LivePanel:
         return grid
 
 
+class WhileHeard:
+    """Passes events on until nobody reads them any more; the run goes on without a word."""
+
+    def __init__(self, listener: Listener) -> None:
+        self.inner: Listener = listener
+
+    def _tell(self, event: str, *arguments: Any) -> None:
+        try:
+            getattr(self.inner, event)(*arguments)
+        except BrokenPipeError:
+            self.inner = Quiet()
+
+    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
+        """Passed on."""
+        self._tell("run_begins", run_dir, config)
+
+    def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
+        """Passed on."""
+        self._tell("launch_begins", kind, index, steps)
+
+    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+        """Passed on."""
+        self._tell("step_ended", kind, row)
+
+    def launch_ended(self, kind: Kind, result: Result) -> None:
+        """Passed on."""
+        self._tell("launch_ended", kind, result)
+
+    def waiting(self) -> None:
+        """Passed on."""
+        self._tell("waiting")
+
+
 def listener_for(stream: TextIO, quiet: bool) -> Listener:
     """The live panel on a terminal, lines elsewhere, nothing when quiet."""
     if quiet:
         return Quiet()
     console = Console(file=stream)
-    return LivePanel(console) if console.is_terminal else PlainLines(stream)
+    return WhileHeard(LivePanel(console) if console.is_terminal else PlainLines(stream))

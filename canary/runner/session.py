@@ -7,12 +7,19 @@ import errno
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from canary.collect.environment import fingerprint, git_state
-from canary.collect.folder import RunFolder, measured_rows, new_run_id, start_record
+from canary.collect.folder import (
+    RunFolder,
+    close_launches,
+    measured_rows,
+    new_run_id,
+    start_record,
+)
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import Row, summarise
 from canary.config.load import LoadedConfig
@@ -36,6 +43,7 @@ class Session:
         self.folder = folder
         self._listener = listener
         self._rows: list[Row] = []
+        self._launch_steps = 0
         self._started = time.monotonic()
         self._written = 0.0
         now = datetime.now(UTC)
@@ -62,11 +70,13 @@ class Session:
     def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
         """A launch is about to start."""
         self.record.launches.append(Launch(index=index, kind=kind, status="running"))
+        self._launch_steps = 0
         self.write()
         self._listener.launch_begins(kind, index, steps)
 
     def step_ended(self, kind: Kind, row: Row) -> None:
         """A row came in; `metrics.json` follows at most once a second."""
+        self._launch_steps += 1
         first = kind == "measured" and not self._rows
         if kind == "measured":
             self._rows.append(row)
@@ -79,6 +89,7 @@ class Session:
         self.record.launches[-1] = self.record.launches[-1].model_copy(
             update={
                 "status": result.status,
+                "steps": self._launch_steps,
                 "startup_seconds": {
                     name: value
                     for name, value in result.startup_seconds.items()
@@ -100,17 +111,26 @@ class Session:
         self.folder.write(self.record)
 
     def _summary(self) -> RunRecord:
-        record = summarise(self.record, self._rows, self.config.metrics_warmup_steps)
+        record = summarise(self.record, self._rows, self.config.metrics_warmup_steps or 0)
         return record.model_copy(update={"duration_seconds": time.monotonic() - self._started})
 
     def finish(self, result: Result) -> RunRecord:
         """The last word: the status of the whole run, and every row that reached the disk."""
         self._rows = measured_rows(self.folder)
-        self.record = self._summary().model_copy(
-            update={"status": result.status, "reason": result.reason}
-        )
+        close_launches(self.record, result.status)
+        self.record = self._summary()
+        reason, nan_at = result.reason, self.record.stability.nan_at
+        if reason and nan_at and result.status == "failed":
+            reason = f"{reason}; the loss was NaN from step {nan_at[0]} on"
+        self.record = self.record.model_copy(update={"status": result.status, "reason": reason})
         self.folder.finish(self.record)
         return self.record
+
+
+def with_output_dir(loaded: LoadedConfig, output_dir: Path) -> LoadedConfig:
+    """The config as if the folder had stood in it."""
+    config = loaded.config.model_copy(update={"output_dir": str(output_dir)})
+    return replace(loaded, config=config, origins=loaded.origins | {"output_dir": "-o"})
 
 
 def run_canary(
@@ -126,12 +146,14 @@ def run_canary(
         MachineError: there was no place to write a record.
     """
     require_training_stack()
+    if output_dir is not None:
+        loaded = with_output_dir(loaded, output_dir)
     config = loaded.config
-    base = (output_dir or Path(config.output_dir)).absolute()
+    base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
     session = Session(loaded, folder, listener)
-    listener.run_begins(folder.path, config)
     try:
+        listener.run_begins(folder.path, config)
         session.write()
         result = _launches(session, base / ".cache")
     except KeyboardInterrupt:

@@ -15,13 +15,14 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
 from canary.collect import jsonio
 from canary.config.load import load_config
 from canary.config.schema import CanaryConfig
-from canary.errors import CanaryError, UsageError
+from canary.errors import CanaryError, ConfigError, UsageError
 from canary.runner.base import EXIT_DISK_FULL, Job, Result, disk_full
 from canary.workload.spec import WorkloadSpec
 
@@ -102,7 +103,7 @@ def _train(job: Job, rows: RowFile, started: float) -> Result:
             collected.append(row)
 
     with count_calls() as calls:
-        trainer = build_trainer(_spec(job, config))
+        trainer = _build(build_trainer, _spec(job, config))
         startup["build"] = _lap(started, startup)
         exact = ExactProbe(trainer) if job.kind == "probe" else None
         TrainerProbe(trainer, sink, job.launch, stop_after=job.stop_after, exact=exact)
@@ -129,6 +130,27 @@ def _train(job: Job, rows: RowFile, started: float) -> Result:
         device=_device_facts(trainer, config),
         wall_seconds=time.perf_counter() - started,
     )
+
+
+def _build(build: Callable[[WorkloadSpec], Any], spec: WorkloadSpec) -> Any:
+    """Builds the trainer; a package that is not there, or a setting that breaks it, is the
+    config's matter."""
+    try:
+        return build(spec)
+    except ImportError as error:
+        raise ConfigError(
+            f"these settings need a package that is not installed: {_one_line(error)}",
+            "install it, or change the setting that asks for it",
+        ) from error
+    except (TypeError, ValueError) as error:
+        text = str(error)
+        for name, value in spec.config.trainer_args.items():
+            if name in text or (isinstance(value, str) and value in text):
+                raise ConfigError(
+                    f"the trainer refuses trainer_args.{name}: {_one_line(error)}",
+                    f"correct or remove trainer_args.{name}",
+                ) from error
+        raise
 
 
 def _set_up_torch(job: Job, config: CanaryConfig) -> None:
@@ -234,8 +256,10 @@ def _one_line(error: BaseException) -> str:
 
 
 def _where(error: BaseException) -> str:
-    """The user's own line where there is one, else the innermost one."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """The user's own line where there is one, else the innermost that is not the canary's."""
+    here = str(Path(__file__).resolve().parents[1]) + os.sep
+    everything = list(traceback.extract_tb(error.__traceback__))
+    frames = [f for f in everything if not f.filename.startswith(here)] or everything
     if not frames:
         return ""
     own = [frame for frame in frames if "site-packages" not in frame.filename]

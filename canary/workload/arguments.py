@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 Arguments = TypeVar("Arguments", bound="TrainingArguments")
 
+_REFUSED = {
+    "resume_from_checkpoint": "a canary starts anew each time",
+}
 # Two places to say one thing would disagree.
 _SET_BY_FIELD = {**OWN_KEYS, "trust_remote_code": "trust_remote_code"}
 
@@ -135,6 +139,26 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
                 f"did you mean '{nearest[0]}'?" if nearest else None,
                 key=key,
             )
+        if name in _REFUSED:
+            raise ConfigError(f"'{key}' is refused", _REFUSED[name], key=key)
+    types = {field.name: field.type for field in dataclasses.fields(config_class)}
+    for name, value in trainer_args.items():
+        wanted = _numeric_only(types[name])
+        if wanted and value is not None and not isinstance(value, int | float):
+            raise ConfigError(
+                f"trainer_args.{name} is {value!r}, but {config_class.__name__} takes {wanted}",
+                "write a number",
+                key=f"trainer_args.{name}",
+            )
+
+
+def _numeric_only(annotation: Any) -> str:
+    """ "a number" where nothing but numbers (and None) fits a field's annotation; else empty."""
+    names = set(re.findall(r"[A-Za-z_]+", str(getattr(annotation, "__name__", annotation))))
+    if annotation not in (int, float):
+        names = set(re.findall(r"[A-Za-z_]+", str(annotation)))
+    names -= {"Optional", "Union", "None", "NoneType", "typing", "class"}
+    return "a number" if names and names <= {"int", "float"} else ""
 
 
 def _refused(config: CanaryConfig, config_class: type[Any], error: Exception) -> ConfigError:

@@ -51,6 +51,7 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
         config.training_type, source.column_names, source[0], config.dataset_name
     )
     rows = [row for row in map(convert, source) if row is not None]
+    _require_texts(rows, config.dataset_name)
     if not rows:
         raise InputError(
             f"dataset '{config.dataset_name}' has no row with a prompt and an answer to it",
@@ -66,6 +67,22 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     return _on_disk(
         Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer)), spec
     )
+
+
+TEXT_COLUMNS = ("prompt", "completion", "chosen", "rejected", "messages", "text")
+
+
+def _require_texts(rows: list[Row], dataset_name: str) -> None:
+    """InputError naming the first row whose prompt or answer is neither text nor messages."""
+    for number, row in enumerate(rows, start=1):
+        for column in TEXT_COLUMNS:
+            value = row.get(column)
+            if value is not None and not isinstance(value, str | list):
+                raise InputError(
+                    f"dataset '{dataset_name}': '{column}' of usable row {number} is "
+                    f"{value!r}, a {type(value).__name__}",
+                    "write text, or a list of messages",
+                )
 
 
 def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -131,8 +132,17 @@ def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loade
         access["revision"] = config.model_revision
     try:
         return load(str(path or name), access)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         raise _not_loadable(name, path is not None, error) from error
+    except ImportError as error:
+        if config.attn_implementation is None:
+            raise
+        raise ConfigError(
+            f"attn_implementation {config.attn_implementation} cannot be used: "
+            f"{' '.join(str(error).split())[:200]}",
+            "install what it needs, or choose eager or sdpa",
+            key="attn_implementation",
+        ) from error
 
 
 def _not_loadable(name: str, is_folder: bool, error: Exception) -> Exception:
@@ -140,8 +150,8 @@ def _not_loadable(name: str, is_folder: bool, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno is not None:
         return error
     lines = [line for line in str(error).strip().splitlines() if line]
-    reason = lines[0] if lines else type(error).__name__
-    if is_folder or isinstance(error, ValueError):
+    reason = " ".join(lines[:4])[:300] if lines else type(error).__name__
+    if is_folder or not isinstance(error, OSError):
         return InputError(
             f"model '{name}' cannot be loaded: {reason}",
             "check its config.json, weights and tokenizer files, and trust_remote_code",

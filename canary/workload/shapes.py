@@ -100,6 +100,13 @@ def converter_for(
     missing = [name for name in _NEEDED[training_type] if name not in columns]
     if training_type == "sft" and not missing:
         missing = ["messages or text"]
+    if not missing:
+        kinds = ", ".join(f"{k} is a {type(first[k]).__name__}" for k in _NEEDED[training_type])
+        raise InputError(
+            f"dataset '{dataset_name}' has the columns of {training_type} in a shape it cannot "
+            f"take: {kinds}",
+            f"{training_type} takes {_ACCEPTED[training_type]}; all text, or all lists of messages",
+        )
     raise InputError(
         f"dataset '{dataset_name}' has no {_listed(missing)} for {training_type}; "
         f"columns found: {_listed(columns)}",

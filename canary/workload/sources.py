@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
 from huggingface_hub.errors import HfHubHTTPError
+from pyarrow.lib import ArrowException
 
 from canary.errors import InputError
 from canary.workload.embedded import EMBEDDED_DATA, data_file
@@ -28,6 +29,8 @@ _LOADING_FAILED = (
     HfHubHTTPError,
     RuntimeError,
     ValueError,
+    ArrowException,
+    StopIteration,
 )
 
 
@@ -45,6 +48,8 @@ def read_source(spec: WorkloadSpec) -> Dataset:
         raise InputError(
             f"there is no embedded dataset '{config.dataset_name}'", f"known: {EMBEDDED_DATA}"
         )
+    if path is None and Path(config.dataset_name).suffix in _FORMATS:
+        path = Path(config.dataset_name)
     if path is None:
         return _read_hub(config, cache)
     if not path.exists():
@@ -132,5 +137,7 @@ def _unreadable(name: str, split: str, error: Exception) -> BaseException:
 
 
 def _first_line(error: BaseException) -> str:
+    if isinstance(error, StopIteration):
+        return "it holds no rows"
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

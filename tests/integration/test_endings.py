@@ -315,7 +315,15 @@ trainer.compute_loss = compute_loss
     [
         ({"model_name": "./no-such-model"}, "no-such-model"),
         ({"dataset_name": "./no-such.jsonl"}, "no-such.jsonl"),
+        ({"dataset_name": "no-such-folder/rows.jsonl"}, "does not exist"),
         ({"dataset_name": "columns.jsonl"}, "column"),
+        ({"dataset_name": "empty.jsonl"}, "no rows"),
+        ({"dataset_name": "mixed.jsonl"}, "mixed.jsonl"),
+        ({"dataset_name": "numbers.jsonl"}, "'completion' of usable row 1 is 1, a int"),
+        ({"trainer_args": {"max_grad_norm": "abc"}}, "trainer_args.max_grad_norm is 'abc'"),
+        ({"trainer_args": {"eval_strategy": "steps"}}, "trainer_args.eval_strategy"),
+        ({"trainer_args": {"resume_from_checkpoint": "x"}}, "starts anew"),
+        ({"attn_implementation": "flash_attention_2"}, "attn_implementation"),
         ({"max_steps": 50}, "allow_repeat"),
         ({"trainer_args": {"weight_decai": 0.1}}, "weight_decay"),
         ({"report_to": ["tensorbord"]}, "did you mean 'tensorboard'?"),
@@ -325,6 +333,11 @@ def test_a_users_input_error_is_one_line_and_exit_code_2(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
     (tmp_path / "columns.jsonl").write_text('{"question": "a", "reply": "b"}\n' * 30)
+    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "mixed.jsonl").write_text(
+        '{"prompt": "a", "completion": "b"}\n{"prompt": "a", "completion": 1}\n' * 30
+    )
+    (tmp_path / "numbers.jsonl").write_text('{"prompt": "a", "completion": 1}\n' * 30)
     path = write_config(tmp_path, settings("sft", **changes))
     finished = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
     assert_one_line(finished, 2, "failed")
@@ -337,3 +350,39 @@ def test_an_unwritable_place_is_an_error_before_any_training(tmp_path: Path) -> 
     assert finished.code == 4
     assert "cannot write the record" in finished.err
     assert "Traceback" not in finished.err
+
+
+def test_verbose_adds_a_traceback_and_keeps_the_exit_code(tmp_path: Path) -> None:
+    path = write_config(tmp_path, {"max_stps": 3})
+    plain, verbose = canary("run", str(path)), canary("run", "-v", str(path))
+    assert (plain.code, verbose.code) == (2, 2)
+    assert "Traceback" not in plain.err
+    assert "Traceback" in verbose.err
+    assert verbose.err.strip().splitlines()[-1] == plain.err.strip()
+
+
+def test_a_run_whose_reader_has_gone_goes_on_to_its_end(tmp_path: Path) -> None:
+    path = write_config(tmp_path, settings("sft", probe_steps=0))
+    command = [sys.executable, "-m", "canary.cli", "run", str(path), "-o", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    process.stderr.close()
+    assert process.wait(timeout=120) == 0
+    (folder,) = (p for p in (tmp_path / "out").iterdir() if not p.name.startswith("."))
+    assert load_record(folder).status == "completed"
+
+
+def test_a_grpo_that_dies_of_nan_weights_says_since_when(tmp_path: Path) -> None:
+    body = """
+original, calls = trainer.compute_loss, []
+def compute_loss(*args, **kwargs):
+    calls.append(1)
+    loss = original(*args, **kwargs)
+    return loss * float("nan") if len(calls) == 3 else loss
+trainer.compute_loss = compute_loss
+"""
+    plant(tmp_path, body)
+    path = write_config(tmp_path, settings("grpo", probe_steps=0))
+    finished = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
+    assert_one_line(finished, 4, "failed")
+    assert "the loss was NaN from step 2 on" in (finished.record().reason or "")

@@ -32,6 +32,8 @@ def test_a_run_completes_and_prints_its_folder(finished_run: Finished) -> None:
         ("probe", "completed"),
         ("measured", "completed"),
     ]
+    assert [launch.steps for launch in record.launches] == [3, STEPS]
+    assert record.config["output_dir"] == str(finished_run.folder.parent)
 
 
 def test_the_documented_keys_are_there_and_json_is_strict(
@@ -78,7 +80,7 @@ def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) ->
     written = [row["time"] for row in rows]
     walls = [row["wall_s"] for row in rows]
     elapsed = written[-1] - written[0]  # type: ignore[operator]
-    assert sum(walls[1:]) == pytest.approx(elapsed, rel=0.05, abs=0.1)  # type: ignore[arg-type]
+    assert sum(walls[1:]) == pytest.approx(elapsed, rel=0.05, abs=0.005)  # type: ignore[arg-type]
 
 
 def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:
@@ -152,19 +154,8 @@ def test_two_runs_with_one_seed_are_bit_equal(
     first, second = (run_config(tmp_path / name, values) for name in ("a", "b"))
     assert first.code == second.code == 0, first.err + first.log()
     one, two = first.record(), second.record()
-    for stage in (
-        "data",
-        "batches",
-        "model",
-        "first_loss",
-        "first_gradient",
-        "first_update",
-    ):
-        assert one.exact[stage] == two.exact[stage], stage
-    assert one.exact["trajectory"]["losses"] == two.exact["trajectory"]["losses"]
-    assert one.exact["work"] == two.exact["work"]
-    assert one.exact["memory"]["live_tensors"] == two.exact["memory"]["live_tensors"]
-    assert one.exact["frozen"] == two.exact["frozen"]
+    for stage, found in one.exact.items():
+        assert found == two.exact[stage], stage
     assert one.stability.loss_values == two.stability.loss_values
     if use_peft:
         assert one.exact["frozen"]["tensors"] > 0

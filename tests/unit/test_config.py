@@ -158,9 +158,18 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "load_in_8bit in @:1 trains an adapter over frozen weights (set use_peft: true)",
         ),
         (
-            "max_steps: 5\n",
-            "metrics_warmup_steps in @ (10) leaves nothing of max_steps (5) (set it below "
+            "max_steps: 5\nmetrics_warmup_steps: 5\n",
+            "metrics_warmup_steps in @:2 (5) leaves nothing of max_steps (5) (set it below "
             "max_steps)",
+        ),
+        (
+            "model_revision: abc\n",
+            "model_revision in @:1 has no effect on embedded/tiny (remove it; it chooses a "
+            "version on the hub)",
+        ),
+        (
+            "dataset_split: test\n",
+            "dataset_split in @:1 'test' is not in embedded/tasks (its only split is train)",
         ),
         ("warmup_steps: 101\n", "warmup_steps in @:1 is above max_steps (100) (lower it)"),
         (
@@ -311,3 +320,15 @@ def test_show_names_the_place_of_every_trainer_argument(tmp_path: Path) -> None:
     assert f"optim: sgd # {file}:2" in lines
     assert f"group: {{a: 1, b: 2}} # --set, {file}:3" in lines
     assert "weight_decay: 0.1 # --set" in lines
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (50, 10), (20, 4), (4, 0)])
+def test_short_runs_leave_fewer_steps_out_of_their_speeds(steps: int, warmup: int) -> None:
+    assert load_config(None, [f"max_steps={steps}"]).config.metrics_warmup_steps == warmup
+
+
+def test_numbers_in_exponent_notation_are_numbers_everywhere(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("trainer_args:\n  adam_epsilon: 1e-7\n  adam_beta2: 99.e-2\n")
+    config = load_config(file, ["trainer_args.weight_decay=2E-3"]).config
+    assert config.trainer_args == {"adam_epsilon": 1e-7, "adam_beta2": 0.99, "weight_decay": 2e-3}

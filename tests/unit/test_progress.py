@@ -14,7 +14,7 @@ from canary.collect.summary import summarise
 from canary.config.load import load_config
 from canary.runner.base import Listener, Result
 from canary.runner.outcome import exit_code, failure_text, outcome_text
-from canary.runner.progress import LivePanel, PlainLines, Quiet, listener_for
+from canary.runner.progress import LivePanel, PlainLines, Quiet, WhileHeard, listener_for
 from tests.unit.test_summary import row
 
 
@@ -53,7 +53,9 @@ def test_the_live_panel_shows_steps_figures_and_phases() -> None:
 
 def test_no_terminal_gets_lines_and_quiet_gets_nothing() -> None:
     stream = io.StringIO()
-    assert isinstance(listener_for(stream, quiet=False), PlainLines)
+    heard = listener_for(stream, quiet=False)
+    assert isinstance(heard, WhileHeard)
+    assert isinstance(heard.inner, PlainLines)
     play(listener_for(stream, quiet=True))
     assert isinstance(listener_for(stream, quiet=True), Quiet)
     assert stream.getvalue() == ""

@@ -83,6 +83,7 @@ class WrittenFiles:
         self._counting = False
         self._opened: Counter[str] = Counter()
         self._bytes_before: int | None = None
+        self._own = tuple(path for path in leave_out if path.suffix in (".jsonl", ".txt"))
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
@@ -98,19 +99,28 @@ class WrittenFiles:
 
     def begin(self) -> None:
         """From here on openings are counted."""
-        self._bytes_before = _written_chars()
+        self._bytes_before = self._foreign_bytes()
         self._counting = True
 
     def end(self) -> dict[str, int | None]:
-        """`bytes_written` holds everything the process wrote, logs included; null off Linux."""
+        """`bytes_written`: all that the process wrote but rows and log, whose times vary in
+        length; null off Linux."""
         self._counting = False
-        after = _written_chars()
+        after = self._foreign_bytes()
         before = self._bytes_before
         return {
             "files_opened": sum(self._opened.values()),
             "files_distinct": len(self._opened),
             "bytes_written": None if after is None or before is None else after - before,
         }
+
+    def _foreign_bytes(self) -> int | None:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        total = _written_chars()
+        if total is None:
+            return None
+        return total - sum(path.stat().st_size for path in self._own if path.exists())
 
 
 def _written_chars() -> int | None:

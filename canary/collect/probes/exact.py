@@ -33,6 +33,8 @@ from canary.collect.probes.parameters import (
     parameter_digests,
 )
 
+TIMES = ("step_time",)
+"""Metrics that a trainer logs beside the others and that are readings of a clock."""
 WORK_STEP = 3
 """The step whose operators are counted: past the first steps' one-off work."""
 
@@ -147,7 +149,7 @@ class ExactProbe:
                 "loss": first["loss"],
                 "micro_losses": first["micro_losses"],
             }
-        names = sorted({name for row in rows for name in row["rl"]})
+        names = sorted({name for row in rows for name in row["rl"]} - set(TIMES))
         self.found["trajectory"] = {
             "losses": [row["loss"] for row in rows],
             "grad_norms": [row["grad_norm"] for row in rows],

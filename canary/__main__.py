@@ -1,0 +1,5 @@
+"""`python -m canary`: the command line."""
+
+from canary.cli import main
+
+main()
