@@ -27,6 +27,8 @@ config_app = typer.Typer(
     help="Show a resolved config, or the schema of all of them.", no_args_is_help=True
 )
 app.add_typer(config_app, name="config")
+baseline_app = typer.Typer(help="Look after a history of baseline runs.", no_args_is_help=True)
+app.add_typer(baseline_app, name="baseline")
 
 Config = Annotated[Path | None, typer.Argument(help="YAML file; without one, the embedded DPO.")]
 Set = Annotated[
@@ -37,6 +39,12 @@ Verbose = Annotated[
     bool,
     typer.Option("-v", "--verbose", help="Tracebacks and the end of the log on errors."),
 ]
+
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Write here instead of standard output.")
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 where it is inconclusive.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the history.")]
 
 
 def _version(wanted: bool) -> None:
@@ -83,6 +91,97 @@ def run(
     with contextlib.suppress(BrokenPipeError):
         typer.echo(str(run_dir))
     raise typer.Exit(exit_code(result))
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="CURRENT... BASELINE", help="Run folders, metrics.json files, or a history."
+        ),
+    ],
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option("--baseline", help="A run, a history or a folder of runs; may be repeated."),
+    ] = None,
+    tier: Annotated[
+        str | None,
+        typer.Option("--threshold-tier", help="default, smoke, perf or nightly."),
+    ] = None,
+    threshold_file: Annotated[
+        Path | None, typer.Option("--threshold-file", help="YAML of thresholds.")
+    ] = None,
+    noise: Annotated[
+        Path | None, typer.Option("--noise", help="Noise model that calibrate wrote.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
+    output: Output = None,
+    strict: Strict = False,
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="REASON", help="Accept a change of what is learned."),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Say whether the current runs got worse than the baseline."""
+    from canary.compare.paths import Request, compare_paths, sides
+    from canary.report.render import deliver
+
+    current, against = sides(runs, baseline or [])
+    request = Request(current, against, tier, threshold_file, noise, accept)
+    found = compare_paths(request)
+    deliver(found, form, output)
+    raise typer.Exit(found.exit_code(strict))
+
+
+@app.command("save-baseline")
+def save_baseline(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A run's folder or record.")],
+    destination: Annotated[
+        Path, typer.Argument(metavar="DST", help="A .json file, or the folder of a history.")
+    ],
+    accept: Annotated[
+        str | None,
+        typer.Option(
+            "--accept", metavar="REASON", help="Begin a new level: what changed is accepted."
+        ),
+    ] = None,
+) -> None:
+    """Keep a completed run as a baseline."""
+    from canary.baseline.verbs import save_baseline
+
+    typer.echo(save_baseline(source, destination, accept))
+
+
+@baseline_app.command("list")
+def baseline_list(folder: Folder) -> None:
+    """Canaries, machines and how many runs there are of each."""
+    from canary.baseline.verbs import list_text
+
+    typer.echo(list_text(folder))
+
+
+@baseline_app.command("show")
+def baseline_show(
+    folder: Folder,
+    canary: Annotated[str | None, typer.Option(help="Only this canary.")] = None,
+) -> None:
+    """Every run with commit, step time, memory and level."""
+    from canary.baseline.verbs import show_text
+
+    typer.echo(show_text(folder, canary))
+
+
+@baseline_app.command("prune")
+def baseline_prune(
+    folder: Folder,
+    keep: Annotated[int, typer.Option(min=1, help="Newest runs to keep of each.")] = 100,
+) -> None:
+    """Remove the oldest runs."""
+    from canary.baseline.verbs import prune_text
+
+    typer.echo(prune_text(folder, keep))
 
 
 @app.command()

@@ -4,6 +4,7 @@ CanaryError
 ├── UsageError              2  wrong usage, config or input
 │   ├── ConfigError            a config file or key
 │   └── InputError             a model, dataset or record that was named but cannot be used
+│       └── RecordError     4  a record that is there but is not readable as one
 └── MachineError            4  the machine could not do it: memory, disk, time, a device
     └── RunFailed              the training itself ended badly; carries the record's status
 """
@@ -60,6 +61,12 @@ class ConfigError(UsageError):
 
 class InputError(UsageError):
     """A model, dataset or record that was named but is missing or not usable."""
+
+
+class RecordError(InputError):
+    """A record that is there but cannot be judged: not readable, or not a record. Exit code 4."""
+
+    exit_code = EXIT_ERROR
 
 
 class MachineError(CanaryError):

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from canary.collect import jsonio
 from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord, Status
 from canary.collect.summary import summarise
-from canary.errors import InputError, MachineError
+from canary.errors import InputError, MachineError, RecordError
 
 RESERVE_BYTES = 256 * 1024
 """Space kept in the folder so that the last words of a run fit on a disk that became full."""
@@ -135,7 +135,8 @@ def load_record(path: Path | str) -> RunRecord:
     `interrupted`, with what its steps tell.
 
     Raises:
-        InputError: nothing there, not readable, not strict JSON, or another schema.
+        InputError: nothing there.
+        RecordError: not readable, not strict JSON, or of another schema.
     """
     file = _metrics_path(Path(path))
     try:
@@ -145,9 +146,9 @@ def load_record(path: Path | str) -> RunRecord:
             f"no record at {file}", "name a run's folder or its metrics.json"
         ) from error
     except OSError as error:
-        raise InputError(f"cannot read {file}: {error.strerror}") from error
+        raise RecordError(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
-        raise InputError(f"{file} is not a record: {error}") from error
+        raise RecordError(f"{file} is not a record: {error}") from error
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
         return _correct(record, RunFolder(file.parent))
@@ -158,13 +159,13 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     """Validates one parsed document.
 
     Raises:
-        InputError: names the first key that is wrong.
+        RecordError: names the first key that is wrong.
     """
     if not isinstance(document, dict):
-        raise InputError(f"{source} is not a record: expected a JSON object")
+        raise RecordError(f"{source} is not a record: expected a JSON object")
     version = document.get("schema_version")
     if version != SCHEMA_VERSION:
-        raise InputError(
+        raise RecordError(
             f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
             "read it with the rlhf-canary that wrote it",
         )
@@ -173,7 +174,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{source} is not a record: {key}: {first['msg']}") from error
+        raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
 
 
 def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:

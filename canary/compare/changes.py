@@ -44,6 +44,11 @@ COSMETIC_ENVIRONMENT = (
 )
 
 
+def shown(value: Any) -> str:
+    """A value of a config as a sentence holds it."""
+    return "not set" if value is None else str(value)
+
+
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields dotted keys and their leaves; lists are leaves."""
     if isinstance(value, Mapping):
@@ -110,6 +115,6 @@ def change_difference(stage: str, order: int, changes: tuple[KeyChange, ...]) ->
             first.baseline,
             first.current,
             count=len(telling),
-            detail=f"{first.baseline} -> {first.current}{more}",
+            detail=f"{first.key} {shown(first.baseline)} -> {shown(first.current)}{more}",
         )
     ]

@@ -69,16 +69,22 @@ def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Differe
     return sorted(found, key=lambda difference: difference.order)
 
 
+def newest_probed(records: Sequence[RunRecord]) -> RunRecord:
+    """The newest record of a side that has a probe; the newest of all where none has."""
+    return next((record for record in reversed(records) if record.exact), records[-1])
+
+
 def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
     """Those of a side that repeat its newest one: same clean commit, config and environment."""
-    newest = records[-1]
+    newest = newest_probed(records)
     sha = newest.git.get("sha")
     if not sha or newest.git.get("dirty"):
         return []
     return [
         record
-        for record in records[:-1]
+        for record in records
         if record.exact
+        and record is not newest
         and record.git.get("sha") == sha
         and not record.git.get("dirty")
         and not any(not c.cosmetic for c in config_changes(record, newest))
@@ -89,7 +95,7 @@ def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
 def inexact_signals(records: Sequence[RunRecord]) -> dict[str, float]:
     """Signals that differ between equal runs, with the largest relative difference seen."""
     seen: dict[str, float] = {}
-    newest = records[-1]
+    newest = newest_probed(records)
     if not newest.exact:
         return seen
     for record in equal_runs(records):
@@ -107,7 +113,7 @@ def exact_lane(
     noise: NoiseModel | None = None,
 ) -> ExactResult:
     """Compares the newest record of each side; both sides in order of time, neither empty."""
-    before, after = baseline[-1], current[-1]
+    before, after = newest_probed(baseline), newest_probed(current)
     config, environment = config_changes(before, after), environment_changes(before, after)
     links = [
         *change_difference("environment", 0, environment),
@@ -182,7 +188,7 @@ def _numeric_delta(difference: Difference) -> float:
 
 def _repeatability(current: Sequence[RunRecord], known: Widened) -> list[Check]:
     """Whether the current side repeats itself where the baseline does."""
-    if len(current) < 2 or not current[-1].exact:
+    if len(current) < 2 or not newest_probed(current).exact:
         return []
     own = {key for key in inexact_signals(current) if key not in known.seen}
     if not own:

@@ -46,6 +46,7 @@ def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference
             key,
             short(before.get(key)),
             short(after.get(key)),
+            detail=f"{key} {short(before.get(key))} -> {short(after.get(key))}",
             learned=True,
         )
         for key in dict.fromkeys((*before, *after))
@@ -144,5 +145,12 @@ def _model_difference(key: str, was: Any, now: Any) -> Difference:
     else:
         words = f"{short(was)} -> {short(now)}"
     return Difference(
-        ORDER["model"], "model", key, short(was), short(now), count, detail=words, learned=True
+        ORDER["model"],
+        "model",
+        key,
+        short(was),
+        short(now),
+        count,
+        detail=f"{key.replace('_', ' ')} {words}",
+        learned=True,
     )

@@ -74,7 +74,7 @@ class Difference:
     def sentence(self) -> str:
         """In words."""
         if self.detail:
-            return f"{self.stage}: {self.signal}: {self.detail}"
+            return f"{self.stage}: {self.detail}"
         return f"{self.stage}: {self.signal} {self.baseline} -> {self.current}"
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from canary.baseline.comparability import mismatch, same_runs, usable
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
-from canary.compare.comparable import mismatch, same_runs, usable
 from canary.compare.exact import exact_lane
 from canary.compare.invariants import invariant_checks
 from canary.compare.noise import NoiseModel
@@ -121,8 +121,7 @@ def _first_runs(
     accept: str | None,
 ) -> Comparison:
     """Without any baseline: invariants and absolute limits alone."""
-    invariants = invariant_checks(now) if now[-1].exact else ()
-    checks = (*invariants, *stability_checks(now, good, options.thresholds))
+    checks = (*invariant_checks(now), *stability_checks(now, good, options.thresholds))
     verdict = decide(checks, enough_history=False)
     return Comparison(verdict, first_line(verdict, checks, None, (), (), history=0), checks)
 
@@ -148,7 +147,7 @@ def _compare(
     checks = (
         *timing,
         *stability_checks(now, good, options.thresholds),
-        *(invariant_checks(now) if now[-1].exact else ()),
+        *invariant_checks(now),
         *exact.checks,
     )
     verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)

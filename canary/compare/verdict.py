@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from canary.compare.changes import shown
 from canary.compare.exact import OUTCOME_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
@@ -92,16 +93,16 @@ def _changed_line(
     accepted: str | None,
 ) -> str:
     causes = [
-        f"{change.key} {change.baseline} -> {change.current}"
+        f"{change.key} {shown(change.baseline)} -> {shown(change.current)}"
         for change in (*config, *environment)
         if not change.cosmetic
     ]
-    shown = ", ".join(causes[:3]) + (f" and {len(causes) - 3} more" if len(causes) > 3 else "")
+    words = ", ".join(causes[:3]) + (f" and {len(causes) - 3} more" if len(causes) > 3 else "")
     outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
     what = f" ({outcome.message})" if outcome else ""
     if accepted:
-        return f"Changed and accepted ({accepted}): {shown} changes what is learned{what}."
-    return f"Changed, needs acceptance: {shown} changes what is learned{what}."
+        return f"Changed and accepted ({accepted}): {words} changes what is learned{what}."
+    return f"Changed, needs acceptance: {words} changes what is learned{what}."
 
 
 def _inconclusive_line(checks: Sequence[Check]) -> str:

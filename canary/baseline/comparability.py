@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -80,3 +81,24 @@ def same_runs(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> li
     """Run ids on both sides."""
     known = {record.run_id for record in baseline}
     return [record.run_id for record in current if record.run_id in known]
+
+
+def machine_key(record: RunRecord) -> str:
+    """What runs are kept apart by: device model and variant, ranks, dtype. Config, packages and
+    drivers are compared and never part of it."""
+    gpus = record.env.get("gpus") or []
+    device = record.env.get("device") or {}
+    if device.get("type") == "cpu" or not gpus:
+        name = f"cpu-{record.env.get('cpu') or record.env.get('machine') or 'unknown'}"
+    else:
+        gib = round((gpus[0].get("memory_bytes") or 0) / 2**30)
+        name = f"{device.get('name') or gpus[0].get('name')}-{gib}gib"
+        if gpus[0].get("mig"):
+            name += "-mig"
+    ranks = int(record.env.get("world_size") or 1)
+    return slug(f"{name}_x{ranks}_{record.config.get('dtype', 'float32')}")
+
+
+def slug(text: str) -> str:
+    """A text as a file name: lower case, nothing but letters, digits, '.', '_' and '-'."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.") or "unnamed"

@@ -1,0 +1,82 @@
+"""What the command line says of a history: saving, listing, showing, pruning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from canary.baseline.history import (
+    current_level,
+    drawers,
+    entries,
+    is_history,
+    prune,
+    rows,
+    save,
+    save_file,
+)
+from canary.collect.folder import load_record
+from canary.errors import InputError
+
+
+def save_baseline(source: Path, destination: Path, accepted: str | None = None) -> str:
+    """Keeps a run as a file or in a history, and says where.
+
+    Raises:
+        InputError: not a completed run of enough steps, or a destination that is neither.
+    """
+    record = load_record(source)
+    if destination.suffix == ".json" and not destination.is_dir():
+        if accepted:
+            raise InputError(
+                "a single file has no levels", "--accept needs the folder of a history"
+            )
+        save_file(destination, record)
+        return f"saved {record.run_id} as {destination}"
+    if destination.is_file():
+        raise InputError(f"{destination} is a file, not a folder", "name a .json file or a folder")
+    if (destination / "metrics.json").exists():
+        raise InputError(f"{destination} is a run's own folder", "name another folder")
+    path = save(destination, record, accepted=accepted)
+    level = current_level(entries(path.parent))
+    return f"saved {record.run_id} to {path.parent} ({len(level)} runs on this level)"
+
+
+def list_text(root: Path) -> str:
+    """A line a canary and machine."""
+    lines = [
+        f"{canary:<24} {machine:<36} {count:>4} runs, {level} on this level, {first} to {last}"
+        for canary, machine, count, level, first, last in rows(root)
+    ]
+    return "\n".join(lines) or f"{root} holds no runs"
+
+
+def show_text(root: Path, canary: str | None = None) -> str:
+    """A line a run, newest last."""
+    lines = []
+    for folder in drawers(root):
+        if canary is not None and folder.parent.name != canary:
+            continue
+        lines.append(f"{folder.parent.name} on {folder.name}")
+        for entry in entries(folder):
+            document = entry.document()
+            record = entry.record()
+            sha = (record.git.get("sha") or "no commit")[:9]
+            memory = record.perf.max_mem_mb
+            shown = f"{memory:,.0f} MB" if memory is not None else "-"
+            mark = f"  accepted: {document['accepted']}" if document.get("accepted") else ""
+            lines.append(
+                f"  {entry.run_id:<44} {sha}  {1000 * record.perf.step_time.mean:8.1f} ms  "
+                f"{shown:>10}{mark}"
+            )
+    if not lines:
+        known = ", ".join(sorted({folder.parent.name for folder in drawers(root)}))
+        raise InputError(f"no canary {canary!r} in {root}", f"it has: {known or 'none'}")
+    return "\n".join(lines)
+
+
+def prune_text(root: Path, keep: int) -> str:
+    """Prunes, and says how many went."""
+    if not is_history(root):
+        drawers(root)
+    removed = prune(root, keep)
+    return f"removed {len(removed)} runs, kept the newest {keep} of each canary and machine"

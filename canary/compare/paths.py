@@ -1,0 +1,141 @@
+"""Comparing what lies on the disk: run folders, record files, histories, folders of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from canary.baseline.history import WINDOW, is_history, select
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from canary.compare.noise import NoiseModel, load_noise
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import Thresholds, from_config, load_thresholds, tier_thresholds
+from canary.config.threshold_keys import ThresholdsConfig
+from canary.errors import ConfigError, InputError, RecordError, UsageError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `canary compare` was asked."""
+
+    current: tuple[Path, ...]
+    baseline: tuple[Path, ...]
+    tier: str | None = None
+    threshold_file: Path | None = None
+    noise_file: Path | None = None
+    accept: str | None = None
+
+
+@dataclass(frozen=True)
+class _Baseline:
+    records: tuple[RunRecord, ...]
+    anchor: tuple[RunRecord, ...] = ()
+    noise_file: Path | None = None
+    history: bool = False
+
+
+def sides(
+    paths: Sequence[Path], baseline: Sequence[Path]
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """Current and baseline paths; without `--baseline`, the last of two positional ones is it.
+
+    Raises:
+        UsageError: it does not say which are which.
+    """
+    if baseline:
+        if not paths:
+            raise UsageError("no current run named", "canary compare RUN --baseline BASELINE")
+        return tuple(paths), tuple(baseline)
+    if len(paths) == 2:
+        return (paths[0],), (paths[1],)
+    if len(paths) < 2:
+        raise UsageError("no baseline named", "canary compare RUN BASELINE")
+    raise UsageError(
+        f"{len(paths)} runs named, and not which are the baseline",
+        "name each with --baseline: canary compare RUN RUN --baseline RUN --baseline RUN",
+    )
+
+
+def compare_paths(request: Request) -> Comparison:
+    """Loads both sides and compares them; a record that cannot be read is verdict `error`.
+
+    Raises:
+        InputError: a path that is not there, or one run on both sides.
+        ConfigError: thresholds that are not.
+    """
+    try:
+        current = [load_record(path) for path in request.current]
+        baseline = _load_baseline(request.baseline, current[-1])
+    except RecordError as error:
+        return Comparison("error", f"Error: {error}.")
+    thresholds, tier = thresholds_for(request, (*baseline.records, *current))
+    noise_file = request.noise_file or baseline.noise_file
+    noise: NoiseModel | None = load_noise(noise_file) if noise_file else None
+    found = compare_to_baseline(
+        current,
+        baseline.records,
+        thresholds,
+        noise=noise,
+        history=baseline.history,
+        anchor=baseline.anchor,
+        accept=request.accept,
+    )
+    return replace(found, tier=tier)
+
+
+def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thresholds, str]:
+    """Thresholds and the name of their tier: as asked, or else from the baseline's own config, so
+    that a change cannot loosen the gate that it must pass."""
+    if request.threshold_file is not None:
+        name = request.tier or request.threshold_file.name
+        return load_thresholds(request.threshold_file, request.tier), name
+    if request.tier is not None:
+        return tier_thresholds(request.tier), request.tier
+    section = records[0].config.get("thresholds") or {}
+    try:
+        config = ThresholdsConfig.model_validate(section)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(
+            f"thresholds.{key} in the config of run {records[0].run_id}: {first['msg']}",
+            "give --threshold-tier or --threshold-file",
+        ) from error
+    own = {key for key in section if key != "base_tier" and section[key] is not None}
+    return from_config(config), config.base_tier + (" with the config's own" if own else "")
+
+
+def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
+    if len(paths) == 1 and paths[0].is_dir() and not (paths[0] / "metrics.json").exists():
+        if is_history(paths[0]):
+            chosen = select(paths[0], current)
+            return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, history=True)
+        return _Baseline(_folder_of_runs(paths[0], current), history=True)
+    return _Baseline(tuple(load_record(path) for path in paths))
+
+
+def _folder_of_runs(folder: Path, current: RunRecord) -> tuple[RunRecord, ...]:
+    """The newest completed runs of the same canary among run folders, without the run itself."""
+    if not any(folder.glob("*/metrics.json")):
+        raise InputError(
+            f"{folder} holds neither a record, nor runs, nor a baseline history",
+            "name a run's folder, its metrics.json, or a folder that save-baseline filled",
+        )
+    found: list[RunRecord] = []
+    name = f"-{current.name or 'canary'}-"
+    for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
+        if name not in path.name or path.name == current.run_id:
+            continue
+        if not (path / "metrics.json").exists():
+            continue
+        record = load_record(path)
+        if record.status == "completed" and record.name == current.name:
+            found.append(record)
+        if len(found) == WINDOW:
+            break
+    return tuple(reversed(found))

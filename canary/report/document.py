@@ -1,0 +1,66 @@
+"""The JSON document of a comparison: one object, strict JSON, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from canary.collect import jsonio
+from canary.compare.report import Check, Comparison, Difference, KeyChange, Side
+
+DOCUMENT_VERSION = 1
+
+
+def document(found: Comparison) -> dict[str, Any]:
+    """The comparison as plain data."""
+    return {
+        "schema_version": DOCUMENT_VERSION,
+        "verdict": found.verdict,
+        "passed": found.passed,
+        "accepted": found.accepted,
+        "first_line": found.first_line,
+        "tier": found.tier,
+        "baseline": _side(found.baseline),
+        "current": _side(found.current),
+        "checks": [_check(check) for check in found.checks],
+        "first_difference": _difference(found.first_difference),
+        "differences": [_difference(difference) for difference in found.differences],
+        "config_differences": _changes(found.config_changes),
+        "environment_differences": _changes(found.environment_changes),
+        "notes": list(found.notes),
+        "diagnosis": {"summary": diagnosis_summary(found), "suspects": []},
+    }
+
+
+def diagnosis_summary(found: Comparison) -> str:
+    """The chain of first differences, stage by stage, in one line."""
+    stages: dict[str, Difference] = {}
+    for difference in found.differences:
+        stages.setdefault(difference.stage, difference)
+    return "; ".join(difference.sentence() for difference in stages.values())
+
+
+def json_text(found: Comparison) -> str:
+    """The document as text, one line break at its end."""
+    return jsonio.dumps(document(found), indent=1) + "\n"
+
+
+def _side(side: Side) -> dict[str, Any]:
+    return {**asdict(side), "run_ids": list(side.run_ids), "summary": dict(side.summary)}
+
+
+def _check(check: Check) -> dict[str, Any]:
+    fields = asdict(check)
+    fields["interval"] = None if check.interval is None else list(check.interval)
+    return fields
+
+
+def _difference(difference: Difference | None) -> dict[str, Any] | None:
+    if difference is None:
+        return None
+    return {**asdict(difference), "message": difference.sentence()}
+
+
+def _changes(changes: Sequence[KeyChange]) -> list[dict[str, Any]]:
+    return [asdict(change) for change in changes]

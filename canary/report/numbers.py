@@ -1,0 +1,40 @@
+"""Numbers as people read them: units, and no more digits than they deserve."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def significant(value: float, digits: int = 4) -> str:
+    """So many digits, thousands separated, no exponent where a person would not use one."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("Inf" if value > 0 else "-Inf")
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 1e9 or size < 1e-4:
+        return f"{value:.{digits - 1}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(size)))
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text and float(value).is_integer() else text
+
+
+def amount(value: Any, unit: str = "") -> str:
+    """A value with its unit; counts whole, `-` for nothing, text as it is."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    text = f"{value:,}" if isinstance(value, int) else significant(float(value))
+    return f"{text} {unit}" if unit and unit != "%" else f"{text}{unit}"
+
+
+def signed(value: float, unit: str = "%") -> str:
+    """A change with its sign: percent with one decimal below 100, whole above."""
+    if not math.isfinite(value):
+        return significant(value)
+    if unit == "%":
+        digits = 0 if abs(value) >= 100 else (1 if abs(value) >= 0.05 or value == 0 else 2)
+        return f"{value:+,.{digits}f}%"
+    return f"{'+' if value >= 0 else '-'}{significant(abs(value), 3)} {unit}".rstrip()

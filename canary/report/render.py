@@ -1,0 +1,122 @@
+"""Renders a comparison: templates fill in the view, JSON takes the comparison itself."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import jinja2
+
+from canary.collect.jsonio import replace_file
+from canary.compare.report import Comparison
+from canary.errors import MachineError, UsageError
+from canary.report.document import json_text
+from canary.report.view import View, view_of
+
+Format = Literal["text", "markdown", "json"]
+FORMATS: tuple[Format, ...] = ("text", "markdown", "json")
+TEMPLATES = Path(__file__).parents[1] / "templates"
+COLUMNS = ("name", "baseline", "current", "change", "interval", "threshold", "detectable", "status")
+HEADINGS = (
+    "check",
+    "baseline",
+    "current",
+    "change",
+    "interval",
+    "tolerance",
+    "detectable",
+    "status",
+)
+
+
+def markdown_cell(text: str) -> str:
+    """A text that cannot leave its cell, mention anyone, or become markup."""
+    flat = " ".join(str(text).split())
+    escaped = flat.replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
+    escaped = re.sub(r"([|`*_\[\]#~!])", r"\\\1", escaped)
+    return re.sub(r"(?<!\w)@(?=\w)", "@\u200b", escaped)
+
+
+def markdown_code(text: str) -> str:
+    """A text as a code span in a table cell, whatever it holds."""
+    flat = " ".join(str(text).split()).replace("`", "'").replace("|", "\\|")
+    return f"`{flat}`" if flat else ""
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """The templates' environment; a name that a template misspells is an error."""
+    made = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    made.filters["cell"] = markdown_cell
+    made.filters["code"] = markdown_code
+    return made
+
+
+def table(view: View) -> list[str]:
+    """The checks as aligned lines of text: a heading, then groups of rows."""
+    widths = [
+        max([len(heading), *(len(getattr(row, column)) for row in view.rows)])
+        for heading, column in zip(HEADINGS, COLUMNS, strict=True)
+    ]
+    widths[0] += 2
+
+    def line(cells: tuple[str, ...]) -> str:
+        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+        return "  ".join(padded).rstrip()
+
+    lines = [line(HEADINGS)]
+    group = ""
+    for row in view.rows:
+        if row.group != group:
+            group = row.group
+            lines.append(group)
+        cells = tuple(getattr(row, column) for column in COLUMNS)
+        lines.append(line((f"  {cells[0]}", *cells[1:])))
+    return lines
+
+
+def render(found: Comparison, form: str) -> str:
+    """The comparison in one of FORMATS, ending with a line break.
+
+    Raises:
+        UsageError: no such format.
+    """
+    if form == "json":
+        return json_text(found)
+    if form not in FORMATS:
+        raise UsageError(f"no format {form!r}", f"one of {', '.join(FORMATS)}")
+    view = view_of(found)
+    name = "comparison.md.jinja" if form == "markdown" else "comparison.txt.jinja"
+    text = environment().get_template(name).render(view=view, table=table(view), headings=HEADINGS)
+    return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
+
+
+def deliver(found: Comparison, form: str, output: Path | None) -> None:
+    """Prints the comparison, or writes it to a file and prints its first line.
+
+    Raises:
+        UsageError: no such format.
+        MachineError: the file cannot be written.
+    """
+    text = render(found, form)
+    if output is None:
+        print(text, end="")
+        return
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(output, text)
+    except OSError as error:
+        raise MachineError(
+            f"cannot write {output}: {error.strerror or error}", "choose another file with -o"
+        ) from error
+    print(found.first_line, file=sys.stderr)

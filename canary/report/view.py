@@ -1,0 +1,199 @@
+"""The view model: a comparison as strings in rows, from which every renderer draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from canary.compare.report import Check, Comparison, KeyChange, Side
+from canary.report.numbers import amount, signed, significant
+
+GROUPS = ("performance", "memory", "stability", "correctness")
+STATUS_WORDS = {
+    "fail": "FAIL",
+    "changed": "CHANGED",
+    "warn": "warn",
+    "inconclusive": "?",
+    "pass": "ok",
+    "skip": "skipped",
+}
+VERDICT_MARKS = {
+    "pass": "✅",
+    "regression": "❌",
+    "changed": "🟠",
+    "inconclusive": "⚪",
+    "no-baseline": "🆕",
+    "error": "💥",
+}
+SUMMARY_ROWS = (
+    ("step time, mean", "step_time_mean_s", "ms", 1000.0),
+    ("step time, p95", "step_time_p95_s", "ms", 1000.0),
+    ("tokens per second", "tokens_per_sec", "", 1.0),
+    ("peak memory", "max_mem_mb", "MB", 1.0),
+    ("final loss", "final_loss", "", 1.0),
+    ("NaN steps", "nan_steps", "", 1),
+    ("Inf steps", "inf_steps", "", 1),
+)
+LONGEST_VALUE = 60
+
+
+@dataclass(frozen=True)
+class Row:
+    """One check as shown."""
+
+    name: str
+    group: str
+    baseline: str
+    current: str
+    change: str
+    interval: str
+    threshold: str
+    detectable: str
+    status: str
+    message: str
+
+
+@dataclass(frozen=True)
+class View:
+    """Everything a template shows; no numbers, no logic."""
+
+    verdict: str
+    mark: str
+    first_line: str
+    name: str
+    tier: str
+    baseline: str
+    current: str
+    summary: tuple[tuple[str, str, str], ...]
+    rows: tuple[Row, ...]
+    skipped: tuple[Row, ...]
+    failed: tuple[Row, ...]
+    warned: tuple[Row, ...]
+    undecided: tuple[Row, ...]
+    first_difference: str
+    chain: tuple[str, ...]
+    config: tuple[tuple[str, str, str], ...]
+    environment: tuple[tuple[str, str, str], ...]
+    notes: tuple[str, ...]
+    noise: str
+
+
+def view_of(found: Comparison) -> View:
+    """The view of a comparison."""
+    ordered = sorted(found.checks, key=lambda check: GROUPS.index(check.group))
+    rows = {id(check): row_of(check) for check in ordered}
+
+    def with_status(*statuses: str) -> tuple[Row, ...]:
+        return tuple(rows[id(check)] for check in ordered if check.status in statuses)
+
+    first = found.first_difference
+    return View(
+        verdict=found.verdict,
+        mark=VERDICT_MARKS[found.verdict],
+        first_line=found.first_line,
+        name=found.current.name or found.baseline.name,
+        tier=found.tier,
+        baseline=side_words(found.baseline),
+        current=side_words(found.current),
+        summary=_summary(found.baseline, found.current),
+        rows=with_status("fail", "changed", "warn", "inconclusive", "pass"),
+        skipped=with_status("skip"),
+        failed=with_status("fail", "changed"),
+        warned=with_status("warn"),
+        undecided=with_status("inconclusive"),
+        first_difference=first.sentence() if first else "",
+        chain=tuple(difference.sentence() for difference in _chain(found)),
+        config=_changes(found.config_changes),
+        environment=_changes(found.environment_changes),
+        notes=found.notes,
+        noise=_noise(found.checks),
+    )
+
+
+def _chain(found: Comparison) -> list[Any]:
+    """The first difference of each stage."""
+    stages: dict[str, Any] = {}
+    for difference in found.differences:
+        stages.setdefault(difference.stage, difference)
+    return list(stages.values())
+
+
+def row_of(check: Check) -> Row:
+    """One check in strings; `~` marks a change inside the noise."""
+    change = ""
+    if check.status != "skip":
+        if check.delta == 0 and check.lane in ("exact", "invariant"):
+            change = "="
+        elif check.delta_pct is not None and abs(check.delta_pct) < 1e6:
+            change = signed(check.delta_pct)
+        elif check.delta is not None:
+            change = signed(check.delta, check.unit)
+        if check.in_noise:
+            change = f"~ {change}"
+    interval = ""
+    if check.interval is not None:
+        low, high = check.interval
+        unit = "" if check.scale == "%" else f" {check.scale}"
+        interval = (
+            f"{signed(low)} to {signed(high)}"
+            if check.scale == "%"
+            else f"{significant(low, 3)} to {significant(high, 3)}{unit}"
+        )
+    return Row(
+        name=check.name,
+        group=check.group,
+        baseline=amount(check.baseline, check.unit),
+        current=amount(check.current, check.unit),
+        change=change,
+        interval=interval,
+        threshold=_limit(check.threshold, check.scale),
+        detectable=_limit(check.detectable, check.scale),
+        status=STATUS_WORDS[check.status],
+        message=check.message,
+    )
+
+
+def _limit(value: float | None, scale: str) -> str:
+    if value is None:
+        return ""
+    return f"{significant(value, 3)}{scale if scale == '%' else f' {scale}'.rstrip()}"
+
+
+def side_words(side: Side) -> str:
+    """Run, commit and launches of one side."""
+    if not side.run_ids:
+        return "no runs"
+    sha = f"commit {side.sha[:9]}{' with changes' if side.dirty else ''}" if side.sha else ""
+    runs = side.run_ids[-1] if len(side.run_ids) == 1 else f"{len(side.run_ids)} runs"
+    launches = f"{side.launches} launch{'es' if side.launches != 1 else ''} of {side.steps} steps"
+    return ", ".join(filter(None, (runs, launches, sha)))
+
+
+def _summary(baseline: Side, current: Side) -> tuple[tuple[str, str, str], ...]:
+    if not baseline.run_ids or not current.run_ids:
+        return ()
+    rows = []
+    for label, key, unit, factor in SUMMARY_ROWS:
+        was, now = (_scaled(side.summary.get(key), factor) for side in (baseline, current))
+        if was is not None or now is not None:
+            rows.append((label, amount(was, unit), amount(now, unit)))
+    return tuple(rows)
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    return None if value is None else value * factor
+
+
+def _changes(changes: Sequence[KeyChange]) -> tuple[tuple[str, str, str], ...]:
+    ordered = sorted(changes, key=lambda change: change.cosmetic)
+    return tuple((c.key, _value(c.baseline), _value(c.current)) for c in ordered)
+
+
+def _value(value: Any) -> str:
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def _noise(checks: Sequence[Check]) -> str:
+    return next((check.noise for check in checks if check.noise), "")
