@@ -8,7 +8,7 @@ INPUTS := pyproject.toml constraints.txt canary/__init__.py
 .PHONY: demo test clean
 
 demo: $(VENV)/.train
-	$(BIN)/canary run
+	$(BIN)/canary demo
 
 test: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,8 +80,7 @@ def run(
     from canary.runner.progress import listener_for
     from canary.runner.session import run_canary
 
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
+    _stoppable()
     loaded = load_config(config, set_ or [])
     record, run_dir, result = run_canary(loaded, listener_for(sys.stderr, quiet), output_dir)
     with contextlib.suppress(BrokenPipeError):
@@ -133,6 +133,156 @@ def compare(
     found = compare_paths(request)
     deliver(found, form, output)
     raise typer.Exit(found.exit_code(strict))
+
+
+@app.command()
+def ab(
+    config: Annotated[
+        Path | None, typer.Argument(help="YAML file, of each commit its own.")
+    ] = None,
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option("--head", metavar="REF", help="Commit to judge [HEAD].")
+    ] = None,
+    base_config: Annotated[
+        Path | None, typer.Option("--base-config", help="Config of the base alone.")
+    ] = None,
+    head_config: Annotated[
+        Path | None, typer.Option("--head-config", help="Config of the head alone.")
+    ] = None,
+    pairs: Annotated[
+        str, typer.Option("--pairs", metavar="auto|N", help="auto looks after 3, 5 and 8.")
+    ] = "auto",
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", metavar="MINUTES", help="No pair begins that would go over."),
+    ] = None,
+    setup: Annotated[
+        str | None,
+        typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
+    ] = None,
+    noise: Annotated[
+        Path | None, typer.Option("--noise", help="Noise model that calibrate wrote.")
+    ] = None,
+    output_dir: Annotated[
+        Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")
+    ] = None,
+    tier: Annotated[
+        str | None,
+        typer.Option("--threshold-tier", help="default, smoke, perf or nightly."),
+    ] = None,
+    threshold_file: Annotated[
+        Path | None, typer.Option("--threshold-file", help="YAML of thresholds.")
+    ] = None,
+    set_: Set = None,
+    form: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
+    strict: Strict = False,
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="REASON", help="Accept a change of what is learned."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run two commits, or two configs, in alternation and compare them."""
+    from canary.campaign.ab import AbRequest, run_ab
+    from canary.report.render import check_format, deliver, written
+
+    check_format(form)
+    _stoppable()
+    found, folder = run_ab(
+        AbRequest(
+            config=config,
+            base=base,
+            head=head,
+            base_config=base_config,
+            head_config=head_config,
+            pairs=pairs,
+            budget_minutes=budget,
+            setup=setup,
+            noise_file=noise,
+            output_dir=output_dir,
+            tier=tier,
+            threshold_file=threshold_file,
+            settings=tuple(set_ or ()),
+            accept=accept,
+        ),
+        _sayer(quiet),
+    )
+    written(found, folder)
+    deliver(found, form, None)
+    raise typer.Exit(found.exit_code(strict))
+
+
+@app.command()
+def calibrate(
+    config: Config = None,
+    runs: Annotated[int, typer.Option("-n", "--runs", help="How many equal runs.")] = 10,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File of the noise model.")
+    ] = None,
+    save_to: Annotated[
+        Path | None,
+        typer.Option("--save-to", metavar="HISTORY", help="Also beside this history's runs."),
+    ] = None,
+    runs_dir: Annotated[
+        Path | None, typer.Option("--output-dir", help="Folder of run folders.")
+    ] = None,
+    set_: Set = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Repeat one canary and measure what varies while nothing changes."""
+    from canary.campaign.calibrate import calibrate, calibration_text, keep
+    from canary.config.load import load_config
+    from canary.runner.progress import Quiet
+
+    _stoppable()
+    loaded = load_config(config, set_ or [])
+    made, records = calibrate(loaded, runs, Quiet(), runs_dir, _sayer(quiet))
+    if output is None and save_to is None:
+        output = Path(f"noise-{loaded.config.name or 'canary'}.json")
+    written_to = keep(made, output, save_to, records[-1])
+    typer.echo(calibration_text(made))
+    typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
+
+
+@app.command()
+def demo(
+    output_dir: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+    ] = Path("canary_output"),
+    verbose: Verbose = False,
+) -> None:
+    """See it work: a healthy change passes, a silent fault is caught."""
+    from canary.campaign.demo import demo_text, run_demo
+    from canary.report.render import render, written
+
+    _stoppable()
+    shown = run_demo(output_dir, _sayer(False))
+    written(shown.healthy, shown.folder / "head")
+    written(shown.faulty, shown.folder / "masked_eos")
+    typer.echo(demo_text(shown, render(shown.faulty, "text")))
+    raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)
+
+
+def _stoppable() -> None:
+    """SIGTERM and a closed terminal end a verb as Ctrl-C does: in order."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
+
+
+def _sayer(quiet: bool) -> Callable[[str], None]:
+    """Prints progress on standard error until nobody reads it."""
+
+    def say(line: str) -> None:
+        if not quiet:
+            with contextlib.suppress(BrokenPipeError):
+                print(line, file=sys.stderr, flush=True)
+
+    return say
 
 
 @app.command("save-baseline")
@@ -238,7 +388,6 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(EXIT_ERROR)
     except BrokenPipeError:
         # The reader of standard output has gone: what it wanted, it has.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_OK)
     except CanaryError as error:
         if verbose:
@@ -254,6 +403,18 @@ def main(arguments: list[str] | None = None) -> Any:
             file=sys.stderr,
         )
         sys.exit(EXIT_ERROR)
+    finally:
+        _leave_quietly()
+
+
+def _leave_quietly() -> None:
+    """What a closed pipe did not take is dropped; Python's own exit would turn it into 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (BrokenPipeError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _show_usage_error(error: Exception) -> None:

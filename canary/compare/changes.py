@@ -8,13 +8,15 @@ from typing import Any
 from canary.collect.record import RunRecord
 from canary.compare.report import Difference, KeyChange
 
+NOT_SHOWN = ("output_dir",)
+"""Where a record lies says nothing of what is in it."""
+
 COSMETIC_CONFIG = (
     "name",
     "description",
     "tier",
     "report_to",
     "timeout",
-    "output_dir",
     "repeats",
     "metrics_warmup_steps",
     "probe_steps",
@@ -88,7 +90,11 @@ def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
 
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Keys of the resolved configs that differ."""
-    return key_changes(baseline.config, current.config, COSMETIC_CONFIG)
+    before, after = (
+        {key: value for key, value in record.config.items() if key not in NOT_SHOWN}
+        for record in (baseline, current)
+    )
+    return key_changes(before, after, COSMETIC_CONFIG)
 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:

@@ -168,7 +168,7 @@ def _learned_checks(differences: Sequence[Difference], explained: bool) -> list[
                 baseline=_shown(first.baseline),
                 current=_shown(first.current),
                 delta=_numeric_delta(first),
-                delta_pct=None if first.relative is None else 100 * first.relative,
+                delta_pct=_percent_delta(first),
             )
         )
     return checks
@@ -184,6 +184,13 @@ def _numeric_delta(difference: Difference) -> float:
     if isinstance(was, int | float) and isinstance(now, int | float) and was == was and now == now:
         return float(now - was)
     return float(difference.count)
+
+
+def _percent_delta(difference: Difference) -> float | None:
+    was, now = difference.baseline, difference.current
+    if isinstance(was, int | float) and isinstance(now, int | float) and was:
+        return 100.0 * (now / was - 1)
+    return None if difference.relative is None else 100 * difference.relative
 
 
 def _repeatability(current: Sequence[RunRecord], known: Widened) -> list[Check]:

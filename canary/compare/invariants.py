@@ -234,7 +234,7 @@ def labels_contain_eos(record: RunRecord) -> Check:
     words = f"{count} EOS among {labels} label tokens"
     if count == 0:
         words += ": the model will never learn to stop"
-    return _result(name, count == 0, words, float(count), count)
+    return _result(name, count == 0, words, float(count == 0), count)
 
 
 def at_most_one_bos(record: RunRecord) -> Check:

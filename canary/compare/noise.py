@@ -44,6 +44,9 @@ class NoiseModel(BaseModel):
     inexact: dict[str, float] = Field(default_factory=dict)
     """Exact-lane signals that differed between equal runs, with the largest relative difference
     seen (1.0 for what is not a number)."""
+    detectable_pct: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """For a reader: smallest change in percent seen in four of five comparisons, by metric and by
+    number of pairs (`history`: one run against twenty stored ones)."""
 
     def run_spread(self, metric: str) -> Spread | None:
         """Spread of one launch."""

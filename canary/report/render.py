@@ -85,16 +85,21 @@ def table(view: View) -> list[str]:
     return lines
 
 
+def check_format(form: str) -> None:
+    """UsageError for a format that is none of FORMATS."""
+    if form not in FORMATS:
+        raise UsageError(f"no format {form!r}", f"one of {', '.join(FORMATS)}")
+
+
 def render(found: Comparison, form: str) -> str:
     """The comparison in one of FORMATS, ending with a line break.
 
     Raises:
         UsageError: no such format.
     """
+    check_format(form)
     if form == "json":
         return json_text(found)
-    if form not in FORMATS:
-        raise UsageError(f"no format {form!r}", f"one of {', '.join(FORMATS)}")
     view = view_of(found)
     name = "comparison.md.jinja" if form == "markdown" else "comparison.txt.jinja"
     text = environment().get_template(name).render(view=view, table=table(view), headings=HEADINGS)
@@ -112,11 +117,25 @@ def deliver(found: Comparison, form: str, output: Path | None) -> None:
     if output is None:
         print(text, end="")
         return
+    _write(output, text)
+    print(found.first_line, file=sys.stderr)
+
+
+def written(found: Comparison, folder: Path) -> None:
+    """Leaves the comparison in a folder as `comparison.txt`, `.md` and `.json`.
+
+    Raises:
+        MachineError: it cannot be written.
+    """
+    for form, suffix in (("text", "txt"), ("markdown", "md"), ("json", "json")):
+        _write(folder / f"comparison.{suffix}", render(found, form))
+
+
+def _write(path: Path, text: str) -> None:
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(output, text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, text)
     except OSError as error:
         raise MachineError(
-            f"cannot write {output}: {error.strerror or error}", "choose another file with -o"
+            f"cannot write {path}: {error.strerror or error}", "choose another place with -o"
         ) from error
-    print(found.first_line, file=sys.stderr)

@@ -122,7 +122,7 @@ def _chain(found: Comparison) -> list[Any]:
 def row_of(check: Check) -> Row:
     """One check in strings; `~` marks a change inside the noise."""
     change = ""
-    if check.status != "skip":
+    if (check.status != "skip" and check.baseline is not None) or check.lane == "exact":
         if check.delta == 0 and check.lane in ("exact", "invariant"):
             change = "="
         elif check.delta_pct is not None and abs(check.delta_pct) < 1e6:

@@ -1,0 +1,218 @@
+"""`canary ab`: two commits, or two configs, in alternation on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.campaign.environments import own_code_first, own_environment, refuse_foreign_code
+from canary.campaign.pairs import Plan, Role, Runs, run_pairs
+from canary.campaign.side import Side
+from canary.campaign.telling import Teller
+from canary.campaign.worktrees import checked_out, commit_of, repository_of, uncommitted
+from canary.collect.record import RunRecord
+from canary.compare.noise import load_noise
+from canary.compare.paths import Request, thresholds_for
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.config.load import load_config
+from canary.errors import UsageError
+from canary.runner.surroundings import require_training_stack
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class AbRequest:
+    """What `canary ab` was asked."""
+
+    config: Path | None
+    base: str | None = None
+    head: str | None = None
+    base_config: Path | None = None
+    head_config: Path | None = None
+    pairs: str = AUTO
+    budget_minutes: float | None = None
+    setup: str | None = None
+    noise_file: Path | None = None
+    output_dir: Path | None = None
+    tier: str | None = None
+    threshold_file: Path | None = None
+    settings: tuple[str, ...] = ()
+    accept: str | None = None
+
+    def plan(self) -> Plan:
+        """How many pairs.
+
+        Raises:
+            UsageError: neither `auto` nor a count.
+        """
+        budget = None if self.budget_minutes is None else 60 * self.budget_minutes
+        if budget is not None and budget <= 0:
+            raise UsageError(f"--budget {self.budget_minutes:g}: minutes, more than 0")
+        if self.pairs == AUTO:
+            return Plan(None, budget)
+        if not self.pairs.isdigit() or int(self.pairs) < 1:
+            raise UsageError(f"--pairs {self.pairs!r}", "auto, or a number of pairs from 1 on")
+        return Plan(int(self.pairs), budget)
+
+
+def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, Path]:
+    """Runs both sides in alternation and compares them; returns the comparison and the folder
+    that holds the runs of both.
+
+    Raises:
+        UsageError: wrong request, config or input.
+        MachineError: a commit cannot be checked out or set up, or a run left no record.
+    """
+    require_training_stack()
+    plan = request.plan()
+    noise = load_noise(request.noise_file) if request.noise_file else None
+    asked = Request((), (), request.tier, request.threshold_file)
+    if request.tier or request.threshold_file:
+        thresholds_for(asked, ())  # A wrong threshold is told before anything runs.
+    with _sides(request, say) as (sides, folder):
+
+        def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+            thresholds, tier = thresholds_for(asked, (*base, *head))
+            found = compare_to_baseline(
+                head,
+                base,
+                thresholds,
+                paired=len(head) == len(base),
+                noise=noise,
+                budget=budget,
+                accept=request.accept,
+            )
+            return replace(found, tier=tier)
+
+        def launch(role: Role, *, probe: bool) -> RunRecord:
+            return sides[role].run(probe=probe)
+
+        teller = Teller(say, plan)
+        teller.begins(sides["base"], sides["head"], folder)
+        found, runs = run_pairs(plan, launch, judge, teller, time.monotonic)
+    return _told(found, runs), folder
+
+
+def _told(found: Comparison, runs: Runs) -> Comparison:
+    note = f"{len(runs.head)} pairs in alternation, each run a process of its own"
+    return replace(found, notes=(note, *found.notes))
+
+
+@contextlib.contextmanager
+def _sides(
+    request: AbRequest, say: Callable[[str], None]
+) -> Iterator[tuple[dict[str, Side], Path]]:
+    here = Path.cwd().resolve()
+    if request.base is None:
+        yield _two_configs(request, here)
+        return
+    repository = repository_of(here)
+    refs = {"base": request.base, "head": request.head or "HEAD"}
+    commits = {role: commit_of(repository, ref) for role, ref in refs.items()}
+    changed = uncommitted(repository)
+    if changed and commits["head"] == commit_of(repository, "HEAD"):
+        say(
+            f"note: {changed} changed file{'s' if changed > 1 else ''} in the working tree "
+            "not committed, not part of the comparison"
+        )
+    if len(set(commits.values())) == 1 and request.head_config is None:
+        say("note: both sides are the same commit; this measures the noise of the machine")
+    with checked_out(repository, commits) as trees:
+        sides = {}
+        folder = _folder(request, _config_of(request, "base", here), here)
+        for role, ref in refs.items():
+            label = f"{ref} {commits[role][:9]}" if ref not in commits[role] else commits[role][:9]
+            sides[role] = _commit_side(request, role, label, repository, trees[role], here, folder)
+            load_config(sides[role].config, request.settings)
+        yield sides, folder
+
+
+def _commit_side(
+    request: AbRequest,
+    role: str,
+    label: str,
+    repository: Path,
+    tree: Path,
+    here: Path,
+    output: Path,
+) -> Side:
+    given = (here / _config_of(request, role, here)).resolve()
+    config = given
+    if given.is_relative_to(repository):
+        config = tree / given.relative_to(repository)
+        if not config.exists():
+            raise UsageError(
+                f"{given.relative_to(repository)} is not in {role} ({label})",
+                f"commit it there, or name a config outside the repository with --{role}-config",
+            )
+    folder = tree / here.relative_to(repository)
+    folder = folder if folder.is_dir() else tree
+    environment = dict(os.environ)
+    python = Path(sys.executable)
+    if request.setup:
+        log = output / f"setup-{role}.log"
+        python, environment = own_environment(
+            role, tree.parent, folder, request.setup, environment, log
+        )
+    else:
+        environment = own_code_first(repository, tree, environment)
+    refuse_foreign_code(role, python, folder, environment, repository)
+    return Side(role, label, config, folder, python, environment, output / role, request.settings)
+
+
+def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]:
+    """Both sides in the working directory as it is."""
+    if request.head is not None:
+        raise UsageError("--head needs --base", "name the commit to compare it with")
+    configs = {role: _config_of(request, role, here) for role in ("base", "head")}
+    if configs["base"] == configs["head"]:
+        raise UsageError(
+            "nothing to compare: one config and one commit",
+            "name a commit with --base REF, or a second config with --head-config",
+        )
+    if request.setup:
+        raise UsageError("--setup needs --base", "two configs run in this environment as it is")
+    folder = _folder(request, configs["base"], here)
+    sides = {
+        role: Side(
+            role,
+            str(config),
+            here / config,
+            here,
+            Path(sys.executable),
+            dict(os.environ),
+            folder / role,
+            request.settings,
+        )
+        for role, config in configs.items()
+    }
+    for side in sides.values():
+        load_config(side.config, request.settings)
+    return sides, folder
+
+
+def _config_of(request: AbRequest, role: str, here: Path) -> Path:
+    own = request.base_config if role == "base" else request.head_config
+    config = own or request.config
+    if config is None:
+        raise UsageError(f"no config for {role}", "canary ab CONFIG --base REF")
+    if not (here / config).exists() and (request.base is None or own is not None):
+        raise UsageError(f"no config at {config}", "write one with: canary init-config")
+    return config
+
+
+def _folder(request: AbRequest, config: Path, here: Path) -> Path:
+    """The folder of both sides' runs."""
+    base = request.output_dir
+    if base is None:
+        base = Path("canary_output")
+    stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    return (here / base / f"ab-{stamp}").absolute()

@@ -1,0 +1,212 @@
+"""`canary calibrate`: one canary many times over, and what varies while nothing changes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.baseline.comparability import machine_key, machine_words, usable
+from canary.baseline.history import NOISE_FILE, drawer
+from canary.collect.record import RunRecord
+from canary.compare.estimate import Spread, larger, paired_estimate, unpaired_estimate
+from canary.compare.exact import learned_differences
+from canary.compare.noise import NoiseModel, metric_noise, save_noise
+from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric
+from canary.config.load import LoadedConfig
+from canary.errors import MachineError, RunFailed, UsageError
+from canary.runner.base import Listener
+from canary.runner.session import run_canary
+
+FEWEST_RUNS = 4
+PAIR_COUNTS = (1, 3, 5, 8)
+HISTORY = 20
+GATED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "max_memory")
+WORDS = {
+    "step_time_median": ("step time, median", "ms"),
+    "step_time_mean": ("step time, mean", "ms"),
+    "max_memory": ("peak memory", "MB"),
+    "tokens_per_sec": ("tokens per second", ""),
+    "startup": ("start-up", "s"),
+}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A noise model, with the values it was made from."""
+
+    model: NoiseModel
+    values: dict[str, list[float]]
+    machine: str
+
+
+def calibrate(
+    loaded: LoadedConfig,
+    runs: int,
+    listener: Listener,
+    output_dir: Path | None,
+    say: Callable[[str], None],
+) -> tuple[Calibration, list[RunRecord]]:
+    """Runs one canary `runs` times and measures its noise.
+
+    Raises:
+        UsageError: too few runs asked for.
+        RunFailed: a run did not complete; a model of some of the runs would be a wrong one.
+    """
+    if runs < FEWEST_RUNS:
+        raise UsageError(f"-n {runs}: at least {FEWEST_RUNS} runs are needed", "10 are usual")
+    records = []
+    for number in range(1, runs + 1):
+        record, folder, result = run_canary(loaded, listener, output_dir)
+        if result.status == "interrupted":
+            raise KeyboardInterrupt
+        problem = usable(record)
+        if problem:
+            raise RunFailed(problem, record.status, result.hint or f"its record: {folder}")
+        records.append(record)
+        say(
+            f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms a step"
+            + (f", spread so far {100 * _spread(records):.1f}%" if number > 1 else "")
+        )
+    return calibration(records), records
+
+
+def _spread(records: Sequence[RunRecord]) -> float:
+    return statistics.stdev(math.log(record.perf.step_time.median) for record in records)
+
+
+def calibration(records: Sequence[RunRecord]) -> Calibration:
+    """The noise of equal runs, in the order in which they ran."""
+    values = {
+        name: found
+        for name in WORDS
+        if len(found := [v for r in records if (v := _value(r, name)) is not None]) == len(records)
+    }
+    noise = {name: metric_noise([math.log(v) for v in found]) for name, found in values.items()}
+    model = NoiseModel(
+        canary=records[-1].name,
+        machine_key=machine_key(records[-1]),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        runs=len(records),
+        metrics=noise,
+        inexact=inexact(records),
+    )
+    detectable = {
+        name: {str(count): smallest(model, name, kind, count) for count in PAIR_COUNTS}
+        | {"history": smallest(model, name, kind, 1, HISTORY)}
+        for name in GATED
+        if name in values and (kind := _kind(records[-1], name))
+    }
+    model = model.model_copy(update={"detectable_pct": detectable})
+    return Calibration(model, values, machine_words(records[-1]))
+
+
+def _value(record: RunRecord, name: str) -> float | None:
+    perf = record.perf
+    value = {
+        "step_time_median": 1000 * perf.step_time.median,
+        "step_time_mean": 1000 * perf.step_time.mean,
+        "max_memory": perf.max_mem_mb,
+        "tokens_per_sec": perf.approx_tokens_per_sec,
+        "startup": sum(perf.startup_seconds.values()),
+    }[name]
+    return value if value and value > 0 else None
+
+
+def _kind(record: RunRecord, name: str) -> str:
+    return f"{record.perf.max_mem_kind}_memory" if name == "max_memory" else "step_time"
+
+
+def smallest(
+    model: NoiseModel, name: str, kind: str, current: int, baseline: int | None = None
+) -> float:
+    """Smallest change, in percent, that is called real in four of five comparisons: of so many
+    pairs, or of `current` runs with a history of `baseline` runs."""
+    metric: Metric = name  # type: ignore[assignment]
+    alpha = FAMILY_BUDGET * GATE_WEIGHTS[metric] / sum(GATE_WEIGHTS[gate] for gate in GATED)
+    floor = FLOORS[kind]
+    if baseline is None:
+        spread = _floored(model.pair_spread(name), math.sqrt(2) * floor)
+        found = paired_estimate([0.0] * current, spread)
+    else:
+        spread = _floored(model.run_spread(name), floor)
+        found = unpaired_estimate([0.0] * current, [0.0] * baseline, spread)
+    return 100 * math.expm1(found.detectable(alpha))
+
+
+def _floored(spread: Spread | None, floor: float) -> Spread:
+    found = larger(None, spread, floor)
+    assert found is not None
+    return found
+
+
+def inexact(records: Sequence[RunRecord]) -> dict[str, float]:
+    """Exact-lane signals that differ between equal runs, with the largest relative difference;
+    1.0 for what is not a number."""
+    probed = [record for record in records if record.exact]
+    seen: dict[str, float] = {}
+    for record in probed[1:]:
+        for found in learned_differences(probed[0], record):
+            key = f"{found.stage}.{found.signal}"
+            size = found.relative if found.relative is not None else 1.0
+            seen[key] = max(seen.get(key, 0.0), min(size, 1.0))
+    return seen
+
+
+def keep(made: Calibration, file: Path | None, history: Path | None, record: RunRecord) -> Path:
+    """Writes the noise model to a file, or to the drawer of a history, or to both.
+
+    Raises:
+        MachineError: it cannot be written.
+    """
+    places = [file] if file else []
+    if history is not None:
+        places.append(drawer(history, record) / NOISE_FILE)
+    for place in places:
+        try:
+            save_noise(made.model, place)
+        except OSError as error:
+            raise MachineError(
+                f"cannot write {place}: {error.strerror or error}", "choose another place with -o"
+            ) from error
+    return places[-1]
+
+
+def calibration_text(made: Calibration) -> str:
+    """The noise as a table a person understands."""
+    model = made.model
+    lines = [
+        f"Noise of {model.canary or 'this canary'} on {made.machine}, from {model.runs} equal runs",
+        "",
+        "                          one run             smallest change seen in 4 of 5 comparisons",
+        "metric                    typical   spread   1 pair  3 pairs  5 pairs  8 pairs  1 run "
+        f"to {HISTORY}",
+    ]
+    for name, values in made.values.items():
+        words, unit = WORDS[name]
+        typical = f"{statistics.fmean(values):,.1f} {unit}".rstrip()
+        row = f"{words:<22} {typical:>10} {100 * model.metrics[name].run_sd:>7.2f}%"
+        shown = model.detectable_pct.get(name)
+        if shown:
+            cells = [shown[str(count)] for count in PAIR_COUNTS] + [shown["history"]]
+            widths = (8, 8, 8, 8, 10)
+            row += "".join(f"{_percent(v):>{w}} " for v, w in zip(cells, widths, strict=True))
+        lines.append(row.rstrip())
+    lines.append("")
+    lines += _exact_lines(model)
+    return "\n".join(lines)
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1f}%" if value < 1000 else ">1000%"
+
+
+def _exact_lines(model: NoiseModel) -> list[str]:
+    if not model.inexact:
+        return [f"Exact: every signal of the exact lane was equal in all {model.runs} runs."]
+    lines = ["Not exact here (judged only beyond what was seen, or not at all):"]
+    lines += [f"  {name:<40} up to {size:.1e}" for name, size in sorted(model.inexact.items())]
+    return [*lines, "Everything else of the exact lane was equal in all runs."]

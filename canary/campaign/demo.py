@@ -1,0 +1,131 @@
+"""`canary demo`: a healthy change passes, a silent fault is caught, on the embedded canary."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.campaign.pairs import Plan, Role, run_pairs
+from canary.campaign.side import Side
+from canary.campaign.telling import Teller
+from canary.collect.record import RunRecord
+from canary.compare.paths import Request, thresholds_for
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.config.load import BUILTIN
+from canary.runner.surroundings import require_training_stack
+
+CONFIG = BUILTIN.with_name("demo.yaml")
+CHANGE = Path(__file__).parent / "demo_change"
+PAIRS = 3
+USUAL_LOSS_GATE = 0.05
+"""What a gate on the mean loss lets through at the least: 5%."""
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Both answers, and what a gate on the mean loss would have seen."""
+
+    healthy: Comparison
+    faulty: Comparison
+    mean_losses: tuple[float, float]
+    folder: Path
+
+    @property
+    def as_promised(self) -> bool:
+        """Whether the fault was caught and the healthy change was not called one."""
+        return self.healthy.verdict in ("pass", "inconclusive") and (
+            self.faulty.verdict == "regression"
+        )
+
+
+def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
+    """Runs three healthy pairs and one run of a change that masks EOS labels.
+
+    Raises:
+        UsageError: the packages that train are missing.
+        MachineError: a run left no record.
+    """
+    require_training_stack()
+    folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
+    labels: dict[Role, str] = {"base": "this version", "head": "the same again"}
+    sides = {
+        role: Side(role, label, CONFIG, Path.cwd(), Path(sys.executable), os.environ, folder / role)
+        for role, label in labels.items()
+    }
+
+    def launch(role: Role, *, probe: bool) -> RunRecord:
+        return sides[role].run(probe=probe)
+
+    def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+        thresholds, _ = thresholds_for(Request((), ()), base or head)
+        return compare_to_baseline(
+            head, base, thresholds, paired=len(head) == len(base), budget=budget
+        )
+
+    say("1. A change that changes nothing: the embedded DPO canary, three pairs of runs.")
+    teller = Teller(say, Plan(PAIRS))
+    teller.begins(sides["base"], sides["head"], folder)
+    healthy, runs = run_pairs(Plan(PAIRS, probed=1), launch, judge, teller, time.monotonic)
+    say("")
+    say("2. A change that masks the EOS of every answer, as pad_token = eos_token does.")
+    changed = Side(
+        "head",
+        "masked EOS",
+        CONFIG,
+        Path.cwd(),
+        Path(sys.executable),
+        _with_change(os.environ),
+        folder / "masked_eos",
+    )
+    before = time.monotonic()
+    record = changed.run(probe=True)
+    teller.ran(0, "head", record, time.monotonic() - before)
+    faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
+    means = (_mean_loss(runs.base[-1]), _mean_loss(record)) if runs.base else (0.0, 0.0)
+    return Demo(healthy, faulty, means, folder)
+
+
+def _with_change(base: os._Environ[str]) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, (str(CHANGE), base.get("PYTHONPATH"))))
+    return {**base, "PYTHONPATH": path}
+
+
+def _mean_loss(record: RunRecord) -> float:
+    return statistics.fmean(float(loss) for loss in record.stability.loss_values)
+
+
+def demo_text(demo: Demo, faulty: str) -> str:
+    """Both answers in words; `faulty` is that comparison as rendered."""
+    before, after = demo.mean_losses
+    change = after / before - 1 if before else 0.0
+    gate = "passes" if change < USUAL_LOSS_GATE else "fails"
+    lines = [
+        "",
+        "== 1. The change that changes nothing " + "=" * 40,
+        "",
+        demo.healthy.first_line,
+        f"All of it: {demo.folder / 'head' / 'comparison.txt'}",
+        "",
+        "== 2. The change that masks the EOS of every answer " + "=" * 26,
+        "",
+        faulty.rstrip(),
+        "",
+        f"A gate on the mean loss saw {before:.4f} -> {after:.4f} ({change:+.1%}) and {gate}.",
+        "",
+        "== What next " + "=" * 65,
+        "",
+        "  canary init-config canary.yaml --type dpo   then name your model and data in it",
+        "  canary run canary.yaml                      a record of it",
+        "  canary ab canary.yaml --base main           is HEAD worse than main?",
+        "  canary calibrate canary.yaml -n 10          how small a change this machine can see",
+        "",
+        f"Records of this demo: {demo.folder}",
+    ]
+    return "\n".join(lines)

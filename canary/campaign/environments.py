@@ -1,0 +1,154 @@
+"""The Python and the import path of one side, so that it runs its own code and nobody else's."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import site
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from canary.campaign.side import run_child
+from canary.errors import MachineError, UsageError
+
+PARENT_PACKAGES = "zzz_canary_parent.pth"
+"""Read after every other .pth file: what the side installs itself goes before."""
+
+WHERE = """
+import importlib.util, json, sys
+found = {}
+for name in sys.argv[1:]:
+    spec = importlib.util.find_spec(name)
+    places = [spec.origin, *(spec.submodule_search_locations or [])] if spec else []
+    found[name] = next((place for place in places if place), None)
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Editable:
+    """A package installed in editable form from a folder."""
+
+    folder: Path
+    modules: tuple[str, ...]
+
+
+def editable_packages(repository: Path) -> list[Editable]:
+    """Packages of this Python that are installed in editable form from inside a repository."""
+    found = []
+    for package in importlib.metadata.distributions():
+        text = package.read_text("direct_url.json")
+        document = json.loads(text) if text else {}
+        if not document.get("dir_info", {}).get("editable"):
+            continue
+        folder = Path(unquote(urlparse(document.get("url", "")).path)).resolve()
+        if folder.is_relative_to(repository):
+            found.append(Editable(folder, _modules(package, folder)))
+    return found
+
+
+def _modules(package: importlib.metadata.Distribution, folder: Path) -> tuple[str, ...]:
+    top = package.read_text("top_level.txt")
+    if top:
+        return tuple(top.split())
+    inits = [*folder.glob("*/__init__.py"), *folder.glob("src/*/__init__.py")]
+    return tuple(sorted(init.parent.name for init in inits))
+
+
+def own_code_first(repository: Path, worktree: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """An environment in which everything that would be imported from the user's checkout (absolute
+    entries of PYTHONPATH, editable installs) is imported from the worktree instead."""
+    inside: list[Path] = []
+    for package in editable_packages(repository):
+        inside += [package.folder, package.folder / "src"]
+    moved = [worktree / path.relative_to(repository) for path in inside]
+    entries = [str(path) for path in moved if path.is_dir()]
+    for entry in filter(None, base.get("PYTHONPATH", "").split(os.pathsep)):
+        path = Path(entry)
+        if path.is_absolute() and path.resolve().is_relative_to(repository):
+            entry = str(worktree / path.resolve().relative_to(repository))
+        entries.append(entry)
+    environment = dict(base)
+    if entries:
+        environment["PYTHONPATH"] = os.pathsep.join(entries)
+    return environment
+
+
+def refuse_foreign_code(
+    role: str, python: Path, folder: Path, environment: Mapping[str, str], repository: Path
+) -> None:
+    """Makes sure that no package of the repository is imported from the user's own checkout.
+
+    Raises:
+        UsageError: one would be, and both sides would run the same code.
+    """
+    packages = editable_packages(repository)
+    names = [name for package in packages for name in package.modules]
+    if not names:
+        return
+    code, out, err = run_child([str(python), "-c", WHERE, *names], folder, environment)
+    if code:
+        raise MachineError(f"{role}: {python} does not work: {err.strip().splitlines()[-1:]}")
+    for name, place in json.loads(out).items():
+        if place and Path(place).resolve().is_relative_to(repository):
+            raise UsageError(
+                f"{name} is installed in editable form and {role} would import it from {place}, "
+                "not from its commit",
+                "install it on each side: --setup 'pip install --no-deps -e .'",
+            )
+
+
+def own_environment(
+    role: str, scratch: Path, folder: Path, setup: str, base: Mapping[str, str], log: Path
+) -> tuple[Path, dict[str, str]]:
+    """A virtual environment over this Python's packages, in which `setup` has run.
+
+    Args:
+        role: name of the side, for messages.
+        scratch: where the environment is made.
+        folder: working directory of the command.
+        setup: a shell command; its `python` and `pip` are those of the new environment.
+        base: environment variables.
+        log: file for what the command prints.
+
+    Raises:
+        MachineError: the environment cannot be made, or the command failed.
+    """
+    venv = scratch / f"{role}-env"
+    done = subprocess.run(
+        [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines() or ["python -m venv failed"]
+        raise MachineError(
+            f"{role}: no virtual environment could be made: {said[-1]}",
+            "on Debian: apt install python3-venv",
+        )
+    packages = next(venv.glob("lib/python*/site-packages"))
+    lines = [f"import site; site.addsitedir({place!r})" for place in _site_packages()]
+    (packages / PARENT_PACKAGES).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    environment = {key: value for key, value in base.items() if key != "PYTHONHOME"}
+    environment["VIRTUAL_ENV"] = str(venv)
+    environment["PATH"] = f"{venv / 'bin'}{os.pathsep}{base.get('PATH', os.defpath)}"
+    code, out, err = run_child(["/bin/sh", "-c", setup], folder, environment)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(out + err, encoding="utf-8")
+    if code:
+        said = (err or out).strip().splitlines()
+        raise MachineError(
+            f"{role}: setup ended with exit code {code}: {said[-1] if said else 'no output'}",
+            f"all of it is in {log}",
+        )
+    return venv / "bin" / "python", environment
+
+
+def _site_packages() -> list[str]:
+    places = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        places.append(site.getusersitepackages())
+    return [place for place in places if Path(place).is_dir()]

@@ -1,0 +1,168 @@
+"""Alternating runs of two sides, looked at three times, stopped as soon as the answer is there.
+
+Pure of processes and clocks: what launches a run, what judges, what tells the time are arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from canary.collect.record import RunRecord
+from canary.compare.report import Check, Comparison
+from canary.compare.sequential import LOOKS, is_settled, look_budget
+
+Role = Literal["base", "head"]
+ROLES: tuple[Role, Role] = ("base", "head")
+PROBED_PAIRS = 2
+"""One pair with a probe to compare, one more to see what differs between equal runs."""
+ATTEMPTS = 2
+"""A run that fails is run once more; a side that fails twice has failed."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many pairs, and within what time."""
+
+    pairs: int | None = None
+    """A fixed number; None: looks at 3, 5 and 8."""
+    budget_s: float | None = None
+    probed: int = PROBED_PAIRS
+    """Pairs that run the probe."""
+
+    @property
+    def most(self) -> int:
+        """Pairs at most."""
+        return self.pairs or max(LOOKS)
+
+    def is_look(self, pairs: int) -> bool:
+        """Whether the runs are judged after so many pairs."""
+        return pairs == self.pairs if self.pairs else pairs in LOOKS
+
+    def error_budget(self, pairs: int) -> float:
+        """False alarms allowed to the look at, or next after, so many pairs."""
+        if self.pairs:
+            return look_budget(0)
+        return look_budget(next((look for look in LOOKS if look >= pairs), max(LOOKS)))
+
+
+class Launch(Protocol):
+    """Runs one side once and returns its record, however it ended."""
+
+    def __call__(self, role: Role, *, probe: bool) -> RunRecord: ...
+
+
+class Judge(Protocol):
+    """Compares two sides whose runs alternated."""
+
+    def __call__(
+        self, head: list[RunRecord], base: list[RunRecord], budget: float
+    ) -> Comparison: ...
+
+
+class Watcher(Protocol):
+    """Hears how the runs go."""
+
+    def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None: ...
+
+    def narrowed(self, pairs: int, step_time: Check | None) -> None: ...
+
+    def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None: ...
+
+
+@dataclass
+class Runs:
+    """What has run: completed records, the i-th of one side beside the i-th of the other."""
+
+    base: list[RunRecord] = field(default_factory=list)
+    head: list[RunRecord] = field(default_factory=list)
+    repeated: list[str] = field(default_factory=list)
+    """Runs that failed once and then completed, in words."""
+
+    def of(self, role: Role) -> list[RunRecord]:
+        """One side's."""
+        return self.base if role == "base" else self.head
+
+
+def run_pairs(
+    plan: Plan,
+    launch: Launch,
+    judge: Judge,
+    watcher: Watcher,
+    clock: Callable[[], float],
+) -> tuple[Comparison, Runs]:
+    """Runs pairs in the order base head, head base, ... until decided, done or out of time.
+
+    A side that fails twice in a row ends it: the head's failing is a regression where a run of the
+    base completed, the base's is an error.
+    """
+    runs, started = Runs(), clock()
+    found: Comparison | None = None
+    pairs = 0
+    while pairs < plan.most and _time_left(plan, pairs, clock() - started):
+        failed = _run_pair(pairs, plan, runs, launch, watcher, clock)
+        if failed:
+            return _with_notes(judge(*failed, plan.error_budget(pairs)), runs, ""), runs
+        pairs += 1
+        found = None
+        shown = judge(runs.head, runs.base, plan.error_budget(pairs))
+        watcher.narrowed(pairs, _step_time(shown))
+        if plan.is_look(pairs):
+            found = shown
+            settled = is_settled(found) or pairs == plan.most
+            following = None if settled else next(look for look in LOOKS if look > pairs)
+            watcher.looked(pairs, found, following)
+            if settled:
+                return _with_notes(found, runs, ""), runs
+    stopped = f"stopped after {pairs} pair{'s' if pairs != 1 else ''}: the time budget is spent"
+    if found is None:
+        found = judge(runs.head, runs.base, plan.error_budget(pairs))
+        watcher.looked(pairs, found, None)
+    return _with_notes(found, runs, stopped), runs
+
+
+def _time_left(plan: Plan, pairs: int, spent: float) -> bool:
+    """Whether another pair fits; the first always runs."""
+    if plan.budget_s is None or pairs == 0:
+        return True
+    return spent * (pairs + 1) / pairs <= plan.budget_s
+
+
+def _run_pair(
+    pair: int,
+    plan: Plan,
+    runs: Runs,
+    launch: Launch,
+    watcher: Watcher,
+    clock: Callable[[], float],
+) -> tuple[list[RunRecord], list[RunRecord]] | None:
+    """Adds a pair; or returns (head, base) to be judged, where one side failed for good."""
+    for role in ROLES if pair % 2 == 0 else ROLES[::-1]:
+        failures: list[RunRecord] = []
+        while True:
+            before = clock()
+            record = launch(role, probe=pair < plan.probed)
+            watcher.ran(pair, role, record, clock() - before)
+            if record.status == "completed":
+                break
+            failures.append(record)
+            if len(failures) == ATTEMPTS:
+                if role == "head":
+                    return failures, runs.base
+                return runs.head or failures, failures
+        runs.of(role).append(record)
+        runs.repeated += [
+            f"{role}: a run ended as {failed.status} ({failed.reason}) and was repeated"
+            for failed in failures
+        ]
+    return None
+
+
+def _step_time(found: Comparison) -> Check | None:
+    return next((check for check in found.checks if check.name == "step_time_median"), None)
+
+
+def _with_notes(found: Comparison, runs: Runs, stopped: str) -> Comparison:
+    extra = [*runs.repeated, *filter(None, [stopped])]
+    return replace(found, notes=(*found.notes, *extra))

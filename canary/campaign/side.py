@@ -1,0 +1,97 @@
+"""One side of an A/B: where its code lies, which Python runs it, and one run of it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from canary.errors import EXIT_USAGE, MachineError, UsageError
+
+STOP_GRACE_S = 20.0
+"""Time for a run to close its record after it was told to stop."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """What runs on one side, in a process of its own."""
+
+    role: str
+    label: str
+    """Commit or config, as shown."""
+    config: Path
+    folder: Path
+    """Working directory: the worktree, or the user's own."""
+    python: Path
+    environment: Mapping[str, str]
+    output_dir: Path
+    settings: tuple[str, ...] = ()
+    """`--set` values, of both sides alike."""
+
+    def command(self, probe: bool) -> list[str]:
+        """The command of one run: one measured launch, with or without a probe."""
+        settings = [*self.settings, "repeats=1"]
+        if not probe:
+            settings.append("probe_steps=0")
+        words = [str(self.python), "-m", "canary.cli", "run", str(self.config), "--quiet"]
+        words += ["--output-dir", str(self.output_dir)]
+        for setting in settings:
+            words += ["--set", setting]
+        return words
+
+    def run(self, *, probe: bool) -> RunRecord:
+        """Runs the canary once and returns its record, however it ended.
+
+        Raises:
+            UsageError: config or input of this side cannot be used.
+            MachineError: it ended without a record.
+        """
+        code, out, err = run_child(self.command(probe), self.folder, self.environment)
+        lines = err.strip().splitlines()
+        said = (lines[-1] if lines else f"exit code {code}").removeprefix("canary: ")
+        if code == EXIT_USAGE:
+            raise UsageError(f"{self.role} ({self.label}): {said}")
+        printed = out.strip().splitlines()
+        if not printed or not (Path(printed[-1]) / "metrics.json").exists():
+            raise MachineError(f"{self.role} ({self.label}): no record was left: {said}")
+        return load_record(Path(printed[-1]))
+
+
+def run_child(
+    command: list[str], folder: Path, environment: Mapping[str, str]
+) -> tuple[int, str, str]:
+    """(exit code, standard output, standard error) of a command; stopped with this process.
+
+    Raises:
+        MachineError: it cannot be started.
+    """
+    try:
+        child = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise MachineError(f"cannot start {command[0]}: {error.strerror or error}") from error
+    try:
+        out, err = child.communicate()
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            child.send_signal(signal.SIGTERM)
+        try:
+            child.wait(STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+        raise
+    return child.returncode, out, err

@@ -1,0 +1,85 @@
+"""What is said while runs of two sides alternate: each run, and the interval that narrows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from canary.campaign.pairs import Plan, Role
+from canary.campaign.side import Side
+from canary.collect.record import RunRecord
+from canary.compare.report import Check, Comparison
+from canary.compare.sequential import LOOKS
+
+BAR_CELLS = 41
+BAR_REACH = 40.0
+"""Percent at either end of the drawn interval."""
+
+
+class Teller:
+    """Says it line by line."""
+
+    def __init__(self, say: Callable[[str], None], plan: Plan) -> None:
+        self._say = say
+        self._plan = plan
+        self._spent: list[float] = []
+        self._next = plan.pairs or LOOKS[0]
+
+    def begins(self, base: Side, head: Side, folder: Path) -> None:
+        """What is compared, how often, and where the records go."""
+        how = f"{self._plan.pairs} pairs" if self._plan.pairs else "looks after 3, 5 and 8 pairs"
+        self._say(f"base {base.label}, head {head.label}: {how}")
+        self._say(f"records: {folder}")
+
+    def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
+        """One run has ended."""
+        self._spent.append(seconds)
+        if record.status != "completed":
+            self._say(f"pair {pair + 1}  {role}  {record.status}: {record.reason}")
+            return
+        left = 2 * self._next - len(self._spent)
+        mean = sum(self._spent) / len(self._spent)
+        more = f"   about {duration(left * mean)} to the next look" if left > 0 else ""
+        step = 1000 * record.perf.step_time.median
+        self._say(f"pair {pair + 1}  {role}  {step:8.1f} ms a step{more}")
+
+    def narrowed(self, pairs: int, step_time: Check | None) -> None:
+        """The change of the step time as far as it is known."""
+        if step_time is None or step_time.interval is None or step_time.delta_pct is None:
+            return
+        low, high = step_time.interval
+        self._say(
+            f"        {bar(low, step_time.delta_pct, high, step_time.threshold)} step time "
+            f"{step_time.delta_pct:+.1f}%, between {low:+.1f}% and {high:+.1f}% "
+            f"after {pairs} pair{'s' if pairs > 1 else ''}"
+        )
+
+    def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
+        """A look: decided, or going on."""
+        if next_look is None:
+            self._say(f"look at {pairs}: {found.verdict}")
+            return
+        self._next = next_look
+        self._say(f"look at {pairs}: not decided yet, on to {next_look} pairs")
+
+
+def bar(low: float, change: float, high: float, tolerance: float | None) -> str:
+    """An interval in percent drawn between -40% and +40%: `-` inside, `|` zero, `!` tolerance."""
+
+    def cell(percent: float) -> int:
+        share = (percent + BAR_REACH) / (2 * BAR_REACH)
+        return round(min(1.0, max(0.0, share)) * (BAR_CELLS - 1))
+
+    cells = [" "] * BAR_CELLS
+    for place in range(cell(low), cell(high) + 1):
+        cells[place] = "-"
+    cells[cell(0.0)] = "|"
+    if tolerance is not None:
+        cells[cell(tolerance)] = "!"
+    cells[cell(change)] = "o"
+    return f"[{''.join(cells)}]"
+
+
+def duration(seconds: float) -> str:
+    """Seconds below a minute and a half, else minutes."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,0 +1,94 @@
+"""Commits checked out beside the user's checkout, which is not touched."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from canary.errors import MachineError, UsageError
+
+NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """Standard output of a git command.
+
+    Raises:
+        UsageError: git is not installed.
+        MachineError: it failed; carries what it said.
+    """
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+        )
+    except FileNotFoundError as error:
+        raise UsageError("git is not installed", "it is needed to check out two commits") from error
+    except subprocess.CalledProcessError as error:
+        lines = (error.stderr or "").strip().splitlines()
+        said = lines[-1] if lines else f"exit code {error.returncode}"
+        raise MachineError(f"git {arguments[0]} failed: {said}") from error
+    return done.stdout.strip()
+
+
+def repository_of(folder: Path) -> Path:
+    """The root of the repository around a folder.
+
+    Raises:
+        UsageError: it is in none.
+    """
+    try:
+        return Path(git(folder, "rev-parse", "--show-toplevel")).resolve()
+    except MachineError as error:
+        raise UsageError(
+            f"{folder} is not in a git repository",
+            "compare two configs instead: --base-config A --head-config B",
+        ) from error
+
+
+def commit_of(repository: Path, ref: str) -> str:
+    """The commit that a branch, tag or abbreviation means.
+
+    Raises:
+        UsageError: there is none.
+    """
+    try:
+        return git(
+            repository, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}"
+        )
+    except MachineError as error:
+        raise UsageError(
+            f"no commit {ref!r} in {repository}",
+            "fetch it first; a shallow clone holds only the newest commits",
+        ) from error
+
+
+def uncommitted(repository: Path) -> int:
+    """Tracked files with changes that no commit holds."""
+    return len(git(repository, "status", "--porcelain", "--untracked-files=no").splitlines())
+
+
+@contextlib.contextmanager
+def checked_out(repository: Path, commits: Mapping[str, str]) -> Iterator[dict[str, Path]]:
+    """Each commit in a worktree of its own under a scratch folder, removed at the end.
+
+    No hook of the repository runs. Yields the worktree of each name.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="canary-ab-")).resolve()
+    made: list[Path] = []
+    try:
+        for name, commit in commits.items():
+            path = scratch / name
+            made.append(path)
+            git(repository, *NO_HOOKS, "worktree", "add", "--quiet", "--detach", str(path), commit)
+        yield {name: scratch / name for name in commits}
+    finally:
+        for path in made:
+            with contextlib.suppress(MachineError):
+                git(repository, "worktree", "remove", "--force", str(path))
+        shutil.rmtree(scratch, ignore_errors=True)
+        with contextlib.suppress(MachineError):
+            git(repository, "worktree", "prune")
