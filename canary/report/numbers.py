@@ -6,15 +6,22 @@ import math
 from typing import Any
 
 
+LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+SHORTENED_FROM = 1e7
+
+
 def significant(value: float, digits: int = 4) -> str:
-    """So many digits, thousands separated, no exponent where a person would not use one."""
+    """So many digits, thousands separated; from ten millions on with M, G or T."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else ("Inf" if value > 0 else "-Inf")
     if value == 0:
         return "0"
     size = abs(value)
-    if size >= 1e9 or size < 1e-4:
+    if size >= 1e15 or size < 1e-4:
         return f"{value:.{digits - 1}g}"
+    if size >= SHORTENED_FROM:
+        scale, letter = next(pair for pair in LARGE if size >= pair[0])
+        return f"{significant(value / scale, digits)} {letter}"
     decimals = max(0, digits - 1 - math.floor(math.log10(size)))
     text = f"{value:,.{decimals}f}"
     return text.rstrip("0").rstrip(".") if "." in text and float(value).is_integer() else text
@@ -26,7 +33,8 @@ def amount(value: Any, unit: str = "") -> str:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    text = f"{value:,}" if isinstance(value, int) else significant(float(value))
+    whole = isinstance(value, int) and abs(value) < SHORTENED_FROM
+    text = f"{value:,}" if whole else significant(float(value))
     return f"{text} {unit}" if unit and unit != "%" else f"{text}{unit}"
 
 

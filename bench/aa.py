@@ -1,0 +1,151 @@
+"""False alarms on a real machine: `python -m bench.aa [--runs 100] [--load]`.
+
+Runs one canary many times with nothing changed, under a background load that comes and goes, and
+compares the runs in every way a user would: each run with the twenty before it, and in alternating
+pairs of 3, 5 and 8. Any verdict but `pass` and `inconclusive` is a false alarm. Exit code 1 where
+the exact lane raised one, or the timing lane more than one.
+
+A folder given with `-o` keeps the runs; called again, it goes on from those that are there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from canary.compare.report import Comparison
+from canary.compare.sequential import LOOKS
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
+from canary.config.load import load_config
+from canary.runner.progress import Quiet
+from canary.runner.session import run_canary
+
+HISTORY = 20
+MOST_TIMING_ALARMS = 1
+BURST_S = (2.0, 40.0)
+
+
+def load() -> None:
+    """One core busy in bursts, idle between them, of random lengths."""
+    chance = random.Random(0)
+    while True:
+        end = time.monotonic() + chance.uniform(*BURST_S)
+        while time.monotonic() < end:
+            sum(number * number for number in range(10_000))
+        time.sleep(chance.uniform(*BURST_S))
+
+
+def repeat(config: str, settings: Sequence[str], runs: int, folder: Path) -> list[RunRecord]:
+    """So many completed runs in a folder, those that are there already counted."""
+    loaded = load_config(config, settings)
+    done = sorted(folder.glob("*/metrics.json"))
+    records = [record for path in done if (record := load_record(path)).status == "completed"]
+    while len(records) < runs:
+        record, place, result = run_canary(loaded, Quiet(), folder)
+        if result.status != "completed":
+            raise SystemExit(f"run {place} ended as {result.status}: {result.reason}")
+        records.append(record)
+        print(f"{len(records)}/{runs} {1000 * record.perf.step_time.median:.1f} ms", flush=True)
+    return sorted(records, key=lambda record: (record.timestamp, record.run_id))
+
+
+def comparisons(
+    records: Sequence[RunRecord], thresholds: Thresholds
+) -> dict[str, list[Comparison]]:
+    """Every run with the twenty before it, and blocks of alternating pairs."""
+    found: dict[str, list[Comparison]] = {}
+    found[f"1 run, history of {HISTORY}"] = [
+        compare_to_baseline([records[i]], records[i - HISTORY : i], thresholds, history=True)
+        for i in range(HISTORY, len(records))
+    ]
+    for pairs in LOOKS:
+        blocks = []
+        for start in range(0, len(records) - 2 * pairs + 1, 2 * pairs):
+            sides = alternate(records[start : start + 2 * pairs])
+            blocks.append(compare_to_baseline(*sides, thresholds, paired=True))
+        found[f"{pairs} pairs"] = blocks
+    return found
+
+
+def alternate(records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[RunRecord]]:
+    """(current, baseline) of runs taken in the order base head head base ..."""
+    base = [r for i, r in enumerate(records) if i % 4 in (0, 3)]
+    head = [r for i, r in enumerate(records) if i % 4 in (1, 2)]
+    return head, base
+
+
+def alarms(found: Sequence[Comparison], lanes: tuple[str, ...]) -> list[str]:
+    """Comparisons with a failed check in these lanes: names and messages of each."""
+    lines = []
+    for comparison in found:
+        failed = [check for check in comparison.failed_checks if check.lane in lanes]
+        if failed:
+            lines.append("; ".join(f"{check.name}: {check.message}" for check in failed))
+    return lines
+
+
+def main() -> int:
+    """Prints a row a design; 1 where there are too many false alarms."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", nargs="?", default="configs/sft_smoke.yaml")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--load", action="store_true", help="one core busy in bursts meanwhile")
+    parser.add_argument("--tiers", nargs="+", default=["default", "smoke", "perf", "nightly"])
+    parser.add_argument("-o", "--output-dir", type=Path)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    folder = arguments.output_dir or Path(tempfile.mkdtemp(prefix="canary-aa-"))
+    busy = multiprocessing.Process(target=load, daemon=True)
+    if arguments.load:
+        busy.start()
+    try:
+        records = repeat(arguments.config, arguments.set, arguments.runs, folder)
+    finally:
+        if arguments.load:
+            busy.terminate()
+    medians = [1000 * record.perf.step_time.median for record in records]
+    spread = statistics.stdev(medians) / statistics.fmean(medians)
+    print(
+        f"{len(records)} runs, median step {min(medians):.1f} to {max(medians):.1f} ms, "
+        f"coefficient of variation {spread:.1%}\n"
+    )
+    print("| tier | comparison | comparisons | exact alarms | timing alarms | other | verdicts |")
+    print("|---|---|---|---|---|---|---|")
+    exact_total, timing_total = 0, 0
+    rows = []
+    for tier in arguments.tiers:
+        for design, found in comparisons(records, TIER_THRESHOLDS[tier]).items():
+            exact = alarms(found, ("exact", "invariant"))
+            timing, other = alarms(found, ("timing",)), alarms(found, ("trend",))
+            verdicts = Counter(comparison.verdict for comparison in found)
+            words = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+            print(
+                f"| {tier} | {design} | {len(found)} | {len(exact)} | {len(timing)} "
+                f"| {len(other)} | {words} |"
+            )
+            exact_total = max(exact_total, len(exact))
+            timing_total = max(timing_total, len(timing))
+            rows.append(
+                {"tier": tier, "design": design, "verdicts": verdicts, "alarms": exact + timing}
+            )
+            for message in (*exact, *timing, *other):
+                print(f"    {message}")
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"runs": len(records), "rows": rows}, indent=1))
+    return int(exact_total > 0 or timing_total > MOST_TIMING_ALARMS)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
