@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -46,6 +46,9 @@ Output = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 where it is inconclusive.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of the history.")]
+
+TYPER_INTERRUPTED = 130
+"""What typer makes of Ctrl-C."""
 
 
 def _version(wanted: bool) -> None:
@@ -380,12 +383,13 @@ def main(arguments: list[str] | None = None) -> Any:
     verbose = bool({"-v", "--verbose"} & set(arguments))
     try:
         code = app(args=arguments, standalone_mode=False)
+        if code == TYPER_INTERRUPTED:
+            _interrupted()
         sys.exit(code if isinstance(code, int) else EXIT_OK)
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        print("canary: interrupted", file=sys.stderr)
-        sys.exit(EXIT_ERROR)
+        _interrupted()
     except BrokenPipeError:
         # The reader of standard output has gone: what it wanted, it has.
         sys.exit(EXIT_OK)
@@ -405,6 +409,11 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(EXIT_ERROR)
     finally:
         _leave_quietly()
+
+
+def _interrupted() -> NoReturn:
+    print("canary: interrupted", file=sys.stderr)
+    sys.exit(EXIT_ERROR)
 
 
 def _leave_quietly() -> None:

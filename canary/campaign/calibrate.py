@@ -17,7 +17,7 @@ from canary.compare.exact import learned_differences
 from canary.compare.noise import NoiseModel, metric_noise, save_noise
 from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric
 from canary.config.load import LoadedConfig
-from canary.errors import MachineError, RunFailed, UsageError
+from canary.errors import InputError, MachineError, RunFailed, UsageError
 from canary.runner.base import Listener
 from canary.runner.session import run_canary
 
@@ -54,6 +54,7 @@ def calibrate(
 
     Raises:
         UsageError: too few runs asked for.
+        InputError: config, model or data cannot be used.
         RunFailed: a run did not complete; a model of some of the runs would be a wrong one.
     """
     if runs < FEWEST_RUNS:
@@ -63,6 +64,8 @@ def calibrate(
         record, folder, result = run_canary(loaded, listener, output_dir)
         if result.status == "interrupted":
             raise KeyboardInterrupt
+        if result.usage_error:
+            raise InputError(str(result.reason), result.hint)
         problem = usable(record)
         if problem:
             raise RunFailed(problem, record.status, result.hint or f"its record: {folder}")

@@ -8,17 +8,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from canary.collect.record import Growth, RunRecord
+from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
-from canary.compare.report import Check, CheckStatus, Group
-from canary.compare.student import t_quantile
+from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 
-MB = 2**20
 KL_FLOOR = 0.01
 """KL below this is no blow-up, whatever its ratio."""
-RESIDENT_GRAIN_MB = 48.0
-"""Resident memory that allocators and libraries take or keep over a run without a leak."""
 TAIL_SHARE = 10
 MIN_LOSSES = 20
 
@@ -33,7 +29,6 @@ def stability_checks(
         _divergence(current, thresholds),
         _final_loss(current, baseline, thresholds),
         _gradient_explosion(current, baseline, thresholds),
-        _memory_growth(current, baseline, thresholds),
     ]
     optional = [
         _kl(current, baseline, thresholds),
@@ -271,53 +266,3 @@ def _drop(
         threshold=limit,
         scale=scale,
     )
-
-
-def _memory_growth(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check:
-    """The slope of memory while training, with its interval; over the baseline's own slope."""
-    name: str = "memory_growth"
-    group: Group = "memory"
-    found = [r.memory.growth for r in current if r.memory.growth is not None]
-    before = [r.memory.growth for r in baseline if r.memory.growth is not None]
-    if not found or not before or {g.kind for g in found} != {g.kind for g in before}:
-        return Check(name, group, "trend", "skip", "too few steps on both sides to see a slope")
-    kind = found[0].kind
-    base, base_half = _slope(before)
-    now, now_half = _slope(found)
-    change, half = now - base, math.hypot(now_half, base_half)
-    limit = thresholds.max_mem_growth_mb_per_step
-    status: CheckStatus = "pass"
-    if change - half > limit:
-        status = "fail"
-    elif change > limit and change - half > 0:
-        status = "warn"
-    return Check(
-        name,
-        group,
-        "trend",
-        status,
-        f"{kind} memory grows {base:+.3g} -> {now:+.3g} MB/step"
-        + (": a leak" if status == "fail" else ""),
-        baseline=base,
-        current=now,
-        unit="MB/step",
-        delta=change,
-        interval=(change - half, change + half),
-        threshold=limit,
-        scale="MB/step",
-    )
-
-
-def _slope(launches: Sequence[Growth]) -> tuple[float, float]:
-    """(slope, half of its 95% interval) in MB a step: the median launch, whose interval is widened
-    by what an allocator keeps and what launches differ by."""
-    slopes = [growth.bytes_per_step / MB for growth in launches]
-    half = statistics.median((growth.high - growth.low) / 2 / MB for growth in launches)
-    if launches[0].kind == "resident":
-        half = max(half, RESIDENT_GRAIN_MB / min(growth.steps for growth in launches))
-    if len(slopes) > 2:
-        spread = statistics.stdev(slopes) / math.sqrt(len(slopes))
-        half = max(half, t_quantile(0.975, len(slopes) - 1) * spread)
-    return statistics.median(slopes), half

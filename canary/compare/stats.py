@@ -11,13 +11,14 @@ from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.exact import exact_lane
 from canary.compare.invariants import invariant_checks
+from canary.compare.memory import memory_checks
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, Comparison, Side
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing import FAMILY_BUDGET, Metric
 from canary.compare.timing_checks import TIMING_GATES, timing_checks
-from canary.compare.verdict import MIN_HISTORY, decide, first_line
+from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_the_change
 from canary.errors import InputError
 
 CRASHED = ("failed", "oom", "timeout")
@@ -144,12 +145,14 @@ def _compare(
         budget=options.budget,
         gates=options.gates,
     )
-    checks = (
+    found: list[Check] = [
         *timing,
+        *memory_checks(now, good, options.thresholds),
         *stability_checks(now, good, options.thresholds),
         *invariant_checks(now),
         *exact.checks,
-    )
+    ]
+    checks = with_the_change(found)
     verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)
     accepted = accept if verdict == "changed" else None
     return Comparison(

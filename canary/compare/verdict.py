@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from canary.compare.changes import shown
 from canary.compare.exact import OUTCOME_STAGES
@@ -17,6 +18,23 @@ STRENGTH = (
     "loss_divergence",
 )
 """Failures that say the most, named first."""
+
+
+LEARNING_TRENDS = ("final_loss", "gradient_explosion", "kl", "reward", "margin", "entropy")
+"""Trends against the baseline's own: where config or packages changed what is learned, another
+objective may have another scale, and a person accepts the trend with the change."""
+
+
+def with_the_change(checks: Sequence[Check]) -> tuple[Check, ...]:
+    """Failed trends of learning as part of a change that needs acceptance, where there is one."""
+    if not any(check.status == "changed" for check in checks):
+        return tuple(checks)
+    return tuple(
+        replace(check, status="changed")
+        if check.status == "fail" and check.name in LEARNING_TRENDS
+        else check
+        for check in checks
+    )
 
 
 def decide(checks: Sequence[Check], *, enough_history: bool) -> Verdict:
@@ -99,7 +117,9 @@ def _changed_line(
     ]
     words = ", ".join(causes[:3]) + (f" and {len(causes) - 3} more" if len(causes) > 3 else "")
     outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
-    what = f" ({outcome.message})" if outcome else ""
+    worse = [c.message for c in checks if c.status == "changed" and c.name in LEARNING_TRENDS]
+    said = [*([outcome.message] if outcome else []), *worse]
+    what = f" ({'; '.join(said)})" if said else ""
     if accepted:
         return f"Changed and accepted ({accepted}): {words} changes what is learned{what}."
     return f"Changed, needs acceptance: {words} changes what is learned{what}."

@@ -37,6 +37,8 @@ class Counted:
     """Differences up to this are not worth a word."""
     why_not: str = ""
     """Reason to skip."""
+    limit_pct: float | None = None
+    """The limit in percent of the baseline, where it was given so."""
 
 
 def work_checks(
@@ -89,8 +91,8 @@ def _check(item: Counted) -> Check:
         unit=item.unit,
         delta=delta,
         delta_pct=pct,
-        threshold=item.limit,
-        scale=item.unit,
+        threshold=item.limit if item.limit_pct is None else item.limit_pct,
+        scale=item.unit if item.limit_pct is None else "%",
     )
 
 
@@ -131,7 +133,17 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
     def counted(name: str, key: str, limit: float, words: str, *, share: bool = False) -> Counted:
         was, now = before.get(key), after.get(key)
         bound = limit / 100 * was if share and was is not None else limit
-        return Counted(name, "work", "performance", was, now, bound, words, why_not=reason)
+        return Counted(
+            name,
+            "work",
+            "performance",
+            was,
+            now,
+            bound,
+            words,
+            why_not=reason,
+            limit_pct=limit if share else None,
+        )
 
     return [
         counted(
@@ -248,6 +260,7 @@ def _calls(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> l
             *calls,
             share * (calls[0] or 0),
             "tokenizer calls",
+            limit_pct=100 * share,
         ),
         Counted(
             "files_written",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-
 LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 SHORTENED_FROM = 1e7
 

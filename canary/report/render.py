@@ -46,6 +46,10 @@ def markdown_code(text: str) -> str:
     return f"`{flat}`" if flat else ""
 
 
+NOT_PRINTED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters and changes of writing direction: no record's text may steer a terminal."""
+
+
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
     """The templates' environment; a name that a template misspells is an error."""
@@ -103,7 +107,8 @@ def render(found: Comparison, form: str) -> str:
     view = view_of(found)
     name = "comparison.md.jinja" if form == "markdown" else "comparison.txt.jinja"
     text = environment().get_template(name).render(view=view, table=table(view), headings=HEADINGS)
-    return re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
+    text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
+    return NOT_PRINTED.sub("", text)
 
 
 def deliver(found: Comparison, form: str, output: Path | None) -> None:

@@ -32,6 +32,7 @@ from canary.collect.probes.parameters import (
     gradient_norms,
     parameter_digests,
 )
+from canary.collect.probes.sampling import sampled_rows
 
 TIMES = ("step_time",)
 """Metrics that a trainer logs beside the others and that are readings of a clock."""
@@ -48,6 +49,7 @@ class ExactProbe:
         self._work: WorkProbe | None = None
         self._update: UpdateProbe | None = None
         self._live = LiveTensors()
+        self._sampled = sampled_rows(trainer)
         self._micro: list[dict[str, Any]] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
@@ -80,7 +82,11 @@ class ExactProbe:
         """Describes one micro-batch as it enters the loss."""
         with _disable_current_modes():
             tokenizer = getattr(self._trainer, "processing_class", None)
-            self._micro.append(describe_batch(inputs, tokenizer))
+            described = describe_batch(inputs, tokenizer)
+            strangers = self._sampled.not_sampled(inputs) if self._sampled else None
+            if strangers is not None:
+                described["not_sampled"] = strangers
+            self._micro.append(described)
 
     def gradients_ready(self) -> None:
         """Before the first clip: norms by module group."""

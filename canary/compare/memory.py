@@ -1,0 +1,109 @@
+"""Memory beside its peak: what the allocator reserves, and what grows from step to step."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from canary.collect.record import Growth, RunRecord
+from canary.compare.report import Check, CheckStatus, Group
+from canary.compare.student import t_quantile
+from canary.compare.thresholds import Thresholds
+
+MB = 2**20
+RESIDENT_GRAIN_MB = 48.0
+"""Resident memory that allocators and libraries take or keep over a run without a leak."""
+
+
+def memory_checks(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> list[Check]:
+    """Reserved device memory, where there is a device, and the slope of memory."""
+    reserved = reserved_memory(current, baseline, thresholds)
+    growth = memory_growth(current, baseline, thresholds)
+    return [growth] if reserved is None else [reserved, growth]
+
+
+def reserved_memory(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check | None:
+    """Peak of the allocator's reservation: it grows with fragmentation while the peak of what is
+    allocated stays. Fails above the tolerance of the peak where every run lies above all of the
+    baseline's; None without a device on both sides."""
+    before, after = (
+        [r.memory.peak_reserved_bytes / MB for r in side if r.memory.peak_reserved_bytes]
+        for side in (baseline, current)
+    )
+    if not before or not after:
+        return None
+    was, now = statistics.median(before), statistics.median(after)
+    limit = min(thresholds.max_mem_increase_pct, 100 * thresholds.max_mem_increase_mb / was)
+    change = 100 * (now / was - 1)
+    status: CheckStatus = "pass"
+    if change > limit:
+        status = "fail" if min(after) > max(before) else "warn"
+    return Check(
+        "reserved_memory",
+        "memory",
+        "trend",
+        status,
+        f"reserved device memory {change:+.1f}%"
+        + (f", over the tolerance of {limit:.3g}%" if change > limit else ""),
+        baseline=was,
+        current=now,
+        unit="MB",
+        delta=now - was,
+        delta_pct=change,
+        threshold=limit,
+    )
+
+
+def memory_growth(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check:
+    """The slope of memory while training, with its interval; over the baseline's own slope."""
+    name: str = "memory_growth"
+    group: Group = "memory"
+    found = [r.memory.growth for r in current if r.memory.growth is not None]
+    before = [r.memory.growth for r in baseline if r.memory.growth is not None]
+    if not found or not before or {g.kind for g in found} != {g.kind for g in before}:
+        return Check(name, group, "trend", "skip", "too few steps on both sides to see a slope")
+    kind = found[0].kind
+    base, base_half = _slope(before)
+    now, now_half = _slope(found)
+    change, half = now - base, math.hypot(now_half, base_half)
+    limit = thresholds.max_mem_growth_mb_per_step
+    status: CheckStatus = "pass"
+    if change - half > limit:
+        status = "fail"
+    elif change > limit and change - half > 0:
+        status = "warn"
+    return Check(
+        name,
+        group,
+        "trend",
+        status,
+        f"{kind} memory grows {base:+.3g} -> {now:+.3g} MB/step"
+        + (": a leak" if status == "fail" else ""),
+        baseline=base,
+        current=now,
+        unit="MB/step",
+        delta=change,
+        interval=(change - half, change + half),
+        threshold=limit,
+        scale="MB/step",
+    )
+
+
+def _slope(launches: Sequence[Growth]) -> tuple[float, float]:
+    """(slope, half of its 95% interval) in MB a step: the median launch, whose interval is widened
+    by what an allocator keeps and what launches differ by."""
+    slopes = [growth.bytes_per_step / MB for growth in launches]
+    half = statistics.median((growth.high - growth.low) / 2 / MB for growth in launches)
+    if launches[0].kind == "resident":
+        half = max(half, RESIDENT_GRAIN_MB / min(growth.steps for growth in launches))
+    if len(slopes) > 2:
+        spread = statistics.stdev(slopes) / math.sqrt(len(slopes))
+        half = max(half, t_quantile(0.975, len(slopes) - 1) * spread)
+    return statistics.median(slopes), half
