@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -227,17 +228,17 @@ def judge(
 
 
 def run(
-    trials: int,
+    trials: range,
     seed: int,
     designs: Sequence[Design],
     machine: Machine,
     changes: tuple[float, ...] = EFFECTS,
 ) -> dict[str, Counter]:
-    """Verdicts by `design | setting | effect`."""
-    rng = np.random.default_rng(seed)
+    """Verdicts by `design | setting | effect`; a trial has a random sequence of its own."""
     base = template()
     verdicts: dict[str, Counter] = defaultdict(Counter)
-    for _ in range(trials):
+    for trial in trials:
+        rng = np.random.default_rng([seed, trial])
         sd = float(rng.uniform(*machine.shift))
         noise = noise_model(rng, machine, sd)
         for design in designs:
@@ -247,6 +248,24 @@ def run(
                 for effect in setting.effects:
                     found = judge(design, setting, current, baseline, effect, noise)
                     verdicts[f"{design.name} | {setting.name} | {effect}"][found.verdict] += 1
+    return verdicts
+
+
+def run_all(
+    trials: int,
+    jobs: int,
+    seed: int,
+    designs: Sequence[Design],
+    machine: Machine,
+    changes: tuple[float, ...] = EFFECTS,
+) -> dict[str, Counter]:
+    """`run` in so many processes; their number changes nothing in the result."""
+    parts = [(range(i, trials, jobs), seed, designs, machine, changes) for i in range(jobs)]
+    verdicts: dict[str, Counter] = defaultdict(Counter)
+    with multiprocessing.Pool(jobs) as pool:
+        for part in pool.starmap(run, parts):
+            for key, counts in part.items():
+                verdicts[key] += counts
     return verdicts
 
 
@@ -325,11 +344,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", type=Path, help="also write the counts here")
     arguments = parser.parse_args()
-    verdicts = run(arguments.trials, arguments.seed, DESIGNS, Machine())
+    many = (arguments.trials, arguments.jobs)
+    verdicts = run_all(*many, arguments.seed, DESIGNS, Machine())
     quiet_designs = [design for design in DESIGNS if design.pairs == 5]
-    quiet = run(arguments.trials, arguments.seed + 1, quiet_designs, QUIET, (0.0, 0.02))
+    quiet = run_all(*many, arguments.seed + 1, quiet_designs, QUIET, (0.0, 0.02))
     print(table(verdicts, arguments.trials))
     found = bars(verdicts, quiet, arguments.trials)
     print("\n" + "\n".join(found))

@@ -13,6 +13,7 @@ from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing import (
     FAMILY_BUDGET,
+    OWN_SPREAD_SHARE,
     Gate,
     Metric,
     Samples,
@@ -76,7 +77,8 @@ def timing_checks(
         )
         for metric, found in wanted.items()
     }
-    found_gates = {gate.samples.metric: gate for gate in holm(estimates, budget)}
+    share = OWN_SPREAD_SHARE if paired and noise is None else 1.0
+    found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
     checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
     _mean_follows_median(checks, found_gates)
     if "step_time_drift" in checks and checks["step_time_drift"].status == "inconclusive":
