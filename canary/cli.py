@@ -331,7 +331,7 @@ def baseline_prune(
     folder: Folder,
     keep: Annotated[int, typer.Option(min=1, help="Newest runs to keep of each.")] = 100,
 ) -> None:
-    """Remove the oldest runs."""
+    """Remove the oldest runs, but for the first three of the current level (drift)."""
     from canary.baseline.verbs import prune_text
 
     typer.echo(prune_text(folder, keep))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -25,19 +26,24 @@ def usable(record: RunRecord) -> str:
             f"{where} has too few steps: {ran} run, {times.count} timed after warm-up, "
             f"{MIN_STEPS} needed; raise max_steps"
         )
-    if not times.mean > 0 or not times.median > 0:
-        return f"{where} has a step time of {times.mean:g} s, which cannot be; run it again"
+    for value in (times.mean, times.median):
+        if not _positive(value):
+            return f"{where} has a step time of {value:g} s, which cannot be; run it again"
     for launch in record.launches:
-        for value in (launch.mean_step_time_s, launch.median_step_time_s):
-            if value is not None and not value > 0:
-                return f"{where} has a launch with a step time of {value:g} s; run it again"
+        for seconds in (launch.mean_step_time_s, launch.median_step_time_s):
+            if seconds is not None and not _positive(seconds):
+                return f"{where} has a launch with a step time of {seconds:g} s; run it again"
     if not all(map(_positive_or_none, (record.perf.max_mem_mb, record.perf.approx_tokens_per_sec))):
         return f"{where} has memory or speed that is not a positive number; run it again"
     return ""
 
 
+def _positive(value: float) -> bool:
+    return 0 < value < math.inf
+
+
 def _positive_or_none(value: float | None) -> bool:
-    return value is None or 0 < value < float("inf")
+    return value is None or _positive(value)
 
 
 def machine_of(record: RunRecord) -> tuple[Any, ...]:
@@ -69,12 +75,26 @@ def mismatch(baseline: RunRecord, current: RunRecord) -> str:
     was, now = (r.exact.get("model", {}).get("model_type") for r in (baseline, current))
     if was and now and was != now:
         return f"two model families: {was} and {now}; compare like with like"
-    if machine_of(baseline) != machine_of(current):
+    if _other_machine(baseline, current):
         return (
             f"two machines: the baseline ran on {machine_words(baseline)}, the current side on "
             f"{machine_words(current)}; take a baseline on this machine"
         )
     return ""
+
+
+def _other_machine(baseline: RunRecord, current: RunRecord) -> bool:
+    """By what both records know: one that ended early may not have got to its device."""
+    if baseline.env.get("device") and current.env.get("device"):
+        return machine_of(baseline) != machine_of(current)
+    known = "gpus" in baseline.env and "gpus" in current.env
+    return known and machine_of(baseline)[2:] != machine_of(current)[2:]
+
+
+def named_twice(side: Sequence[RunRecord]) -> list[str]:
+    """Run ids that stand on one side more than once."""
+    ids = [record.run_id for record in side]
+    return [run_id for place, run_id in enumerate(ids) if run_id in ids[:place]]
 
 
 def same_runs(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:

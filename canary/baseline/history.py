@@ -9,6 +9,7 @@ Names alone tell the order and the levels, so that a long history costs no readi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -135,8 +136,26 @@ def select(root: Path, record: RunRecord, window: int = WINDOW) -> Selection:
     return Selection(tuple(newest), tuple(anchor), noise if noise.exists() else None, len(level))
 
 
-def _stamp(record: RunRecord) -> str:
-    return f"{datetime.fromisoformat(record.timestamp):%Y%m%dT%H%M%S}"
+FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+
+
+def _file_name(record: RunRecord, mark: str) -> str:
+    """Start and run id.
+
+    Raises:
+        InputError: the record's own words for them cannot name a file.
+    """
+    if not FILE_NAME.fullmatch(record.run_id):
+        raise InputError(
+            f"run_id {record.run_id!r} cannot name a file", "letters, digits, '.', '_', '+', '-'"
+        )
+    try:
+        start = datetime.fromisoformat(record.timestamp)
+    except ValueError as error:
+        raise InputError(
+            f"timestamp {record.timestamp!r} of run {record.run_id} is no ISO 8601 time"
+        ) from error
+    return f"{start:%Y%m%dT%H%M%S}_{record.run_id}{mark}.json"
 
 
 def save(root: Path, record: RunRecord, *, accepted: str | None = None) -> Path:
@@ -151,7 +170,7 @@ def save(root: Path, record: RunRecord, *, accepted: str | None = None) -> Path:
     if any(entry.run_id == record.run_id for entry in entries(folder)):
         raise InputError(f"run {record.run_id} is in {root} already")
     mark = ACCEPTED if accepted else ""
-    path = folder / f"{_stamp(record)}_{record.run_id}{mark}.json"
+    path = folder / _file_name(record, mark)
     document = {
         "entry_version": ENTRY_VERSION,
         "accepted": accepted,
@@ -191,14 +210,14 @@ def write(path: Path, text: str) -> None:
 
 
 def prune(root: Path, keep: int) -> list[Path]:
-    """Removes all but the newest `keep` runs of each drawer, and returns what went. The accepted
-    run that began the current level stays: it is the anchor."""
+    """Removes all but the newest `keep` runs of each drawer, and returns what went. The first runs
+    of the current level stay: they are the anchor of the drift."""
     removed = []
     for folder in drawers(root):
         found = entries(folder)
-        level = current_level(found)
+        anchors = current_level(found)[:ANCHORS]
         for entry in found[: max(0, len(found) - keep)]:
-            if entry.accepted and level and entry == level[0]:
+            if entry in anchors:
                 continue
             entry.path.unlink()
             removed.append(entry.path)

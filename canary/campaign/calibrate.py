@@ -13,7 +13,7 @@ from canary.baseline.comparability import machine_key, machine_words, usable
 from canary.baseline.history import NOISE_FILE, drawer
 from canary.collect.record import RunRecord
 from canary.compare.estimate import Spread, larger, paired_estimate, unpaired_estimate
-from canary.compare.exact import learned_differences
+from canary.compare.exact import all_differences
 from canary.compare.noise import NoiseModel, metric_noise, save_noise
 from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric
 from canary.config.load import LoadedConfig
@@ -152,7 +152,7 @@ def inexact(records: Sequence[RunRecord]) -> dict[str, float]:
     probed = [record for record in records if record.exact]
     seen: dict[str, float] = {}
     for record in probed[1:]:
-        for found in learned_differences(probed[0], record):
+        for found in all_differences(probed[0], record):
             key = f"{found.stage}.{found.signal}"
             size = found.relative if found.relative is not None else 1.0
             seen[key] = max(seen.get(key, 0.0), min(size, 1.0))

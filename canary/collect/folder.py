@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from canary.collect import jsonio
 from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord, Status
+from canary.collect.shapes import Parts
 from canary.collect.summary import summarise
 from canary.errors import InputError, MachineError, RecordError
 
@@ -170,7 +171,9 @@ def parse_record(document: Any, source: Path) -> RunRecord:
             "read it with the rlhf-canary that wrote it",
         )
     try:
-        return RunRecord.model_validate(document)
+        record = RunRecord.model_validate(document)
+        Parts.model_validate(document)
+        return record
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -47,8 +47,11 @@ def _refuse(name: str) -> float:
 
 
 def loads(text: str | bytes) -> Any:
-    """Parses strict JSON; a bare NaN or Infinity raises ValueError."""
-    return json.loads(text, parse_constant=_refuse)
+    """Parses strict JSON; a bare NaN or Infinity raises ValueError, and so does endless nesting."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -6,8 +6,9 @@ equal runs (the baseline's own repeats, or a noise model) leave the lane by them
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.changes import change_difference, config_changes, environment_changes
@@ -20,7 +21,7 @@ from canary.compare.learning_stages import (
 )
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
-from canary.compare.thresholds import Thresholds
+from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.tolerances import Widened, tolerance_for
 from canary.compare.work import work_checks
 
@@ -33,6 +34,18 @@ LEARNED_STAGES: dict[str, str] = {
     "first_update": "the first update and the learning rates",
     "trajectory": "the losses that follow",
 }
+RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "data": lambda exact: exact.get("data"),
+    "batches": lambda exact: exact.get("batches"),
+    "model": lambda exact: exact.get("model"),
+    "first_loss": lambda exact: exact.get("first_loss", {}).get("loss") is not None,
+    "first_gradient": lambda exact: exact.get("first_gradient"),
+    "first_update": lambda exact: (
+        exact.get("first_update") and exact.get("trajectory", {}).get("learning_rates")
+    ),
+    "trajectory": lambda exact: exact.get("trajectory", {}).get("losses"),
+}
+"""Whether a probe recorded a stage: what nobody recorded is not equal."""
 OUTCOME_STAGES = ("first_loss", "first_gradient", "first_update", "trajectory")
 """Stages that show what is learned; the ones before them are what it is learned from."""
 REPEATS_LOOKED_AT = 4
@@ -92,6 +105,14 @@ def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
     ][-REPEATS_LOOKED_AT:]
 
 
+def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """Differences of stages 2 to 11, whatever their size."""
+    return [
+        *learned_differences(baseline, current),
+        *work_checks(baseline, current, DEFAULT_THRESHOLDS)[1],
+    ]
+
+
 def inexact_signals(records: Sequence[RunRecord]) -> dict[str, float]:
     """Signals that differ between equal runs, with the largest relative difference seen."""
     seen: dict[str, float] = {}
@@ -99,7 +120,7 @@ def inexact_signals(records: Sequence[RunRecord]) -> dict[str, float]:
     if not newest.exact:
         return seen
     for record in equal_runs(records):
-        for found in learned_differences(record, newest):
+        for found in all_differences(record, newest):
             key = f"{found.stage}.{found.signal}"
             size = float("inf") if found.relative is None else found.relative
             seen[key] = max(seen.get(key, 0.0), size)
@@ -131,18 +152,44 @@ def exact_lane(
     known = Widened({**(noise.inexact if noise else {}), **own})
     everything = learned_differences(before, after)
     learned = [d for d in everything if not known.allows(d.stage, d.signal, d.relative)]
+    checks = [
+        *_learned_checks(learned, explained, before, after),
+        *_repeatability(current, known),
+    ]
+    work, differing = work_checks(before, after, thresholds)
+    unsteady = [d for d in differing if known.allows(d.stage, d.signal, d.relative)]
+    work = [_not_judged(c) if any(c.name == d.signal for d in unsteady) else c for c in work]
     notes = [
         f"{d.stage}.{d.signal} differs between equal runs of the baseline: not judged"
-        for d in everything
+        for d in (*everything, *unsteady)
         if d not in learned
     ]
-    checks = [*_learned_checks(learned, explained), *_repeatability(current, known)]
-    work, work_differences = work_checks(before, after, thresholds)
-    ordered = sorted([*links, *learned, *work_differences], key=lambda d: d.order)
+    kept = [d for d in differing if d not in unsteady]
+    ordered = sorted([*links, *learned, *kept], key=lambda d: d.order)
     return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
 
 
-def _learned_checks(differences: Sequence[Difference], explained: bool) -> list[Check]:
+def _not_judged(check: Check) -> Check:
+    return replace(check, status="skip", message="differs between equal runs of the baseline")
+
+
+def _not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
+    """The check of a stage that a side did not record; None where both did."""
+    words = LEARNED_STAGES[stage]
+    was, now = (bool(RECORDED[stage](record.exact)) for record in (before, after))
+    if was and now:
+        return None
+    if not was and not now:
+        return Check(stage, "correctness", "exact", "skip", f"{words}: recorded on neither side")
+    side = "baseline" if was else "current side"
+    return Check(
+        stage, "correctness", "exact", "inconclusive", f"{words}: recorded on the {side} alone"
+    )
+
+
+def _learned_checks(
+    differences: Sequence[Difference], explained: bool, before: RunRecord, after: RunRecord
+) -> list[Check]:
     """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
     checks = []
@@ -150,7 +197,8 @@ def _learned_checks(differences: Sequence[Difference], explained: bool) -> list[
         found = [d for d in differences if d.stage == stage]
         if not found:
             checks.append(
-                Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
+                _not_recorded(stage, before, after)
+                or Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
             )
             continue
         status: CheckStatus = "warn"
@@ -182,7 +230,7 @@ def _numeric_delta(difference: Difference) -> float:
     """The change of a number, otherwise how many items differ; never null for a failed check."""
     was, now = difference.baseline, difference.current
     if isinstance(was, int | float) and isinstance(now, int | float) and was == was and now == now:
-        return float(now - was)
+        return float(now - was) or float(difference.count)
     return float(difference.count)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from canary.collect.jsonio import number
@@ -44,7 +45,11 @@ def first_loss_differences(
     if not found and worst is not None and worst[1] > tolerance.first_loss:
         place, size = worst
         found.append(
-            _difference("first_loss", f"micro_losses[{place}]", was[place], now[place], size)
+            replace(
+                _difference("first_loss", "micro_losses", was[place], now[place], size),
+                detail=f"loss of micro-batch {place + 1} {_show(was[place])} -> "
+                f"{_show(now[place])} ({size:.1e} relative)",
+            )
         )
     return found
 

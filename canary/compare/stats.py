@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from canary.baseline.comparability import mismatch, same_runs, usable
+from canary.baseline.comparability import mismatch, named_twice, same_runs, usable
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.exact import exact_lane
@@ -70,6 +70,12 @@ def compare_to_baseline(
     before = _in_order(baseline)
     if not now:
         raise InputError("no current run to compare")
+    copies = [*named_twice(now), *named_twice(before)]
+    if copies:
+        raise InputError(
+            f"run {copies[0]} is named twice on one side: a copy is no second run",
+            "name it once",
+        )
     twice = same_runs(now, before)
     if twice:
         raise InputError(
@@ -101,6 +107,9 @@ def _refusal(
     """The answer where nothing can be judged: a crash, an unusable run, no common ground."""
     crash = _crashed(now, good)
     if crash:
+        other = mismatch(good[-1], now[-1])
+        if other:
+            return Comparison("error", f"Error: not comparable, {other}.")
         return Comparison("regression", crash)
     problem = next(filter(None, map(usable, now)), "")
     if not problem and before and not good:
@@ -190,7 +199,7 @@ def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -
     last = crashed[-1]
     return (
         f"Regression: the current side ended {len(crashed)} times as {last.status} where the "
-        f"baseline completes: {last.reason}."
+        f"baseline completes{f': {last.reason}' if last.reason else ''}."
     )
 
 

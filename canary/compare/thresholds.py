@@ -58,7 +58,7 @@ class Thresholds(BaseModel):
     max_grad_norm_ratio: Real = Field(5.0, gt=1)
     """Largest gradient norm over the largest of the baseline."""
     max_kl_ratio: Real = Field(5.0, gt=1)
-    """KL to the reference over the baseline's, in the last tenth of the steps."""
+    """Mean KL to the reference over the baseline's."""
     max_reward_drop_std: Real = Field(1.0, gt=0)
     """Drop of the mean reward, in standard deviations of the baseline's steps."""
     max_margin_drop_pct: Real = Field(50.0, gt=0)
@@ -139,8 +139,15 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
     if isinstance(document, dict) and isinstance(document.get("thresholds"), dict):
         document = document["thresholds"]
     values = dict(document)
-    base = tier_thresholds(tier or str(values.pop("base_tier", "default")))
-    values.pop("base_tier", None)
+    named = str(values.pop("base_tier", "default"))
+    try:
+        base = tier_thresholds(tier or named)
+    except ConfigError as error:
+        if tier:
+            raise
+        raise ConfigError(
+            f"base_tier in {file}: {error.message}", error.hint, file=file, key="base_tier"
+        ) from error
     return check_values(base, values, str(file))
 
 

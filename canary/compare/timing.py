@@ -164,22 +164,34 @@ def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
 def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: bool) -> Estimate:
     """The change of one metric, by pairs where `paired`."""
     floor = FLOORS[samples.kind]
-    metric = "step_time_median" if samples.metric == "step_time_drift" else samples.metric
     own = pooled(samples.current, samples.baseline)
     is_paired = paired and len(samples.current) == len(samples.baseline)
     if is_paired:
         differences = [c - b for c, b in zip(samples.current, samples.baseline, strict=True)]
-        model = noise.pair_spread(metric) if noise else None
+        model = noise.pair_spread(samples.metric) if noise else None
         own_pairs = spread_of(differences, "the pairs compared")
         if model is not None or len(differences) >= PAIRS_ALONE:
             spread = larger(own_pairs, model, math.sqrt(2) * floor)
             assert spread is not None
             return paired_estimate(differences, spread)
-    model = noise.run_spread(metric) if noise else None
+    model = noise.run_spread(samples.metric) if noise else None
     if model is None and (own is None or own.df < MIN_DF):
         prior = prior_spread(samples, has_gpu)
         own = prior if own is None or own.sd < prior.sd else Spread(own.sd, own.df, own.source)
     spread = larger(own, model, floor)
+    assert spread is not None
+    return unpaired_estimate(samples.current, samples.baseline, spread)
+
+
+def estimate_drift(
+    samples: Samples, history: Sequence[float], noise: NoiseModel | None, has_gpu: bool
+) -> Estimate:
+    """The change since the anchors; the spread is that of the whole history, not of three runs."""
+    own = pooled(samples.current, history)
+    model = noise.run_spread("step_time_median") if noise else None
+    if model is None and (own is None or own.df < MIN_DF):
+        return estimate(samples, False, noise, has_gpu)
+    spread = larger(own, model, FLOORS[samples.kind])
     assert spread is not None
     return unpaired_estimate(samples.current, samples.baseline, spread)
 
@@ -236,7 +248,7 @@ def runs_needed(gate: Gate, d: float) -> int | None:
     1,000."""
     found = gate.estimate
     each = found.spread.sd * (1.0 if found.paired else math.sqrt(2.0))
-    for count in range(max(found.launches) + 1, 1001):
+    for count in range(min(found.launches) + 1, 1001):
         se = each / math.sqrt(count)
         scale = se / found.se
         passes = found.change + (found.upper() - found.change) * scale < d

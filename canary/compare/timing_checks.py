@@ -18,6 +18,7 @@ from canary.compare.timing import (
     Metric,
     Samples,
     estimate,
+    estimate_drift,
     holm,
     memory_samples,
     runner_unhealthy,
@@ -73,7 +74,9 @@ def timing_checks(
     estimates = {
         metric: (
             found,
-            estimate(found, paired and metric != "step_time_drift", noise, has_gpu),
+            estimate_drift(found, samples["step_time_median"].baseline, noise, has_gpu)
+            if metric == "step_time_drift"
+            else estimate(found, paired, noise, has_gpu),
         )
         for metric, found in wanted.items()
     }
@@ -255,7 +258,7 @@ def _tokens_per_sec(
     if "not judged" not in source.message:
         if lo > 0:
             status = "fail" if drop >= limit else "warn"
-        elif hi < limit or source.status in ("pass", "warn"):
+        elif hi < limit or (more >= 0 and source.status in ("pass", "warn")):
             status = "pass"
         else:
             status = "inconclusive"

@@ -85,7 +85,7 @@ class ThresholdsConfig(Strict):
     max_kl_ratio: Real | None = Field(
         None,
         gt=1,
-        description="KL to the reference over the baseline's, in the last tenth of the steps.",
+        description="Mean KL to the reference over the baseline's.",
     )
     max_reward_drop_std: Real | None = Field(
         None,

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "scipy", "pandas")
+
+EXAMPLES = Path(__file__).parents[2] / "baselines" / "examples"
+BASELINE = str(EXAMPLES / "sft_smoke.json")
+CURRENT = str(EXAMPLES / "sft_smoke_again.json")
 
 PROGRAM = """
 import sys
@@ -31,6 +36,10 @@ assert not loaded, loaded
         ["config", "show"],
         ["config", "schema"],
         ["env"],
+        ["ab", "--help"],
+        ["compare", CURRENT, BASELINE],
+        ["compare", CURRENT, BASELINE, "--format", "markdown"],
+        ["compare", CURRENT, BASELINE, "--format", "json"],
     ],
     ids=" ".join,
 )

@@ -17,43 +17,9 @@ import pytest
 from canary.collect.folder import load_record
 from canary.collect.jsonio import number
 from tests.integration.conftest import Finished, canary, run_config, settings, write_config
+from tests.planting import plant
 
 pytestmark = pytest.mark.train
-
-PLANT = '''
-"""Planted in the training process through the interpreter's own start-up hook."""
-import importlib.abc, importlib.machinery, sys
-
-class Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path, target=None):
-        if name != "canary.workload":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        loader, original = spec.loader, spec.loader.exec_module
-        def exec_module(module):
-            original(module)
-            build = module.build_trainer
-            def planted(spec):
-                trainer = build(spec)
-                plant(trainer, spec)
-                return trainer
-            module.build_trainer = planted
-        loader.exec_module = exec_module
-        return spec
-
-sys.meta_path.insert(0, Finder())
-
-def plant(trainer, spec):
-{body}
-'''
-
-
-def plant(folder: Path, body: str) -> None:
-    """Puts a fault into the training processes that are started with `folder` on their path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    indented = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    (folder / "sitecustomize.py").write_text(PLANT.replace("{body}", indented))
 
 
 def run_planted(folder: Path, body: str, **changes: Any) -> Finished:

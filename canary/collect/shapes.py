@@ -1,0 +1,117 @@
+"""Shapes of the parts of a record that are plain mappings: what a reader relies on.
+
+Keys that are not named here are free; a key that is named has this type or is null.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from canary.collect.record import Number
+
+Numbers = list[Number | None]
+
+
+class Shape(BaseModel):
+    """Any other key may be there."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class FirstLoss(Shape):
+    """The raw loss of step 1."""
+
+    loss: Number | None = None
+    micro_losses: Numbers | None = None
+
+
+class FirstGradient(Shape):
+    """Its gradient norms."""
+
+    total: Number | None = None
+    groups: dict[str, Number | None] = {}
+    tensors_without_gradient: list[str] = []
+
+
+class FirstUpdate(Shape):
+    """The first change of the parameters."""
+
+    delta_norm: Number | None = None
+    tensors_changed: int | None = None
+    tensors_unchanged: list[str] = []
+
+
+class Trajectory(Shape):
+    """What follows."""
+
+    losses: Numbers = []
+    grad_norms: Numbers = []
+    learning_rates: Numbers = []
+    rl: dict[str, Numbers] = {}
+
+
+class Work(Shape):
+    """What one step does."""
+
+    step: int | None = None
+    operators: dict[str, int] = {}
+    operator_total: Number | None = None
+    flops: Number | None = None
+    tokens_fed: Number | None = None
+    host_reads: Number | None = None
+    collectives: Number | None = None
+    recompiles: Number | None = None
+
+
+class LiveMemory(Shape):
+    """Tensors alive after each step."""
+
+    live_tensors: list[int] = []
+
+
+class Exact(Shape):
+    """Everything the probe saw."""
+
+    data: dict[str, Any] = {}
+    batches: list[list[dict[str, Any]]] = []
+    model: dict[str, Any] = {}
+    first_loss: FirstLoss = FirstLoss()
+    first_gradient: FirstGradient = FirstGradient()
+    first_update: FirstUpdate = FirstUpdate()
+    trajectory: Trajectory = Trajectory()
+    work: Work = Work()
+    memory: LiveMemory = LiveMemory()
+    calls: dict[str, Number | None] = {}
+
+
+class Env(Shape):
+    """The machine."""
+
+    device: dict[str, Any] | None = None
+    gpus: list[dict[str, Any]] | None = None
+    packages: dict[str, Any] | None = None
+
+
+class Git(Shape):
+    """The commit."""
+
+    sha: str | None = None
+    dirty: bool | None = None
+
+
+class Config(Shape):
+    """The resolved config of the run."""
+
+    thresholds: dict[str, Any] | None = None
+    trainer_args: dict[str, Any] | None = None
+
+
+class Parts(Shape):
+    """The parts of a record that its own type leaves open."""
+
+    env: Env = Env()
+    git: Git = Git()
+    config: Config = Config()
+    exact: Exact = Exact()

@@ -1,0 +1,99 @@
+"""`canary calibrate` and `canary demo` through the real command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.baseline.history import drawer
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from canary.compare.noise import NoiseModel, load_noise
+from canary.compare.paths import Request, compare_paths
+from tests.integration.conftest import Finished, canary, settings, write_config
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Finished, Path]:
+    """Four short runs, the noise model in a history."""
+    folder = tmp_path_factory.mktemp("calibrate")
+    path = write_config(
+        folder, settings("sft", max_steps=10, metrics_warmup_steps=2, dataset_size=60)
+    )
+    where = ("--output-dir", str(folder / "runs"), "--save-to", str(folder / "history"))
+    finished = canary("calibrate", str(path), "-n", "4", *where, "-o", str(folder / "noise.json"))
+    return finished, folder
+
+
+def records(folder: Path) -> list[RunRecord]:
+    return [load_record(path.parent) for path in sorted((folder / "runs").glob("*/metrics.json"))]
+
+
+def model(folder: Path) -> NoiseModel:
+    return load_noise(folder / "noise.json")
+
+
+def test_calibrate_writes_the_noise_of_equal_runs(calibrated: tuple[Finished, Path]) -> None:
+    finished, folder = calibrated
+    assert finished.code == 0, finished.err
+    found = model(folder)
+    assert found.runs == 4
+    assert found.canary == "sft"
+    assert found.metrics["step_time_median"].run_sd > 0
+    assert found.metrics["step_time_median"].run_df == 3
+    assert found.inexact == {}
+    shown = found.detectable_pct["step_time_median"]
+    assert shown["1"] > shown["3"] > shown["5"] > shown["8"] > 0
+
+
+def test_calibrate_prints_a_table(calibrated: tuple[Finished, Path]) -> None:
+    finished, _ = calibrated
+    for words in ("step time, median", "peak memory", "start-up", "8 pairs", "1 run to 20"):
+        assert words in finished.out
+    assert "every signal of the exact lane was equal in all 4 runs" in finished.out
+    assert finished.err.count("ms a step") == 4
+
+
+def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, Path]) -> None:
+    _, folder = calibrated
+    found = records(folder)
+    place = drawer(folder / "history", found[0])
+    assert load_noise(place / "noise.json") == model(folder)
+    stored = [path.parent for path in sorted((folder / "runs").glob("*/metrics.json"))]
+    for path in stored[:3]:
+        assert canary("save-baseline", str(path), str(folder / "history")).code == 0
+    compared = compare_paths(Request((stored[3],), (folder / "history",)))
+    assert "noise model of 4 runs" in (compared.check("step_time_median").noise or "")
+
+
+def test_too_few_runs_are_refused(tmp_path: Path) -> None:
+    finished = canary("calibrate", "-n", "2", "--output-dir", str(tmp_path))
+    assert finished.code == 2
+    assert "at least 4 runs are needed" in finished.err
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_fails_ends_the_calibration(tmp_path: Path) -> None:
+    path = write_config(tmp_path, settings("sft", timeout=1))
+    finished = canary("calibrate", str(path), "-n", "4", "--output-dir", str(tmp_path / "runs"))
+    assert finished.code == 4
+    assert "is timeout, not completed" in finished.err.splitlines()[-1]
+    assert finished.out == ""
+
+
+def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_through(
+    tmp_path: Path,
+) -> None:
+    finished = canary("demo", "-o", str(tmp_path), timeout=400)
+    assert finished.code == 0, finished.err
+    (folder,) = tmp_path.iterdir()
+    healthy = (folder / "head" / "comparison.txt").read_text()
+    assert healthy.startswith(("Pass:", "Inconclusive:"))
+    assert "Regression: 0 EOS among 932 label tokens" in finished.out
+    assert "First difference\n  batches: label tokens 1028 -> 932" in finished.out
+    gate = next(line for line in finished.out.splitlines() if line.startswith("A gate on the mean"))
+    assert gate.endswith("and passes.")
+    assert "== What next" in finished.out

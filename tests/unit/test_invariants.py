@@ -1,0 +1,307 @@
+"""Every invariant kept, broken, and skipped with its reason."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from canary.collect.record import Distribution, RunRecord
+from canary.compare.invariants import INVARIANTS, invariant_checks
+from canary.compare.report import Check
+from canary.compare.stats import compare_to_baseline
+from tests.unit.comparing import altered, example, record, step_time
+
+Change = tuple[tuple[str | int, ...], Any]
+EXACT = "exact"
+TRAJECTORY = (EXACT, "trajectory")
+FIRST = (EXACT, "batches", 0)
+
+
+def args(**values: Any) -> Change:
+    return ("config", "trainer_args"), values
+
+
+def config(key: str, value: Any) -> Change:
+    return ("config", key), value
+
+
+def made(kind: str, *changes: Change) -> RunRecord:
+    whole = example(kind)
+    for path, value in changes:
+        whole = altered(whole, *path, to=value)
+    return whole
+
+
+def invariant(name: str, whole: RunRecord) -> Check:
+    return next(check for check in invariant_checks([whole]) if check.name == name)
+
+
+def every_micro(whole: RunRecord, **values: Any) -> RunRecord:
+    changed = [[micro | values for micro in step] for step in whole.exact["batches"]]
+    return altered(whole, EXACT, "batches", to=changed)
+
+
+NAMES = {check.name for check in invariant_checks([example("dpo")])}
+SKIPPED = {
+    "sft": {
+        "dpo_first_loss": "for DPO",
+        "starts_at_ratio_one": "for online RL",
+        "advantages_sum_to_zero": "for online RL",
+        "advantages_scaled": "for online RL",
+        "reward_varies": "for online RL",
+        "sampled_ids_trained": "for online RL",
+    },
+    "dpo": {
+        "starts_at_ratio_one": "for online RL",
+        "advantages_sum_to_zero": "for online RL",
+        "advantages_scaled": "for online RL",
+        "reward_varies": "for online RL",
+        "sampled_ids_trained": "for online RL",
+    },
+    "grpo": {
+        "loss_not_negative": "this loss may be negative",
+        "dpo_first_loss": "for DPO",
+        "labels_contain_eos": "the model's own completions may be cut",
+        "sampled_ids_trained": "what was sampled was not seen (an engine of its own, or tools)",
+    },
+}
+
+
+def unsampled(whole: RunRecord) -> RunRecord:
+    """As a probe that did not see what was sampled."""
+    for step in whole.exact["batches"]:
+        for micro in step:
+            micro.pop("not_sampled", None)
+    return whole
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo", "grpo"])
+def test_a_healthy_run_keeps_all_that_apply_to_it(kind: str) -> None:
+    found = {check.name: check for check in invariant_checks([unsampled(example(kind))])}
+    assert len(found) == len(INVARIANTS)
+    skipped = {name: check.message for name, check in found.items() if check.status == "skip"}
+    assert skipped == SKIPPED[kind]
+    assert {check.status for check in found.values()} == {"pass", "skip"}
+    assert all(check.lane == "invariant" for check in found.values())
+
+
+BROKEN: list[tuple[str, str, list[Change], float]] = [
+    ("raw_loss_finite", "sft", [((*TRAJECTORY, "losses", 5), "nan")], 1),
+    ("raw_loss_finite", "sft", [((*TRAJECTORY, "grad_norms", 5), "inf")], 1),
+    ("loss_not_negative", "sft", [(("stability", "loss_values", 50), -0.5)], 1),
+    ("loss_not_negative", "dpo", [((*TRAJECTORY, "losses", 5), -0.5)], 1),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.68809)], 0.68809 - math.log(2)),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.6931)], 0.6931 - math.log(2)),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), "nan")], math.nan),
+    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "clip_ratio/low_mean", 0), 0.1)], 1),
+    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
+    (
+        "advantages_sum_to_zero",
+        "grpo",
+        [((*FIRST, place, "advantages"), [1.0] * 4) for place in (0, 1)],
+        1.0,
+    ),
+    ("trainable_changed", "sft", [((EXACT, "first_update", "tensors_unchanged"), ["a", "b"])], 2),
+    ("frozen_unchanged", "dpo", [((EXACT, "frozen", "changed"), ["a", "b"])], 2),
+    ("frozen_unchanged", "dpo", [((EXACT, "frozen", "reference_changed"), True)], 1),
+    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates", 3), 0.0)], 1),
+    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates", 0), 0.0)], 1),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes", "delta"), BROKEN)
+def test_a_broken_invariant_fails_with_its_size(
+    name: str, kind: str, changes: list[Change], delta: float
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "fail"
+    assert check.group == "correctness"
+    assert check.delta == pytest.approx(delta, nan_ok=True)
+
+
+def test_labels_without_eos_are_broken() -> None:
+    check = invariant("labels_contain_eos", every_micro(example(), eos_labels=0))
+    assert check.status == "fail"
+    assert "never learn to stop" in check.message
+    assert check.delta == 1
+
+
+def test_ids_that_were_never_sampled_are_broken() -> None:
+    kept = every_micro(example("grpo"), not_sampled=0)
+    assert invariant("sampled_ids_trained", kept).status == "pass"
+    check = invariant("sampled_ids_trained", altered(kept, *FIRST, 0, "not_sampled", to=2))
+    assert check.status == "fail"
+    assert check.delta == 2
+
+
+def test_a_second_bos_is_broken() -> None:
+    path = (*FIRST, 1, "bos_most_in_a_sequence")
+    check = invariant("at_most_one_bos", made("dpo", (path, 2)))
+    assert check.status == "fail"
+    assert check.message == "at most 2 BOS in a sequence"
+
+
+def test_advantages_of_another_scale_are_broken() -> None:
+    whole = example("grpo")
+    tripled = [
+        [m | {"advantages": [3 * float(v) for v in m["advantages"]]} for m in step]
+        for step in whole.exact["batches"]
+    ]
+    check = invariant("advantages_scaled", altered(whole, EXACT, "batches", to=tripled))
+    assert check.status == "fail"
+    assert check.current == pytest.approx(9.0, rel=0.1)
+
+
+def test_rewards_without_spread_are_broken() -> None:
+    flat = Distribution.model_validate(step_time(0.0, 0.0).model_dump() | {"max": 0.0})
+    check = invariant("reward_varies", made("grpo", (("rl", "reward_std"), flat)))
+    assert check.status == "fail"
+
+
+REASONS: list[tuple[str, str, list[Change], str]] = [
+    ("loss_not_negative", "sft", [args(loss_type="dft")], "this loss may be negative"),
+    ("loss_not_negative", "dpo", [args(label_smoothing=0.1)], "this loss may be negative"),
+    ("dpo_first_loss", "dpo", [args(loss_type="ipo")], "for the sigmoid loss"),
+    ("dpo_first_loss", "dpo", [args(label_smoothing=0.1)], "without label smoothing"),
+    (
+        "dpo_first_loss",
+        "dpo",
+        [((EXACT, "model", "reference_sha256"), "0" * 64)],
+        "the reference is not the policy",
+    ),
+    ("dpo_first_loss", "dpo", [config("lora_dropout", 0.1)], "dropout makes"),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss"), {})], "was not recorded"),
+    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl"), {})], "neither clip ratio nor KL"),
+    ("advantages_sum_to_zero", "grpo", [args(num_iterations=2)], "num_iterations is set"),
+    ("advantages_sum_to_zero", "grpo", [((EXACT, "batches"), [])], "advantages were not recorded"),
+    ("advantages_scaled", "grpo", [args(scale_rewards="batch")], "scale_rewards is not by group"),
+    ("advantages_scaled", "grpo", [args(scale_rewards=False)], "scale_rewards is not by group"),
+    ("advantages_scaled", "grpo", [args(loss_type="dr_grpo")], "dr_grpo does not scale"),
+    (
+        "advantages_scaled",
+        "grpo",
+        [((*TRAJECTORY, "rl", "frac_reward_zero_std"), [1.0] * 12)],
+        "every group is saturated",
+    ),
+    ("advantages_scaled", "grpo", [config("num_generations", None)], "saturated groups was not"),
+    ("reward_varies", "grpo", [(("rl",), {})], "no rewards recorded"),
+    ("labels_contain_eos", "sft", [config("max_length", 16)], "every batch is cut at max_length"),
+    (
+        "labels_contain_eos",
+        "sft",
+        [((EXACT, "data", "tokenizer", "special_tokens"), {})],
+        "no EOS token",
+    ),
+    (
+        "at_most_one_bos",
+        "sft",
+        [((EXACT, "data", "tokenizer", "special_tokens", "bos_token", "id"), 2)],
+        "BOS is EOS or pad",
+    ),
+    ("at_most_one_bos", "sft", [args(packing=True)], "packed sequences"),
+    ("at_most_one_bos", "sft", [args(padding_free=True)], "packed sequences"),
+    ("at_most_one_bos", "sft", [((EXACT, "batches"), [])], "was not counted"),
+    ("trainable_changed", "sft", [((EXACT, "first_update"), {})], "was not recorded"),
+    (
+        "trainable_changed",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0)],
+        "the learning rate of step 1 is 0",
+    ),
+    (
+        "trainable_changed",
+        "grpo",
+        [((*FIRST, place, "advantages"), [0.0] * 4) for place in (0, 1)],
+        "every advantage of step 1 is 0",
+    ),
+    ("frozen_unchanged", "sft", [((EXACT, "frozen"), {})], "were not recorded"),
+    ("frozen_unchanged", "dpo", [args(sync_ref_model=True)], "sync_ref_model"),
+    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates"), [])], "not recorded"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes", "reason"), REASONS)
+def test_a_precondition_that_fails_skips_with_the_reason(
+    name: str, kind: str, changes: list[Change], reason: str
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "skip"
+    assert reason in check.message
+
+
+KEPT: list[tuple[str, str, list[Change]]] = [
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0), config("warmup_steps", 2)],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 11), 0.0), config("max_steps", 12)],
+    ),
+    (
+        "trainable_changed",
+        "sft",
+        [((EXACT, "first_update", "tensors_unchanged"), ["x.lora_A.weight"])],
+    ),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.69315)]),
+    (
+        "dpo_first_loss",
+        "dpo",
+        [((EXACT, "first_loss", "loss"), 0.70), config("dtype", "bfloat16")],
+    ),
+    ("dpo_first_loss", "dpo", [args(loss_type=["sigmoid"])]),
+    (
+        "starts_at_ratio_one",
+        "grpo",
+        [
+            ((*TRAJECTORY, "rl", "kl", 0), 0.5),
+            ((EXACT, "model", "reference_sha256"), "0" * 64),
+        ],
+    ),
+    ("advantages_sum_to_zero", "grpo", [args(num_iterations=1)]),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), KEPT)
+def test_what_is_allowed_does_not_break_an_invariant(
+    name: str, kind: str, changes: list[Change]
+) -> None:
+    assert invariant(name, made(kind, *changes)).status == "pass"
+
+
+def test_an_adapter_has_itself_switched_off_as_reference() -> None:
+    whole = made("dpo", config("use_peft", True), ((EXACT, "first_loss", "loss"), 0.70))
+    whole.exact["model"].pop("reference_sha256", None)
+    assert invariant("dpo_first_loss", whole).status == "fail"
+    whole.config["use_peft"] = False
+    assert invariant("dpo_first_loss", whole).status == "skip"
+
+
+def test_a_run_without_a_probe_has_no_invariants() -> None:
+    assert list(invariant_checks([altered(example(), EXACT, to={})])) == []
+
+
+def test_one_broken_run_speaks_for_its_side() -> None:
+    broken = made("dpo", ((EXACT, "frozen", "changed"), ["a"]))
+    for side in ([broken, example("dpo")], [example("dpo"), broken]):
+        found = {check.name: check.status for check in invariant_checks(side)}
+        assert found["frozen_unchanged"] == "fail"
+
+
+def test_a_broken_invariant_is_a_regression_whatever_the_config_says() -> None:
+    baseline = [record(place, kind="dpo") for place in range(3)]
+    current = altered(record(9, kind="dpo"), "config", "learning_rate", to=1.0)
+    current = altered(current, EXACT, "frozen", "changed", to=["a"])
+    found = compare_to_baseline(current, baseline)
+    assert found.check("frozen_unchanged").status == "fail"
+    assert found.verdict == "regression"
+
+
+def test_every_invariant_is_broken_by_a_test_above() -> None:
+    by_hand = {"labels_contain_eos", "at_most_one_bos", "advantages_scaled", "reward_varies"}
+    by_hand |= {"sampled_ids_trained"}
+    assert {name for name, *_ in BROKEN} | by_hand == NAMES

@@ -1,0 +1,170 @@
+"""Alternation, looks, budgets and failing sides, without a process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from canary.campaign.pairs import Plan, Role, run_pairs
+from canary.campaign.telling import bar, duration
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from canary.compare.report import Check, Comparison, Verdict
+
+EXAMPLE = load_record(Path(__file__).parents[2] / "baselines" / "examples" / "sft_smoke.json")
+
+
+class Machine:
+    """Runs sides by making records; `failing` names the launches, by number, that fail."""
+
+    def __init__(self, failing: dict[Role, set[int]] | None = None, seconds: float = 10.0) -> None:
+        self.order: list[tuple[Role, bool]] = []
+        self.now = 0.0
+        self._failing = failing or {}
+        self._seconds = seconds
+        self._count: Counter[Role] = Counter()
+
+    def launch(self, role: Role, *, probe: bool) -> RunRecord:
+        self.order.append((role, probe))
+        self.now += self._seconds
+        self._count[role] += 1
+        bad = self._count[role] in self._failing.get(role, set())
+        status = {"status": "oom", "reason": "no memory"} if bad else {}
+        return EXAMPLE.model_copy(update={"run_id": f"{role}{self._count[role]}", **status})
+
+    def clock(self) -> float:
+        return self.now
+
+
+class Judge:
+    """Answers with one verdict at each look, and keeps what it was asked."""
+
+    def __init__(self, *verdicts: Verdict) -> None:
+        self._verdicts = dict(zip((3, 5, 8), verdicts, strict=False))
+        self.asked: list[tuple[int, float]] = []
+        self.sides: tuple[list[str], list[str]] = ([], [])
+
+    def __call__(self, head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+        self.asked.append((len(head), budget))
+        self.sides = [r.run_id for r in head], [r.run_id for r in base]
+        if any(record.status != "completed" for record in head):
+            return Comparison("regression", "crashed")
+        if any(record.status != "completed" for record in base):
+            return Comparison("error", "base failed")
+        return Comparison(self._verdicts.get(len(head), "inconclusive"), "")
+
+
+class Ear:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.looks: list[tuple[int, str, int | None]] = []
+        self.runs: list[tuple[int, Role]] = []
+        self.narrowings = 0
+
+    def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
+        self.runs.append((pair, role))
+
+    def narrowed(self, pairs: int, step_time: Check | None) -> None:
+        self.narrowings += 1
+
+    def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
+        self.looks.append((pairs, found.verdict, next_look))
+
+
+def test_sides_alternate_abba_and_only_two_pairs_are_probed() -> None:
+    machine = Machine()
+    run_pairs(Plan(4), machine.launch, Judge(), Ear(), machine.clock)
+    assert [role for role, _ in machine.order] == [
+        *("base", "head", "head", "base"),
+        *("base", "head", "head", "base"),
+    ]
+    assert [probe for _, probe in machine.order] == [True] * 4 + [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "looks"),
+    [
+        (("pass",), [(3, "pass", None)]),
+        (("inconclusive", "regression"), [(3, "inconclusive", 5), (5, "regression", None)]),
+        (
+            ("inconclusive", "inconclusive", "inconclusive"),
+            [(3, "inconclusive", 5), (5, "inconclusive", 8), (8, "inconclusive", None)],
+        ),
+    ],
+)
+def test_auto_stops_at_the_look_that_decides(
+    verdicts: tuple[Verdict, ...], looks: list[tuple[int, str, int | None]]
+) -> None:
+    machine, ear = Machine(), Ear()
+    found, runs = run_pairs(Plan(), machine.launch, Judge(*verdicts), ear, machine.clock)
+    assert ear.looks == looks
+    assert found.verdict == looks[-1][1]
+    assert len(runs.head) == len(runs.base) == looks[-1][0] == ear.narrowings
+
+
+def test_the_error_budget_is_spent_across_the_looks_and_whole_for_a_fixed_number() -> None:
+    machine, judge = Machine(), Judge()
+    run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
+    assert {pairs: budget for pairs, budget in judge.asked if pairs in (3, 5, 8)} == {
+        3: 0.001,
+        5: 0.002,
+        8: 0.002,
+    }
+    judge = Judge()
+    run_pairs(Plan(2), machine.launch, judge, Ear(), machine.clock)
+    assert judge.asked[-1] == (2, 0.005)
+
+
+def test_a_time_budget_ends_it_before_a_pair_that_would_not_fit() -> None:
+    machine, ear = Machine(seconds=10), Ear()
+    plan = Plan(budget_s=85)
+    found, runs = run_pairs(plan, machine.launch, Judge(), ear, machine.clock)
+    assert len(runs.head) == 4
+    assert machine.now <= 85
+    assert any("stopped after 4 pairs" in note for note in found.notes)
+    assert ear.looks[-1] == (4, "inconclusive", None)
+
+
+def test_the_first_pair_runs_whatever_the_budget() -> None:
+    machine = Machine()
+    _, runs = run_pairs(Plan(budget_s=0.1), machine.launch, Judge(), Ear(), machine.clock)
+    assert len(runs.head) == 1
+
+
+def test_a_run_that_fails_once_is_repeated_and_said() -> None:
+    machine = Machine({"head": {2}})
+    found, runs = run_pairs(Plan(3), machine.launch, Judge("pass"), Ear(), machine.clock)
+    assert found.verdict == "pass"
+    assert [record.run_id for record in runs.head] == ["head1", "head3", "head4"]
+    assert any("oom (no memory) and was repeated" in note for note in found.notes)
+
+
+def test_a_head_that_fails_twice_is_judged_at_once_against_what_the_base_completed() -> None:
+    machine, judge = Machine({"head": {1, 2}}), Judge()
+    found, _ = run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
+    assert found.verdict == "regression"
+    assert judge.sides == (["head1", "head2"], ["base1"])
+
+
+def test_a_base_that_fails_twice_is_an_error_and_never_a_pass() -> None:
+    machine, judge = Machine({"base": {1, 2}}), Judge()
+    found, _ = run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
+    assert found.verdict != "pass"
+    assert not found.passed
+
+
+def test_an_interval_is_drawn_with_zero_and_tolerance() -> None:
+    drawn = bar(-10.0, 2.0, 12.0, 20.0)
+    assert len(drawn) == 43
+    assert drawn[1 + 20] == "|"
+    assert drawn.index("!") - 1 == 30
+    assert drawn.count("o") == 1
+    assert bar(-500.0, 300.0, 500.0, None)[-2] == "o"
+
+
+def test_durations_are_in_seconds_then_minutes() -> None:
+    assert duration(31.4) == "31 s"
+    assert duration(600) == "10 min"

@@ -1,0 +1,228 @@
+"""The tolerances: documented values, files, wrong values; and that a check reads every one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BeforeValidator
+from pydantic.fields import FieldInfo
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import (
+    DEFAULT_THRESHOLDS,
+    NIGHTLY_THRESHOLDS,
+    PERF_THRESHOLDS,
+    SMOKE_THRESHOLDS,
+    TIER_THRESHOLDS,
+    Thresholds,
+    from_config,
+    load_thresholds,
+    tier_thresholds,
+)
+from canary.config.load import load_config
+from canary.config.threshold_keys import ThresholdsConfig
+from canary.errors import ConfigError
+from tests.unit.comparing import growing, history, on_gpu, record
+
+FIELDS = set(Thresholds.model_fields)
+TIERS = [
+    (DEFAULT_THRESHOLDS, 10.0, 8.0, 500.0),
+    (SMOKE_THRESHOLDS, 15.0, 12.0, 1000.0),
+    (PERF_THRESHOLDS, 8.0, 5.0, 300.0),
+    (NIGHTLY_THRESHOLDS, 5.0, 3.0, 200.0),
+]
+
+
+@pytest.mark.parametrize(("tier", "step_time", "tokens", "memory_mb"), TIERS)
+def test_tiers_hold_the_documented_values(
+    tier: Thresholds, step_time: float, tokens: float, memory_mb: float
+) -> None:
+    assert tier.max_step_time_increase_pct == step_time
+    assert tier.max_tps_drop_pct == tokens
+    assert tier.max_mem_increase_mb == memory_mb
+    assert tier.max_mem_increase_pct == 20.0
+    assert tier.max_nan_steps == 0
+    assert tier.max_inf_steps == 0
+    assert tier.sensitivity == "fixed"
+
+
+def test_tiers_differ_in_nothing_else() -> None:
+    told = {"max_step_time_increase_pct", "max_tps_drop_pct", "max_mem_increase_mb"}
+    for tier in TIER_THRESHOLDS.values():
+        assert tier.model_dump(exclude=told) == Thresholds().model_dump(exclude=told)
+
+
+def test_tiers_are_found_by_name() -> None:
+    assert [tier_thresholds(name) for name in ("default", "smoke", "perf", "nightly")] == [
+        tier for tier, *_ in TIERS
+    ]
+
+
+def recording(tier: Thresholds, seen: set[str], **changes: Any) -> Thresholds:
+    """Thresholds that note which of their fields are read."""
+
+    class Recording(Thresholds):
+        def __getattribute__(self, name: str) -> Any:
+            if name in FIELDS:
+                seen.add(name)
+            return super().__getattribute__(name)
+
+    made = Recording.model_validate(tier.model_dump() | changes)
+    seen.clear()
+    return made
+
+
+@pytest.mark.parametrize("sensitivity", ["fixed", "adaptive"])
+def test_a_comparison_of_full_records_reads_every_field(sensitivity: str) -> None:
+    read: set[str] = set()
+    for kind in ("sft", "dpo", "grpo"):
+        seen: set[str] = set()
+        thresholds = recording(DEFAULT_THRESHOLDS, seen, sensitivity=sensitivity)
+        current = growing(on_gpu(record(100, kind=kind)), 0.1, 0.01)
+        baseline = [growing(on_gpu(run), 0.1, 0.01) for run in history(kind=kind)]
+        compare_to_baseline(current, baseline, thresholds)
+        read |= seen
+    assert read == FIELDS
+
+
+def test_the_config_has_the_same_keys_in_the_same_order() -> None:
+    keys = list(ThresholdsConfig.model_fields)
+    assert keys[0] == "base_tier"
+    assert set(keys[1:]) == FIELDS
+
+
+def test_a_config_takes_its_tier_and_what_it_sets_itself() -> None:
+    config = ThresholdsConfig(base_tier="perf", max_nan_steps=2)
+    assert from_config(config) == PERF_THRESHOLDS.model_copy(update={"max_nan_steps": 2})
+    assert from_config(ThresholdsConfig()) == DEFAULT_THRESHOLDS
+
+
+def test_a_config_accepts_no_value_that_a_comparison_refuses() -> None:
+    for field in FIELDS:
+        ours, theirs = Thresholds.model_fields[field], ThresholdsConfig.model_fields[field]
+        assert bounds(ours) == bounds(theirs), field
+
+
+def bounds(field: FieldInfo) -> set[str]:
+    return {repr(part) for part in field.metadata if not isinstance(part, BeforeValidator)}
+
+
+def yaml_file(folder: Path, text: str) -> Path:
+    file = folder / "limits.yaml"
+    file.write_text(text)
+    return file
+
+
+def refused(file: Path, tier: str | None = None) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_thresholds(file, tier)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert str(file) in line
+    return line
+
+
+def test_a_file_sets_what_differs_from_its_tier(tmp_path: Path) -> None:
+    file = yaml_file(tmp_path, "base_tier: nightly\nmax_kl_ratio: 3\n")
+    assert load_thresholds(file) == NIGHTLY_THRESHOLDS.model_copy(update={"max_kl_ratio": 3.0})
+    assert load_thresholds(file, "smoke").max_step_time_increase_pct == 15.0
+    assert load_thresholds(file, "smoke").max_kl_ratio == 3.0
+
+
+def test_a_canarys_config_serves_as_a_file_of_thresholds(tmp_path: Path) -> None:
+    file = yaml_file(
+        tmp_path,
+        "training_type: sft\nmax_steps: 50\nthresholds:\n  base_tier: perf\n"
+        "  max_mem_increase_mb: 1e2\n  sensitivity: adaptive\n",
+    )
+    found = load_thresholds(file)
+    assert found == from_config(load_config(file).config.thresholds)
+    assert found.max_mem_increase_mb == 100.0
+    assert found.max_step_time_increase_pct == 8.0
+    assert found.sensitivity == "adaptive"
+
+
+def test_an_unknown_key_names_file_key_and_the_nearest_known_one(tmp_path: Path) -> None:
+    file = yaml_file(tmp_path, "max_nan_step: 1\n")
+    with pytest.raises(ConfigError) as caught:
+        load_thresholds(file)
+    assert str(caught.value) == (
+        f"unknown threshold 'max_nan_step' in {file} (did you mean 'max_nan_steps'?)"
+    )
+    assert caught.value.file == str(file)
+    assert caught.value.key == "max_nan_step"
+    assert "no check reads it" in refused(yaml_file(tmp_path, "zzz: 1\n"))
+
+
+WRONG = [
+    ("max_nan_steps: -1", "max_nan_steps", "-1"),
+    ("max_nan_steps: 0.5", "max_nan_steps", "0.5"),
+    ("max_step_time_increase_pct: -3", "max_step_time_increase_pct", "-3"),
+    ("max_step_time_increase_pct: 0", "max_step_time_increase_pct", "0"),
+    ("max_step_time_increase_pct: fast", "max_step_time_increase_pct", "'fast'"),
+    ("max_step_time_increase_pct: '10'", "max_step_time_increase_pct", "'10'"),
+    ("max_step_time_increase_pct: true", "max_step_time_increase_pct", "True"),
+    ("max_step_time_increase_pct: .inf", "max_step_time_increase_pct", "inf"),
+    ("max_step_time_increase_pct: .nan", "max_step_time_increase_pct", "nan"),
+    ("max_step_time_increase_pct: [1]", "max_step_time_increase_pct", "[1]"),
+    ("max_step_time_increase_pct:", "max_step_time_increase_pct", "None"),
+    ("max_tps_drop_pct: 100", "max_tps_drop_pct", "100"),
+    ("max_loss_rise: 0.9", "max_loss_rise", "0.9"),
+    ("sensitivity: keen", "sensitivity", "'keen'"),
+]
+
+
+@pytest.mark.parametrize(("text", "key", "value"), WRONG)
+def test_a_wrong_value_is_one_line_with_file_key_and_value(
+    tmp_path: Path, text: str, key: str, value: str
+) -> None:
+    line = refused(yaml_file(tmp_path, f"{text}\n"))
+    assert line.startswith(f"{key} in ")
+    assert f"got {value}" in line
+
+
+def test_an_unknown_tier_in_a_file_names_the_file(tmp_path: Path) -> None:
+    line = refused(yaml_file(tmp_path, "base_tier: smok\n"))
+    assert "no threshold tier 'smok'" in line
+    assert "base_tier" in line
+
+
+def test_an_unknown_tier_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError) as caught:
+        tier_thresholds("strict")
+    expected = "no threshold tier 'strict' (one of default, smoke, perf, nightly)"
+    assert str(caught.value) == expected
+
+
+def test_a_missing_or_empty_file_is_one_line(tmp_path: Path) -> None:
+    assert "no config at" in refused(tmp_path / "none.yaml")
+    assert "is empty" in refused(yaml_file(tmp_path, ""))
+    refused(yaml_file(tmp_path, "- 1\n"))
+    refused(yaml_file(tmp_path, "a: [\n"))
+
+
+def test_thresholds_cannot_be_changed_or_misspelt() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        DEFAULT_THRESHOLDS.max_nan_steps = 3  # type: ignore[misc]
+    with pytest.raises(ValueError, match="max_nan_step"):
+        Thresholds(max_nan_step=3)  # type: ignore[call-arg]
+
+
+def compared(thresholds: Thresholds, median_s: float) -> Comparison:
+    return compare_to_baseline(record(100, median_s), history(0.005), thresholds)
+
+
+@pytest.mark.parametrize(("tier", "step_time", "tokens", "memory_mb"), TIERS)
+def test_each_tiers_step_time_gates_where_it_says(
+    tier: Thresholds, step_time: float, tokens: float, memory_mb: float
+) -> None:
+    below = compared(tier, 0.1 * (1 + (step_time - 0.5) / 100))
+    above = compared(tier, 0.1 * (1 + (step_time + 0.5) / 100))
+    assert below.check("step_time_median").status == "warn"
+    assert above.check("step_time_median").status == "fail"
+    slower = 100 * (100 / (100 - tokens) - 1)
+    assert compared(tier, 0.1 * (1 + (slower - 0.5) / 100)).check("tokens_per_sec").status == "warn"
+    assert compared(tier, 0.1 * (1 + (slower + 0.5) / 100)).check("tokens_per_sec").status == "fail"

@@ -1,0 +1,172 @@
+"""Commits beside the user's checkout, and code that comes from the commit and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from canary.campaign import environments
+from canary.campaign.environments import (
+    Editable,
+    own_code_first,
+    own_environment,
+    refuse_foreign_code,
+)
+from canary.campaign.worktrees import checked_out, commit_of, git, repository_of, uncommitted
+from canary.errors import MachineError, UsageError
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Two commits of one package in a src folder."""
+    root = (tmp_path / "repository").resolve()
+    package = root / "src" / "theirs"
+    package.mkdir(parents=True)
+    for command in (("init", "-q", "-b", "main"), ("config", "user.email", "a@example.org")):
+        git_run(root, *command)
+    git_run(root, "config", "user.name", "A")
+    for number in (1, 2):
+        (package / "__init__.py").write_text(f"NUMBER = {number}\n")
+        git_run(root, "add", "-A")
+        git_run(root, "commit", "-qm", f"commit {number}")
+    return root
+
+
+def git_run(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_each_commit_lies_in_a_folder_of_its_own_and_nothing_stays(repository: Path) -> None:
+    commits = {"base": commit_of(repository, "HEAD~1"), "head": commit_of(repository, "main")}
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.write_text('#!/bin/sh\ntouch "$(git rev-parse --show-toplevel)/hooked"\n')
+    hook.chmod(0o755)
+    with checked_out(repository, commits) as trees:
+        for role, number in (("base", 1), ("head", 2)):
+            tree = trees[role]
+            assert (tree / "src/theirs/__init__.py").read_text() == f"NUMBER = {number}\n"
+            assert not (tree / "hooked").exists()
+            assert not tree.is_relative_to(repository)
+    assert not any(tree.exists() for tree in trees.values())
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_worktrees_go_even_when_the_work_in_them_fails(repository: Path) -> None:
+    commits = {"base": commit_of(repository, "HEAD")}
+
+    def fail() -> None:
+        with checked_out(repository, commits) as trees:
+            (trees["base"] / "left.txt").write_text("behind")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert len(git(repository, "worktree", "list").splitlines()) == 1
+
+
+def test_a_ref_that_is_none_is_named_with_a_remedy(repository: Path) -> None:
+    with pytest.raises(UsageError, match=r"no commit 'nowhere'.*fetch it"):
+        commit_of(repository, "nowhere")
+    with pytest.raises(UsageError, match="no commit '--help'"):
+        commit_of(repository, "--help")
+
+
+def test_outside_a_repository_two_configs_are_offered(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"not in a git repository.*--base-config"):
+        repository_of(tmp_path)
+
+
+def test_uncommitted_changes_are_counted(repository: Path) -> None:
+    assert uncommitted(repository) == 0
+    (repository / "src/theirs/__init__.py").write_text("NUMBER = 3\n")
+    (repository / "untracked.txt").write_text("")
+    assert uncommitted(repository) == 1
+
+
+def imported_number(python: Path, folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        [str(python), "-c", "import theirs; print(theirs.NUMBER)"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_what_lies_on_the_import_path_comes_from_the_worktree(repository: Path) -> None:
+    base = {**os.environ, "PYTHONPATH": str(repository / "src")}
+    with checked_out(repository, {"base": commit_of(repository, "HEAD~1")}) as trees:
+        environment = own_code_first(repository, trees["base"], base)
+        assert imported_number(Path(sys.executable), trees["base"], environment) == "1"
+
+
+def test_an_editable_package_of_the_checkout_comes_from_the_worktree(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editable = [Editable(repository, ("theirs",))]
+    monkeypatch.setattr(environments, "editable_packages", lambda _: editable)
+    python = Path(sys.executable)
+    with checked_out(repository, {"base": commit_of(repository, "HEAD~1")}) as trees:
+        environment = own_code_first(repository, trees["base"], os.environ)
+        assert imported_number(python, trees["base"], environment) == "1"
+        refuse_foreign_code("base", python, trees["base"], environment, repository)
+        foreign = {**os.environ, "PYTHONPATH": str(repository / "src")}
+        with pytest.raises(UsageError, match=r"theirs is installed in editable form.*--setup"):
+            refuse_foreign_code("base", python, trees["base"], foreign, repository)
+
+
+def test_an_editable_install_is_recognised(tmp_path: Path, repository: Path) -> None:
+    info = tmp_path / "theirs-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    document = {"url": repository.as_uri(), "dir_info": {"editable": True}}
+    (info / "direct_url.json").write_text(json.dumps(document))
+    sys.path.insert(0, str(tmp_path))
+    try:
+        assert environments.editable_packages(repository) == [Editable(repository, ("theirs",))]
+        assert environments.editable_packages(tmp_path / "elsewhere") == []
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+@pytest.mark.slow
+def test_setup_installs_into_an_environment_of_the_side_alone(
+    tmp_path: Path, repository: Path
+) -> None:
+    (repository / "pyproject.toml").write_text(
+        '[project]\nname = "theirs"\nversion = "1"\n'
+        '[build-system]\nrequires = ["setuptools"]\nbuild-backend = "setuptools.build_meta"\n'
+    )
+    setup = "pip install --quiet --no-deps --no-build-isolation -e . && echo installed"
+    log = tmp_path / "setup.log"
+    python, environment = own_environment("base", tmp_path, repository, setup, {**os.environ}, log)
+    assert "installed" in log.read_text()
+    assert imported_number(python, tmp_path, environment) == "2"
+    found = subprocess.run(
+        [str(python), "-c", "import canary, pydantic, sys; print(sys.prefix)"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == str(tmp_path / "base-env")
+    own = subprocess.run([sys.executable, "-c", "import theirs"], capture_output=True, cwd=tmp_path)
+    assert own.returncode != 0
+
+
+def test_a_setup_that_fails_is_one_line_with_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "setup.log"
+    with pytest.raises(MachineError, match="head: setup ended with exit code 3: no such thing"):
+        own_environment(
+            "head", tmp_path, tmp_path, "echo no such thing >&2; exit 3", {**os.environ}, log
+        )
+    assert "no such thing" in log.read_text()
