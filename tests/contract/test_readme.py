@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 from pathlib import Path
+from typing import get_args
 
+import pytest
 import yaml
 from typer.main import get_command
 
 from canary.cli import app
+from canary.compare.exact import LEARNED_STAGES
+from canary.compare.report import Comparison, Verdict
+from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds, load_thresholds
 from canary.config.render import markdown_table
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "baselines" / "examples"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -37,3 +45,78 @@ def test_ci_runs_the_two_commands_of_readme_as_they_stand() -> None:
     for command in ("make demo", "make test"):
         assert f"\n{command}" in README
         assert f"\n{command}\n" in script
+
+
+def commands() -> list[str]:
+    """Every `canary ...` line of the shell examples."""
+    blocks = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+    lines = [line.split("   #")[0] for block in blocks for line in block.splitlines()]
+    return [line for line in lines if line.startswith("canary ")]
+
+
+@pytest.mark.parametrize("line", commands())
+def test_every_example_is_understood(line: str) -> None:
+    """Verb, options and arguments; nothing runs."""
+    words = shlex.split(line)[1:]
+    command = get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    with command.make_context(line, words) as context:
+        assert context.command is command
+
+
+def python_examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("code", python_examples())
+def test_every_python_example_runs(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "canary_output" / "RUN"
+    run.mkdir(parents=True)
+    shutil.copy(EXAMPLES / "sft_smoke_again.json", run / "metrics.json")
+    shutil.copy(EXAMPLES / "sft_smoke.json", tmp_path / "baseline.json")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README", "exec"), {})
+    assert capsys.readouterr().out
+
+
+def test_the_table_of_exit_codes_is_true() -> None:
+    rows = re.findall(r"^\| `([a-z-]+)` \| .* \| (\d)(.*) \|$", README, flags=re.MULTILINE)
+    told = {verdict: (int(code), more) for verdict, code, more in rows}
+    assert set(told) == set(get_args(Verdict))
+    for verdict, (code, more) in told.items():
+        found = Comparison(verdict, "")
+        assert found.exit_code() == code, verdict
+        if "`--strict`" in more:
+            assert found.exit_code(strict=True) == int(more[-1])
+        if "accepted" in more:
+            assert Comparison(verdict, "", accepted="why").exit_code() == int(more[-1])
+
+
+def test_the_table_of_tiers_is_true() -> None:
+    text = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(max_\w+)` \|(.*)\|$", text, flags=re.MULTILINE)
+    assert len(rows) == 4
+    for key, cells in rows:
+        told = [float(cell) for cell in cells.split("|")]
+        assert told == [getattr(tier, key) for tier in TIER_THRESHOLDS.values()], key
+    shared = set(Thresholds.model_fields) - {key for key, _ in rows}
+    default = TIER_THRESHOLDS["default"]
+    for tier in TIER_THRESHOLDS.values():
+        assert {k: getattr(tier, k) for k in shared} == {k: getattr(default, k) for k in shared}
+
+
+def test_the_example_of_thresholds_loads(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)
+    path = tmp_path / "thresholds.yaml"
+    path.write_text(example)
+    assert load_thresholds(path).max_step_time_increase_pct == 6
+
+
+def test_the_stages_of_the_docs_are_those_of_the_lane() -> None:
+    text = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
+    stages = re.findall(r"^\| \d+ \| (\w+) \|", text, flags=re.MULTILINE)
+    assert stages == ["environment", "config", *LEARNED_STAGES, "work", "memory", "calls"]
