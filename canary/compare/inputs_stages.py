@@ -49,9 +49,15 @@ def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference
             detail=f"{key} {short(before.get(key))} -> {short(after.get(key))}",
             learned=True,
         )
-        for key in dict.fromkeys((*before, *after))
+        for key in sorted(dict.fromkeys((*before, *after)), key=_cause_first)
         if before.get(key) != after.get(key)
     ]
+
+
+def _cause_first(key: str) -> int:
+    """A chat template changes the rows made with it, never the other way round."""
+    causes = ("tokenizer.chat_template_sha256", "tokenizer")
+    return next((i for i, cause in enumerate(causes) if key.startswith(cause)), len(causes))
 
 
 def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:

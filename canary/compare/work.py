@@ -45,7 +45,8 @@ def work_checks(
     baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> tuple[list[Check], list[Difference]]:
     """Checks of the three stages, and their differences in order."""
-    checks, differences = [], []
+    checks: list[Check] = []
+    differences: list[tuple[bool, Difference]] = []
     counted = [
         *_step_counts(baseline, current, thresholds),
         *_live_tensors(baseline, current, thresholds),
@@ -56,8 +57,11 @@ def work_checks(
         if checks[-1].status in ("fail", "warn") or (
             not item.why_not and _delta(item) and abs(_delta(item) or 0) > item.quiet_below
         ):
-            differences.append(_difference(item, baseline, current))
-    return checks, differences
+            failed = checks[-1].status == "fail"
+            differences.append((failed, _difference(item, baseline, current)))
+    # Within a stage, what fails tells more than what warns.
+    differences.sort(key=lambda pair: (pair[1].order, not pair[0]))
+    return checks, [difference for _, difference in differences]
 
 
 def _delta(item: Counted) -> float | None:
@@ -147,14 +151,6 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 
     return [
         counted(
-            "operators",
-            "operator_total",
-            thresholds.max_operators_increase_pct,
-            "operator calls a step",
-            share=True,
-        ),
-        counted("flops", "flops", thresholds.max_flops_increase_pct, "FLOPs a step", share=True),
-        counted(
             "tokens_fed",
             "tokens_fed",
             thresholds.max_tokens_fed_increase_pct,
@@ -177,6 +173,14 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
         counted(
             "recompiles", "recompiles", thresholds.max_recompiles_increase, "recompilations a step"
         ),
+        counted(
+            "operators",
+            "operator_total",
+            thresholds.max_operators_increase_pct,
+            "operator calls a step",
+            share=True,
+        ),
+        counted("flops", "flops", thresholds.max_flops_increase_pct, "FLOPs a step", share=True),
     ]
 
 

@@ -107,8 +107,9 @@ class ExactProbe:
                 self.found["first_update"] = self._update.describe(self._trainer.model)
             self._update = None
 
-    def step_ended(self, step: int) -> None:
-        """Closes the step's counts; `step` counts from 1."""
+    def work_ends(self, step: int) -> None:
+        """Closes the counts of the step's work, before it is logged or saved: how often one logs
+        is no part of what a step does."""
         if self._work is not None:
             self.found["work"] = {
                 "step": step,
@@ -116,6 +117,10 @@ class ExactProbe:
                 "recompiles": recompiles(),
             }
             self._work = None
+
+    def step_ended(self, step: int) -> None:
+        """Closes the step's counts; `step` counts from 1."""
+        self.work_ends(step)
         self.found["batches"].append(self._micro)
         self._micro = []
         self._live.count()

@@ -150,6 +150,8 @@ class TrainerProbe(TrainerCallback):
         return self._grad_norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._exact is not None and self._ended_step is not None:
+            self._exact.work_ends(self._ended_step)
         result = original(*args, **kwargs)
         self._close_step()
         return result
