@@ -14,7 +14,7 @@ from pathlib import Path
 from canary.campaign.environments import own_code_first, own_environment, refuse_foreign_code
 from canary.campaign.pairs import Plan, Role, Runs, run_pairs
 from canary.campaign.side import Side
-from canary.campaign.telling import Teller
+from canary.campaign.telling import Teller, pairs_of
 from canary.campaign.worktrees import checked_out, commit_of, repository_of, uncommitted
 from canary.collect.record import RunRecord
 from canary.compare.noise import load_noise
@@ -102,7 +102,7 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
 
 
 def _told(found: Comparison, runs: Runs) -> Comparison:
-    note = f"{len(runs.head)} pairs in alternation, each run a process of its own"
+    note = f"{pairs_of(len(runs.head))} in alternation, each run a process of its own"
     return replace(found, notes=(note, *found.notes))
 
 

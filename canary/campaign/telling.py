@@ -27,7 +27,8 @@ class Teller:
 
     def begins(self, base: Side, head: Side, folder: Path) -> None:
         """What is compared, how often, and where the records go."""
-        how = f"{self._plan.pairs} pairs" if self._plan.pairs else "looks after 3, 5 and 8 pairs"
+        fixed = self._plan.pairs
+        how = pairs_of(fixed) if fixed else "looks after 3, 5 and 8 pairs"
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
@@ -51,7 +52,7 @@ class Teller:
         self._say(
             f"        {bar(low, step_time.delta_pct, high, step_time.threshold)} step time "
             f"{step_time.delta_pct:+.1f}%, between {low:+.1f}% and {high:+.1f}% "
-            f"after {pairs} pair{'s' if pairs > 1 else ''}"
+            f"after {pairs_of(pairs)}"
         )
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
@@ -60,7 +61,12 @@ class Teller:
             self._say(f"look at {pairs}: {found.verdict}")
             return
         self._next = next_look
-        self._say(f"look at {pairs}: not decided yet, on to {next_look} pairs")
+        self._say(f"look at {pairs}: not decided yet, on to {pairs_of(next_look)}")
+
+
+def pairs_of(count: int) -> str:
+    """`1 pair`, `3 pairs`."""
+    return f"{count} pair{'' if count == 1 else 's'}"
 
 
 def bar(low: float, change: float, high: float, tolerance: float | None) -> str:

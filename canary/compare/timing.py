@@ -56,6 +56,7 @@ PRIORS: dict[str, float] = {
 }
 """Spread of one launch where fewer than two degrees of freedom were measured: wide on purpose. Two
 launches of a quiet GPU differ by 0.5%, of a shared one by 5%, of a loaded CPU by 10 to 50%."""
+PRIOR_SOURCE = "a stated prior, wide on purpose"
 
 MIN_DF = 2
 PAIRS_ALONE = 5
@@ -158,7 +159,7 @@ def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
     key = samples.kind
     if key == "step_time":
         key += "_gpu" if has_gpu else "_cpu"
-    return Spread(PRIORS[key], math.inf, "a stated prior, wide on purpose")
+    return Spread(PRIORS[key], math.inf, PRIOR_SOURCE)
 
 
 def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: bool) -> Estimate:

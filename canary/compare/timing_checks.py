@@ -14,6 +14,7 @@ from canary.compare.thresholds import Thresholds
 from canary.compare.timing import (
     FAMILY_BUDGET,
     OWN_SPREAD_SHARE,
+    PRIOR_SOURCE,
     Gate,
     Metric,
     Samples,
@@ -148,13 +149,19 @@ def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
         return f"{word} {change}: real, within the tolerance of {percent(d):.3g}%"
     if status == "pass":
         return f"{word} {change}: at most {percent(found.upper()):+.1f}%, under {percent(d):.3g}%"
-    needed = runs_needed(gate, d)
-    what = "pairs" if found.paired else "launches on each side"
-    more = f"about {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
     return (
         f"{word} {change}: not told from none, and {percent(d):.3g}% not excluded "
-        f"(up to {percent(found.upper()):+.1f}%); {more}"
+        f"(up to {percent(found.upper()):+.1f}%); {_what_it_takes(gate, d)}"
     )
+
+
+def _what_it_takes(gate: Gate, d: float) -> str:
+    """How many more runs; where no noise was measured, what would measure it."""
+    if gate.estimate.spread.source == PRIOR_SOURCE:
+        return "the noise here is not measured: three runs on each side, or canary calibrate, do it"
+    needed = runs_needed(gate, d)
+    what = "pairs" if gate.estimate.paired else "launches on each side"
+    return f"about {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
 
 
 def _mean_follows_median(checks: dict[Metric, Check], gates: dict[Metric, Gate]) -> None:
