@@ -269,6 +269,32 @@ def run_all(
     return verdicts
 
 
+def fixed_gate(trials: int, seed: int, machine: Machine) -> list[str]:
+    """Markdown rows of the gate to beat: one run's mean step time against one run's, red where it
+    is longer, or the tokens per second are fewer, by more than the tier's tolerance."""
+    rng = np.random.default_rng(seed)
+    changes = []
+    for _ in range(trials):
+        sd = float(rng.uniform(*machine.shift))
+        now, was = (step_times(rng, 1, machine, sd).mean() for _ in range(2))
+        changes.append(now / was)
+    ratios = np.array(changes)
+    rows = []
+    for tier, thresholds in TIER_THRESHOLDS.items():
+        slower = 1 + thresholds.max_step_time_increase_pct / 100
+        fewer_tokens = 1 / (1 - thresholds.max_tps_drop_pct / 100)
+        limit = min(slower, fewer_tokens)
+        shares = [float(((1 + effect) * ratios > limit).mean()) for effect in EFFECTS]
+        alarms = round(shares[0] * trials)
+        found = " | ".join(f"{share:.0%}" for share in shares[1:])
+        rows.append(
+            f"| fixed threshold, 1 run against 1 | {tier} "
+            f"| {shares[0]:.2%} ({upper_bound(alarms, trials):.2%}) "
+            f"| {1 - shares[0]:.0%} | {found} |"
+        )
+    return rows
+
+
 def upper_bound(alarms: int, trials: int) -> float:
     """One-sided 95% upper confidence bound of a rate (Clopper and Pearson 1934)."""
     return 1.0 if alarms >= trials else float(stats.beta.ppf(0.95, alarms + 1, trials - alarms))
@@ -352,6 +378,7 @@ def main() -> int:
     quiet_designs = [design for design in DESIGNS if design.pairs == 5]
     quiet = run_all(*many, arguments.seed + 1, quiet_designs, QUIET, (0.0, 0.02))
     print(table(verdicts, arguments.trials))
+    print("\n".join(fixed_gate(10 * arguments.trials, arguments.seed + 2, Machine())))
     found = bars(verdicts, quiet, arguments.trials)
     print("\n" + "\n".join(found))
     if arguments.json:
