@@ -18,7 +18,7 @@ from canary.campaign.telling import Teller, pairs_of
 from canary.campaign.worktrees import checked_out, commit_of, repository_of, uncommitted
 from canary.collect.record import RunRecord
 from canary.compare.noise import load_noise
-from canary.compare.paths import Request, thresholds_for
+from canary.compare.paths import Request, require_same_machine, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import load_config
@@ -81,6 +81,8 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
             thresholds, tier = thresholds_for(asked, (*base, *head))
+            if noise is not None:
+                require_same_machine(noise, (*base, *head)[0])
             found = compare_to_baseline(
                 head,
                 base,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from canary.baseline.comparability import machine_key
 from canary.baseline.history import WINDOW, is_history, select
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
@@ -76,6 +77,8 @@ def compare_paths(request: Request) -> Comparison:
     thresholds, tier = thresholds_for(request, (*baseline.records, *current))
     noise_file = request.noise_file or baseline.noise_file
     noise: NoiseModel | None = load_noise(noise_file) if noise_file else None
+    if noise is not None:
+        require_same_machine(noise, current[-1])
     found = compare_to_baseline(
         current,
         baseline.records,
@@ -86,6 +89,20 @@ def compare_paths(request: Request) -> Comparison:
         accept=request.accept,
     )
     return replace(found, tier=tier)
+
+
+def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:
+    """Refuses the noise of another machine.
+
+    Raises:
+        InputError: the model was measured on another class of runner.
+    """
+    here = machine_key(record)
+    if noise.machine_key != here:
+        raise InputError(
+            f"the noise model is of {noise.machine_key}, the runs are of {here}",
+            "canary calibrate measures it here",
+        )
 
 
 def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thresholds, str]:

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from canary.baseline.comparability import machine_key
 from canary.cli import main
 from canary.collect import jsonio
 from canary.collect.record import Distribution, RunRecord
-from tests.unit.comparing import altered, crashed, on_gpu, record, step_time, write
+from canary.compare.noise import save_noise
+from tests.unit.comparing import altered, crashed, noise_model, on_gpu, record, step_time, write
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,14 @@ def test_a_threshold_file_with_a_misspelt_key(canary: Canary, tmp_path: Path) ->
     line = one_line(canary("compare", now, before, "--threshold-file", limits), 2)
     assert f"unknown threshold 'max_step_time_increase' in {limits}" in line
     assert "did you mean 'max_step_time_increase_pct'?" in line
+
+
+def test_the_noise_of_another_machine(canary: Canary, tmp_path: Path) -> None:
+    noise = tmp_path / "noise.json"
+    save_noise(noise_model(), noise)
+    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
+    line = one_line(canary("compare", now, before, "--noise", noise), 2)
+    assert f"the noise model is of cpu, the runs are of {machine_key(record(0))}" in line
 
 
 def test_thresholds_of_the_baseline_that_cannot_be_used(canary: Canary, tmp_path: Path) -> None:
