@@ -31,9 +31,9 @@ FAMILY_BUDGET = 0.005
 """False alarms of the whole family of gates, where nothing changed."""
 LOOK_BUDGETS = {3: 0.001, 5: 0.002, 8: 0.002}
 """Share of the budget spent at each look of a sequential comparison, by number of pairs."""
-OWN_SPREAD_SHARE = 0.7
-"""Of the budget, where a few pairs are judged by their own spread alone: Student's t stands on
-their being normal, and what is kept back pays for their not being so."""
+OWN_SPREAD_SHARE = 0.8
+"""Of the budget, where the runs compared are judged by their own spread alone: Student's t stands
+on their being normal, and what is kept back pays for their not being so."""
 
 Metric = Literal["step_time_median", "step_time_mean", "max_memory", "step_time_drift"]
 

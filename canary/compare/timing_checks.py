@@ -81,7 +81,7 @@ def timing_checks(
         )
         for metric, found in wanted.items()
     }
-    share = OWN_SPREAD_SHARE if paired and noise is None else 1.0
+    share = OWN_SPREAD_SHARE if noise is None else 1.0
     found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
     checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
     _mean_follows_median(checks, found_gates)

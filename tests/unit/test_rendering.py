@@ -103,6 +103,15 @@ CASES = {
 }
 
 
+def rounded(value: Any) -> Any:
+    """Floats to nine digits: the last ones are the mathematics library's own."""
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize("form", SUFFIX)
 @pytest.mark.parametrize("verdict", CASES)
 def test_a_comparison_looks_as_it_did(verdict: str, form: str) -> None:
@@ -112,7 +121,11 @@ def test_a_comparison_looks_as_it_did(verdict: str, form: str) -> None:
     path = GOLDEN / f"{verdict}.{SUFFIX[form]}"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
+    golden = path.read_text(encoding="utf-8")
+    if form == "json":
+        assert rounded(json.loads(text)) == rounded(json.loads(golden))
+    else:
+        assert text == golden
 
 
 def test_the_sections_of_the_documented_output_are_there() -> None:

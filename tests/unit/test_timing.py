@@ -69,7 +69,7 @@ def test_one_interval_decides_a_run_against_a_history(
 def test_the_interval_is_students_at_the_gates_share_of_the_budget() -> None:
     check = median_check(against_history(0.02, 0.01))
     se = 0.01 * math.sqrt(1 + 1 / 20)
-    low = math.log(1.02) - stats.t.ppf(1 - FAMILY_BUDGET * MEDIAN_SHARE, 19) * se
+    low = math.log(1.02) - stats.t.ppf(1 - OWN_SPREAD_SHARE * FAMILY_BUDGET * MEDIAN_SHARE, 19) * se
     high = math.log(1.02) + stats.t.ppf(0.95, 19) * se
     assert check.interval == pytest.approx((100 * math.expm1(low), 100 * math.expm1(high)))
     assert check.threshold == pytest.approx(10.0)
@@ -78,7 +78,9 @@ def test_the_interval_is_students_at_the_gates_share_of_the_budget() -> None:
     assert check.current == pytest.approx(102.0)
     assert check.unit == "ms"
     assert check.noise == "the runs compared"
-    visible = stats.t.ppf(1 - FAMILY_BUDGET * MEDIAN_SHARE, 19) + stats.t.ppf(0.8, 19)
+    visible = stats.t.ppf(1 - OWN_SPREAD_SHARE * FAMILY_BUDGET * MEDIAN_SHARE, 19) + stats.t.ppf(
+        0.8, 19
+    )
     assert check.detectable == pytest.approx(100 * math.expm1(visible * se))
 
 
@@ -169,7 +171,7 @@ SENSITIVE = [
     (0.10, 0.03, "fail"),
     (0.06, 0.03, "pass"),
     (0.0, 0.10, "pass"),
-    (0.25, 0.10, "inconclusive"),
+    (0.28, 0.10, "inconclusive"),
 ]
 
 
