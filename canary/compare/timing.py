@@ -58,6 +58,7 @@ PRIORS: dict[str, float] = {
 launches of a quiet GPU differ by 0.5%, of a shared one by 5%, of a loaded CPU by 10 to 50%."""
 PRIOR_SOURCE = "a stated prior, wide on purpose"
 
+ADAPTIVE_LEAST = 0.02
 MIN_DF = 2
 PAIRS_ALONE = 5
 """From so many pairs on, their own spread is used; below, that of both sides about their means,
@@ -236,11 +237,16 @@ def spread_grew(samples: Samples) -> tuple[float, float] | None:
 
 
 def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float, float]:
-    """(d for `pass`, d for `fail`), as log ratios, of a gate with a tolerance of `percent`."""
+    """(d for `pass`, d for `fail`), as log ratios, of a gate with a tolerance of `percent`.
+
+    `adaptive` goes down to what the noise lets one see, and never above the tier's tolerance: noise
+    that hides a change larger than that is no pass.
+    """
+    fixed = math.log1p(percent / 100)
     if thresholds.sensitivity == "fixed":
-        d = math.log1p(percent / 100)
-        return d, d
-    d = max(math.log1p(0.02), gate.estimate.detectable(gate.alpha))
+        return fixed, fixed
+    least = math.log1p(ADAPTIVE_LEAST)
+    d = min(max(least, gate.estimate.detectable(gate.alpha)), max(least, fixed))
     return d, max(math.log1p(0.01), d / 2)
 
 

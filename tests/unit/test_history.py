@@ -189,7 +189,8 @@ def test_a_noise_model_beside_the_runs_is_used(tmp_path: Path) -> None:
     filled(tmp_path, 4)
     assert selected(tmp_path).noise_file is None
     file = drawer(tmp_path, NOW) / NOISE_FILE
-    save_noise(noise_model(0.01), file)
+    here = noise_model(0.01).model_copy(update={"machine_key": machine_key(NOW)})
+    save_noise(here, file)
     assert selected(tmp_path).noise_file == file
     assert selected(tmp_path).stored == 4
     now = write(tmp_path / "now.json", NOW)

@@ -169,8 +169,9 @@ SENSITIVE = [
     (0.0095, 0.003, "warn"),
     (0.0, 0.003, "pass"),
     (0.10, 0.03, "fail"),
-    (0.06, 0.03, "pass"),
-    (0.0, 0.10, "pass"),
+    (0.03, 0.02, "pass"),
+    (0.06, 0.03, "inconclusive"),
+    (0.0, 0.10, "inconclusive"),
     (0.28, 0.10, "inconclusive"),
 ]
 
@@ -182,9 +183,11 @@ def test_adaptive_sensitivity_gates_at_what_the_noise_shows(
     assert median_check(against_history(effect, sd, ADAPTIVE)).status == status
 
 
-def test_the_adaptive_tolerance_is_the_detectable_change_and_two_percent_at_best() -> None:
-    noisy, quiet = (median_check(against_history(0.0, sd, ADAPTIVE)) for sd in (0.03, 0.002))
+def test_the_adaptive_tolerance_lies_between_two_percent_and_the_tiers() -> None:
+    noisy, quiet = (median_check(against_history(0.0, sd, ADAPTIVE)) for sd in (0.015, 0.002))
     assert noisy.threshold == pytest.approx(noisy.detectable)
+    loud = median_check(against_history(0.0, 0.10, ADAPTIVE))
+    assert loud.threshold == pytest.approx(ADAPTIVE.max_step_time_increase_pct)
     assert quiet.threshold == pytest.approx(2.0)
     assert quiet.detectable is not None
     assert quiet.detectable < 2.0
