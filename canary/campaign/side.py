@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from canary.campaign.signals import undisturbed
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.errors import EXIT_USAGE, MachineError, UsageError
@@ -86,12 +87,18 @@ def run_child(
     try:
         out, err = child.communicate()
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(signal.SIGTERM)
-        try:
-            child.wait(STOP_GRACE_S)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
+        with undisturbed():
+            _stop(child)
         raise
     return child.returncode, out, err
+
+
+def _stop(child: subprocess.Popen[str]) -> None:
+    """Asks it to end, and ends it where it does not."""
+    with contextlib.suppress(ProcessLookupError):
+        child.send_signal(signal.SIGTERM)
+    try:
+        child.wait(STOP_GRACE_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()

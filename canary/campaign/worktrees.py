@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from canary.campaign.signals import undisturbed
 from canary.errors import MachineError, UsageError
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
@@ -23,7 +24,12 @@ def git(folder: Path, *arguments: str) -> str:
     """
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=True
+            ["git", *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=True,
+            start_new_session=True,  # Ctrl-C is for this process, which ends git in order.
         )
     except FileNotFoundError as error:
         raise UsageError("git is not installed", "it is needed to check out two commits") from error
@@ -86,9 +92,10 @@ def checked_out(repository: Path, commits: Mapping[str, str]) -> Iterator[dict[s
             git(repository, *NO_HOOKS, "worktree", "add", "--quiet", "--detach", str(path), commit)
         yield {name: scratch / name for name in commits}
     finally:
-        for path in made:
+        with undisturbed():
+            for path in made:
+                with contextlib.suppress(MachineError):
+                    git(repository, "worktree", "remove", "--force", str(path))
+            shutil.rmtree(scratch, ignore_errors=True)
             with contextlib.suppress(MachineError):
-                git(repository, "worktree", "remove", "--force", str(path))
-        shutil.rmtree(scratch, ignore_errors=True)
-        with contextlib.suppress(MachineError):
-            git(repository, "worktree", "prune")
+                git(repository, "worktree", "prune")

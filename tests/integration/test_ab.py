@@ -136,7 +136,9 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
             break
     assert len(git(repository, "worktree", "list").splitlines()) == 3
     time.sleep(1)
-    process.send_signal(signal.SIGTERM)
+    for _ in range(3):
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
     said = process.stderr.read()
     assert process.wait(60) == 4
     assert said.splitlines()[-1] == "canary: interrupted"
