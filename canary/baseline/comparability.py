@@ -87,6 +87,8 @@ def _other_machine(baseline: RunRecord, current: RunRecord) -> bool:
     """By what both records know: one that ended early may not have got to its device."""
     if baseline.env.get("device") and current.env.get("device"):
         return machine_of(baseline) != machine_of(current)
+    if baseline.status == current.status == "completed":
+        return bool(baseline.env.get("device")) != bool(current.env.get("device"))
     known = "gpus" in baseline.env and "gpus" in current.env
     return known and machine_of(baseline)[2:] != machine_of(current)[2:]
 

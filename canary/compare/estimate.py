@@ -84,15 +84,13 @@ def pooled(first: Sequence[float], second: Sequence[float]) -> Spread | None:
 def larger(own: Spread | None, model: Spread | None, floor: float) -> Spread | None:
     """The spread to use: the model's, unless the runs themselves scatter more; never below `floor`.
 
-    Where the runs scatter more, their larger spread keeps the model's degrees of freedom: it
-    widens the interval and never narrows it.
+    The larger of the two spreads, with the degrees of freedom of the better known one.
     """
-    if model is None:
-        chosen = own
-    elif own is not None and own.sd > model.sd:
-        chosen = Spread(own.sd, max(own.df, model.df), own.source)
+    if model is None or own is None:
+        chosen = model or own
     else:
-        chosen = model
+        wider = own if own.sd > model.sd else model
+        chosen = Spread(wider.sd, max(own.df, model.df), wider.source)
     if chosen is not None and chosen.sd < floor:
         return Spread(floor, chosen.df, chosen.source)
     return chosen

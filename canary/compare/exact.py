@@ -39,9 +39,13 @@ RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "batches": lambda exact: exact.get("batches"),
     "model": lambda exact: exact.get("model"),
     "first_loss": lambda exact: exact.get("first_loss", {}).get("loss") is not None,
-    "first_gradient": lambda exact: exact.get("first_gradient"),
+    "first_gradient": lambda exact: (
+        exact.get("first_gradient", {}).get("total") is not None
+        and exact["first_gradient"].get("groups")
+    ),
     "first_update": lambda exact: (
-        exact.get("first_update") and exact.get("trajectory", {}).get("learning_rates")
+        exact.get("first_update", {}).get("delta_norm") is not None
+        and exact.get("trajectory", {}).get("learning_rates")
     ),
     "trajectory": lambda exact: exact.get("trajectory", {}).get("losses"),
 }
@@ -49,6 +53,9 @@ RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 OUTCOME_STAGES = ("first_loss", "first_gradient", "first_update", "trajectory")
 """Stages that show what is learned; the ones before them are what it is learned from."""
 REPEATS_LOOKED_AT = 4
+NOT_REPEATED = "differs between equal runs (the baseline's, or the noise model's)"
+ARITHMETIC = 1e-2
+"""Equal runs whose losses differ by more than this do not differ by the order of additions."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +92,21 @@ def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Differe
 def newest_probed(records: Sequence[RunRecord]) -> RunRecord:
     """The newest record of a side that has a probe; the newest of all where none has."""
     return next((record for record in reversed(records) if record.exact), records[-1])
+
+
+def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunRecord:
+    """Of the records with a probe, the newest of those with the most differences: a fault in one
+    of several runs is a fault."""
+    newest = newest_probed(records)
+    probed = [record for record in records if record.exact]
+    if len(probed) < 2 or not baseline.exact:
+        return newest
+
+    def differences(record: RunRecord) -> int:
+        telling = [c for c in config_changes(baseline, record) if not c.cosmetic]
+        return len(learned_differences(baseline, record)) + len(telling)
+
+    return max(reversed(probed), key=differences)
 
 
 def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
@@ -133,8 +155,10 @@ def exact_lane(
     thresholds: Thresholds,
     noise: NoiseModel | None = None,
 ) -> ExactResult:
-    """Compares the newest record of each side; both sides in order of time, neither empty."""
-    before, after = newest_probed(baseline), newest_probed(current)
+    """Compares the newest record of the baseline with the one of the current side that differs
+    most from it; both sides in order of time, neither empty."""
+    before = newest_probed(baseline)
+    after = most_different(current, before)
     config, environment = config_changes(before, after), environment_changes(before, after)
     links = [
         *change_difference("environment", 0, environment),
@@ -150,17 +174,21 @@ def exact_lane(
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
     own = inexact_signals(baseline)
     known = Widened({**(noise.inexact if noise else {}), **own})
-    everything = learned_differences(before, after)
+    everything = [
+        difference
+        for difference in learned_differences(before, after)
+        if _recorded_on_both(difference.stage, before, after)
+    ]
     learned = [d for d in everything if not known.allows(d.stage, d.signal, d.relative)]
     checks = [
-        *_learned_checks(learned, explained, before, after),
+        *_learned_checks(learned, everything, explained, before, after, known),
         *_repeatability(current, known),
     ]
     work, differing = work_checks(before, after, thresholds)
     unsteady = [d for d in differing if known.allows(d.stage, d.signal, d.relative)]
     work = [_not_judged(c) if any(c.name == d.signal for d in unsteady) else c for c in work]
     notes = [
-        f"{d.stage}.{d.signal} differs between equal runs of the baseline: not judged"
+        f"{d.stage}.{d.signal}: {NOT_REPEATED}, not judged"
         for d in (*everything, *unsteady)
         if d not in learned
     ]
@@ -170,15 +198,34 @@ def exact_lane(
 
 
 def _not_judged(check: Check) -> Check:
-    return replace(check, status="skip", message="differs between equal runs of the baseline")
+    return replace(check, status="skip", message=NOT_REPEATED)
+
+
+def _recorded_on_both(stage: str, before: RunRecord, after: RunRecord) -> bool:
+    return all(bool(RECORDED[stage](record.exact)) for record in (before, after))
+
+
+def _steps_of(stage: str, record: RunRecord) -> int:
+    """Steps that a stage of many steps has; 0 for the others."""
+    trajectory = record.exact.get("trajectory", {})
+    found = {
+        "batches": record.exact.get("batches"),
+        "first_update": trajectory.get("learning_rates"),
+        "trajectory": trajectory.get("losses"),
+    }
+    return len(found.get(stage) or [])
 
 
 def _not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
-    """The check of a stage that a side did not record; None where both did."""
+    """The check of a stage that a side did not record, or not as far; None where both did."""
     words = LEARNED_STAGES[stage]
     was, now = (bool(RECORDED[stage](record.exact)) for record in (before, after))
     if was and now:
-        return None
+        steps, expected = _steps_of(stage, after), _steps_of(stage, before)
+        if steps >= expected:
+            return None
+        reason = f"{words}: equal for {steps} steps, {expected} in the baseline (probe_steps)"
+        return Check(stage, "correctness", "exact", "inconclusive", reason)
     if not was and not now:
         return Check(stage, "correctness", "exact", "skip", f"{words}: recorded on neither side")
     side = "baseline" if was else "current side"
@@ -187,8 +234,27 @@ def _not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | No
     )
 
 
+def _unsteady(stage: str, everything: Sequence[Difference], known: Widened) -> Check | None:
+    """The check of a stage whose differences were all seen between equal runs; None without any.
+    Where those differ by more than arithmetic ever does, they decide nothing."""
+    found = [d for d in everything if d.stage == stage]
+    if not found:
+        return None
+    sizes = [known.seen.get(f"{d.stage}.{d.signal}", 0.0) for d in found if d.relative is not None]
+    wild = stage in OUTCOME_STAGES and max(sizes, default=0.0) > ARITHMETIC
+    words = f"{LEARNED_STAGES[stage]}: {NOT_REPEATED}"
+    if wild:
+        words += f" by up to {max(sizes):.1e}, more than arithmetic does"
+    return Check(stage, "correctness", "exact", "inconclusive" if wild else "skip", words)
+
+
 def _learned_checks(
-    differences: Sequence[Difference], explained: bool, before: RunRecord, after: RunRecord
+    differences: Sequence[Difference],
+    everything: Sequence[Difference],
+    explained: bool,
+    before: RunRecord,
+    after: RunRecord,
+    known: Widened,
 ) -> list[Check]:
     """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
@@ -198,6 +264,7 @@ def _learned_checks(
         if not found:
             checks.append(
                 _not_recorded(stage, before, after)
+                or _unsteady(stage, everything, known)
                 or Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
             )
             continue

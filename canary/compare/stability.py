@@ -17,6 +17,10 @@ KL_FLOOR = 0.01
 """KL below this is no blow-up, whatever its ratio."""
 TAIL_SHARE = 10
 MIN_LOSSES = 20
+SUSPICIOUS = 2.0
+"""A rise of reward or margin by so many times the tolerated drop is worth a look."""
+USUAL_RISE = 1.1
+"""A loss that rises by no more than this over the baseline's own rise did not diverge anew."""
 
 
 def stability_checks(
@@ -26,7 +30,7 @@ def stability_checks(
     found = [
         _bad_steps("nan_steps", current, baseline, thresholds.max_nan_steps),
         _bad_steps("inf_steps", current, baseline, thresholds.max_inf_steps),
-        _divergence(current, thresholds),
+        _divergence(current, baseline, thresholds),
         _final_loss(current, baseline, thresholds),
         _gradient_explosion(current, baseline, thresholds),
     ]
@@ -80,10 +84,10 @@ def tail_mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
 
 
-def _divergence(current: Sequence[RunRecord], thresholds: Thresholds) -> Check:
-    """The last tenth over the first tenth. Losses that cancel to zero have no such ratio."""
+def _rises(records: Sequence[RunRecord]) -> list[float]:
+    """The last tenth of the losses over the first; of losses that cancel to zero there is none."""
     rises = []
-    for record in current:
+    for record in records:
         losses = record.stability.loss_values
         kept = finite(losses)
         if losses and not math.isfinite(losses[-1]):
@@ -93,6 +97,14 @@ def _divergence(current: Sequence[RunRecord], thresholds: Thresholds) -> Check:
             start, end = statistics.fmean(kept[:tenth]), statistics.fmean(kept[-tenth:])
             if start > 1e-3:
                 rises.append(end / start)
+    return rises
+
+
+def _divergence(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check:
+    """A loss that rose from the first tenth of the steps to the last, and not as it always does."""
+    rises, usual = _rises(current), max(_rises(baseline), default=0.0)
     if not rises:
         return Check(
             "loss_divergence",
@@ -102,16 +114,22 @@ def _divergence(current: Sequence[RunRecord], thresholds: Thresholds) -> Check:
             f"needs {MIN_LOSSES} losses that start above zero",
         )
     rise = max(rises)
-    failed = rise > thresholds.max_loss_rise
+    over = rise > thresholds.max_loss_rise
+    failed = over and (math.isinf(rise) or rise > USUAL_RISE * usual)
     words = (
         "the last loss is not finite" if math.isinf(rise) else f"last tenth over first {rise:.3g}"
     )
+    if failed:
+        words += f", over {thresholds.max_loss_rise:g}: the loss diverged"
+    elif over:
+        words += f", over {thresholds.max_loss_rise:g}, as in the baseline"
     return Check(
         "loss_divergence",
         "stability",
         "trend",
-        "fail" if failed else "pass",
-        words + (f", over {thresholds.max_loss_rise:g}: the loss diverged" if failed else ""),
+        "fail" if failed else "warn" if over else "pass",
+        words,
+        baseline=usual if 0 < usual < math.inf else None,
         current=rise if math.isfinite(rise) else "inf",
         unit="x",
         delta=rise - 1 if math.isfinite(rise) else 1e9,
@@ -210,13 +228,30 @@ def _metric(records: Sequence[RunRecord], names: Sequence[str], part: str) -> fl
     return statistics.fmean(values) if values else None
 
 
+def _not_finite(name: str, metrics: Sequence[str], current: Sequence[RunRecord]) -> Check | None:
+    """A failed check where the mean of a recorded metric is NaN or infinite."""
+    bad = [
+        metric
+        for record in current
+        for metric in metrics
+        if metric in record.rl
+        and record.rl[metric].count
+        and not math.isfinite(record.rl[metric].mean)
+    ]
+    if not bad:
+        return None
+    words = f"mean {bad[0]} is not finite"
+    return Check(name, "stability", "trend", "fail", words, delta=float(len(bad)))
+
+
 def _kl(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check | None:
     names = ("kl", "objective/kl")
     before, after = _metric(baseline, names, "mean"), _metric(current, names, "mean")
-    if before is None or after is None:
-        return None
+    broken = _not_finite("kl", names, current)
+    if broken is not None or before is None or after is None:
+        return broken
     ratio = after / max(before, KL_FLOOR)
     failed = ratio > thresholds.max_kl_ratio
     return Check(
@@ -245,20 +280,26 @@ def _drop(
 ) -> Check | None:
     """A mean over the steps that fell by too much, in percent or in deviations of the baseline."""
     before, after = _metric(baseline, metrics, "mean"), _metric(current, metrics, "mean")
-    if before is None or after is None:
-        return None
+    broken = _not_finite(name, metrics, current)
+    if broken is not None or before is None or after is None:
+        return broken
     unit = _metric(baseline, metrics, "std") if scale == "std" else abs(before) / 100
     if not unit or unit < 1e-9:
         return Check(name, "stability", "trend", "skip", f"the baseline's {name} does not vary")
     drop = (before - after) / unit
-    failed = drop > limit
+    status: CheckStatus = "pass"
+    message = f"mean {name} {before:.4g} -> {after:.4g}"
+    if drop > limit:
+        status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
+    elif name != "entropy" and -drop > SUSPICIOUS * limit:
+        status = "warn"
+        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; look for leaks or hacking"
     return Check(
         name,
         "stability",
         "trend",
-        "fail" if failed else "pass",
-        f"mean {name} {before:.4g} -> {after:.4g}"
-        + (f", a drop of {drop:.3g} {scale}: collapse" if failed else ""),
+        status,
+        message,
         baseline=before,
         current=after,
         delta=after - before,

@@ -11,6 +11,7 @@ from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.exact import exact_lane
 from canary.compare.invariants import invariant_checks
+from canary.compare.lost import with_what_was_lost
 from canary.compare.memory import memory_checks
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, Comparison, Side
@@ -161,6 +162,7 @@ def _compare(
         *invariant_checks(now),
         *exact.checks,
     ]
+    found = with_what_was_lost(found, now, good, options.thresholds)
     checks = with_the_change(found)
     verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)
     accepted = accept if verdict == "changed" else None

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from canary.config.schema import CanaryConfig
 from canary.config.source import read_chain
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError
@@ -136,9 +137,18 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
     """
     file = Path(path)
     document, _ = read_chain(file)
-    if isinstance(document, dict) and isinstance(document.get("thresholds"), dict):
-        document = document["thresholds"]
     values = dict(document)
+    if isinstance(values.get("thresholds"), dict):
+        beside = {k: value for k, value in values.items() if k not in CanaryConfig.model_fields}
+        check_values(DEFAULT_THRESHOLDS, beside, str(file))
+        for key in beside:
+            raise ConfigError(
+                f"{key} in {file} stands beside `thresholds:`, where nothing reads it",
+                "move it under `thresholds:`",
+                file=file,
+                key=key,
+            )
+        values = dict(values["thresholds"])
     named = str(values.pop("base_tier", "default"))
     try:
         base = tier_thresholds(tier or named)

@@ -84,7 +84,6 @@ def timing_checks(
     share = OWN_SPREAD_SHARE if noise is None else 1.0
     found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
     checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
-    _mean_follows_median(checks, found_gates)
     if "step_time_drift" in checks and checks["step_time_drift"].status == "inconclusive":
         checks["step_time_drift"] = replace(checks["step_time_drift"], status="skip")
     unhealthy = runner_unhealthy(samples["step_time_median"], noise)
@@ -95,10 +94,16 @@ def timing_checks(
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
     listed += _followers(checks, found_gates, current, baseline, thresholds)
     if memory is None and "max_memory" in gates:
-        listed.append(
-            Check("max_memory", "memory", "timing", "skip", "peak memory is not on both sides")
-        )
+        listed.append(_no_memory(current, baseline))
     return listed
+
+
+def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
+    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
+    if len(kinds) > 1:
+        words = "the peak of device memory stands against that of resident memory"
+        return Check("max_memory", "memory", "timing", "inconclusive", words)
+    return Check("max_memory", "memory", "timing", "skip", "peak memory is not on both sides")
 
 
 def _check(gate: Gate, thresholds: Thresholds) -> Check:
@@ -162,21 +167,6 @@ def _what_it_takes(gate: Gate, d: float) -> str:
     needed = runs_needed(gate, d)
     what = "pairs" if gate.estimate.paired else "launches on each side"
     return f"about {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
-
-
-def _mean_follows_median(checks: dict[Metric, Check], gates: dict[Metric, Gate]) -> None:
-    """The mean is the median plus stalls. Its own noise is larger; where the median is decided and
-    the mean is neither really changed nor over its tolerance, it follows the median."""
-    mean, median = checks.get("step_time_mean"), checks.get("step_time_median")
-    if mean is None or median is None or mean.status != "inconclusive":
-        return
-    over = mean.delta_pct is not None and mean.threshold is not None
-    if median.status in ("pass", "warn") and over and mean.delta_pct < mean.threshold:  # type: ignore[operator]
-        checks["step_time_mean"] = replace(
-            mean,
-            status="pass",
-            message=f"mean step time {mean.delta_pct:+.1f}%: no stalls seen, follows the median",
-        )
 
 
 def _unhealthy(check: Check, ratio: float) -> Check:
@@ -265,7 +255,7 @@ def _tokens_per_sec(
     if "not judged" not in source.message:
         if lo > 0:
             status = "fail" if drop >= limit else "warn"
-        elif hi < limit or (more >= 0 and source.status in ("pass", "warn")):
+        elif hi < limit:
             status = "pass"
         else:
             status = "inconclusive"
