@@ -73,6 +73,8 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
     """
     require_training_stack()
     plan = request.plan()
+    if request.accept is not None and not request.accept.strip():
+        raise UsageError("--accept needs a reason", "it is shown with the verdict")
     noise = load_noise(request.noise_file) if request.noise_file else None
     asked = Request((), (), request.tier, request.threshold_file)
     if request.tier or request.threshold_file:

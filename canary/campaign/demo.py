@@ -69,7 +69,8 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
             head, base, thresholds, paired=len(head) == len(base), budget=budget
         )
 
-    say("1. A change that changes nothing: the embedded DPO canary, three pairs of runs.")
+    say("1. A change that changes nothing: the embedded DPO canary, three pairs of runs;")
+    say("   so short a run on a shared machine tolerates 50% of step time, a real one 10%.")
     teller = Teller(say, Plan(PAIRS))
     teller.begins(sides["base"], sides["head"], folder)
     healthy, runs = run_pairs(Plan(PAIRS, probed=1), launch, judge, teller, time.monotonic)

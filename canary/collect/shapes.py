@@ -108,6 +108,13 @@ class Config(Shape):
     trainer_args: dict[str, Any] | None = None
 
 
+class Calls(Shape):
+    """Calls of the measured launch."""
+
+    tokenizer_calls: Number | None = None
+    dataset_maps_executed: Number | None = None
+
+
 class Parts(Shape):
     """The parts of a record that its own type leaves open."""
 
@@ -115,3 +122,4 @@ class Parts(Shape):
     git: Git = Git()
     config: Config = Config()
     exact: Exact = Exact()
+    io: Calls = Calls()

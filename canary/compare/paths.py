@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from canary.baseline.comparability import machine_key
-from canary.baseline.history import WINDOW, is_history, select
+from canary.baseline.history import WINDOW, is_history, rows, select
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.noise import NoiseModel, load_noise
@@ -38,6 +38,7 @@ class _Baseline:
     anchor: tuple[RunRecord, ...] = ()
     noise_file: Path | None = None
     history: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def sides(
@@ -69,6 +70,8 @@ def compare_paths(request: Request) -> Comparison:
         InputError: a path that is not there, or one run on both sides.
         ConfigError: thresholds that are not.
     """
+    if request.accept is not None and not request.accept.strip():
+        raise UsageError("--accept needs a reason", "it is shown with the verdict")
     try:
         current = [load_record(path) for path in request.current]
         baseline = _load_baseline(request.baseline, current[-1])
@@ -88,16 +91,21 @@ def compare_paths(request: Request) -> Comparison:
         anchor=baseline.anchor,
         accept=request.accept,
     )
-    return replace(found, tier=tier)
+    return replace(found, tier=tier, notes=(*found.notes, *baseline.notes))
 
 
 def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:
-    """Refuses the noise of another machine.
+    """Refuses the noise of another canary or machine.
 
     Raises:
-        InputError: the model was measured on another class of runner.
+        InputError: the model was measured on another canary or class of runner.
     """
     here = machine_key(record)
+    if record.name and noise.canary and noise.canary != record.name:
+        raise InputError(
+            f"the noise model is of canary {noise.canary!r}, the runs are of {record.name!r}",
+            "canary calibrate measures each canary",
+        )
     if noise.machine_key != here:
         raise InputError(
             f"the noise model is of {noise.machine_key}, the runs are of {here}",
@@ -131,9 +139,26 @@ def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
     if len(paths) == 1 and paths[0].is_dir() and not (paths[0] / "metrics.json").exists():
         if is_history(paths[0]):
             chosen = select(paths[0], current)
-            return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, history=True)
+            notes = () if chosen.records else _what_else(paths[0], current)
+            return _Baseline(chosen.records, chosen.anchor, chosen.noise_file, True, notes)
         return _Baseline(_folder_of_runs(paths[0], current), history=True)
+    for path in paths:
+        if path.is_dir() and not (path / "metrics.json").exists():
+            raise InputError(
+                f"{path} is no run: a history or a folder of runs is named alone",
+                f"--baseline {path}, and no other",
+            )
     return _Baseline(tuple(load_record(path) for path in paths))
+
+
+def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
+    """Says that a history has runs, though none of this canary on this machine: a new name or
+    dtype begins an empty one."""
+    found = [f"{canary} on {machine}" for canary, machine, *_ in rows(root)]
+    if not found:
+        return ()
+    wanted = f"{current.name or 'canary'} on {machine_key(current)}"
+    return (f"the history has no run of {wanted}; it has {', '.join(found[:5])}",)
 
 
 def _folder_of_runs(folder: Path, current: RunRecord) -> tuple[RunRecord, ...]:

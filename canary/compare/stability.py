@@ -62,7 +62,7 @@ def _bad_steps(
         "stability",
         "invariant",
         "fail" if count > limit else "pass",
-        f"{count} steps with a loss of {word}{where}",
+        f"{count} step{'' if count == 1 else 's'} with a loss of {word}{where}",
         baseline=before,
         current=count,
         unit="steps",

@@ -94,7 +94,8 @@ def ordered_failures(checks: Sequence[Check]) -> list[Check]:
 def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
     failed = [check for check in ordered_failures(checks) if check.status == "fail"]
     lead = failed[0]
-    more = f" ({len(failed) - 1} more checks failed)" if len(failed) > 1 else ""
+    others = len(failed) - 1
+    more = f" ({others} more check{'' if others == 1 else 's'} failed)" if others else ""
     learned = [c for c in failed if c.lane == "exact" and c.group == "correctness"]
     if learned and lead.lane == "exact":
         lead = learned[0]
@@ -139,12 +140,21 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     )
 
 
+def _percent(value: float) -> str:
+    """Two digits below 10, whole above."""
+    return f"{value:.2g}%" if value < 10 else f"{value:,.0f}%"
+
+
 def _pass_line(checks: Sequence[Check]) -> str:
     times = next((c for c in checks if c.name == "step_time_median"), None)
     times = times or next((c for c in checks if c.name == "step_time_mean"), None)
     seen = ""
     if times is not None and times.detectable is not None:
-        seen = f": a slowdown of {times.detectable:.2g}% would have been seen"
+        seen = f": a slowdown of {_percent(times.detectable)} would have been seen"
     warned = [check for check in checks if check.status == "warn"]
+    worse = [check for check in warned if check.lane == "timing"]
+    if worse:
+        more = f"; {len(warned) - 1} more to look at" if len(warned) > 1 else ""
+        return f"Pass, within what is tolerated: {worse[0].message}{more}."
     tail = f"; {len(warned)} to look at: {warned[0].message}" if warned else ""
     return f"Pass: nothing got worse{seen}{tail}."

@@ -296,6 +296,27 @@ def test_the_noise_of_another_machine(canary: Canary, tmp_path: Path) -> None:
     assert f"the noise model is of cpu, the runs are of {machine_key(record(0))}" in line
 
 
+def test_the_noise_of_another_canary(canary: Canary, tmp_path: Path) -> None:
+    noise = tmp_path / "noise.json"
+    save_noise(noise_model().model_copy(update={"canary": "other"}), noise)
+    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
+    line = one_line(canary("compare", now, before, "--noise", noise), 2)
+    assert "the noise model is of canary 'other', the runs are of 'sft_smoke'" in line
+
+
+def test_an_acceptance_without_a_reason(canary: Canary, tmp_path: Path) -> None:
+    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
+    assert "needs a reason" in one_line(canary("compare", now, before, "--accept", "  "), 2)
+
+
+def test_a_history_beside_a_run(canary: Canary, tmp_path: Path) -> None:
+    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
+    folder = tmp_path / "history"
+    folder.mkdir()
+    line = one_line(canary("compare", now, "--baseline", folder, "--baseline", before), 2)
+    assert "is named alone" in line
+
+
 def test_thresholds_of_the_baseline_that_cannot_be_used(canary: Canary, tmp_path: Path) -> None:
     wrong = altered(record(0), "config", "thresholds", to={"max_nan_steps": -1})
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", wrong)

@@ -217,7 +217,7 @@ def test_without_a_timing_check_there_is_no_pass() -> None:
 def test_a_warning_passes_and_is_said() -> None:
     found = compare_to_baseline(record(100, 0.105), STORED)
     assert found.verdict == "pass"
-    assert "to look at: median step time +5.0%" in found.first_line
+    assert "within what is tolerated: median step time +5.0%" in found.first_line
 
 
 def test_one_run_on_both_sides_is_refused() -> None:
