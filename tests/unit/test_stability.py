@@ -75,6 +75,13 @@ def test_a_loss_that_rises_diverges_within_a_hundred_steps() -> None:
     assert check("loss_divergence", rising(2.0, 0.5)).status == "pass"
 
 
+def test_a_loss_that_always_rises_so_did_not_diverge_anew() -> None:
+    made = check("loss_divergence", rising(1.0, 2.1), rising(1.0, 2.0))
+    assert made.status == "warn"
+    assert made.message.endswith("as in the baseline")
+    assert check("loss_divergence", rising(1.0, 4.0), rising(1.0, 2.0)).status == "fail"
+
+
 def test_a_spike_in_the_middle_is_no_divergence_and_one_at_the_end_is() -> None:
     calm = [1.0] * 100
     assert check("loss_divergence", losing([*calm[:50], 9.0, *calm[51:]])).status == "pass"
@@ -213,6 +220,23 @@ def test_margins_and_entropy_collapse_in_percent(
     assert made.status == status
     assert made.delta_pct == pytest.approx(100 * (share - 1))
     assert ("collapse" in made.message) == (status == "fail")
+
+
+@pytest.mark.parametrize(("after", "status"), [(0.9, "pass"), (1.1, "warn")])
+def test_a_reward_that_jumps_is_suspicious(after: float, status: str) -> None:
+    baseline = with_mean("grpo", "reward", 0.6, std=0.2)
+    made = check("reward", with_mean("grpo", "reward", after), baseline)
+    assert made.status == status
+    assert ("suspiciously good" in made.message) == (status == "warn")
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "name"), [("grpo", "reward", "reward"), ("dpo", "rewards/margins", "margin")]
+)
+def test_a_metric_that_is_no_number_any_more_fails(kind: str, metric: str, name: str) -> None:
+    made = check(name, with_mean(kind, metric, math.nan), example(kind))
+    assert made.status == "fail"
+    assert made.delta == 1
 
 
 def test_rewards_that_never_varied_are_skipped() -> None:
