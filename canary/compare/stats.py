@@ -9,6 +9,7 @@ from pathlib import Path
 from canary.baseline.comparability import mismatch, named_twice, same_runs, usable
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
+from canary.compare.changes import config_changes
 from canary.compare.exact import exact_lane
 from canary.compare.invariants import invariant_checks
 from canary.compare.lost import with_what_was_lost
@@ -118,10 +119,23 @@ def _refusal(
     if not problem and paired and len(good) != len(before):
         unusable = next(record for record in before if record not in good)
         problem = f"{usable(unusable)} (baseline)"
+    problem = problem or _not_one_thing(now)
     if not problem:
         problem = next(filter(None, (mismatch(record, now[-1]) for record in (*good, *now))), "")
         problem = problem and f"not comparable, {problem}"
     return Comparison("error", f"Error: {problem}.") if problem else None
+
+
+def _not_one_thing(now: Sequence[RunRecord]) -> str:
+    """Why the current runs are not repeats of one thing; empty where they are."""
+    commits = {str(record.git["sha"])[:9] for record in now if record.git.get("sha")}
+    if len(commits) > 1:
+        return f"the current runs are of several commits ({', '.join(sorted(commits))}); name one"
+    for record in now[:-1]:
+        for change in config_changes(record, now[-1]):
+            if not change.cosmetic:
+                return f"the current runs have several configs ({change.key} differs); name one"
+    return ""
 
 
 def _first_runs(

@@ -15,6 +15,7 @@ from canary.errors import InputError
 from tests.unit.comparing import (
     EXAMPLES,
     altered,
+    committed,
     crashed,
     history,
     on_gpu,
@@ -240,6 +241,17 @@ def test_a_worse_loss_belongs_to_the_change_that_explains_it() -> None:
     assert accepted.exit_code() == 0
     broken = altered(worse, "stability", "nan_steps", to=1)
     assert compare_to_baseline(broken, STORED, accept="tuned").verdict == "regression"
+
+
+def test_a_side_is_repeats_of_one_thing() -> None:
+    other = altered(record(101), "config", "learning_rate", to=1.0)
+    found = compare_to_baseline([HEALTHY, other], STORED)
+    assert found.verdict == "error"
+    assert "several configs (learning_rate differs)" in found.first_line
+    commits = [committed(record(n), letter * 40) for n, letter in ((101, "a"), (102, "b"))]
+    found = compare_to_baseline(commits, STORED)
+    assert found.verdict == "error"
+    assert "several commits (aaaaaaaaa, bbbbbbbbb)" in found.first_line
 
 
 def test_one_run_named_twice_on_a_side_is_not_two_runs() -> None:
