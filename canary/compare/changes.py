@@ -68,6 +68,8 @@ def key_changes(
     baseline: Mapping[str, Any], current: Mapping[str, Any], cosmetic: tuple[str, ...]
 ) -> tuple[KeyChange, ...]:
     """Leaves that differ, in the order of the current side; a missing one counts as null."""
+    if baseline == current:
+        return ()
     before, after = dict(flatten(baseline)), dict(flatten(current))
     keys = [*after, *(key for key in before if key not in after)]
     return tuple(

@@ -102,11 +102,7 @@ def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunReco
     if len(probed) < 2 or not baseline.exact:
         return newest
 
-    def differences(record: RunRecord) -> int:
-        telling = [c for c in config_changes(baseline, record) if not c.cosmetic]
-        return len(learned_differences(baseline, record)) + len(telling)
-
-    return max(reversed(probed), key=differences)
+    return max(reversed(probed), key=lambda record: len(learned_differences(baseline, record)))
 
 
 def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:

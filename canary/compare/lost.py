@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.collect.record import RunRecord
-from canary.compare.exact import exact_lane, newest_probed
+from canary.compare.exact import exact_lane, most_different, newest_probed
 from canary.compare.invariants import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.report import Check
@@ -19,17 +19,26 @@ from canary.compare.thresholds import Thresholds
 from canary.compare.timing_checks import timing_checks
 
 
-def own_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
-    """The checks that are judged where a record is held against itself, by name."""
+def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
+    """What a measured launch is judged by where it is held against itself, by name."""
     side = [record]
-    found = (
+    return _judged(
         *timing_checks(side, side, thresholds),
         *memory_checks(side, side, thresholds),
         *stability_checks(side, side, thresholds),
-        *invariant_checks(side),
-        *exact_lane(side, side, thresholds).checks,
     )
-    return {check.name: check for check in found if check.status != "skip"}
+
+
+def probe_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
+    """What a probe is judged by where it is held against itself, by name; nothing without one."""
+    if not record.exact:
+        return {}
+    side = [record]
+    return _judged(*invariant_checks(side), *exact_lane(side, side, thresholds).checks)
+
+
+def _judged(*checks: Check) -> dict[str, Check]:
+    return {check.name: check for check in checks if check.status != "skip"}
 
 
 def with_what_was_lost(
@@ -38,21 +47,22 @@ def with_what_was_lost(
     baseline: Sequence[RunRecord],
     thresholds: Thresholds,
 ) -> list[Check]:
-    """The checks, with those that were lost as `inconclusive`.
-
-    Of a record without a probe the exact lane itself says so.
-    """
+    """The checks, with those that were lost as `inconclusive`: of the launches of any current
+    record, and of the probe that is compared. Of a side without a probe the exact lane says so."""
     before = newest_probed(baseline)
-    if not before.exact:
-        return list(checks)
-    expected = own_checks(before, thresholds)
     lost: dict[str, Check] = {}
-    for record in current:
-        held = own_checks(record, thresholds)
+
+    def lose(expected: dict[str, Check], held: dict[str, Check], record: RunRecord) -> None:
         for name, check in expected.items():
-            needs_probe = check.lane in ("exact", "invariant") and not record.exact
-            if name not in held and not needs_probe:
+            if name not in held:
                 lost[name] = _lost(check, record)
+
+    expected = launch_checks(before, thresholds)
+    for record in current:
+        lose(expected, launch_checks(record, thresholds), record)
+    after = most_different(current, before)
+    if after.exact:
+        lose(probe_checks(before, thresholds), probe_checks(after, thresholds), after)
     decided = {check.name for check in checks if check.failed}
     kept = [check for check in checks if check.name not in lost or check.name in decided]
     return [*kept, *(check for name, check in lost.items() if name not in decided)]
