@@ -49,13 +49,16 @@ def _positive_or_none(value: float | None) -> bool:
 def machine_of(record: RunRecord) -> tuple[Any, ...]:
     """What must agree: kind and names of the devices; for a CPU run, the processor."""
     device = record.env.get("device") or {}
-    gpus = tuple(
+    if device.get("type") == "cpu":
+        return ("cpu", record.env.get("cpu"))
+    return (device.get("type"), device.get("name"), _gpus(record))
+
+
+def _gpus(record: RunRecord) -> tuple[tuple[Any, ...], ...]:
+    return tuple(
         (gpu.get("name"), gpu.get("memory_bytes"), gpu.get("mig"))
         for gpu in record.env.get("gpus") or []
     )
-    if device.get("type") == "cpu":
-        return ("cpu", record.env.get("cpu"))
-    return (device.get("type"), device.get("name"), gpus)
 
 
 def machine_words(record: RunRecord) -> str:
@@ -90,7 +93,7 @@ def _other_machine(baseline: RunRecord, current: RunRecord) -> bool:
     if baseline.status == current.status == "completed":
         return bool(baseline.env.get("device")) != bool(current.env.get("device"))
     known = "gpus" in baseline.env and "gpus" in current.env
-    return known and machine_of(baseline)[2:] != machine_of(current)[2:]
+    return known and _gpus(baseline) != _gpus(current)
 
 
 def named_twice(side: Sequence[RunRecord]) -> list[str]:

@@ -186,6 +186,13 @@ def test_an_interruption_is_never_a_regression() -> None:
     assert compare_to_baseline(side, STORED).verdict == "error"
 
 
+def test_a_crash_before_the_device_was_known_is_a_regression_all_the_same() -> None:
+    side = [crashed(record(n), "timeout") for n in (100, 101)]
+    for run in side:
+        del run.env["device"]
+    assert compare_to_baseline(side, STORED).verdict == "regression"
+
+
 def test_a_crash_twice_on_another_gpu_is_an_error() -> None:
     """Out of memory on a smaller card says nothing of the change."""
     side = [on_gpu(crashed(record(n), "oom"), name="Small 16GB") for n in (100, 101)]
