@@ -177,6 +177,8 @@ trainer.compute_loss = compute_loss
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(folder)},
+        # A shell that runs the tests in the background has its children ignore SIGINT.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
