@@ -205,6 +205,7 @@ def judge(
     """One comparison, or the looks of a sequential one."""
 
     def compare(count: int, budget: float) -> Comparison:
+        """The first `count` pairs; 0 for one run against the history."""
         was = baseline.records(0, count or HISTORY)
         now = current.records(HISTORY, count or 1, effect)
         return compare_to_baseline(

@@ -82,6 +82,7 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
     with _sides(request, say) as (sides, folder):
 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+            """With the thresholds of the base's config, unless others were asked for."""
             thresholds, tier = thresholds_for(asked, (*base, *head))
             if noise is not None:
                 require_same_machine(noise, (*base, *head)[0])

@@ -135,6 +135,7 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
     micro_batches = max(1, len(_micro(current, int(after.get("step", 1)))))
 
     def counted(name: str, key: str, limit: float, words: str, *, share: bool = False) -> Counted:
+        """One count of the step; with `share`, its limit is in percent of the baseline."""
         was, now = before.get(key), after.get(key)
         bound = limit / 100 * was if share and was is not None else limit
         return Counted(

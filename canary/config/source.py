@@ -131,6 +131,7 @@ class _Lines:
     seen: int = 0
 
     def of(self, node: yaml.Node, prefix: str = "", depth: int = 0) -> Origins:
+        """`file:line` of each dotted key below the node; ConfigError where it never ends."""
         self.seen += 1
         if depth > DEEPEST:
             _refuse_depth(self._place(node), self.source)

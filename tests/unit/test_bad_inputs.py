@@ -240,8 +240,10 @@ def test_the_same_run_on_both_sides(canary: Canary, tmp_path: Path) -> None:
 
 def test_the_same_run_twice_on_one_side(canary: Canary, tmp_path: Path) -> None:
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
-    one_line(canary("compare", now, now, "--baseline", before), 2)
-    one_line(canary("compare", now, "--baseline", before, "--baseline", before), 2)
+    line = one_line(canary("compare", now, now, "--baseline", before), 2)
+    assert "run run-00009 is named twice on one side" in line
+    line = one_line(canary("compare", now, "--baseline", before, "--baseline", before), 2)
+    assert "run run-00000 is named twice on one side" in line
 
 
 def test_a_path_that_is_not_there(canary: Canary, tmp_path: Path) -> None:
