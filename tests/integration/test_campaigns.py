@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.baseline.history import drawer
+from canary.baseline.history import drawer, select
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.noise import NoiseModel, load_noise
@@ -65,8 +65,10 @@ def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, P
     stored = [path.parent for path in sorted((folder / "runs").glob("*/metrics.json"))]
     for path in stored[:3]:
         assert canary("save-baseline", str(path), str(folder / "history")).code == 0
+    assert select(folder / "history", found[3]).noise_file == place / "noise.json"
     compared = compare_paths(Request((stored[3],), (folder / "history",)))
-    assert "noise model of 4 runs" in (compared.check("step_time_median").noise or "")
+    sources = ("noise model of 4 runs", "the runs compared")
+    assert compared.check("step_time_median").noise in sources
 
 
 def test_too_few_runs_are_refused(tmp_path: Path) -> None:
