@@ -15,6 +15,20 @@ import typer
 
 from canary import __version__
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
+from canary.options import (
+    Accept,
+    Config,
+    Folder,
+    Form,
+    Noise,
+    NoProgress,
+    Output,
+    Set,
+    Strict,
+    ThresholdFile,
+    Tier,
+    Verbose,
+)
 
 app = typer.Typer(
     name="canary",
@@ -30,22 +44,6 @@ config_app = typer.Typer(
 app.add_typer(config_app, name="config")
 baseline_app = typer.Typer(help="Look after a history of baseline runs.", no_args_is_help=True)
 app.add_typer(baseline_app, name="baseline")
-
-Config = Annotated[Path | None, typer.Argument(help="YAML file; without one, the embedded DPO.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="key=value over the file, may be repeated."),
-]
-Verbose = Annotated[
-    bool,
-    typer.Option("-v", "--verbose", help="Tracebacks and the end of the log on errors."),
-]
-
-Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Write here instead of standard output.")
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 where it is inconclusive.")]
-Folder = Annotated[Path, typer.Argument(help="Folder of the history.")]
 
 TYPER_INTERRUPTED = 130
 """What typer makes of Ctrl-C."""
@@ -108,23 +106,13 @@ def compare(
         list[Path] | None,
         typer.Option("--baseline", help="A run, a history or a folder of runs; may be repeated."),
     ] = None,
-    tier: Annotated[
-        str | None,
-        typer.Option("--threshold-tier", help="default, smoke, perf or nightly."),
-    ] = None,
-    threshold_file: Annotated[
-        Path | None, typer.Option("--threshold-file", help="YAML of thresholds.")
-    ] = None,
-    noise: Annotated[
-        Path | None, typer.Option("--noise", help="Noise model that calibrate wrote.")
-    ] = None,
-    form: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    noise: Noise = None,
+    form: Form = "text",
     output: Output = None,
     strict: Strict = False,
-    accept: Annotated[
-        str | None,
-        typer.Option("--accept", metavar="REASON", help="Accept a change of what is learned."),
-    ] = None,
+    accept: Accept = None,
     verbose: Verbose = False,
 ) -> None:
     """Say whether the current runs got worse than the baseline."""
@@ -166,27 +154,17 @@ def ab(
         str | None,
         typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
     ] = None,
-    noise: Annotated[
-        Path | None, typer.Option("--noise", help="Noise model that calibrate wrote.")
-    ] = None,
+    noise: Noise = None,
     output_dir: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")
     ] = None,
-    tier: Annotated[
-        str | None,
-        typer.Option("--threshold-tier", help="default, smoke, perf or nightly."),
-    ] = None,
-    threshold_file: Annotated[
-        Path | None, typer.Option("--threshold-file", help="YAML of thresholds.")
-    ] = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
     set_: Set = None,
-    form: Annotated[str, typer.Option("--format", help="text, markdown or json.")] = "text",
+    form: Form = "text",
     strict: Strict = False,
-    accept: Annotated[
-        str | None,
-        typer.Option("--accept", metavar="REASON", help="Accept a change of what is learned."),
-    ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    accept: Accept = None,
+    quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
     """Run two commits, or two configs, in alternation and compare them."""
@@ -234,7 +212,7 @@ def calibrate(
         Path | None, typer.Option("--output-dir", help="Folder of run folders.")
     ] = None,
     set_: Set = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+    quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
     """Repeat one canary and measure what varies while nothing changes."""

@@ -104,10 +104,8 @@ def first_gradient_differences(
     return found
 
 
-def first_update_differences(
-    baseline: RunRecord, current: RunRecord, tolerance: Tolerance
-) -> list[Difference]:
-    """Learning rates, size of the first change of the parameters, tensors that changed."""
+def _learning_rate_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """The first step whose learning rate differs."""
     found = []
     was, now = (
         side.exact.get("trajectory", {}).get("learning_rates", []) for side in (baseline, current)
@@ -136,6 +134,14 @@ def first_update_differences(
                 learned=True,
             )
         )
+    return found
+
+
+def first_update_differences(
+    baseline: RunRecord, current: RunRecord, tolerance: Tolerance
+) -> list[Difference]:
+    """Learning rates, size of the first change of the parameters, tensors that changed."""
+    found = _learning_rate_differences(baseline, current)
     before, after = (side.exact.get("first_update", {}) for side in (baseline, current))
     size = relative_difference(before.get("delta_norm"), after.get("delta_norm"))
     if size > tolerance.update:
