@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -29,6 +26,7 @@ from canary.options import (
     Tier,
     Verbose,
 )
+from canary.terminal import interrupted, leave_quietly, sayer, stoppable
 
 app = typer.Typer(
     name="canary",
@@ -81,7 +79,7 @@ def run(
     from canary.runner.progress import listener_for
     from canary.runner.session import run_canary
 
-    _stoppable()
+    stoppable()
     loaded = load_config(config, set_ or [])
     record, run_dir, result = run_canary(loaded, listener_for(sys.stderr, quiet), output_dir)
     with contextlib.suppress(BrokenPipeError):
@@ -172,7 +170,7 @@ def ab(
     from canary.report.render import check_format, deliver, written
 
     check_format(form)
-    _stoppable()
+    stoppable()
     found, folder = run_ab(
         AbRequest(
             config=config,
@@ -190,7 +188,7 @@ def ab(
             settings=tuple(set_ or ()),
             accept=accept,
         ),
-        _sayer(quiet),
+        sayer(quiet),
     )
     written(found, folder)
     deliver(found, form, None)
@@ -220,9 +218,9 @@ def calibrate(
     from canary.config.load import load_config
     from canary.runner.progress import Quiet
 
-    _stoppable()
+    stoppable()
     loaded = load_config(config, set_ or [])
-    made, records = calibrate(loaded, runs, Quiet(), runs_dir, _sayer(quiet))
+    made, records = calibrate(loaded, runs, Quiet(), runs_dir, sayer(quiet))
     if output is None and save_to is None:
         output = Path(f"noise-{loaded.config.name or 'canary'}.json")
     written_to = keep(made, output, save_to, records[-1])
@@ -241,29 +239,12 @@ def demo(
     from canary.campaign.demo import demo_text, run_demo
     from canary.report.render import render, written
 
-    _stoppable()
-    shown = run_demo(output_dir, _sayer(False))
+    stoppable()
+    shown = run_demo(output_dir, sayer(False))
     written(shown.healthy, shown.folder / "head")
     written(shown.faulty, shown.folder / "masked_eos")
     typer.echo(demo_text(shown, render(shown.faulty, "text")))
     raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)
-
-
-def _stoppable() -> None:
-    """SIGTERM and a closed terminal end a verb as Ctrl-C does: in order."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
-
-
-def _sayer(quiet: bool) -> Callable[[str], None]:
-    """Prints progress on standard error until nobody reads it."""
-
-    def say(line: str) -> None:
-        if not quiet:
-            with contextlib.suppress(BrokenPipeError):
-                print(line, file=sys.stderr, flush=True)
-
-    return say
 
 
 @app.command("save-baseline")
@@ -362,12 +343,12 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         code = app(args=arguments, standalone_mode=False)
         if code == TYPER_INTERRUPTED:
-            _interrupted()
+            interrupted()
         sys.exit(code if isinstance(code, int) else EXIT_OK)
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        _interrupted()
+        interrupted()
     except BrokenPipeError:
         # The reader of standard output has gone: what it wanted, it has.
         sys.exit(EXIT_OK)
@@ -386,22 +367,7 @@ def main(arguments: list[str] | None = None) -> Any:
         )
         sys.exit(EXIT_ERROR)
     finally:
-        _leave_quietly()
-
-
-def _interrupted() -> NoReturn:
-    print("canary: interrupted", file=sys.stderr)
-    sys.exit(EXIT_ERROR)
-
-
-def _leave_quietly() -> None:
-    """What a closed pipe did not take is dropped; Python's own exit would turn it into 120."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (BrokenPipeError, ValueError):
-            with contextlib.suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        leave_quietly()
 
 
 def _show_usage_error(error: Exception) -> None:
