@@ -15,11 +15,13 @@ ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 ARG PIP_ONLY_BINARY=:all:
 
 # Triton compiles a small C file for every kernel it starts; `canary ab` and `canary gate` run git.
-# A checkout that is mounted belongs to whoever made it, and git refuses it unless told.
+# A checkout that is mounted belongs to whoever made it, and git refuses it unless told. The link-time
+# optimizer (60 MB) is of no use to Triton.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates gcc git libc6-dev \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log \
+        /usr/bin/*-lto-dump-* /usr/lib/gcc/*/*/lto1 \
     && git config --system --add safe.directory /workspace
 
 # torch's own wheels bring CUDA, so a CUDA base would ship it twice. Empty: the locked default, for

@@ -11,7 +11,6 @@ from pathlib import Path
 SAMPLES = Path(__file__).resolve().parent
 """Its `configs/` is what `run configs/dpo_smoke.yaml` means where nothing is mounted."""
 
-SCRATCH = "/scratch"
 RECORDS = Path("/records")
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"))
 
@@ -28,10 +27,7 @@ FOLDERS = {
 }
 """Variables that name a folder, and where below the scratch folder it lies."""
 
-EXIT_ERROR = 4
-"""Of canary.errors, which is imported only after the surroundings are made."""
-
-VERBS_WITH_OUTPUT = ("ab", "calibrate", "demo", "run")
+WRITING = ("ab", "calibrate", "demo", "run")
 
 
 def writable(folder: Path) -> bool:
@@ -43,19 +39,17 @@ def writable(folder: Path) -> bool:
         return False
 
 
-def scratch_folder(wanted: Path) -> Path | None:
-    """The scratch folder, or a temporary one where it cannot be written; None without either."""
+def scratch_folder(wanted: Path) -> Path:
+    """The scratch folder, or a temporary one where it cannot be written; OSError without either."""
     if writable(wanted):
         return wanted
-    place = next((place for place in TEMPORARY if writable(place)), None)
-    return None if place is None else Path(tempfile.mkdtemp(prefix="canary-", dir=place))
+    place = next((place for place in TEMPORARY if writable(place)), TEMPORARY[0])
+    return Path(tempfile.mkdtemp(prefix="canary-", dir=place))
 
 
 def settle(environ: MutableMapping[str, str], wanted: Path, scratch: Path) -> None:
-    """Points home, caches and temporary files into `scratch`.
-
-    A variable that names a folder elsewhere stays as it is, but for a home or a temporary folder
-    that cannot be written: a container given a foreign uid gets `/` as its home.
+    """Points home, caches and temporary files into `scratch`; what names another folder stays,
+    but for a home that cannot be written (a foreign uid gets `/` as its home) or temporary folder.
     """
     for name, below in FOLDERS.items():
         given = Path(environ[name]) if environ.get(name) else wanted
@@ -64,36 +58,35 @@ def settle(environ: MutableMapping[str, str], wanted: Path, scratch: Path) -> No
             environ[name] = str(scratch / below)
             (scratch / below).mkdir(parents=True, exist_ok=True)
     environ["CANARY_SCRATCH"] = str(scratch)
-    for name in ("USER", "LOGNAME"):
-        # A uid without a passwd entry has no name otherwise, and torch's compiler asks for one.
-        environ.setdefault(name, "canary")
+    # A uid without a passwd entry has no other name, and torch's compiler asks for one.
+    environ.setdefault("USER", "canary")
+    environ.setdefault("LOGNAME", environ["USER"])
+
+
+def _only_sample(text: str) -> bool:
+    return text.startswith("configs/") and not Path(text).exists() and (SAMPLES / text).exists()
 
 
 def completed(arguments: list[str], scratch: Path) -> list[str]:
-    """The arguments, with sample configs found and with run folders where they can be written."""
-    done = [
-        str(SAMPLES / text)
-        if text.startswith("configs/") and not Path(text).exists() and (SAMPLES / text).exists()
-        else text
-        for text in arguments
-    ]
-    given = any(text in ("-o", "--help") or text.startswith("--output-dir") for text in done)
-    if not done or done[0] not in VERBS_WITH_OUTPUT or given or writable(Path.cwd()):
+    """The arguments, with samples found and run folders where they can be written."""
+    done = [str(SAMPLES / text) if _only_sample(text) else text for text in arguments]
+    given = any(text.startswith(("-o", "--help", "--output-dir")) for text in done)
+    if not done or done[0] not in WRITING or given or writable(Path.cwd()):
         return done
-    folder = RECORDS if writable(RECORDS) else scratch / "records"
-    print(f"canary: {Path.cwd()} is read-only; run folders go to {folder}", file=sys.stderr)
-    return [done[0], "--output-dir", str(folder), *done[1:]]
+    output = str(RECORDS if writable(RECORDS) else scratch / "records")
+    print(f"canary: {Path.cwd()} is read-only; run folders go to {output}", file=sys.stderr)
+    return [done[0], "--output-dir", output, *done[1:]]
 
 
 def main(environ: MutableMapping[str, str], arguments: list[str]) -> None:
     """Prepares the surroundings and hands on to the command line, which ends the process."""
-    wanted = Path(environ.get("CANARY_SCRATCH") or SCRATCH)
-    scratch = scratch_folder(wanted)
-    if scratch is None:
-        print(f"canary: no writable folder (mount one: --volume FOLDER:{wanted})", file=sys.stderr)
-        sys.exit(EXIT_ERROR)
-    settle(environ, wanted, scratch)
-    tempfile.tempdir = environ["TMPDIR"]
+    wanted = Path(environ.get("CANARY_SCRATCH") or "/scratch")
+    try:
+        scratch = scratch_folder(wanted)
+        settle(environ, wanted, scratch)
+    except OSError as error:
+        print(f"canary: {error} (mount a folder: --volume FOLDER:{wanted})", file=sys.stderr)
+        sys.exit(4)
 
     from canary.cli import main as canary
 

@@ -70,8 +70,8 @@ need() {
   done
 }
 
-# A Debian with Python, laid out as the official Python images are: `python` and pip install packages
-# for everyone.
+# A Debian with Python, laid out as the official images are: no documentation, `python` on the path,
+# and a pip that installs for everyone.
 debootstrap_base() {
   local name="$1" suite="${SUITE:-bookworm}" container root
   need debootstrap
@@ -81,6 +81,7 @@ debootstrap_base() {
   debootstrap --variant=minbase \
     --include=ca-certificates,python3,python3-dev,python3-pip,python3-venv \
     "$suite" "$root" "${MIRROR:-http://deb.debian.org/debian}" >&2
+  printf 'path-exclude /usr/share/%s/*\n' doc locale man >"$root/etc/dpkg/dpkg.cfg.d/slim"
   ln -s ../../bin/python3 "$root/usr/local/bin/python"
   rm -rf "$root"/usr/lib/python3*/EXTERNALLY-MANAGED "$root"/var/cache/apt "$root"/var/lib/apt/lists/* \
     "$root"/usr/share/doc "$root"/usr/share/man "$root"/usr/share/locale
@@ -116,11 +117,17 @@ build_image() {
 }
 
 run_image() {
-  local records="$PWD/canary_output/image" scratch="$work/scratch"
+  local records="$PWD/canary_output/image" scratch="$work/scratch" mounts=()
   mkdir -p "$records" "$scratch"
   chmod 1777 "$records" "$scratch"
-  podman "${store[@]}" run --rm --read-only --network none --user 12345:12345 \
-    --cgroups=disabled --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 --runtime crun \
+  # crun refuses the mixed cgroups that some virtual machines have; it sees plain ones in here.
+  if ((EUID == 0)) && [[ "$(stat -f -c %T /sys/fs/cgroup)" != cgroup2fs ]]; then
+    # shellcheck disable=SC2016
+    mounts=(unshare --mount sh -c 'mount -t cgroup2 none /sys/fs/cgroup && exec "$@"' sh)
+  fi
+  "${mounts[@]}" podman "${store[@]}" run --rm --user 12345:12345 --network none \
+    --read-only --read-only-tmpfs=false --no-healthcheck \
+    --runtime crun --cgroups=disabled --ulimit nofile=4096:4096 --ulimit nproc=4096:4096 \
     --volume "$PWD:/workspace:ro" --volume "$records:/records" --volume "$scratch:/scratch" \
     "$tag" "$@"
 }
