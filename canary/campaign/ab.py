@@ -6,16 +6,27 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.campaign.environments import own_code_first, own_environment, refuse_foreign_code
+from canary.campaign.environments import (
+    existing_environment,
+    own_code_first,
+    own_environment,
+    refuse_foreign_code,
+)
 from canary.campaign.pairs import Plan, Role, Runs, run_pairs
 from canary.campaign.side import Side
 from canary.campaign.telling import Teller, pairs_of
-from canary.campaign.worktrees import checked_out, commit_of, repository_of, uncommitted
+from canary.campaign.worktrees import (
+    add_worktree,
+    checked_out,
+    commit_of,
+    repository_of,
+    uncommitted,
+)
 from canary.collect.record import RunRecord
 from canary.compare.noise import load_noise
 from canary.compare.paths import Request, require_same_machine, thresholds_for
@@ -46,6 +57,8 @@ class AbRequest:
     threshold_file: Path | None = None
     settings: tuple[str, ...] = ()
     accept: str | None = None
+    prepared: Path | None = None
+    """Folder in which `prepare_sides` has checked out and set up both commits already."""
 
     def plan(self) -> Plan:
         """How many pairs.
@@ -130,7 +143,7 @@ def _sides(
         )
     if len(set(commits.values())) == 1 and request.head_config is None:
         say("note: both sides are the same commit; this measures the noise of the machine")
-    with checked_out(repository, commits) as trees:
+    with _trees(request, repository, commits) as trees:
         sides = {}
         folder = _folder(request, _config_of(request, "base", here), here)
         for role, ref in refs.items():
@@ -138,6 +151,44 @@ def _sides(
             sides[role] = _commit_side(request, role, label, repository, trees[role], here, folder)
             load_config(sides[role].config, request.settings)
         yield sides, folder
+
+
+def _trees(
+    request: AbRequest, repository: Path, commits: Mapping[str, str]
+) -> contextlib.AbstractContextManager[dict[str, Path]]:
+    if request.prepared is None:
+        return checked_out(repository, commits)
+    return contextlib.nullcontext({role: request.prepared / role for role in commits})
+
+
+def prepare_sides(
+    folder: Path,
+    commits: Mapping[str, str],
+    setup: str,
+    into: Path,
+    environ: Mapping[str, str],
+    log: Path,
+) -> None:
+    """Checks out both commits into a folder that stays, and runs `setup` in each, for runs that
+    have no network any more.
+
+    Args:
+        folder: working directory in the repository.
+        commits: base and head.
+        setup: shell command.
+        into: folder of the worktrees and environments.
+        environ: environment variables.
+        log: folder for `setup-<role>.log`.
+
+    Raises:
+        UsageError: a commit that is not there.
+        MachineError: it cannot be checked out or set up.
+    """
+    repository = repository_of(folder)
+    inside = folder.resolve().relative_to(repository)
+    for role, ref in commits.items():
+        tree = add_worktree(repository, into / role, commit_of(repository, ref))
+        own_environment(role, into, tree / inside, setup, environ, log / f"setup-{role}.log")
 
 
 def _commit_side(
@@ -162,7 +213,9 @@ def _commit_side(
     folder = folder if folder.is_dir() else tree
     environment = dict(os.environ)
     python = Path(sys.executable)
-    if request.setup:
+    if request.prepared is not None:
+        python, environment = existing_environment(role, request.prepared, environment)
+    elif request.setup:
         log = output / f"setup-{role}.log"
         python, environment = own_environment(
             role, tree.parent, folder, request.setup, environment, log

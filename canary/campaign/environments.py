@@ -132,9 +132,7 @@ def own_environment(
     packages = next(venv.glob("lib/python*/site-packages"))
     lines = [f"import site; site.addsitedir({place!r})" for place in _site_packages()]
     (packages / PARENT_PACKAGES).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    environment = {key: value for key, value in base.items() if key != "PYTHONHOME"}
-    environment["VIRTUAL_ENV"] = str(venv)
-    environment["PATH"] = f"{venv / 'bin'}{os.pathsep}{base.get('PATH', os.defpath)}"
+    python, environment = existing_environment(role, scratch, base)
     code, out, err = run_child(["/bin/sh", "-c", setup], folder, environment)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(out + err, encoding="utf-8")
@@ -144,6 +142,17 @@ def own_environment(
             f"{role}: setup ended with exit code {code}: {said[-1] if said else 'no output'}",
             f"all of it is in {log}",
         )
+    return python, environment
+
+
+def existing_environment(
+    role: str, scratch: Path, base: Mapping[str, str]
+) -> tuple[Path, dict[str, str]]:
+    """Python and environment variables of what `own_environment` has made before."""
+    venv = scratch / f"{role}-env"
+    environment = {key: value for key, value in base.items() if key != "PYTHONHOME"}
+    environment["VIRTUAL_ENV"] = str(venv)
+    environment["PATH"] = f"{venv / 'bin'}{os.pathsep}{base.get('PATH', os.defpath)}"
     return venv / "bin" / "python", environment
 
 

@@ -77,6 +77,12 @@ def uncommitted(repository: Path) -> int:
     return len(git(repository, "status", "--porcelain", "--untracked-files=no").splitlines())
 
 
+def add_worktree(repository: Path, path: Path, commit: str) -> Path:
+    """Checks out a commit into a folder of its own; no hook of the repository runs."""
+    git(repository, *NO_HOOKS, "worktree", "add", "--quiet", "--detach", str(path), commit)
+    return path
+
+
 @contextlib.contextmanager
 def checked_out(repository: Path, commits: Mapping[str, str]) -> Iterator[dict[str, Path]]:
     """Each commit in a worktree of its own under a scratch folder, removed at the end.
@@ -89,7 +95,7 @@ def checked_out(repository: Path, commits: Mapping[str, str]) -> Iterator[dict[s
         for name, commit in commits.items():
             path = scratch / name
             made.append(path)
-            git(repository, *NO_HOOKS, "worktree", "add", "--quiet", "--detach", str(path), commit)
+            add_worktree(repository, path, commit)
         yield {name: scratch / name for name in commits}
     finally:
         with undisturbed():

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from functools import lru_cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canary.collect.jsonio import replace_file
 from canary.compare.report import Comparison
 from canary.errors import MachineError, UsageError
 from canary.report.document import json_text
+from canary.report.escape import NOT_PRINTED, markdown_cell, markdown_code
 from canary.report.view import View, view_of
 
 Format = Literal["text", "markdown", "json"]
@@ -32,29 +34,15 @@ HEADINGS = (
 )
 
 
-def markdown_cell(text: str) -> str:
-    """A text that cannot leave its cell, mention anyone, or become markup."""
-    flat = " ".join(str(text).split())
-    escaped = flat.replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
-    escaped = re.sub(r"([|`*_\[\]#~!])", r"\\\1", escaped)
-    return re.sub(r"(?<!\w)@(?=\w)", "@\u200b", escaped)
+def environment(own: Mapping[str, str] | None = None) -> jinja2.Environment:
+    """The templates' environment, sandboxed; a name that a template misspells is an error.
 
-
-def markdown_code(text: str) -> str:
-    """A text as a code span in a table cell, whatever it holds."""
-    flat = " ".join(str(text).split()).replace("`", "'").replace("|", "\\|")
-    return f"`{flat}`" if flat else ""
-
-
-NOT_PRINTED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters and changes of writing direction: no record's text may steer a terminal."""
-
-
-@lru_cache(maxsize=1)
-def environment() -> jinja2.Environment:
-    """The templates' environment; a name that a template misspells is an error."""
-    made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
+    `own`: templates of the user by name, found before ours of that name and able to extend them.
+    """
+    made = ImmutableSandboxedEnvironment(
+        loader=jinja2.ChoiceLoader(
+            [jinja2.DictLoader(dict(own or {})), jinja2.FileSystemLoader(TEMPLATES)]
+        ),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -107,8 +95,12 @@ def render(found: Comparison, form: str) -> str:
     view = view_of(found)
     name = "comparison.md.jinja" if form == "markdown" else "comparison.txt.jinja"
     text = environment().get_template(name).render(view=view, table=table(view), headings=HEADINGS)
-    text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-    return NOT_PRINTED.sub("", text)
+    return tidy(text)
+
+
+def tidy(text: str) -> str:
+    """At most one empty line between lines, one line break at the end, nothing unprintable."""
+    return NOT_PRINTED.sub("", re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n")
 
 
 def deliver(found: Comparison, form: str, output: Path | None) -> None:

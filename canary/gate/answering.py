@@ -1,0 +1,214 @@
+"""The trusted half: from the event to comment, status and baseline, as a straight line.
+
+It has the token and no code of the pull request. Everything that it reads from the untrusted half
+is checked by `canary.gate.records`; everything that it decides by comes from the event, from the
+base branch, or from GitHub.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from github.PullRequest import PullRequest
+from github.Repository import Repository
+
+from canary.baseline.comparability import slug
+from canary.collect import jsonio
+from canary.errors import EXIT_ERROR, EXIT_OK, CanaryError, MachineError, UsageError
+from canary.gate.base_config import load_base_config, repository_path
+from canary.gate.gathering import acceptance, api_reader, baseline_of, records_of, templates
+from canary.gate.judging import Grounds, Judged, error, judge
+from canary.gate.pulls import pull_of
+from canary.gate.remembering import remember
+from canary.gate.settings import ReportSettings
+from canary.gate.world import Case, World, allowed
+from canary.publish.acceptance import Acceptance, Asked
+from canary.publish.event import Intent, Kind, intent_of
+from canary.publish.hub import Refused
+from canary.publish.publish import Channels, Published, announce, publish
+from canary.publish.source import Source, blocks, worst
+from canary.report.render import written
+
+
+def read_event(settings: ReportSettings) -> Intent:
+    """What the event asks for.
+
+    Raises:
+        UsageError: an event that the gate refuses, or a payload that is not GitHub's.
+    """
+    try:
+        payload = jsonio.loads(settings.event_path.read_bytes())
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"the event at {settings.event_path} cannot be read: {problem}") from None
+    if not isinstance(payload, dict):
+        raise UsageError(f"the event at {settings.event_path} is no JSON object")
+    return intent_of(settings.event, payload, sha=settings.sha, ref=settings.ref)
+
+
+def pending(settings: ReportSettings, world: World) -> int:
+    """Sets the pending status on the commit of the event."""
+    intent = read_event(settings)
+    world.job.line(intent.reason)
+    if intent.kind is not Kind.IGNORE:
+        _announce(settings, world, intent)
+    return EXIT_OK
+
+
+def answer(settings: ReportSettings, world: World) -> int:
+    """Judges the records and says so everywhere. Returns the exit code of the verdict.
+
+    Raises:
+        UsageError: an event that the gate refuses, or an input that cannot be.
+    """
+    intent = read_event(settings)
+    wanted = channels(settings)
+    world.job.line(intent.reason)
+    if intent.kind is Kind.IGNORE:
+        return EXIT_OK
+    if intent.kind is Kind.ANNOUNCE:
+        _announce(settings, world, intent)
+        return EXIT_OK
+    repository = _repository(settings, world)
+    asked, pull, judged = Asked(None), None, list[Judged]()
+    try:
+        if repository is None:
+            raise MachineError("GitHub does not show this repository to the token")
+        target = repository
+        pull = allowed(lambda: pull_of(world.hub, target, intent))
+        case = _case(settings, intent, target, pull)
+        asked = allowed(lambda: acceptance(case, world))
+        wanted = replace(wanted, templates=templates(case, world))
+        judged = _judged(case, world, asked.acceptance)
+    except CanaryError as problem:
+        judged = [error(Path(path).stem, str(problem).rstrip(".")) for path in settings.configs]
+    judged = [_with_note(one, asked.note) for one in judged]
+    said = _say(settings, world, repository, pull, intent, judged, wanted)
+    stored = True
+    if intent.writes_baseline and repository is not None:
+        stored = remember(settings, world, intent, judged, asked.acceptance)
+    code = _finish(settings, world, judged, said)
+    return code if stored or code else EXIT_ERROR
+
+
+def channels(settings: ReportSettings) -> Channels:
+    """Where the answer goes, by the inputs.
+
+    Raises:
+        UsageError: no such kind of status.
+    """
+    return Channels(
+        comment=settings.comment,
+        status=settings.status,  # type: ignore[arg-type]  # Refuses what it does not know.
+        strict=settings.strict,
+        context=settings.context,
+        author=settings.author,
+    )
+
+
+def _announce(settings: ReportSettings, world: World, intent: Intent) -> None:
+    repository = _repository(settings, world)
+    if repository is not None:
+        source = _source(settings, intent)
+        announce(world.hub, repository, source, channels(settings), world.job)
+
+
+def _repository(settings: ReportSettings, world: World) -> Repository | None:
+    """The repository on GitHub; None, and a notice, where the token may not see it."""
+    try:
+        return world.hub.read(
+            "the repository", lambda: world.hub.github.get_repo(settings.repository)
+        )
+    except (Refused, MachineError) as problem:
+        world.job.say("warning", f"nothing can be posted: {problem}")
+        return None
+
+
+def _source(settings: ReportSettings, intent: Intent) -> Source:
+    return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt)
+
+
+def _case(
+    settings: ReportSettings, intent: Intent, repository: Repository, pull: PullRequest | None
+) -> Case:
+    """With the commit whose config and thresholds hold: the base of the pull request, or on the
+    default branch the commit itself."""
+    base_sha = intent.base_sha or (pull.base.sha if pull is not None else intent.head_sha)
+    return Case(settings, intent, repository, pull, _source(settings, intent), base_sha)
+
+
+def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judged]:
+    """Every config judged on its own."""
+    settings = case.settings
+    read = api_reader(case.repository, world.hub, case.base_sha)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="canary-gate-") as scratch:
+        records = records_of(case, world, Path(scratch))
+        history, ancestry = baseline_of(case, world, Path(scratch))
+        for config in settings.configs:
+            try:
+                base = load_base_config(read, repository_path(settings.folder, config))
+            except CanaryError as problem:
+                found.append(error(Path(config).stem, f"the base branch's config: {problem}"))
+                continue
+            reason = accepted.reason if accepted else None
+            grounds = Grounds(config, base, history, ancestry, settings.tier, reason)
+            found.append(judge(grounds, records))
+    return found
+
+
+def _with_note(judged: Judged, note: str) -> Judged:
+    if not note:
+        return judged
+    found = judged.answer.comparison
+    said = replace(found, notes=(note, *found.notes))
+    return replace(judged, answer=replace(judged.answer, comparison=said))
+
+
+def _say(
+    settings: ReportSettings,
+    world: World,
+    repository: Repository | None,
+    pull: PullRequest | None,
+    intent: Intent,
+    judged: Sequence[Judged],
+    wanted: Channels,
+) -> Published:
+    """Leaves the reports, and posts them."""
+    paths = {}
+    for config, one in zip(settings.configs, judged, strict=True):
+        written(one.answer.comparison, settings.report / slug(one.answer.canary))
+        paths[one.answer.canary] = repository_path(settings.folder, config)
+    return publish(
+        world.hub if repository is not None else None,
+        repository,
+        pull.number if pull is not None else None,
+        _source(settings, intent),
+        tuple(one.answer for one in judged),
+        replace(wanted, config_paths=paths),
+        world.job,
+    )
+
+
+def _finish(
+    settings: ReportSettings, world: World, judged: Sequence[Judged], said: Published
+) -> int:
+    """Outputs, the first lines on the log, and the exit code of the worst verdict."""
+    answers = tuple(one.answer for one in judged)
+    decides = worst(answers, settings.strict)
+    for one in answers:
+        world.job.line(f"{one.canary}: {one.comparison.first_line}")
+    world.job.set_outputs(
+        {
+            "verdict": decides.verdict,
+            "report-path": str(settings.report),
+            "record-path": str(settings.records),
+            "comment-url": said.comment_url,
+            "baseline-sha": next((one.baseline_sha for one in judged if one.baseline_sha), ""),
+        }
+    )
+    if blocks(decides.comparison, settings.strict):
+        world.job.say("error", f"{decides.canary}: {decides.comparison.first_line}")
+    return decides.comparison.exit_code(settings.strict)

@@ -1,0 +1,62 @@
+"""The records of the run that trained, fetched from GitHub by that run's id."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import requests
+from github.Repository import Repository
+
+from canary.errors import MachineError, RecordError
+from canary.gate.records import LARGEST_ARCHIVE, REMEDY, extract
+from canary.publish.hub import TIMEOUT_S, Hub, Refused
+
+CHUNK = 1 << 16
+
+
+def fetch_artifact(hub: Hub, repository: Repository, run_id: int, name: str, into: Path) -> None:
+    """Downloads an artifact of a workflow run and unpacks it safely; nothing where there is none.
+
+    Raises:
+        MachineError: GitHub cannot be reached, or the token lacks `actions: read`.
+        RecordError: the artifact is too large, or refused.
+    """
+    what = f"the artifact {name} of run {run_id}"
+    try:
+        found = hub.read(
+            what,
+            lambda: [
+                one
+                for one in repository.get_workflow_run(run_id).get_artifacts()
+                if one.name == name and not one.expired
+            ],
+        )
+    except Refused as refused:
+        raise MachineError(str(refused), "give the job `actions: read`") from refused
+    if not found:
+        return
+    newest = max(found, key=lambda one: one.id)
+    with tempfile.TemporaryDirectory(prefix="canary-artifact-") as scratch:
+        archive = Path(scratch) / "records.zip"
+        try:
+            _download(hub, newest.archive_download_url, archive)
+        except requests.RequestException as problem:
+            said = hub.token.scrub(str(problem))
+            raise MachineError(f"{what} cannot be fetched: {said}", "run the job again") from None
+        extract(archive, into)
+
+
+def _download(hub: Hub, url: str, archive: Path) -> None:
+    """Streams to a file, no further than the cap. The token goes to GitHub's API alone: requests
+    drops it where the redirect leads to another host."""
+    headers = {"Authorization": f"Bearer {hub.token.reveal()}"}
+    size = 0
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_S) as response:
+        response.raise_for_status()
+        with archive.open("wb") as sink:
+            for chunk in response.iter_content(CHUNK):
+                size += len(chunk)
+                if size > LARGEST_ARCHIVE:
+                    raise RecordError("the artifact is too large", REMEDY)
+                sink.write(chunk)

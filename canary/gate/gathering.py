@@ -1,0 +1,109 @@
+"""What an answer is drawn from: records, baseline, base config, acceptance, template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from github.Repository import Repository
+
+from canary.baseline import branch
+from canary.baseline.ancestry import Ancestry, ancestry_of
+from canary.baseline.history import VERSION
+from canary.errors import MachineError, RecordError
+from canary.gate.artifact import fetch_artifact
+from canary.gate.base_config import Reader
+from canary.gate.records import Records, load_records
+from canary.gate.world import Case, World
+from canary.publish.acceptance import Acceptance, Asked, acceptance_of, merged_pull
+from canary.publish.hub import Hub, Refused
+from canary.publish.section import TEMPLATE
+
+
+def records_of(case: Case, world: World, scratch: Path) -> Records:
+    """The records folder: as the job has it, or from the run that trained.
+
+    Raises:
+        RecordError: none, or one that is refused.
+        MachineError: the artifact cannot be had.
+    """
+    settings, intent = case.settings, case.intent
+    root = settings.records
+    if intent.run_id is not None:
+        root = scratch / "records"
+        fetch_artifact(world.hub, case.repository, intent.run_id, settings.artifact, root)
+    try:
+        return load_records(root)
+    except RecordError as problem:
+        if intent.conclusion in ("", "success"):
+            raise
+        ended = f"the run that trains ended as {intent.conclusion}"
+        raise RecordError(f"{problem.message}: {ended}", problem.hint) from problem
+
+
+def baseline_of(case: Case, world: World, scratch: Path) -> tuple[Path | None, Ancestry | None]:
+    """The stored runs, and which of them the commit descends from; None before the first run.
+
+    Raises:
+        MachineError, RecordError: the branch cannot be read: never taken as an empty history.
+    """
+    folder = scratch / "baseline"
+    if branch.pull(world.remote, folder) is None:
+        return None, None
+    if not (folder / VERSION).is_dir():
+        return folder, None
+    return folder, ancestry_of(world.remote, case.base_sha, case.source.sha)
+
+
+def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
+    """Reads files of a commit through GitHub's API."""
+
+    def read(path: str) -> bytes | None:
+        try:
+            found = hub.read(path, lambda: repository.get_contents(path, ref=sha))
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise MachineError(str(refused), "give the job `contents: read`") from refused
+        if isinstance(found, list) or found.type != "file":
+            return None
+        return found.decoded_content
+
+    return read
+
+
+def acceptance(case: Case, world: World) -> Asked:
+    """Who accepted what: the reason given to the accept workflow, a label on the pull request, or
+    on the one that was merged.
+
+    Raises:
+        Refused, MachineError: as `Hub.read`.
+    """
+    settings, intent = case.settings, case.intent
+    if intent.writes_baseline and settings.accept_reason:
+        return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, settings.accept_reason))
+    pull = case.pull
+    if pull is None and intent.writes_baseline:
+        pull = merged_pull(world.hub, case.repository, intent.head_sha)
+    if pull is None:
+        return Asked(None)
+    return acceptance_of(
+        world.hub,
+        case.repository,
+        pull,
+        label=settings.label,
+        context=settings.context,
+        labelled=intent.labelled,
+    )
+
+
+def templates(case: Case, world: World) -> dict[str, str]:
+    """The user's own template of the comment, from the base branch; none, and a warning, where it
+    is not there."""
+    path = case.settings.template
+    if not path:
+        return {}
+    content = api_reader(case.repository, world.hub, case.base_sha)(path)
+    if content is None:
+        world.job.say("warning", f"comment-template: no {path} at {case.base_sha[:9]}")
+        return {}
+    return {TEMPLATE: content.decode("utf-8", errors="replace")}

@@ -1,0 +1,156 @@
+"""What `canary init` does: looks at the machine, writes workflows and configs, says what next."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.config.samples import write_sample
+from canary.errors import ConfigError, UsageError
+from canary.gate.workflows import Answers, Permission, Runner, checked, permissions, rendered
+
+Which = Callable[[str], str | None]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine shows of itself; the runner may be another: defaults of questions only."""
+
+    docker: bool = False
+    gpu: bool = False
+    kubernetes: bool = False
+
+    @property
+    def runner(self) -> Runner:
+        """How a runner like this one would start the canary."""
+        if self.kubernetes:
+            return "container"
+        return "docker" if self.docker else "none"
+
+    @property
+    def text(self) -> str:
+        """One line, to be read before the questions."""
+        found = [
+            f"docker {'found' if self.docker else 'not found'}",
+            f"nvidia-smi {'found' if self.gpu else 'not found'}",
+        ]
+        return f"This machine: {', '.join(found)}. If the runner is another, answer for that one."
+
+
+def look_at_machine(which: Which, environment: Mapping[str, str]) -> Machine:
+    """What can be seen without starting anything."""
+    return Machine(
+        docker=which("docker") is not None,
+        gpu=which("nvidia-smi") is not None,
+        kubernetes="KUBERNETES_SERVICE_HOST" in environment,
+    )
+
+
+def default_branch(folder: Path) -> str:
+    """The default branch as the clone in `folder` knows it; `main` where it does not."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), "symbolic-ref", "--short", "refs/remotes/origin/HEAD"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        return "main"
+    return done.stdout.strip().removeprefix("origin/") or "main"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `init` has put on the disk."""
+
+    workflows: dict[Path, str]
+    configs: tuple[Path, ...]
+    """Starting configs; those that were there already are not among them."""
+
+
+def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Written:
+    """Writes the workflows into `folder`, and configs under `root` that are named but not there.
+
+    Nothing is written where anything would be overwritten.
+
+    Raises:
+        UsageError: a workflow is there already and `force` is off, or an answer cannot be used.
+        ConfigError: a file cannot be written.
+    """
+    workflows = {folder / name: text for name, text in rendered(checked(answers)).items()}
+    there = [str(path) for path in workflows if path.exists()]
+    if there and not force:
+        raise UsageError(f"{', '.join(there)}: there already", "--force writes them anew")
+    for path, text in workflows.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}", file=path) from error
+    return Written(workflows, tuple(_configs(answers, root)))
+
+
+def _configs(answers: Answers, root: Path) -> list[Path]:
+    """Starting configs where there are none."""
+    wanted = dict.fromkeys(answers.configs, "smoke")
+    if answers.nightly:
+        wanted.setdefault(answers.nightly_configs[0], "nightly")
+    made = []
+    for name, tier in wanted.items():
+        if not (root / name).exists():
+            write_sample(root / name, "dpo", tier)
+            made.append(Path(name))
+    return made
+
+
+def summary(answers: Answers, written: Written) -> str:
+    """What was written, the permissions that each job needs and why, and what to do next."""
+    lines = [f"wrote {path}" for path in (*written.workflows, *written.configs)]
+    lines += ["", "Permissions (each is in its workflow; nothing else is granted):"]
+    lines += _permission_lines(written.workflows)
+    lines += ["", "Next:"]
+    steps = _next_steps(answers, written)
+    lines += [f"{number:>3}. {step}" for number, step in enumerate(steps, start=1)]
+    return "\n".join(lines)
+
+
+def _permission_lines(workflows: Mapping[Path, str]) -> list[str]:
+    rows: dict[Permission, list[str]] = {}
+    for path, text in workflows.items():
+        for asked in permissions(text):
+            rows.setdefault(asked, []).append(path.name.removesuffix(".yml"))
+    lines = []
+    for asked, where in rows.items():
+        grant = f"{asked.scope}: {asked.access}"
+        lines.append(f"  {asked.job:<9} {grant:<21} {asked.reason} ({', '.join(where)})")
+    return sorted(lines)
+
+
+def _next_steps(answers: Answers, written: Written) -> list[str]:
+    steps = []
+    if written.configs:
+        names = ", ".join(str(path) for path in written.configs)
+        steps.append(f"Name model and data in {names}; try it: canary run {answers.configs[0]}")
+    steps.append(
+        "Replace rlhf-canary/rlhf-canary@v1 by the commit SHA of a release: a tag can be moved."
+    )
+    if answers.runner == "container" and not answers.image:
+        steps.append("Put the image of that release, from its image.txt, where the zeros are.")
+    if answers.model_cache:
+        steps.append(
+            "Make the environment canary-prefetch with the secret HF_TOKEN (gated models alone),"
+            " and run: gh workflow run canary-prefetch.yml"
+        )
+    if answers.forks:
+        steps.append(
+            "Settings > Actions > General: require approval for all external contributors;"
+            " use runners that serve one job each."
+        )
+    steps.append("Commit all of it to the default branch: GitHub starts the workflows from there.")
+    if answers.compare == "baseline":
+        steps.append("Fill the history with three runs: gh workflow run canary-bootstrap.yml")
+    steps.append("Once you trust it, require its status on the default branch.")
+    return steps

@@ -1,0 +1,240 @@
+"""One canary judged by the trusted half: records of the run against the stored baseline, or pair by
+pair, by the thresholds of the base branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from canary.baseline.ancestry import Ancestry
+from canary.baseline.comparability import machine_key
+from canary.baseline.history import Selection, is_history, rows, select
+from canary.campaign.pairs import Plan
+from canary.collect.record import RunRecord
+from canary.compare.noise import NoiseModel, load_noise
+from canary.compare.paths import require_same_machine
+from canary.compare.report import Comparison
+from canary.compare.sequential import LOOKS
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import (
+    DEFAULT_THRESHOLDS,
+    Thresholds,
+    from_config,
+    tier_thresholds,
+)
+from canary.config.load import LoadedConfig
+from canary.errors import CanaryError
+from canary.gate.base_config import AT_LEAST
+from canary.gate.manifest import Part
+from canary.gate.records import Records
+from canary.publish.source import Answer
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What one canary is judged by; nothing of it comes from the untrusted half."""
+
+    config: str
+    base: LoadedConfig | None
+    """The base branch's config; None where it is new."""
+    history: Path | None
+    """The baseline branch's content; None before its first run."""
+    ancestry: Ancestry | None
+    tier: str = ""
+    accept: str | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer, and what it was drawn from."""
+
+    answer: Answer
+    records: tuple[RunRecord, ...] = ()
+    """Runs of the head, completed or not, named as the base branch names the canary."""
+    baseline_sha: str = ""
+
+
+def error(name: str, message: str) -> Judged:
+    """A canary about which nothing can be said but why."""
+    return Judged(Answer(name, Comparison("error", f"Error: {message}.")))
+
+
+def judge(grounds: Grounds, records: Records) -> Judged:
+    """The answer for one config; whatever is wrong with its records is an `error`, never a pass."""
+    name = grounds.base.config.name if grounds.base else Path(grounds.config).stem
+    part = next((part for part in records.manifest.parts if part.config == grounds.config), None)
+    if part is None:
+        reason = records.manifest.error or f"the run left no record of {grounds.config}"
+        return error(name, _one_line(reason))
+    if part.error:
+        return error(name, _one_line(part.error))
+    try:
+        judged = _pairs(grounds, records, part) if part.compare == "ab" else None
+        judged = judged or _alone(grounds, records, part)
+    except CanaryError as problem:
+        return error(name, _one_line(str(problem)))
+    notes = tuple(_one_line(note) for note in part.notes)
+    comparison = judged.answer.comparison
+    said = replace(comparison, notes=(*comparison.notes, *notes))
+    return replace(judged, answer=replace(judged.answer, comparison=said))
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
+    """Against the stored runs."""
+    current = [_named(record, grounds.base) for record in records.runs(part, "current")]
+    name = _name(grounds, current)
+    if not current:
+        return error(name, f"the run left no record of {grounds.config}")
+    problem = fewer_steps(current, grounds.base)
+    if problem:
+        return error(name, problem)
+    chosen, notes = _selection(grounds, current[-1])
+    missing = _drawer_missed(grounds, current[-1], chosen)
+    if missing:
+        return error(name, missing)
+    thresholds, tier = thresholds_of(grounds)
+    found = compare_to_baseline(
+        current,
+        chosen.records,
+        thresholds,
+        noise=_noise(chosen, current[-1]),
+        history=True,
+        anchor=chosen.anchor,
+        accept=grounds.accept,
+    )
+    found = replace(found, tier=tier, notes=(*found.notes, *notes))
+    newest = str(chosen.records[-1].git.get("sha") or "") if chosen.records else ""
+    return Judged(Answer(name, found), tuple(current), newest)
+
+
+def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
+    """Base and head that ran alternately, the i-th beside the i-th."""
+    base = [_named(record, grounds.base) for record in records.runs(part, "base")]
+    head = [_named(record, grounds.base) for record in records.runs(part, "head")]
+    name = _name(grounds, head)
+    problem = fewer_steps(base, grounds.base) or fewer_steps(head, grounds.base)
+    if problem:
+        return error(name, problem)
+    base, head = paired(base, head)
+    if not head or not base:
+        return error(name, f"the run left no pair of {grounds.config}")
+    thresholds, tier = thresholds_of(grounds)
+    complete = all(record.status == "completed" for record in (*base, *head))
+    found = compare_to_baseline(
+        head,
+        base,
+        thresholds,
+        paired=complete and len(base) == len(head),
+        budget=Plan().error_budget(min(len(head), max(LOOKS))),
+        accept=grounds.accept,
+    )
+    note = f"{len(head)} pairs in alternation, each run a process of its own"
+    found = replace(found, tier=tier, notes=(*found.notes, note))
+    return Judged(Answer(name, found), tuple(head), str(base[-1].git.get("sha") or ""))
+
+
+def paired(
+    base: Sequence[RunRecord], head: Sequence[RunRecord]
+) -> tuple[list[RunRecord], list[RunRecord]]:
+    """Runs to be judged: completed ones in pairs; where a side failed twice, its failures against
+    the completed ones of the other."""
+    done = {"base": [r for r in base if r.status == "completed"]}
+    done["head"] = [r for r in head if r.status == "completed"]
+    broken = {"base": list(base), "head": list(head)}
+    last = {
+        role: [r for r in runs[-2:] if r.status != "completed"] for role, runs in broken.items()
+    }
+    if len(last["head"]) == 2:
+        return done["base"], last["head"]
+    if len(last["base"]) == 2:
+        return last["base"], done["head"]
+    pairs = min(len(done["base"]), len(done["head"]))
+    return done["base"][:pairs], done["head"][:pairs]
+
+
+def _name(grounds: Grounds, records: Sequence[RunRecord]) -> str:
+    if grounds.base:
+        return grounds.base.config.name
+    return records[-1].name if records and records[-1].name else Path(grounds.config).stem
+
+
+def _named(record: RunRecord, base: LoadedConfig | None) -> RunRecord:
+    """The record under the base branch's name: a new name must not open an empty drawer."""
+    return record if base is None else record.model_copy(update={"name": base.config.name})
+
+
+def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
+    """Why the runs say less than the base branch asks for; empty where they do not."""
+    for record in records if base else ():
+        assert base is not None
+        for key in AT_LEAST:
+            asked, took = getattr(base.config, key), record.config.get(key)
+            unprobed = key == "probe_steps" and took == 0 and record is not records[0]
+            if isinstance(took, int) and took < asked and not unprobed:
+                return (
+                    f"run {record.run_id} has {key} {took}, the base branch's config asks for "
+                    f"{asked}; change it on the base branch first"
+                )
+    return ""
+
+
+def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
+    """Thresholds and the name of their tier: the workflow's, or the base branch's own."""
+    if grounds.tier:
+        return tier_thresholds(grounds.tier), grounds.tier
+    if grounds.base is None:
+        return DEFAULT_THRESHOLDS, "default"
+    section = grounds.base.config.thresholds
+    own = section.model_dump(exclude_none=True, exclude={"base_tier"})
+    return from_config(section), section.base_tier + (" with the base branch's own" if own else "")
+
+
+def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str, ...]]:
+    if grounds.history is None or not is_history(grounds.history):
+        return Selection((), (), None, 0), ()
+    chosen = select(grounds.history, _keyed(record, grounds.base), ancestry=grounds.ancestry)
+    notes: list[str] = []
+    if chosen.elsewhere:
+        notes.append(
+            f"{chosen.elsewhere} stored runs are of commits that this one does not descend from"
+            + ("" if chosen.records else "; merge the base branch into it")
+        )
+    return chosen, tuple(notes)
+
+
+def _keyed(record: RunRecord, base: LoadedConfig | None) -> RunRecord:
+    """The record as the base branch's config would have keyed it: a change of dtype meets its
+    baseline, and not an empty drawer."""
+    if base is None:
+        return record
+    config = record.config | {"dtype": base.config.dtype}
+    return record.model_copy(update={"config": config})
+
+
+def _drawer_missed(grounds: Grounds, record: RunRecord, chosen: Selection) -> str:
+    """A change of the device leaves its baseline behind: that is an error, not a first run."""
+    if chosen.records or grounds.base is None or grounds.history is None:
+        return ""
+    was, now = grounds.base.config.device, record.config.get("device")
+    if was == now or not is_history(grounds.history):
+        return ""
+    known = [machine for canary, machine, *_ in rows(grounds.history) if canary == record.name]
+    if not known:
+        return ""
+    return (
+        f"device {was} -> {now}: the baseline ran on {', '.join(known[:3])}, this run on "
+        f"{machine_key(record)}"
+    )
+
+
+def _noise(chosen: Selection, record: RunRecord) -> NoiseModel | None:
+    if chosen.noise_file is None:
+        return None
+    noise = load_noise(chosen.noise_file)
+    require_same_machine(noise, record)
+    return noise

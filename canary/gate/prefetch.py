@@ -1,0 +1,77 @@
+"""Fills the model cache with what the configs name, where no code of a pull request runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from canary.config.load import LoadedConfig, load_config
+from canary.config.token import Token
+from canary.errors import CanaryError, MachineError, UsageError
+
+EMBEDDED = "embedded/"
+CODE = ("*.py",)
+"""Left out of a model unless its config trusts remote code."""
+
+Download = Callable[..., str]
+"""`huggingface_hub.snapshot_download`."""
+
+
+def wanted(loaded: LoadedConfig) -> list[tuple[str, str, str | None]]:
+    """(kind, id, revision) of what a config takes from the hub: nothing embedded, nothing local."""
+    config = loaded.config
+    named = [
+        ("model", config.model_name, config.model_revision),
+        ("dataset", config.dataset_name, config.dataset_revision),
+    ]
+    return [
+        (kind, name, revision)
+        for kind, name, revision in named
+        if not name.startswith(EMBEDDED) and not Path(name).exists() and name.count("/") <= 1
+    ]
+
+
+def prefetch(
+    configs: Sequence[str],
+    folder: Path,
+    environ: Mapping[str, str],
+    download: Download,
+    say: Callable[[str], None],
+) -> int:
+    """Downloads every model and dataset into `hub` of the cache; returns how many.
+
+    Raises:
+        UsageError: no cache is named.
+        MachineError: the hub does not give one.
+    """
+    home = environ.get("CANARY_MODEL_CACHE") or environ.get("HF_HOME")
+    if not home:
+        raise UsageError("input model-cache is empty", "name a folder that stays on the runner")
+    token = Token(environ.get("HF_TOKEN", ""))
+    fetched = 0
+    for config in configs:
+        loaded = load_config(folder / config)
+        for kind, name, revision in wanted(loaded):
+            say(f"{config}: {kind} {name}")
+            leave_out = [] if loaded.config.trust_remote_code else list(CODE)
+            try:
+                download(
+                    repo_id=name,
+                    repo_type=kind,
+                    revision=revision,
+                    cache_dir=os.path.join(home, "hub"),  # noqa: PTH118 - a text for the library
+                    token=token.reveal() or None,
+                    ignore_patterns=leave_out if kind == "model" else None,
+                )
+            except CanaryError:
+                raise
+            except (OSError, ValueError) as error:
+                reason = token.scrub(str(error)).strip().splitlines() or ["no reason given"]
+                raise MachineError(
+                    f"{kind} {name} cannot be fetched: {reason[0]}",
+                    "a gated model needs HF_TOKEN in this job's environment",
+                ) from None
+            fetched += 1
+    say(f"{fetched} in {home}")
+    return fetched

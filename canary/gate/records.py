@@ -1,0 +1,173 @@
+"""The records folder as the trusted half takes it: capped, without links, strict, or refused.
+
+What is read was written by code of the pull request. Nothing in it is opened before its kind and
+size are known, and nothing outside it is ever reached.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from canary.collect import jsonio
+from canary.collect.folder import parse_record
+from canary.collect.record import RunRecord
+from canary.errors import RecordError
+from canary.gate.manifest import MANIFEST, Manifest, Part
+
+MOST_FILES = 2_000
+LARGEST_FILE = 32 << 20
+LARGEST_RECORD = 8 << 20
+LARGEST_FOLDER = 256 << 20
+LARGEST_ARCHIVE = 128 << 20
+DEEPEST = 6
+REMEDY = "the run half of the action writes this folder; nothing else may"
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Records:
+    """A checked records folder."""
+
+    root: Path
+    manifest: Manifest
+
+    def runs(self, part: Part, role: str) -> list[RunRecord]:
+        """The records of one role of a part, in the order of their start.
+
+        Raises:
+            RecordError: one that is not readable, or not a record.
+        """
+        folder = self.root / part.folder / role
+        found = [read_record(path) for path in sorted(folder.glob("*/metrics.json"))]
+        return sorted(found, key=lambda record: (record.timestamp, record.run_id))
+
+
+def load_records(root: Path) -> Records:
+    """Checks the whole folder and reads its manifest.
+
+    Raises:
+        RecordError: missing, too large, with links or odd files, or without a manifest.
+    """
+    check_folder(root)
+    manifest = root / MANIFEST
+    if not manifest.is_file():
+        raise RecordError("the run left no record", "look at the log of the job that trains")
+    return Records(root, _parsed(manifest, Manifest))
+
+
+def check_folder(root: Path) -> None:
+    """RecordError for links, devices, and anything over the caps."""
+    if not root.is_dir() or root.is_symlink():
+        raise RecordError("the run left no record", "look at the log of the job that trains")
+    total = count = 0
+    for path, state in _walk(root):
+        shown = path.relative_to(root)
+        count += 1
+        if stat.S_ISDIR(state.st_mode):
+            continue
+        if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
+            raise RecordError(f"{str(shown)!r} in the records is a link or no plain file", REMEDY)
+        total += state.st_size
+        if state.st_size > LARGEST_FILE or total > LARGEST_FOLDER or count > MOST_FILES:
+            raise RecordError(f"the records are too large, at {str(shown)!r}", REMEDY)
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Everything below a folder, no link followed."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        if len(folder.relative_to(root).parts) > DEEPEST:
+            raise RecordError("the records nest too deep", REMEDY)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                state = entry.stat(follow_symlinks=False)
+                yield Path(entry.path), state
+                if stat.S_ISDIR(state.st_mode):
+                    waiting.append(Path(entry.path))
+
+
+def read_record(path: Path) -> RunRecord:
+    """One record, strictly; one that says `running` was interrupted.
+
+    Raises:
+        RecordError: too large, not strict JSON, or not a record.
+    """
+    if path.stat().st_size > LARGEST_RECORD:
+        raise RecordError(f"{path.name} of {path.parent.name} is too large to be a record", REMEDY)
+    record = parse_record(_json(path), Path(path.parent.name) / path.name)
+    if record.status == "running":
+        ended = {"status": "interrupted", "reason": "the run ended without finishing its record"}
+        record = record.model_copy(update=ended)
+    return record
+
+
+def _json(path: Path) -> object:
+    try:
+        return jsonio.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path.name} in the records is not strict JSON: {error}") from error
+
+
+def _parsed(path: Path, model: type[Model]) -> Model:
+    if path.stat().st_size > LARGEST_RECORD:
+        raise RecordError(f"{path.name} is too large", REMEDY)
+    try:
+        return model.model_validate(_json(path))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise RecordError(f"{path.name} is not as it should be: {key}: {first['msg']}") from error
+
+
+def extract(archive: Path, into: Path) -> None:
+    """Unpacks an artifact: plain files only, inside the folder only, under the caps.
+
+    The sizes that an archive states are not believed: bytes are counted as they come.
+
+    Raises:
+        RecordError: a path out of the folder, a link, too many or too large files, or no archive.
+    """
+    if archive.stat().st_size > LARGEST_ARCHIVE:
+        raise RecordError("the artifact is too large", REMEDY)
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            members = [item for item in packed.infolist() if not item.is_dir()]
+            if len(members) > MOST_FILES:
+                raise RecordError("the artifact holds too many files", REMEDY)
+            left = LARGEST_FOLDER
+            for member in members:
+                left -= _extract_one(packed, member, into, min(left, LARGEST_FILE))
+    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+        raise RecordError(f"the artifact cannot be unpacked: {error}", REMEDY) from error
+
+
+def _extract_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, most: int) -> int:
+    """Writes one file and returns its size in bytes."""
+    name = PurePosixPath(member.filename)
+    parts = name.parts
+    odd = "\\" in member.filename or "\0" in member.filename or ":" in member.filename
+    if name.is_absolute() or ".." in parts or odd or not parts or len(parts) > DEEPEST + 1:
+        raise RecordError(f"{member.filename!r} in the artifact is no path inside it", REMEDY)
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG):
+        raise RecordError(f"{member.filename!r} in the artifact is a link or no file", REMEDY)
+    target = into.joinpath(*parts)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    size = 0
+    with packed.open(member) as source, target.open("xb") as sink:
+        while chunk := source.read(1 << 16):
+            size += len(chunk)
+            if size > most:
+                raise RecordError(f"{member.filename!r} in the artifact is too large", REMEDY)
+            sink.write(chunk)
+    return size

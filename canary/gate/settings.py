@@ -1,0 +1,206 @@
+"""The action's inputs, as its steps hand them over: environment variables, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from canary.config.token import Token
+from canary.errors import UsageError
+from canary.gate.manifest import Mode
+
+DEFAULT_API = "https://api.github.com"
+DEFAULT_SERVER = "https://github.com"
+YES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
+
+
+def lines(text: str) -> tuple[str, ...]:
+    """The lines of an input that hold something."""
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def flag(environ: Mapping[str, str], name: str) -> bool:
+    """A yes or no.
+
+    Raises:
+        UsageError: neither.
+    """
+    value = environ.get(name, "").strip().lower()
+    if value not in YES:
+        raise UsageError(f"input {shown(name)}: {value!r} is neither true nor false")
+    return YES[value]
+
+
+def number(environ: Mapping[str, str], name: str, default: float) -> float:
+    """A positive number.
+
+    Raises:
+        UsageError: none.
+    """
+    text = environ.get(name, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1e6:
+        raise UsageError(f"input {shown(name)}: {text!r} is no positive number")
+    return value
+
+
+def shown(name: str) -> str:
+    """The input behind a variable."""
+    return name.removeprefix("CANARY_").lower().replace("_", "-")
+
+
+def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The configs named.
+
+    Raises:
+        UsageError: none, or one twice.
+    """
+    configs = lines(environ.get("CANARY_CONFIG", ""))
+    if not configs:
+        raise UsageError("input config is empty", "name a canary config, one a line")
+    if len(set(configs)) < len(configs):
+        raise UsageError("input config names one file twice", "name it once")
+    return configs
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """Inputs of the half that trains. Holds no token: this half never has one."""
+
+    configs: tuple[str, ...]
+    command: str
+    setup: str
+    folder: str
+    """Working directory, from the root of the checkout."""
+    compare: Mode
+    repeats: str
+    budget_minutes: float
+    timeout_minutes: float
+    base_sha: str
+    wants_gpu: bool
+    checkout: Path
+    records: Path
+    scratch: Path
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> TrainSettings:
+        """From the environment.
+
+        Raises:
+            UsageError: an input that cannot be.
+        """
+        compare = environ.get("CANARY_COMPARE", "").strip() or "baseline"
+        if compare not in get_args(Mode):
+            raise UsageError(f"input compare: {compare!r}", "baseline or ab")
+        repeats = environ.get("CANARY_REPEATS", "").strip()
+        if repeats and not (repeats.isdigit() and int(repeats) > 0):
+            raise UsageError(f"input repeats: {repeats!r} is no positive whole number")
+        return cls(
+            configs=configs_of(environ),
+            command=environ.get("CANARY_COMMAND", "").strip(),
+            setup=environ.get("CANARY_SETUP", "").strip(),
+            folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
+            compare="ab" if compare == "ab" else "baseline",
+            repeats=repeats,
+            budget_minutes=number(environ, "CANARY_BUDGET_MINUTES", 30.0),
+            timeout_minutes=number(environ, "CANARY_TIMEOUT_MINUTES", 60.0),
+            base_sha=environ.get("CANARY_BASE_SHA", "").strip(),
+            wants_gpu=environ.get("CANARY_GPUS", "all").strip() not in ("none", ""),
+            checkout=Path(environ.get("CANARY_CHECKOUT") or "/workspace"),
+            records=Path(environ.get("CANARY_RECORDS") or "/records"),
+            scratch=Path(environ.get("CANARY_SCRATCH") or "/scratch"),
+        )
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """Inputs of the half that answers."""
+
+    configs: tuple[str, ...]
+    folder: str
+    tier: str
+    strict: bool
+    comment: bool
+    status: str
+    context: str
+    author: str
+    label: str
+    accept_reason: str
+    template: str
+    baseline_branch: str
+    keep: int
+    artifact: str
+    records: Path
+    report: Path
+    token: Token
+    api_url: str
+    server_url: str
+    repository: str
+    run_id: int
+    attempt: int
+    event: str
+    event_path: Path
+    sha: str
+    ref: str
+    actor: str
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> ReportSettings:
+        """From the environment.
+
+        Raises:
+            UsageError: an input that cannot be, or this is no job of GitHub Actions.
+        """
+        for name in ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY"):
+            if not environ.get(name):
+                raise UsageError(f"{name} is not set", "this verb runs in a job of GitHub Actions")
+        token = environ.get("CANARY_TOKEN", "")
+        return cls(
+            configs=configs_of(environ),
+            folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
+            tier=environ.get("CANARY_TIER", "").strip(),
+            strict=flag(environ, "CANARY_STRICT"),
+            comment=flag(environ, "CANARY_COMMENT"),
+            status=environ.get("CANARY_STATUS", "").strip() or "commit-status",
+            context=environ.get("CANARY_STATUS_CONTEXT", "").strip() or "rlhf-canary",
+            author=environ.get("CANARY_COMMENT_AUTHOR", "").strip(),
+            label=environ.get("CANARY_ACCEPT_LABEL", "").strip() or "canary:accept",
+            accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
+            template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),
+            baseline_branch=environ.get("CANARY_BASELINE_BRANCH", "").strip() or "canary-baselines",
+            keep=int(number(environ, "CANARY_KEEP", 50)),
+            artifact=environ.get("CANARY_ARTIFACT_NAME", "").strip() or "canary-records",
+            records=Path(environ.get("CANARY_RECORDS") or "canary-records"),
+            report=Path(environ.get("CANARY_REPORT") or "canary-report"),
+            token=Token(token),
+            api_url=environ.get("GITHUB_API_URL") or DEFAULT_API,
+            server_url=environ.get("GITHUB_SERVER_URL") or DEFAULT_SERVER,
+            repository=environ["GITHUB_REPOSITORY"],
+            run_id=int(environ.get("GITHUB_RUN_ID") or 0),
+            attempt=int(environ.get("GITHUB_RUN_ATTEMPT") or 1),
+            event=environ["GITHUB_EVENT_NAME"],
+            event_path=Path(environ["GITHUB_EVENT_PATH"]),
+            sha=environ.get("GITHUB_SHA", ""),
+            ref=environ.get("GITHUB_REF", ""),
+            actor=environ.get("GITHUB_ACTOR", ""),
+        )
+
+    @property
+    def run_url(self) -> str:
+        """Address of this workflow run; empty outside of one."""
+        if not self.run_id:
+            return ""
+        return (
+            f"{self.server_url}/{self.repository}/actions/runs/{self.run_id}"
+            f"/attempts/{self.attempt}"
+        )
+
+    @property
+    def remote_url(self) -> str:
+        """Address of the repository for git."""
+        return f"{self.server_url}/{self.repository}.git"

@@ -1,0 +1,152 @@
+"""The verbs of the action: `canary gate run|setup|report|pending|prefetch`; `canary publish`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canary.options import Strict, Verbose
+from canary.terminal import stoppable
+
+if TYPE_CHECKING:
+    from canary.gate.settings import ReportSettings
+    from canary.gate.world import World
+    from canary.publish.workflow import Job
+
+gate_app = typer.Typer(
+    help="The halves of the action; their inputs are environment variables.", no_args_is_help=True
+)
+
+
+def _say(line: str) -> None:
+    """The log of a job; what comes from a record cannot become a command of the workflow."""
+    _job().line(line)
+
+
+def _job() -> Job:
+    from canary.publish.workflow import Job
+
+    def file(name: str) -> Path | None:
+        return Path(os.environ[name]) if os.environ.get(name) else None
+
+    return Job(sys.stderr, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
+
+
+def _world(settings: ReportSettings) -> World:
+    """The real clients."""
+    from canary.baseline.branch import Remote
+    from canary.gate.world import World
+    from canary.publish.hub import connect
+
+    hub = connect(settings.token, settings.api_url)
+    remote = Remote(settings.remote_url, settings.baseline_branch, settings.token)
+    return World(hub, remote, _job(), lambda: datetime.now(UTC))
+
+
+@gate_app.command("setup")
+def gate_setup(verbose: Verbose = False) -> None:
+    """Run the repository's own setup, with network, before the canary."""
+    from canary.gate.place import set_up
+    from canary.gate.settings import TrainSettings
+
+    stoppable()
+    raise typer.Exit(set_up(TrainSettings.read(os.environ), os.environ, _say))
+
+
+@gate_app.command("run")
+def gate_run(verbose: Verbose = False) -> None:
+    """Train every config and leave the records folder."""
+    from canary.gate.settings import TrainSettings
+    from canary.gate.training import train
+
+    stoppable()
+    raise typer.Exit(train(TrainSettings.read(os.environ), os.environ, _say))
+
+
+@gate_app.command("pending")
+def gate_pending(verbose: Verbose = False) -> None:
+    """Set the pending status."""
+    from canary.gate.answering import pending
+    from canary.gate.settings import ReportSettings
+
+    settings = ReportSettings.read(os.environ)
+    raise typer.Exit(pending(settings, _world(settings)))
+
+
+@gate_app.command("report")
+def gate_report(verbose: Verbose = False) -> None:
+    """Compare the records, comment, set the status, keep the baseline."""
+    from canary.gate.answering import answer
+    from canary.gate.settings import ReportSettings
+
+    settings = ReportSettings.read(os.environ)
+    raise typer.Exit(answer(settings, _world(settings)))
+
+
+@gate_app.command("prefetch")
+def gate_prefetch(verbose: Verbose = False) -> None:
+    """Fill the model cache; runs no code of a pull request."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        from canary.errors import UsageError
+
+        raise UsageError(
+            "huggingface_hub is not installed", 'pip install "rlhf-canary[train]"'
+        ) from error
+
+    from canary.gate.prefetch import prefetch
+    from canary.gate.settings import configs_of
+
+    folder = Path(os.environ.get("CANARY_CHECKOUT") or ".") / (
+        os.environ.get("CANARY_WORKING_DIRECTORY") or "."
+    )
+    prefetch(configs_of(os.environ), folder, os.environ, snapshot_download, _say)
+
+
+def publish_comparison(
+    comparisons: Annotated[
+        list[Path], typer.Argument(metavar="COMPARISON...", help="comparison.json, or its folder.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be posted, and post nothing.")
+    ] = False,
+    repository: Annotated[
+        str | None, typer.Option("--repository", metavar="OWNER/NAME", help="Where to post.")
+    ] = None,
+    pull_request: Annotated[
+        int | None, typer.Option("--pull-request", help="Number of the pull request.")
+    ] = None,
+    sha: Annotated[
+        str | None, typer.Option("--sha", help="Head commit; the status goes there.")
+    ] = None,
+    status: Annotated[
+        str, typer.Option("--status", help="commit-status, check-run, both or none.")
+    ] = "commit-status",
+    comment: Annotated[bool, typer.Option("--comment/--no-comment", help="Post it.")] = True,
+    template: Annotated[
+        Path | None, typer.Option("--template", help="Overrides blocks of the comment.")
+    ] = None,
+    strict: Strict = False,
+    verbose: Verbose = False,
+) -> None:
+    """Post saved comparisons: comment, status, check run. The token comes from GITHUB_TOKEN."""
+    from canary.publish.by_hand import Posting, post
+
+    posting = Posting(
+        tuple(comparisons),
+        repository or os.environ.get("GITHUB_REPOSITORY", ""),
+        pull_request,
+        sha or "",
+        status,
+        comment,
+        template,
+        strict,
+        dry_run,
+    )
+    raise typer.Exit(post(posting, os.environ, _job(), sys.stdout))

@@ -1,0 +1,1 @@
+"""What the gate says on GitHub: comment, status, check run, step summary."""

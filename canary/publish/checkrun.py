@@ -1,0 +1,111 @@
+"""The check run: the whole report on the commit's checks page, with annotations at the config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from github.CheckRun import CheckRun
+from github.Repository import Repository
+
+from canary.publish.hub import Hub
+from canary.publish.section import CUT_HERE
+from canary.publish.source import Answer, Source
+from canary.publish.status import StatusText, shortened
+
+LONGEST_TEXT = 65_000
+"""Characters of summary and of text; GitHub refuses more than 65,535 of each."""
+ANNOTATIONS_A_REQUEST = 50
+MOST_ANNOTATIONS = 150
+LONGEST_MESSAGE = 4_000
+CONCLUSIONS = {"success": "success", "failure": "failure", "error": "failure"}
+
+
+def annotations(answers: Sequence[Answer], paths: dict[str, str]) -> list[dict[str, Any]]:
+    """A line a failed or warned check, at the canary's config file; texts as they are, since
+    annotations show no markup. Canaries without a known path have none."""
+    found = []
+    for answer in answers:
+        path = paths.get(answer.canary)
+        for check in answer.comparison.checks if path else ():
+            if check.failed or check.status == "warn":
+                found.append(
+                    {
+                        "path": path,
+                        "start_line": 1,
+                        "end_line": 1,
+                        "annotation_level": "failure" if check.failed else "warning",
+                        "title": shortened(f"{answer.canary}: {check.name}", 200),
+                        "message": shortened(check.message or check.name, LONGEST_MESSAGE),
+                    }
+                )
+    return found[:MOST_ANNOTATIONS]
+
+
+def write_check_run(
+    hub: Hub,
+    repository: Repository,
+    source: Source,
+    text: StatusText,
+    summary: str,
+    notes: Sequence[dict[str, Any]] = (),
+    name: str = "rlhf-canary",
+) -> str:
+    """Creates or completes the check run of this workflow run, and returns its address.
+
+    Raises:
+        Refused: the token may not write checks.
+        MachineError: GitHub does not take it.
+    """
+    what = f"the check run of {source.sha[:9]}"
+    mine = f"rlhf-canary/{source.run_id}.{source.attempt}"
+
+    def own() -> CheckRun | None:
+        return next(_runs(repository, source.sha, name, mine), None)
+
+    state: dict[str, Any] = {"status": "in_progress"}
+    if text.state != "pending":
+        state = {"status": "completed", "conclusion": CONCLUSIONS[text.state]}
+    batches = [list(notes[at : at + ANNOTATIONS_A_REQUEST]) for at in _starts(notes)]
+    output = _output(text, summary, batches[0])
+    address = {"details_url": source.url} if source.url else {}
+    run = hub.read(what, own)
+    if run is None:
+        run = hub.write(
+            what,
+            own,
+            lambda: repository.create_check_run(
+                name, source.sha, external_id=mine, output=output, **address, **state
+            ),
+        )
+    else:
+        _edit(hub, what, run, output=output, **state)
+    for batch in batches[1:]:
+        _edit(hub, what, run, output=_output(text, summary, batch))
+    return run.html_url
+
+
+def _edit(hub: Hub, what: str, run: CheckRun, **values: Any) -> None:
+    def edited() -> CheckRun:
+        run.edit(**values)
+        return run
+
+    hub.write(what, lambda: None, edited)
+
+
+def _runs(repository: Repository, sha: str, name: str, mine: str) -> Iterator[CheckRun]:
+    commit = repository.get_commit(sha)
+    return (run for run in commit.get_check_runs(check_name=name) if run.external_id == mine)
+
+
+def _starts(notes: Sequence[dict[str, Any]]) -> range:
+    return range(0, max(1, len(notes)), ANNOTATIONS_A_REQUEST)
+
+
+def _output(text: StatusText, summary: str, batch: list[dict[str, Any]]) -> dict[str, Any]:
+    if len(summary) > LONGEST_TEXT:
+        summary = summary[: LONGEST_TEXT - len(CUT_HERE)].rsplit("\n", 1)[0] + CUT_HERE
+    output: dict[str, Any] = {"title": text.description, "summary": summary}
+    if batch:
+        output["annotations"] = batch
+    return output

@@ -1,0 +1,174 @@
+"""Publishing: comment, status, check run, summary. What a token may not do becomes a notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from github.Repository import Repository
+
+from canary.errors import ConfigError, MachineError, UsageError
+from canary.publish.checkrun import annotations, write_check_run
+from canary.publish.comment import MARKER, merged, sections_of
+from canary.publish.hub import Hub, Refused
+from canary.publish.source import Answer, Source
+from canary.publish.status import PENDING, StatusText, status_of
+from canary.publish.statuses import CONTEXT, set_status
+from canary.publish.sticky import own_login, write_comment
+from canary.publish.workflow import Job
+
+StatusKind = Literal["commit-status", "check-run", "both", "none"]
+STATUS_KINDS: tuple[StatusKind, ...] = get_args(StatusKind)
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Where an answer goes."""
+
+    comment: bool = True
+    status: StatusKind = "commit-status"
+    strict: bool = False
+    context: str = CONTEXT
+    author: str = ""
+    """Login that the token writes as, where it cannot be asked."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+    config_paths: Mapping[str, str] = field(default_factory=dict)
+    """Config file of each canary, for annotations."""
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUS_KINDS:
+            raise UsageError(f"no status {self.status!r}", f"one of {', '.join(STATUS_KINDS)}")
+
+    @property
+    def commit_status(self) -> bool:
+        """Whether the commit gets a status."""
+        return self.status in ("commit-status", "both")
+
+    @property
+    def check_run(self) -> bool:
+        """Whether the commit gets a check run."""
+        return self.status in ("check-run", "both")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written."""
+
+    comment_url: str = ""
+    check_url: str = ""
+    notices: tuple[str, ...] = ()
+
+
+def announce(
+    hub: Hub, repository: Repository, source: Source, channels: Channels, job: Job
+) -> None:
+    """The pending status, before anything runs. Never fails: the answer itself comes later."""
+    if channels.commit_status:
+        _tried(job, lambda: set_status(hub, repository, source, PENDING, channels.context))
+    if channels.check_run:
+        _tried(
+            job,
+            lambda: write_check_run(
+                hub, repository, source, PENDING, "The canary is training.", (), channels.context
+            ),
+        )
+
+
+def publish(
+    hub: Hub | None,
+    repository: Repository | None,
+    pull_request: int | None,
+    source: Source,
+    answers: tuple[Answer, ...],
+    channels: Channels,
+    job: Job,
+) -> Published:
+    """Says the answer everywhere it belongs. The summary comes first: it needs no permission."""
+    notices: list[str] = []
+    templates, problem = usable_templates(answers, source, channels.templates)
+    if problem:
+        notices.append(problem)
+        job.say("warning", problem)
+    sections = sections_of(answers, source, templates)
+    body = merged("", sections) or "" if sections else ""
+    text = status_of(answers, channels.strict)
+    job.add_summary(body.replace(f"{MARKER}\n", "") or text.description)
+    if hub is None or repository is None:
+        return Published(notices=tuple(notices))
+    known, target = hub, repository
+    comment_url = check_url = ""
+    if channels.comment and pull_request is not None and sections:
+        login = own_login(known, channels.author)
+
+        def comment() -> str:
+            nonlocal comment_url
+            sticky = write_comment(known, target, pull_request, sections, login)
+            comment_url = sticky.url
+            return sticky.note
+
+        notices += _tried(job, comment)
+    if channels.commit_status:
+        notices += _tried(job, lambda: set_status(known, target, source, text, channels.context))
+    if channels.check_run:
+
+        def check() -> str:
+            nonlocal check_url
+            check_url = _check(known, target, source, text, body, answers, channels)
+            return ""
+
+        notices += _tried(job, check)
+    return Published(comment_url, check_url, tuple(notices))
+
+
+def _check(
+    hub: Hub,
+    repository: Repository,
+    source: Source,
+    text: StatusText,
+    body: str,
+    answers: tuple[Answer, ...],
+    channels: Channels,
+) -> str:
+    notes = annotations(answers, dict(channels.config_paths))
+    summary = body.replace(f"{MARKER}\n", "") or text.description
+    return write_check_run(hub, repository, source, text, summary, notes, channels.context)
+
+
+def usable_templates(
+    answers: tuple[Answer, ...], source: Source, templates: Mapping[str, str]
+) -> tuple[Mapping[str, str], str]:
+    """The user's templates where they can be rendered; otherwise none, and what is wrong."""
+    if templates:
+        try:
+            sections_of(answers, source, templates)
+        except ConfigError as error:
+            return {}, f"{error}; the built-in template is used"
+    return templates, ""
+
+
+def _tried(job: Job, write: Callable[[], str]) -> list[str]:
+    """Runs one write; a refusal or an outage becomes a notice, never a red build."""
+    try:
+        note = write()
+    except Refused as refused:
+        note = f"{refused.what} was not written: {refused} ({remedy(refused)})"
+    except MachineError as error:
+        note = str(error)
+        job.say("warning", note)
+        return [note]
+    if not note or note.startswith("http"):
+        return []
+    job.say("notice", note)
+    return [note]
+
+
+def remedy(refused: Refused) -> str:
+    """Which permission would do."""
+    if "comment" in refused.what:
+        scope = "pull-requests: write"
+    elif "check run" in refused.what:
+        scope = "checks: write"
+    else:
+        scope = "statuses: write"
+    return f"the job needs `{scope}`; pull requests from forks need the workflow_run pair"

@@ -1,0 +1,63 @@
+"""What an answer is about and where it comes from. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from canary.compare.report import Comparison, Verdict
+
+WORST_FIRST: tuple[Verdict, ...] = (
+    "error",
+    "regression",
+    "changed",
+    "inconclusive",
+    "no-baseline",
+    "pass",
+)
+"""Of several canaries, the one that decides for all: fail closed."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The commit that was judged, and the workflow run that says so."""
+
+    sha: str
+    """Head of the pull request, or the pushed commit; never a merge commit."""
+    url: str = ""
+    """Address of the workflow run."""
+    run_id: int = 0
+    attempt: int = 1
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Orders runs of one commit: later runs and attempts are larger."""
+        return (self.run_id, self.attempt)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is said of one canary."""
+
+    canary: str
+    comparison: Comparison
+
+    @property
+    def verdict(self) -> str:
+        """Its verdict; an accepted change is none to worry about."""
+        return self.comparison.verdict
+
+
+def blocks(found: Comparison, strict: bool) -> bool:
+    """Whether this answer keeps a pull request from being merged."""
+    return found.exit_code(strict) != 0
+
+
+def worst(answers: tuple[Answer, ...], strict: bool) -> Answer:
+    """The answer that decides for all: one that blocks before one that does not."""
+    return min(
+        answers,
+        key=lambda answer: (
+            not blocks(answer.comparison, strict),
+            WORST_FIRST.index(answer.comparison.verdict),
+        ),
+    )

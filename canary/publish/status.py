@@ -1,0 +1,55 @@
+"""The commit status in GitHub's words: a state and at most 140 characters. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from canary.publish.source import Answer, worst
+from canary.report.escape import NOT_PRINTED
+
+State = Literal["pending", "success", "failure", "error"]
+LONGEST_DESCRIPTION = 140
+"""GitHub's own limit, in characters."""
+
+
+@dataclass(frozen=True)
+class StatusText:
+    """What the status says."""
+
+    state: State
+    description: str
+
+
+PENDING = StatusText("pending", "the canary is training")
+
+
+def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
+    """One status for all canaries of a run, by the answer that decides.
+
+    pass, no-baseline and an accepted change are `success`; inconclusive too, unless `strict`;
+    regression and a change that nobody accepted are `failure`; `error` is itself.
+    """
+    if not answers:
+        return StatusText("error", "error: the run left no record")
+    decides = worst(answers, strict)
+    found = decides.comparison
+    states: dict[str, State] = {
+        "pass": "success",
+        "no-baseline": "success",
+        "changed": "success" if found.accepted else "failure",
+        "inconclusive": "failure" if strict else "success",
+        "regression": "failure",
+    }
+    name = f"{decides.canary}: " if len(answers) > 1 else ""
+    return StatusText(states.get(found.verdict, "error"), shortened(f"{name}{found.first_line}"))
+
+
+def shortened(text: str, longest: int = LONGEST_DESCRIPTION) -> str:
+    """One line of at most so many characters, cut at a word."""
+    flat = " ".join(NOT_PRINTED.sub(" ", text).split())
+    if len(flat) <= longest:
+        return flat
+    cut = flat[: longest - 1]
+    at = cut.rfind(" ")
+    return f"{cut[: at if at > longest // 2 else len(cut)].rstrip(' ,;:(')}…"

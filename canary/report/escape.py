@@ -1,0 +1,45 @@
+"""Texts of a record made harmless for Markdown: nothing they hold becomes markup, a mention, a
+reference, a link or a comment.
+
+GitHub links mentions, references and addresses after Markdown is rendered, so a backslash does not
+stop it; a zero-width space does.
+"""
+
+from __future__ import annotations
+
+import re
+
+ZERO_WIDTH = "\u200b"
+
+NOT_PRINTED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters and changes of writing direction: no record's text may steer a terminal."""
+
+LINKED = (
+    (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
+    (re.compile(r"#(?=\d)"), f"#{ZERO_WIDTH}"),
+    (re.compile(r"\b(gh)-(?=\d)", re.IGNORECASE), rf"\1-{ZERO_WIDTH}"),
+    (re.compile(r":(?=//)"), f":{ZERO_WIDTH}"),
+    (re.compile(r"\b(www)\.", re.IGNORECASE), rf"\1{ZERO_WIDTH}."),
+    (re.compile(r"\b(mailto|xmpp):", re.IGNORECASE), rf"\1{ZERO_WIDTH}:"),
+)
+"""What GitHub would turn into a mention, a reference or a link, broken in its middle."""
+
+
+def _flat(text: object) -> str:
+    return " ".join(NOT_PRINTED.sub(" ", str(text)).split())
+
+
+def markdown_cell(text: object) -> str:
+    """A text on one line of Markdown or in a table's cell, shown as it is."""
+    escaped = _flat(text).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
+    for pattern, broken in LINKED:
+        escaped = pattern.sub(broken, escaped)
+    return re.sub(r"([|`*_\[\]#~!$])", r"\\\1", escaped)
+
+
+def markdown_code(text: object) -> str:
+    """A text as a code span, in a table or out of it; nothing for nothing."""
+    flat = _flat(text).replace("`", "'").replace("<!--", f"<{ZERO_WIDTH}!--")
+    # In a table a backslash before an escaped bar would give the bar back its meaning.
+    flat = re.sub(r"\\(?=\|)", f"\\\\{ZERO_WIDTH}", flat).replace("|", "\\|")
+    return f"`{flat}`" if flat else ""

@@ -1,0 +1,80 @@
+"""A saved comparison read back: `comparison.json` into the comparison that it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from canary.collect import jsonio
+from canary.compare.report import Check, Comparison, Difference, KeyChange, Side
+from canary.errors import InputError, RecordError
+from canary.report.document import DOCUMENT_VERSION
+
+CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(tuple[Check, ...])
+DIFFERENCES: TypeAdapter[tuple[Difference, ...]] = TypeAdapter(tuple[Difference, ...])
+CHANGES: TypeAdapter[tuple[KeyChange, ...]] = TypeAdapter(tuple[KeyChange, ...])
+SIDE: TypeAdapter[Side] = TypeAdapter(Side)
+COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
+
+
+def load_comparison(path: Path) -> Comparison:
+    """Reads what `--format json` printed or `ab` and the gate left as `comparison.json`.
+
+    Raises:
+        InputError: nothing there.
+        RecordError: there, but not a comparison.
+    """
+    file = path / "comparison.json" if path.is_dir() else path
+    try:
+        document = jsonio.loads(file.read_bytes())
+    except FileNotFoundError as error:
+        raise InputError(
+            f"no comparison at {file}", "write one with: canary compare ... --format json -o FILE"
+        ) from error
+    except OSError as error:
+        raise RecordError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise RecordError(f"{file} is not a comparison: {error}") from error
+    if not isinstance(document, dict) or document.get("schema_version") != DOCUMENT_VERSION:
+        raise RecordError(f"{file} is not a comparison of this version")
+    try:
+        return comparison_from(document)
+    except (ValidationError, KeyError, TypeError) as error:
+        where = error.errors()[0]["loc"] if isinstance(error, ValidationError) else error
+        raise RecordError(f"{file} is not a comparison: {where}") from error
+
+
+def comparison_from(document: dict[str, Any]) -> Comparison:
+    """The comparison behind a document; raises ValidationError or KeyError where it is none."""
+    first = document["first_difference"]
+    differences = [_without(row, "message") for row in document["differences"]]
+    return COMPARISON.validate_python(
+        {
+            "verdict": document["verdict"],
+            "first_line": document["first_line"],
+            "checks": CHECKS.validate_python([_numbers(row) for row in document["checks"]]),
+            "first_difference": None if first is None else _without(first, "message"),
+            "differences": DIFFERENCES.validate_python(differences),
+            "config_changes": CHANGES.validate_python(document["config_differences"]),
+            "environment_changes": CHANGES.validate_python(document["environment_differences"]),
+            "baseline": SIDE.validate_python(document["baseline"]),
+            "current": SIDE.validate_python(document["current"]),
+            "tier": document["tier"],
+            "accepted": document["accepted"],
+            "notes": document["notes"],
+        }
+    )
+
+
+def _without(row: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != key}
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """Non-finite numbers of a check, which travel as strings, as numbers again."""
+    read = {name: jsonio.number(value) for name, value in row.items()}
+    if isinstance(row.get("interval"), list):
+        read["interval"] = [jsonio.number(end) for end in row["interval"]]
+    return read

@@ -1,0 +1,268 @@
+#!/usr/bin/env bash
+# The half of the action that trains: chooses the engine, checks the machine, starts the canary.
+# It has no token and hands none on. Inputs are environment variables, CANARY_<INPUT>.
+#
+# With docker the checkout is mounted read-only and copied inside, so that nothing of a pull request
+# stays on the runner; the container has no network, no capabilities, no socket, a read-only root.
+set -euo pipefail
+
+readonly workspace=${GITHUB_WORKSPACE:-$PWD}
+readonly temporary=${RUNNER_TEMP:-${TMPDIR:-/tmp}}
+readonly records=${CANARY_RECORDS:-$temporary/canary-records}
+readonly action=${GITHUB_ACTION_PATH:-$(cd "$(dirname "$0")/.." && pwd)}
+
+say() { printf 'canary: %s\n' "$*" >&2; }
+
+# Wrong usage: one line, exit code 2.
+refuse() {
+  say "$*"
+  exit 2
+}
+
+# The machine cannot train: the sentence goes into the records, so that the answer is `error` with
+# this reason. Called with fixed texts alone: nothing here needs escaping.
+machine_error() {
+  mkdir -p "$records"
+  printf '{"manifest_version": 1, "error": "%s", "parts": []}\n' "$*" >"$records/gate.json"
+  say "error: $*"
+  exit 4
+}
+
+output() {
+  if [ -n "${GITHUB_OUTPUT:-}" ]; then
+    printf '%s=%s\n' "$1" "$2" >>"$GITHUB_OUTPUT"
+  fi
+}
+
+# A checkout that kept its credentials would hand them to the code that is tested. actions/checkout
+# keeps them as a header in .git/config, and since its version 6 in a file that the config includes.
+refuse_credentials() {
+  local found
+  found=$(git -C "$workspace" config --local --includes --name-only --get-regexp \
+    '^(http\..*\.?extraheader|credential\..*|url\..*@.*)$' 2>/dev/null || true)
+  found+=$(git -C "$workspace" config --local --name-only --get-regexp '^includeif\..*\.path$' \
+    2>/dev/null || true)
+  if git -C "$workspace" config --local --get-regexp '^remote\..*url$' 2>/dev/null |
+    grep -Eq '://[^/ ]*@'; then
+    found+=' remote url'
+  fi
+  if [ -n "$found" ]; then
+    refuse "the checkout keeps credentials (${found//$'\n'/, }); use actions/checkout with persist-credentials: false"
+  fi
+}
+
+in_container() { [ -e /.dockerenv ] || [ -e /run/.containerenv ] || [ -n "${KUBERNETES_SERVICE_HOST:-}" ]; }
+
+choose_engine() {
+  case ${CANARY_ENGINE:-auto} in
+    docker)
+      if in_container; then
+        refuse "engine docker inside a container job: its paths are not the host's; use engine none with the image as the job's container"
+      fi
+      command -v docker >/dev/null || machine_error "docker is not installed on the runner; install Docker Engine and the NVIDIA Container Toolkit, or use engine none"
+      echo docker
+      ;;
+    none) echo none ;;
+    auto)
+      if ! in_container && command -v docker >/dev/null; then echo docker; else echo none; fi
+      ;;
+    *) refuse "input engine: '${CANARY_ENGINE}' is none of auto, docker, none" ;;
+  esac
+}
+
+# Lines of the log cannot be commands of the workflow while this token is unknown to what prints them.
+guarded() {
+  local token rc=0
+  token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+  echo "::stop-commands::$token"
+  "$@" || rc=$?
+  echo "::$token::"
+  return "$rc"
+}
+
+# --- docker ---------------------------------------------------------------------------------------
+
+# Further arguments of the user, one a line; those that would open the container are refused.
+extra_arguments() {
+  local line
+  while IFS= read -r line; do
+    [ -n "${line//[[:space:]]/}" ] || continue
+    if ! [[ $line =~ ^--[a-z-]+(=.+)?$ ]]; then
+      refuse "input docker-args: '$line' is not of the form --name=value"
+    fi
+    case $line in
+      *docker.sock* | *containerd.sock* | *podman.sock* | --volume=/:* | --privileged* | --pid* | --ipc* | --uts* | \
+        --cgroup* | --network* | --net* | --cap-add* | --security-opt* | --user* | --device-cgroup-rule* | \
+        --entrypoint* | --gpus* | --env-file* | --volumes-from* | --read-only* | --name*)
+        refuse "input docker-args: '$line' opens the container or has an input of its own"
+        ;;
+    esac
+    extra+=("$line")
+  done <<<"${CANARY_DOCKER_ARGS:-}"
+}
+
+# The environment of the canary as a file; a line without a value would copy the runner's own.
+environment_file() {
+  local line
+  : >"$scratch/environment"
+  while IFS= read -r line; do
+    line=${line#"${line%%[![:space:]]*}"}
+    [ -n "$line" ] || continue
+    if ! [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; then
+      refuse "input env: '${line%%=*}' is not KEY=VALUE"
+    fi
+    case ${line%%=*} in
+      GITHUB_* | ACTIONS_* | RUNNER_* | CANARY_* | *TOKEN* | *SECRET* | *PASSWORD*)
+        refuse "input env: ${line%%=*} cannot be given to code that is tested"
+        ;;
+    esac
+    printf '%s\n' "$line" >>"$scratch/environment"
+  done <<<"${CANARY_ENV:-}"
+}
+
+check_docker() {
+  if ! docker info >"$scratch/docker-info" 2>&1; then
+    machine_error "docker does not answer; start it, and let the runner's user use it (group docker)"
+  fi
+  if [ "${CANARY_GPUS:-all}" != none ]; then
+    if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
+      machine_error "no GPU to train on: nvidia-smi finds none; install the NVIDIA driver on the runner, or set gpus: none to train on the CPU"
+    fi
+    if ! grep -qi nvidia "$scratch/docker-info" && ! command -v nvidia-container-cli >/dev/null &&
+      ! command -v nvidia-ctk >/dev/null; then
+      machine_error "docker has no access to the GPU; install the NVIDIA Container Toolkit and run: nvidia-ctk runtime configure --runtime=docker"
+    fi
+  fi
+}
+
+# Sets `common`: what every container has.
+common_arguments() {
+  common=(
+    --rm --init
+    --user "$(id -u):$(id -g)"
+    --read-only
+    --cap-drop ALL
+    --security-opt no-new-privileges
+    --pids-limit 8192
+    --tmpfs "/tmp:rw,exec,nosuid,nodev"
+    --shm-size "${CANARY_SHM_SIZE:-8g}"
+    --volume "$workspace:/workspace:ro"
+    --volume "$scratch/home:/scratch"
+    --volume "$records:/records"
+    --env-file "$scratch/environment"
+    --env CANARY_CONFIG --env CANARY_COMMAND --env CANARY_SETUP --env CANARY_WORKING_DIRECTORY
+    --env CANARY_REPEATS --env CANARY_COMPARE --env CANARY_BUDGET_MINUTES
+    --env CANARY_TIMEOUT_MINUTES --env CANARY_BASE_SHA --env CANARY_GPUS
+    --env CANARY_CHECKOUT=/workspace --env CANARY_RECORDS=/records --env CANARY_SCRATCH=/scratch
+  )
+  local hub=${CANARY_MODEL_CACHE:+$CANARY_MODEL_CACHE/hub}
+  if [ -n "$hub" ]; then
+    [ -d "$hub" ] || refuse "input model-cache: there is no folder $hub; fill it with mode prefetch"
+    common+=(--volume "$hub:/models/hub:ro" --env HF_HUB_CACHE=/models/hub)
+  fi
+}
+
+# With a limit of time; the container ends with it.
+contained() {
+  local name=$1 rc=0
+  shift
+  timeout --foreground --kill-after=30 "$limit" docker run --name "$name" "$@" || rc=$?
+  if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
+    docker rm --force "$name" >/dev/null 2>&1 || true
+  fi
+  return "$rc"
+}
+
+with_docker() {
+  local rc=0 name
+  check_docker
+  mkdir -p "$scratch/home" "$records"
+  environment_file
+  extra_arguments
+  common_arguments
+  name=canary-$(od -An -N6 -tx1 /dev/urandom | tr -d ' \n')
+  local gpus=() offline=() network=${CANARY_NETWORK:-none}
+  if [ "$network" = none ]; then offline=(--env HF_HUB_OFFLINE=1); fi
+  if [ "${CANARY_GPUS:-all}" != none ]; then gpus=(--gpus "${CANARY_GPUS:-all}"); fi
+  if [ -n "${CANARY_SETUP:-}" ]; then
+    guarded contained "$name-setup" "${common[@]}" ${extra[@]+"${extra[@]}"} "$image" gate setup || rc=$?
+    explain "$rc"
+  fi
+  guarded contained "$name" "${common[@]}" ${gpus[@]+"${gpus[@]}"} \
+    --network "$network" ${offline[@]+"${offline[@]}"} \
+    ${extra[@]+"${extra[@]}"} "$image" gate run 2>&1 | tee "$scratch/output" || rc=$?
+  explain "$rc"
+}
+
+# Exit codes of docker itself, and of what ran in it.
+explain() {
+  case $1 in
+    0 | 2 | 4) [ "$1" -eq 0 ] || exit "$1" ;;
+    124 | 137) machine_error "the canary was ended after ${CANARY_TIMEOUT_MINUTES:-60} minutes, or ran out of memory" ;;
+    125)
+      if grep -qi 'could not select device driver\|nvidia-container' "$scratch/output" 2>/dev/null; then
+        machine_error "docker has no access to the GPU; install the NVIDIA Container Toolkit and run: nvidia-ctk runtime configure --runtime=docker"
+      fi
+      machine_error "docker could not start the image; the log of the job has its reason"
+      ;;
+    *) machine_error "the canary ended with exit code $1 and left no record" ;;
+  esac
+}
+
+# --- without docker -------------------------------------------------------------------------------
+
+# The job's own environment is not for code that is tested: a short list is handed on.
+without_docker() {
+  local rc=0 canary
+  if [ -f /opt/canary/entrypoint.py ]; then
+    canary=(python /opt/canary/entrypoint.py)
+  elif command -v canary >/dev/null; then
+    canary=(canary)
+  else
+    machine_error "neither docker nor the canary is here; run the job in the image (container:), or install it on the runner: pip install 'rlhf-canary[train]'"
+  fi
+  mkdir -p "$scratch/home" "$records"
+  environment_file
+  local kept=() name
+  for name in PATH LANG LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES VIRTUAL_ENV \
+    CANARY_CONFIG CANARY_COMMAND CANARY_SETUP CANARY_WORKING_DIRECTORY CANARY_REPEATS CANARY_COMPARE \
+    CANARY_BUDGET_MINUTES CANARY_TIMEOUT_MINUTES CANARY_BASE_SHA CANARY_GPUS; do
+    if [ -n "${!name:-}" ]; then kept+=("$name=${!name}"); fi
+  done
+  kept+=("HOME=$scratch/home" "PYTHONUSERBASE=${PYTHONUSERBASE:-${HOME:-/root}/.local}")
+  kept+=("CANARY_CHECKOUT=$workspace" "CANARY_RECORDS=$records" "CANARY_SCRATCH=$scratch/home")
+  if [ -n "${CANARY_MODEL_CACHE:-}" ]; then kept+=("HF_HUB_CACHE=$CANARY_MODEL_CACHE/hub"); fi
+  local line
+  while IFS= read -r line; do kept+=("$line"); done <"$scratch/environment"
+  if [ -n "${CANARY_SETUP:-}" ]; then
+    guarded env -i "${kept[@]}" "${canary[@]}" gate setup || rc=$?
+    explain "$rc"
+  fi
+  guarded timeout --foreground --kill-after=30 "$limit" \
+    env -i "${kept[@]}" HF_HUB_OFFLINE=1 "${canary[@]}" gate run || rc=$?
+  explain "$rc"
+}
+
+main() {
+  refuse_credentials
+  rm -rf "$records"
+  local minutes=${CANARY_TIMEOUT_MINUTES:-60}
+  [[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -gt 0 ] || refuse "input timeout-minutes: '$minutes' is no positive whole number"
+  readonly limit="${minutes}m"
+  scratch=$(mktemp -d "$temporary/canary-XXXXXXXX")
+  trap 'rm -rf "$scratch"' EXIT
+  extra=()
+  output record-path "$records"
+  engine=$(choose_engine)
+  say "engine $engine"
+  if [ "$engine" = docker ]; then
+    image=${CANARY_IMAGE:-}
+    if [ -z "$image" ] && [ -s "$action/image.txt" ]; then image=$(head -n 1 "$action/image.txt"); fi
+    [ -n "$image" ] || refuse "input image is empty, and this version of the action was not released with one; name an image by digest"
+    with_docker
+  else
+    without_docker
+  fi
+}
+
+main
