@@ -12,6 +12,7 @@ import typer
 
 from canary import __version__
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
+from canary.init_cli import init
 from canary.options import (
     Accept,
     Config,
@@ -42,6 +43,7 @@ config_app = typer.Typer(
 app.add_typer(config_app, name="config")
 baseline_app = typer.Typer(help="Look after a history of baseline runs.", no_args_is_help=True)
 app.add_typer(baseline_app, name="baseline")
+app.command()(init)
 
 TYPER_INTERRUPTED = 130
 """What typer makes of Ctrl-C."""

@@ -1,0 +1,93 @@
+"""action.yml and its scripts, without running them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.action_table import MARKS, action, inputs_table, outputs_table
+from tests.contract.static_checks import clean, shell_is_clean, zizmor
+from tests.contract.workflow_files import ACTION, ROOT
+
+TEXT = ACTION.read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SCRIPTS = sorted((ROOT / "scripts").rglob("*.sh"))
+
+
+def steps() -> list[dict[str, Any]]:
+    return list(action()["runs"]["steps"])
+
+
+def test_the_schema_of_actions_holds() -> None:
+    clean(["check-jsonschema", "--builtin-schema", "vendor.github-actions", str(ACTION)])
+
+
+def test_zizmor_finds_nothing() -> None:
+    zizmor(ACTION)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_shellcheck_finds_nothing(script: Path) -> None:
+    clean(["shellcheck", "--external-sources", str(script)])
+
+
+def test_no_expression_reaches_a_shell() -> None:
+    for step in steps():
+        if "run" in step:
+            assert "${{" not in step["run"], step
+            assert step["shell"] == "bash", step
+            shell_is_clean(step["run"])
+
+
+def test_it_is_composite_and_branded() -> None:
+    assert action()["runs"]["using"] == "composite"
+    assert set(action()["branding"]) == {"icon", "color"}
+
+
+def test_every_input_that_is_read_exists_and_none_is_idle() -> None:
+    """A misspelt input is an empty string to GitHub, without a word."""
+    behind = TEXT[TEXT.index("\nruns:") :]
+    read = set(re.findall(r"\binputs\.([A-Za-z0-9_-]+)", behind))
+    read |= set(re.findall(r"\binputs\['([^']+)'\]", behind))
+    assert read == set(action()["inputs"])
+
+
+def test_every_output_comes_from_a_step_that_exists() -> None:
+    known = {step["id"] for step in steps() if "id" in step}
+    for name, output in action()["outputs"].items():
+        named = set(re.findall(r"steps\.([A-Za-z0-9_-]+)\.outputs", output["value"]))
+        assert named, name
+        assert named <= known, name
+
+
+def test_every_input_and_output_is_described() -> None:
+    for kind in ("inputs", "outputs"):
+        for name, one in action()[kind].items():
+            assert one["description"].strip().endswith((".", ")")), name
+
+
+def holds_token(step: dict[str, Any]) -> bool:
+    given = [*step.get("env", {}).values(), *step.get("with", {}).values()]
+    return any("inputs.token" in str(value) or "github.token" in str(value) for value in given)
+
+
+def test_no_step_of_the_half_that_trains_is_given_the_token() -> None:
+    holding = [step for step in steps() if holds_token(step)]
+    assert holding
+    for step in holding:
+        when = str(step.get("if", ""))
+        modes = set(re.findall(r"inputs\.mode == '([a-z]+)'", when))
+        assert "inputs.mode != 'run'" in when or (modes and "run" not in modes), step
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("inputs", inputs_table()), ("outputs", outputs_table())]
+)
+def test_the_table_in_readme_is_the_generated_one(name: str, table: str) -> None:
+    """`python -m tests.contract.action_table` prints it."""
+    begin, end = MARKS[name]
+    assert begin in README, f"{begin.strip()} is missing"
+    assert README.split(begin)[1].split(end)[0] == table

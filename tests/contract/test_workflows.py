@@ -1,0 +1,243 @@
+"""Workflows, ours and those to paste: valid, pinned, with no more rights than they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from canary.gate.workflows import Answers, permissions, rendered, workflow
+from tests.contract.static_checks import clean, shell_is_clean, zizmor
+from tests.contract.workflow_files import (
+    ACTION,
+    EXAMPLE_ANSWERS,
+    EXAMPLES,
+    OUR_ACTION,
+    OWN,
+    ROOT,
+    Job,
+    examples,
+    jobs,
+    load,
+    workflows,
+)
+
+PINNED = re.compile(
+    r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40}  # "
+    r"(v\d+\.\d+\.\d+, read in [\w.-]+/[\w.-]+/\S+|.*\bUNVERIFIED\b.*)"
+)
+OURS = "uses: rlhf-canary/rlhf-canary@v1  # replace by the commit SHA of a release"
+
+
+def named(value: object) -> str:
+    return value.name if isinstance(value, Path) else str(value)
+
+
+def uses_lines(path: Path) -> list[str]:
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    return [line.removeprefix("- ") for line in lines if re.match(r"(- )?uses:", line)]
+
+
+def training(examples_only: list[Path]) -> list[Job]:
+    """Jobs in which code of a commit under test runs."""
+    return [job for job in jobs(examples_only) if "run" in job.modes or "all" in job.modes]
+
+
+def reporting() -> list[Job]:
+    return [job for job in jobs(examples()) if {"report", "pending"} & set(job.modes)]
+
+
+def job_named(job: Job) -> str:
+    return f"{job.file.stem}-{job.name}"
+
+
+def test_all_examples_are_there() -> None:
+    assert {path.stem for path in examples()} == set(EXAMPLE_ANSWERS)
+    assert {path.stem for path in OWN} == {"image", "release", "test"}
+
+
+@pytest.mark.parametrize("name", EXAMPLE_ANSWERS)
+def test_an_example_is_what_init_writes(name: str) -> None:
+    """`python -m tests.contract.workflow_files` writes them anew."""
+    template, answers = EXAMPLE_ANSWERS[name]
+    assert (EXAMPLES / f"{name}.yml").read_text(encoding="utf-8") == workflow(template, answers)
+
+
+@pytest.mark.parametrize("path", workflows(), ids=named)
+def test_the_schema_of_workflows_holds(path: Path) -> None:
+    clean(["check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)])
+
+
+def test_the_schema_of_dependabot_holds() -> None:
+    path = ROOT / ".github" / "dependabot.yml"
+    clean(["check-jsonschema", "--builtin-schema", "vendor.dependabot", str(path)])
+
+
+def test_zizmor_finds_nothing() -> None:
+    zizmor(ROOT / ".github", *examples())
+
+
+@pytest.mark.parametrize("runner", ["docker", "container", "none"])
+@pytest.mark.parametrize("compare", ["baseline", "ab"])
+@pytest.mark.parametrize("forks", [False, True])
+def test_whatever_init_writes_is_valid(
+    tmp_path: Path, runner: str, compare: str, forks: bool
+) -> None:
+    answers = Answers(
+        runner=runner,  # type: ignore[arg-type]
+        compare=compare,  # type: ignore[arg-type]
+        forks=forks,
+        configs=("a/one.yaml", "two.yaml"),
+        model_cache="/srv/huggingface",
+    )
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    for name, text in rendered(answers).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    files = sorted(folder.iterdir())
+    clean(["check-jsonschema", "--builtin-schema", "vendor.github-workflows", *map(str, files)])
+    zizmor(*files)
+
+
+def test_no_workflow_runs_with_rights_of_the_base_on_the_head() -> None:
+    for path in workflows():
+        assert "pull_request_target" not in load(path)["on"], path.name
+        assert "pull_request_target" not in path.read_text(encoding="utf-8"), path.name
+
+
+@pytest.mark.parametrize("path", [*workflows(), ACTION], ids=named)
+def test_an_action_is_pinned_with_version_and_source(path: Path) -> None:
+    for line in uses_lines(path):
+        if line.startswith("uses: ./.github/workflows/"):
+            continue
+        assert line == OURS or PINNED.fullmatch(line), line
+
+
+def test_one_action_has_one_pin() -> None:
+    """Also where an update by dependabot reaches only some of the places."""
+    pins: dict[str, set[str]] = {}
+    for path in [*workflows(), ACTION]:
+        for line in uses_lines(path):
+            if not line.startswith(("uses: ./", f"uses: {OUR_ACTION}")):
+                pins.setdefault(line.split("@")[0], set()).add(line.split("@", 1)[1])
+    assert pins
+    assert {name: len(found) for name, found in pins.items()} == dict.fromkeys(pins, 1), pins
+
+
+@pytest.mark.parametrize("path", workflows(), ids=named)
+def test_no_expression_reaches_a_shell(path: Path) -> None:
+    for job in jobs([path]):
+        for step in job.steps:
+            script = step.get("run", "")
+            assert "${{" not in script, (job.name, script)
+            if script:
+                shell_is_clean(script)
+
+
+@pytest.mark.parametrize("path", workflows(), ids=named)
+def test_rights_are_none_at_the_top_and_named_in_each_job(path: Path) -> None:
+    assert load(path)["permissions"] == {}
+    for job in jobs([path]):
+        asked = job.content["permissions"]
+        assert isinstance(asked, dict), job.name
+        assert asked, job.name
+
+
+@pytest.mark.parametrize("path", examples(), ids=named)
+def test_every_right_says_what_it_is_for(path: Path) -> None:
+    told = {(one.job, one.scope, one.access) for one in permissions(path.read_text("utf-8"))}
+    asked = {
+        (job.name, scope, access)
+        for job in jobs([path])
+        for scope, access in job.content["permissions"].items()
+    }
+    assert told == asked
+
+
+@pytest.mark.parametrize("path", examples(), ids=named)
+def test_an_example_says_what_it_does_and_needs(path: Path) -> None:
+    head = path.read_text(encoding="utf-8").split("\nname:")[0]
+    assert all(line.startswith("#") for line in head.splitlines())
+    if any(not job.hosted for job in jobs([path])):
+        assert "# The runner (" in head
+
+
+@pytest.mark.parametrize("job", training(examples()), ids=job_named)
+def test_the_half_that_trains_can_write_nothing_and_knows_no_secret(job: Job) -> None:
+    assert job.content["permissions"] in ({}, {"contents": "read"})
+    text = yaml.safe_dump(job.content)
+    assert "secrets" not in text
+    assert "token" not in text
+    assert "environment" not in job.content
+    checkouts = [step for step in job.steps if step["uses"].startswith("actions/checkout@")]
+    assert [step["with"]["persist-credentials"] for step in checkouts] == [False]
+
+
+@pytest.mark.parametrize("job", training(examples()), ids=job_named)
+def test_training_and_answering_are_two_jobs(job: Job) -> None:
+    assert job.modes == ["run"]
+    assert not job.hosted
+
+
+@pytest.mark.parametrize("job", reporting(), ids=job_named)
+def test_the_half_with_the_token_runs_nothing_but_the_action(job: Job) -> None:
+    assert job.hosted
+    assert [step["uses"] for step in job.steps] == ["rlhf-canary/rlhf-canary@v1"]
+
+
+def test_an_answer_waits_for_the_training_and_comes_even_when_it_died() -> None:
+    for job in reporting():
+        if "report" in job.modes and "workflow_run" not in load(job.file)["on"]:
+            assert "run" in job.content["needs"], job
+            assert job.content["if"].startswith("always()"), job
+
+
+def test_only_the_default_branch_writes_the_baseline() -> None:
+    writing = {
+        job.file.stem
+        for job in jobs(examples())
+        if job.content["permissions"].get("contents") == "write"
+    }
+    assert writing == {"accept", "baseline", "bootstrap", "nightly"}
+    for name in writing:
+        assert not {"pull_request", "workflow_run"} & set(load(EXAMPLES / f"{name}.yml")["on"])
+
+
+def test_the_one_secret_is_kept_from_code_of_pull_requests() -> None:
+    """Only prefetch has it, on the default branch, in an environment of its own."""
+    with_secret = [job for job in jobs(examples()) if "secrets." in yaml.safe_dump(job.content)]
+    assert [(job.file.stem, job.name, job.modes) for job in with_secret] == [
+        ("prefetch", "prefetch", ["prefetch"])
+    ]
+    job = with_secret[0]
+    assert set(load(job.file)["on"]) == {"schedule", "workflow_dispatch"}
+    assert job.content["environment"] == "canary-prefetch"
+    assert "default_branch" in job.steps[0]["with"]["ref"]
+    assert "default_branch" in job.content["if"]
+    assert not any("inherit" in str(job.content.get("secrets", "")) for job in jobs(workflows()))
+
+
+def test_the_pair_for_forks_finds_each_other_by_name() -> None:
+    first, second = load(EXAMPLES / "fork-pull-request.yml"), load(EXAMPLES / "fork-report.yml")
+    assert second["on"]["workflow_run"]["workflows"] == [first["name"]]
+    assert second["on"]["workflow_run"]["types"] == ["requested", "completed"]
+
+
+def test_a_label_that_accepts_nothing_does_not_end_the_run_under_way() -> None:
+    group = load(EXAMPLES / "pull-request.yml")["concurrency"]["group"]
+    assert "github.event.label.name != 'canary:accept' && github.run_id || 'head'" in group
+
+
+def test_inputs_of_the_examples_are_the_actions_own() -> None:
+    known = set(yaml.safe_load(ACTION.read_text(encoding="utf-8"))["inputs"])
+    for job in jobs(examples()):
+        for step in job.steps:
+            if step["uses"].startswith(OUR_ACTION):
+                assert set(step["with"]) <= known
+
+
+def test_the_image_of_this_checkout_is_named_by_digest_or_not_at_all() -> None:
+    text = (ROOT / "image.txt").read_text(encoding="utf-8")
+    assert re.fullmatch(r"(ghcr\.io/[a-z0-9./_-]+@sha256:[0-9a-f]{64}\n)?", text)
