@@ -62,9 +62,10 @@ RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel /sourc
 FROM stack
 
 # One folder holds whatever is written beside the records: mount it, and the root may be read-only.
+# Home and temporary files are the folder itself, which is there for `docker exec` and checks too.
 ENV CANARY_SCRATCH=/scratch \
     HOME=/scratch \
-    TMPDIR=/scratch/tmp \
+    TMPDIR=/scratch \
     XDG_CACHE_HOME=/scratch/cache \
     HF_HOME=/scratch/cache/huggingface \
     HF_DATASETS_CACHE=/scratch/cache/huggingface/datasets \

@@ -16,7 +16,7 @@ TEMPORARY = (Path("/tmp"), Path("/var/tmp"))
 
 FOLDERS = {
     "HOME": ".",
-    "TMPDIR": "tmp",
+    "TMPDIR": ".",
     "XDG_CACHE_HOME": "cache",
     "HF_HOME": "cache/huggingface",
     "HF_DATASETS_CACHE": "cache/huggingface/datasets",
