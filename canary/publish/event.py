@@ -158,7 +158,9 @@ def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
     event = read(RunEvent, name, payload)
     repository = event.repository
     default = f"{BRANCHES}{repository.default_branch}"
-    given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or default}
+    # A schedule runs on the default branch only; a dispatch must say where it ran.
+    unsaid = default if name == "schedule" else ""
+    given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or unsaid}
     place = read(Surroundings, name, given)
     started = "was dispatched" if name == "workflow_dispatch" else "is run by its schedule"
     if place.ref == default:

@@ -15,7 +15,7 @@ from canary.errors import InputError
 
 Sha = Annotated[str, StringConstraints(pattern=r"\A(?:[0-9a-f]{40}|[0-9a-f]{64})\z")]
 RepositoryName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+\z")]
-Ref = Annotated[str, StringConstraints(pattern=r"\A[^\x00-\x20\x7f~^:?*\[\\]{1,512}\z")]
+Ref = Annotated[str, StringConstraints(pattern=r"\A[^\p{Cc}\p{Zl}\p{Zp} ~^:?*\[\\]{1,512}\z")]
 """A branch, a tag or a full reference: git allows no control characters and no spaces in one."""
 Word = Annotated[str, StringConstraints(pattern=r"\A[a-z_]{1,64}\z")]
 Login = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z0-9_.-]+(?:\[bot\])?\z")]
