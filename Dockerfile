@@ -12,7 +12,6 @@ FROM ${BASE_IMAGE} AS stack
 # Of the build alone: an argument reaches pip as a variable and does not stay in the image.
 ARG PIP_ROOT_USER_ACTION=ignore
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
-ARG PIP_ONLY_BINARY=:all:
 
 # Triton compiles a small C file for every kernel it starts; `canary ab` and `canary gate` run git.
 # A checkout that is mounted belongs to whoever made it, and git refuses it unless told. The link-time
@@ -29,22 +28,24 @@ RUN apt-get update \
 # CUDA, and TORCH_VERSION one of the versions there.
 ARG TORCH_VERSION=
 ARG TORCH_INDEX_URL=
+COPY requirements/torch.lock.txt /opt/canary/requirements/
 # Removed again: static libraries, and two CUDA libraries that nothing installed here loads. Compiled
 # Python stays: on a read-only root every launch would have to compile anew.
 # hadolint ignore=DL3013
-RUN --mount=type=bind,source=requirements/torch.lock.txt,target=/mnt/torch.lock.txt \
-    if [ -z "${TORCH_VERSION}${TORCH_INDEX_URL}" ]; then \
-        python -m pip install --no-cache-dir --no-deps --require-hashes -r /mnt/torch.lock.txt; \
+RUN if [ -z "${TORCH_VERSION}${TORCH_INDEX_URL}" ]; then \
+        python -m pip install --no-cache-dir --only-binary :all: --no-deps --require-hashes \
+            -r /opt/canary/requirements/torch.lock.txt; \
     else \
-        locked="$(sed -n 's/^torch==\([^ ]*\).*/\1/p' /mnt/torch.lock.txt)" \
-        && python -m pip install --no-cache-dir "torch==${TORCH_VERSION:-${locked}}" \
+        locked="$(sed -n 's/^torch==\([^ ]*\).*/\1/p' /opt/canary/requirements/*)" \
+        && python -m pip install --no-cache-dir --only-binary :all: "torch==${TORCH_VERSION:-${locked}}" \
             ${TORCH_INDEX_URL:+--index-url "${TORCH_INDEX_URL}"}; \
     fi \
     && site="$(python -c 'import site; print(site.getsitepackages()[0])')" \
     && find "${site}" \( -name '*.a' -o -name 'libcusolverMg.so*' -o -name 'libnvrtc*.alt.so*' \) -delete
 
-RUN --mount=type=bind,source=requirements/image.lock.txt,target=/mnt/image.lock.txt \
-    python -m pip install --no-cache-dir --no-deps --require-hashes -r /mnt/image.lock.txt \
+COPY requirements/image.lock.txt /opt/canary/requirements/
+RUN python -m pip install --no-cache-dir --only-binary :all: --no-deps --require-hashes \
+        -r /opt/canary/requirements/image.lock.txt \
     && python -m pip check \
     && site="$(python -c 'import site; print(site.getsitepackages()[0])')" \
     && for package in networkx pandas pyarrow scipy sympy; do \
@@ -52,11 +53,11 @@ RUN --mount=type=bind,source=requirements/image.lock.txt,target=/mnt/image.lock.
     done
 
 
-FROM stack AS wheel
+FROM stack AS project
 COPY pyproject.toml README.md LICENSE /source/
 COPY templates /source/templates
 COPY canary /source/canary
-RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir /wheel /source
+RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --root /installed /source
 
 
 FROM stack
@@ -84,11 +85,9 @@ ENV CANARY_SCRATCH=/scratch \
 # Any uid may be given with --user, so these belong to no one in particular.
 RUN mkdir -p /scratch /records /workspace /models/hub && chmod 1777 /scratch /records /workspace
 
-ARG PIP_ROOT_USER_ACTION=ignore
+COPY --from=project /installed /
 COPY configs /opt/canary/configs
 COPY entrypoint.py /opt/canary/entrypoint.py
-RUN --mount=type=bind,from=wheel,source=/wheel,target=/mnt/wheel \
-    python -m pip install --no-cache-dir --no-deps --no-index /mnt/wheel/*.whl
 
 ARG VERSION=unknown
 ARG REVISION=unknown
