@@ -1,75 +1,34 @@
 """A history of baseline runs in a folder: one file a run, kept apart by canary and machine.
 
-    <folder>/v1/<canary>/<machine key>/<start>_<run id>[+accepted].json
+    <folder>/v1/<canary>/<machine key>/<start>_<run id>[+g<commit>][+red][+accepted].json
     <folder>/v1/<canary>/<machine key>/noise.json
 
-A run that was accepted begins a new level: runs before it are kept and no longer compared with.
-Names alone tell the order and the levels, so that a long history costs no reading.
+A run that was accepted begins a new level: runs before it are kept and no longer compared with. A
+red run (regression, changed and not accepted, error) is kept and never compared with. Names alone
+tell the order, the levels and the commits, so that a long history costs no reading.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
+from canary.baseline.ancestry import Ancestry
 from canary.baseline.comparability import machine_key, slug, usable
+from canary.baseline.entry import ENTRY_VERSION, Entry, entry_name
+from canary.baseline.entry import Accepted as Accepted
+from canary.baseline.entry import Context as Context
 from canary.collect import jsonio
-from canary.collect.folder import parse_record
 from canary.collect.record import RunRecord
-from canary.errors import InputError, MachineError, RecordError
+from canary.errors import InputError, MachineError
 
 VERSION = "v1"
-ACCEPTED = "+accepted"
 NOISE_FILE = "noise.json"
 WINDOW = 20
 """Newest runs of a level that are compared with."""
 ANCHORS = 3
 """First runs of a level, for the drift since then; from so many runs beyond them on."""
-ENTRY_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One stored run, by its file's name."""
-
-    path: Path
-
-    @property
-    def stem(self) -> str:
-        """Start and run id."""
-        return self.path.name.removesuffix(".json").removesuffix(ACCEPTED)
-
-    @property
-    def run_id(self) -> str:
-        """The run's id."""
-        return self.stem.partition("_")[2]
-
-    @property
-    def accepted(self) -> bool:
-        """Whether a person accepted what changed with this run."""
-        return self.path.name.endswith(f"{ACCEPTED}.json")
-
-    def document(self) -> dict[str, Any]:
-        """The stored entry.
-
-        Raises:
-            RecordError: not readable as one; never taken as an empty history.
-        """
-        try:
-            document = jsonio.loads(self.path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise RecordError(f"{self.path} cannot be read: {error}") from error
-        if not isinstance(document, dict) or document.get("entry_version") != ENTRY_VERSION:
-            raise RecordError(f"{self.path} is not an entry of a baseline history")
-        return document
-
-    def record(self) -> RunRecord:
-        """The stored record."""
-        return parse_record(self.document().get("record"), self.path)
 
 
 @dataclass(frozen=True)
@@ -81,6 +40,8 @@ class Selection:
     noise_file: Path | None
     stored: int
     """Runs on the current level."""
+    elsewhere: int = 0
+    """Stored runs left out because the commit does not descend from theirs."""
 
 
 def is_history(path: Path) -> bool:
@@ -112,6 +73,11 @@ def entries(folder: Path) -> list[Entry]:
     return [Entry(path) for path in sorted(found, key=lambda path: path.name)]
 
 
+def comparable(found: Sequence[Entry]) -> list[Entry]:
+    """Without the red ones."""
+    return [entry for entry in found if not entry.red]
+
+
 def current_level(found: Sequence[Entry]) -> list[Entry]:
     """From the newest accepted run on."""
     for place in range(len(found) - 1, -1, -1):
@@ -120,63 +86,78 @@ def current_level(found: Sequence[Entry]) -> list[Entry]:
     return list(found)
 
 
-def select(root: Path, record: RunRecord, window: int = WINDOW) -> Selection:
-    """The newest runs of the record's canary and machine, without the record itself.
+def descended(found: Sequence[Entry], ancestry: Ancestry) -> list[Entry]:
+    """The runs of ancestors, the nearest last, runs of one commit by their start. Runs that name no
+    commit count as ancestors, and as the oldest."""
+    near = [
+        (ancestry.distance(entry.commit) if entry.commit else len(ancestry), entry)
+        for entry in found
+    ]
+    kept = [(distance, entry) for distance, entry in near if distance is not None]
+    return [entry for _, entry in sorted(kept, key=lambda pair: (-pair[0], pair[1].path.name))]
+
+
+def select(
+    root: Path, record: RunRecord, window: int = WINDOW, ancestry: Ancestry | None = None
+) -> Selection:
+    """The newest runs of the record's canary and machine, without the record itself; with an
+    ancestry, those of the nearest ancestors.
 
     Raises:
         RecordError: an entry that cannot be read.
     """
     folder = drawer(root, record)
-    level = [entry for entry in current_level(entries(folder)) if entry.run_id != record.run_id]
+    others = [e for e in comparable(entries(folder)) if e.run_id != record.run_id]
+    found = others if ancestry is None else descended(others, ancestry)
+    level = current_level(found)
     noise = folder / NOISE_FILE
     newest = [entry.record() for entry in level[-window:]]
     anchor: list[RunRecord] = []
     if len(level) >= 2 * ANCHORS:
         anchor = [entry.record() for entry in level[:ANCHORS]]
-    return Selection(tuple(newest), tuple(anchor), noise if noise.exists() else None, len(level))
+    return Selection(
+        tuple(newest),
+        tuple(anchor),
+        noise if noise.exists() else None,
+        len(level),
+        len(others) - len(found),
+    )
 
 
-FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
-
-
-def _file_name(record: RunRecord, mark: str) -> str:
-    """Start and run id.
-
-    Raises:
-        InputError: the record's own words for them cannot name a file.
-    """
-    if not FILE_NAME.fullmatch(record.run_id):
-        raise InputError(
-            f"run_id {record.run_id!r} cannot name a file", "letters, digits, '.', '_', '+', '-'"
-        )
-    try:
-        start = datetime.fromisoformat(record.timestamp)
-    except ValueError as error:
-        raise InputError(
-            f"timestamp {record.timestamp!r} of run {record.run_id} is no ISO 8601 time"
-        ) from error
-    return f"{start:%Y%m%dT%H%M%S}_{record.run_id}{mark}.json"
-
-
-def save(root: Path, record: RunRecord, *, accepted: str | None = None) -> Path:
+def save(
+    root: Path, record: RunRecord, *, accepted: str | None = None, context: Context | None = None
+) -> Path:
     """Adds a run to a history and returns the entry's file.
+
+    With a context, its commit stands for the record's own, and a run that is stored already is
+    judged anew: its entry is replaced, but an acceptance is never taken back.
 
     Raises:
         InputError: not completed, too short, or stored already.
         MachineError: the folder cannot be written.
     """
     require_usable(record)
+    if context is not None and context.accepted is not None:
+        accepted = accepted or context.accepted.reason or f"accepted by {context.accepted.by}"
+    if context is not None and context.commit:
+        record = record.model_copy(update={"git": {**record.git, "sha": context.commit}})
     folder = drawer(root, record)
-    if any(entry.run_id == record.run_id for entry in entries(folder)):
+    path = folder / entry_name(record, context, accepted=bool(accepted))
+    before = [entry for entry in entries(folder) if entry.run_id == record.run_id]
+    if before and context is None:
         raise InputError(f"run {record.run_id} is in {root} already")
-    mark = ACCEPTED if accepted else ""
-    path = folder / _file_name(record, mark)
+    if any(entry.accepted for entry in before) and not accepted:
+        return before[-1].path
     document = {
         "entry_version": ENTRY_VERSION,
         "accepted": accepted,
+        "context": context.model_dump() if context else None,
         "record": record.model_dump(),
     }
     write(path, jsonio.dumps(document) + "\n")
+    for entry in before:
+        if entry.path != path:
+            entry.path.unlink()
     return path
 
 
@@ -211,24 +192,35 @@ def write(path: Path, text: str) -> None:
 
 def prune(root: Path, keep: int) -> list[Path]:
     """Removes all but the newest `keep` runs of each drawer, and returns what went. The first runs
-    of the current level stay: they are the anchor of the drift."""
+    of the current level stay: they are the anchor of the drift. Red runs are bounded alike, and go
+    with the runs of their time."""
     removed = []
     for folder in drawers(root):
         found = entries(folder)
-        anchors = current_level(found)[:ANCHORS]
-        for entry in found[: max(0, len(found) - keep)]:
-            if entry in anchors:
-                continue
-            entry.path.unlink()
-            removed.append(entry.path)
+        good = comparable(found)
+        newest = good[-keep:]
+        red = [e for e in found if e.red and (not newest or e.start >= newest[0].start)]
+        kept = {*newest, *current_level(good)[:ANCHORS], *red[-keep:]}
+        for entry in found:
+            if entry not in kept:
+                entry.path.unlink()
+                removed.append(entry.path)
     return removed
 
 
 def rows(root: Path) -> Iterator[tuple[str, str, int, int, str, str]]:
-    """Of each drawer: canary, machine, runs, runs on the current level, oldest, newest start."""
+    """Of each drawer: canary, machine, runs that count, those of them on the current level, oldest
+    and newest start."""
     for folder in drawers(root):
         found = entries(folder)
         if found:
-            first, last = (entry.stem.partition("_")[0] for entry in (found[0], found[-1]))
-            level = len(current_level(found))
-            yield folder.parent.name, folder.name, len(found), level, first, last
+            good = comparable(found)
+            level = len(current_level(good))
+            yield (
+                folder.parent.name,
+                folder.name,
+                len(good),
+                level,
+                found[0].start,
+                found[-1].start,
+            )

@@ -1,0 +1,181 @@
+"""One stored run: what its file's name tells, and what is known of it beside its record.
+
+A name is `<start>_<run id>[+g<12 hex of the commit>][+red][+accepted].json`. Names of earlier
+versions, without commit and verdict, read the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from canary.collect import jsonio
+from canary.collect.folder import parse_record
+from canary.collect.record import RunRecord
+from canary.errors import InputError, RecordError
+
+ENTRY_VERSION = 1
+COMMIT_DIGITS = 12
+"""Hex digits of a commit in a name: 48 bits, more than git itself abbreviates to."""
+
+Judgement = Literal["", "pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
+RED: tuple[Judgement, ...] = ("regression", "changed", "error")
+"""Verdicts of runs that are kept, and never compared with."""
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+NAME = re.compile(
+    r"(?P<start>[^_]*)_(?P<run_id>.+?)(?:\+g(?P<commit>[0-9a-f]{12}))?(?P<red>\+red)?"
+    r"(?P<accepted>\+accepted)?\.json"
+)
+
+
+class Accepted(BaseModel):
+    """A person's word that a change is meant so."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str
+    """Login of the person."""
+    label: str = ""
+    head_sha: str = ""
+    """The commit that was accepted; of a squashed pull request another than the entry's."""
+    reason: str = ""
+
+
+class Context(BaseModel):
+    """What is known of a stored run from elsewhere than its record, which untrusted code wrote."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    commit: str = Field("", pattern=r"^([0-9a-f]{40,64})?$")
+    """Full sha of the commit that ran; empty where it is not known."""
+    ref: str = ""
+    verdict: Judgement = ""
+    """Empty: not judged."""
+    run_url: str = ""
+    pull_request: int | None = None
+    accepted: Accepted | None = None
+    stored: str = ""
+    """When it was stored, ISO 8601."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One stored run, by its file's name."""
+
+    path: Path
+
+    def _part(self, name: str) -> str:
+        found = NAME.fullmatch(self.path.name)
+        return (found[name] or "") if found else ""
+
+    @property
+    def start(self) -> str:
+        """When the run began, to the second, UTC."""
+        return self._part("start")
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self._part("run_id")
+
+    @property
+    def commit(self) -> str:
+        """The first 12 hex digits of its commit; empty where the name has none."""
+        return self._part("commit")
+
+    @property
+    def red(self) -> bool:
+        """Whether its verdict forbids comparing with it."""
+        return bool(self._part("red"))
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a person accepted what changed with this run."""
+        return bool(self._part("accepted"))
+
+    def document(self) -> dict[str, Any]:
+        """The stored entry.
+
+        Raises:
+            RecordError: not readable as one; never taken as an empty history.
+        """
+        try:
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise RecordError(f"{self.path} cannot be read: {error}") from error
+        return parse_entry(content, self.path)
+
+    def record(self) -> RunRecord:
+        """The stored record."""
+        return parse_record(self.document().get("record"), self.path)
+
+    def context(self) -> Context | None:
+        """What was known beside the record; None for a run that was saved without it."""
+        return context_of(self.document(), self.path)
+
+
+def parse_entry(content: bytes, shown: Path | str) -> dict[str, Any]:
+    """An entry's document from its bytes.
+
+    Raises:
+        RecordError: it is none; names `shown`.
+    """
+    try:
+        document = jsonio.loads(content)
+    except ValueError as error:
+        raise RecordError(f"{shown} cannot be read: {error}") from error
+    if not isinstance(document, dict) or document.get("entry_version") != ENTRY_VERSION:
+        raise RecordError(f"{shown} is not an entry of a baseline history")
+    return document
+
+
+def context_of(document: dict[str, Any], shown: Path | str) -> Context | None:
+    """The context in an entry's document.
+
+    Raises:
+        RecordError: it is not one.
+    """
+    if document.get("context") is None:
+        return None
+    try:
+        return Context.model_validate(document["context"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(("context", *map(str, first["loc"])))
+        raise RecordError(f"{shown} is not an entry: {key}: {first['msg']}") from error
+
+
+def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) -> str:
+    """The file name of a run's entry.
+
+    Raises:
+        InputError: the record's own words for start and run id cannot name a file, or would read
+            back as another commit or verdict.
+    """
+    if not RUN_ID.fullmatch(record.run_id):
+        raise InputError(
+            f"run_id {record.run_id!r} cannot name a file", "letters, digits, '.', '_', '+', '-'"
+        )
+    try:
+        start = datetime.fromisoformat(record.timestamp)
+    except ValueError as error:
+        raise InputError(
+            f"timestamp {record.timestamp!r} of run {record.run_id} is no ISO 8601 time"
+        ) from error
+    start = start.astimezone(UTC) if start.tzinfo else start
+    commit = context.commit[:COMMIT_DIGITS] if context else ""
+    red = context is not None and context.verdict in RED and not accepted
+    marks = (f"+g{commit}" if commit else "") + "+red" * red + "+accepted" * accepted
+    entry = Entry(Path(f"{start:%Y%m%dT%H%M%S}_{record.run_id}{marks}.json"))
+    told = (entry.run_id, entry.commit, entry.red, entry.accepted)
+    if told != (record.run_id, commit, red, accepted):
+        raise InputError(
+            f"run_id {record.run_id!r} ends like a mark of a stored run", "give it another id"
+        )
+    return entry.path.name

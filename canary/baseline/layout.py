@@ -1,0 +1,106 @@
+"""What may lie on a baseline branch: `v1/<canary>/<machine key>/<entry>.json`, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.baseline.entry import context_of, parse_entry
+from canary.baseline.history import NOISE_FILE, VERSION
+from canary.collect import jsonio
+from canary.errors import RecordError
+
+PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
+DEPTH = 4
+REGULAR = "100644"
+LARGEST = 8 << 20
+"""Bytes of one file; an entry has some 30 to 300 KB."""
+LARGEST_ALL = 256 << 20
+MOST_FILES = 20_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """One thing on the branch, as git lists it."""
+
+    mode: str
+    kind: str
+    sha: str
+    size: int
+    path: str
+
+
+def parse_listing(listing: bytes) -> list[Found]:
+    """The lines of `git ls-tree -r -l -z`."""
+    found = []
+    for line in listing.split(b"\0"):
+        if line:
+            facts, _, path = line.decode("utf-8", errors="replace").partition("\t")
+            mode, kind, sha, size = facts.split()
+            found.append(Found(mode, kind, sha, int(size) if size.isdigit() else 0, path))
+    return found
+
+
+def check_listing(found: Iterable[Found]) -> None:
+    """Refuses everything that is not a history.
+
+    Raises:
+        RecordError: names the first thing that does not belong there.
+    """
+    count = total = 0
+    for one in found:
+        count, total = count + 1, total + one.size
+        if one.mode != REGULAR or one.kind != "blob":
+            raise RecordError(f"{one.path!r} has mode {one.mode}: no plain file")
+        _check_path(one.path)
+        if one.size > LARGEST:
+            raise RecordError(f"{one.path} has {one.size:,} bytes; at most {LARGEST:,} are read")
+    if count > MOST_FILES or total > LARGEST_ALL:
+        raise RecordError(f"{count:,} files of {total:,} bytes are more than is read")
+    if not count:
+        raise RecordError(f"it has no {VERSION}/")
+
+
+def _check_path(path: str) -> None:
+    parts = path.split("/")
+    if len(parts) != DEPTH or parts[0] != VERSION or not path.endswith(".json"):
+        raise RecordError(f"{path!r} does not belong into a baseline history")
+    if not all(PART.fullmatch(part) for part in parts):
+        raise RecordError(f"{path!r} is no name of a baseline history")
+
+
+def check_content(path: str, content: bytes) -> None:
+    """Refuses a file that cannot be read as what its name says.
+
+    Raises:
+        RecordError: names it.
+    """
+    if path.endswith(f"/{NOISE_FILE}"):
+        try:
+            jsonio.loads(content)
+        except ValueError as error:
+            raise RecordError(f"{path} cannot be read: {error}") from error
+        return
+    context_of(parse_entry(content, path), path)
+
+
+def files_of(folder: Path) -> list[str]:
+    """The files below a folder that is to become the branch, by name.
+
+    Raises:
+        RecordError: something that does not belong there.
+    """
+    found = []
+    for place, folders, names in os.walk(folder):
+        for name in [*folders, *names]:
+            path = Path(place, name)
+            shown = path.relative_to(folder).as_posix()
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                raise RecordError(f"{shown!r} is no plain file")
+            if path.is_file():
+                found.append(Found(REGULAR, "blob", "", path.stat().st_size, shown))
+    check_listing(found)
+    return sorted(one.path for one in found)
