@@ -12,6 +12,7 @@ import typer
 
 from canary import __version__
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
+from canary.gate_cli import gate_app, publish_comparison
 from canary.init_cli import init
 from canary.options import (
     Accept,
@@ -41,6 +42,8 @@ config_app = typer.Typer(
     help="Show a resolved config, or the schema of all of them.", no_args_is_help=True
 )
 app.add_typer(config_app, name="config")
+app.add_typer(gate_app, name="gate")
+app.command("publish")(publish_comparison)
 baseline_app = typer.Typer(help="Look after a history of baseline runs.", no_args_is_help=True)
 app.add_typer(baseline_app, name="baseline")
 app.command()(init)
