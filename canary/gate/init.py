@@ -152,5 +152,5 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
     steps.append("Commit all of it to the default branch: GitHub starts the workflows from there.")
     if answers.compare == "baseline":
         steps.append("Fill the history with three runs: gh workflow run canary-bootstrap.yml")
-    steps.append("Once you trust it, require its status on the default branch.")
+    steps.append("Once you trust it, require the status rlhf-canary on the default branch.")
     return steps

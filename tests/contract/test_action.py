@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.action_table import MARKS, action, inputs_table, outputs_table
-from tests.contract.static_checks import clean, shell_is_clean, zizmor
+from tests.contract.static_checks import clean, program, shell_is_clean, zizmor
 from tests.contract.workflow_files import ACTION, ROOT
 
 TEXT = ACTION.read_text(encoding="utf-8")
@@ -91,3 +91,14 @@ def test_the_table_in_readme_is_the_generated_one(name: str, table: str) -> None
     begin, end = MARKS[name]
     assert begin in README, f"{begin.strip()} is missing"
     assert README.split(begin)[1].split(end)[0] == table
+
+
+def test_a_missing_checker_skips_for_users_and_fails_in_ci(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="not installed"):
+        program("no-such-checker")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="not installed"):
+        program("no-such-checker")
