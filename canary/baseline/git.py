@@ -28,10 +28,10 @@ OLDEST = (2, 32)
 KEPT = re.compile(r"GIT_(SSL_\w+|SSH|SSH_COMMAND|SSH_VARIANT|PROXY_SSL_\w+|EXEC_PATH)")
 """Variables of git's own that say how to reach a server, and no more."""
 CARRIED = (
-    r"^http\.(.*\.)?(proxy|proxyauthmethod|proxyssl[a-z]+|sslcainfo|sslcapath|sslverify"
+    r"^safe\.directory$|^http\.(.*\.)?(proxy|proxyauthmethod|proxyssl[a-z]+|sslcainfo|sslcapath|sslverify"
     r"|sslbackend|sslversion|sslcert|sslkey|schannel[a-z]+|version)$"
 )
-"""Keys of the user's configuration that say how to reach a server, and no more."""
+"""Keys of the user's configuration that say how to reach a server, and whose folders to read."""
 FIXED = (
     ("core.hooksPath", os.devnull),
     ("core.fsmonitor", "false"),
@@ -88,7 +88,26 @@ class Scratch:
             UsageError: git is not installed.
         """
         environ = {**self.environ, "GIT_DIR": str(self.folder), **(extra or {})}
-        code, out, err = run(["git", *arguments], self.folder, environ, given, timeout_s)
+        return self._run(arguments, self.folder, environ, given, timeout_s)
+
+    def reading(self, checkout: Path, *arguments: str, given: bytes = b"") -> Done:
+        """Runs one command in a user's repository, for commands that only read.
+
+        Raises:
+            as `git`.
+        """
+        environ = {**self.environ, "GIT_OPTIONAL_LOCKS": "0"}
+        return self._run(arguments, checkout, environ, given, TIMEOUT_S)
+
+    def _run(
+        self,
+        arguments: tuple[str, ...],
+        folder: Path,
+        environ: Mapping[str, str],
+        given: bytes,
+        timeout_s: float,
+    ) -> Done:
+        code, out, err = run(["git", *arguments], folder, environ, given, timeout_s)
         if code is None:
             raise Unreachable(
                 f"git {arguments[0]} did not end in {timeout_s:.0f} s",

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from canary.baseline.ancestry import Ancestry
 from canary.baseline.comparability import machine_key, slug, usable
 from canary.baseline.entry import ENTRY_VERSION, Entry, entry_name
 from canary.baseline.entry import Accepted as Accepted
@@ -22,6 +22,9 @@ from canary.baseline.entry import Context as Context
 from canary.collect import jsonio
 from canary.collect.record import RunRecord
 from canary.errors import InputError, MachineError
+
+if TYPE_CHECKING:
+    from canary.baseline.ancestry import Ancestry
 
 VERSION = "v1"
 NOISE_FILE = "noise.json"
