@@ -51,12 +51,13 @@ refuse_credentials() {
   fi
 }
 
-in_container() { [ -e /.dockerenv ] || [ -e /run/.containerenv ] || [ -n "${KUBERNETES_SERVICE_HOST:-}" ]; }
+# The runner mounts the workspace of a container job there; docker would look for it on the host.
+in_container_job() { [[ $workspace == /__w/* ]]; }
 
 choose_engine() {
   case ${CANARY_ENGINE:-auto} in
     docker)
-      if in_container; then
+      if in_container_job; then
         refuse "engine docker inside a container job: its paths are not the host's; use engine none with the image as the job's container"
       fi
       command -v docker >/dev/null || machine_error "docker is not installed on the runner; install Docker Engine and the NVIDIA Container Toolkit, or use engine none"
@@ -64,7 +65,7 @@ choose_engine() {
       ;;
     none) echo none ;;
     auto)
-      if ! in_container && command -v docker >/dev/null; then echo docker; else echo none; fi
+      if ! in_container_job && command -v docker >/dev/null; then echo docker; else echo none; fi
       ;;
     *) refuse "input engine: '${CANARY_ENGINE}' is none of auto, docker, none" ;;
   esac

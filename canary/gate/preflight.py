@@ -41,7 +41,7 @@ def torch_problem(devices: Devices, answer: Mapping[str, object]) -> str:
     if answer.get("available") is True:
         return ""
     built = answer.get("cuda")
-    if built is None and "error" not in answer:
+    if built is None and "torch" in answer:
         return (
             f"torch {answer.get('torch')} is a build without CUDA; install a CUDA build, or set "
             "`gpus: none` to train on the CPU"

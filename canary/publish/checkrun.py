@@ -21,7 +21,7 @@ LONGEST_MESSAGE = 4_000
 CONCLUSIONS = {"success": "success", "failure": "failure", "error": "failure"}
 
 
-def annotations(answers: Sequence[Answer], paths: dict[str, str]) -> list[dict[str, Any]]:
+def annotated(answers: Sequence[Answer], paths: dict[str, str]) -> list[dict[str, Any]]:
     """A line a failed or warned check, at the canary's config file; texts as they are, since
     annotations show no markup. Canaries without a known path have none."""
     found = []
@@ -68,7 +68,7 @@ def write_check_run(
         state = {"status": "completed", "conclusion": CONCLUSIONS[text.state]}
     batches = [list(notes[at : at + ANNOTATIONS_A_REQUEST]) for at in _starts(notes)]
     output = _output(text, summary, batches[0])
-    address = {"details_url": source.url} if source.url else {}
+    address: dict[str, Any] = {"details_url": source.url} if source.url else {}
     run = hub.read(what, own)
     if run is None:
         run = hub.write(

@@ -121,7 +121,7 @@ class Hub:
                 ) from error
             return asked
         if error.status >= 500:
-            return FIRST_WAIT_S * 2**attempt
+            return FIRST_WAIT_S * float(2**attempt)
         if error.status in REFUSALS:
             raise Refused(what, error.status, self.said(error)) from error
         raise MachineError(f"{what}: GitHub refused it: {self.said(error)}") from error
@@ -132,7 +132,7 @@ class Hub:
         if error.status not in (403, 429):
             return None
         if headers.get("retry-after", "").isdigit():
-            return float(headers["retry-after"])
+            return float(str(headers["retry-after"]))
         limited = isinstance(error, RateLimitExceededException) or error.status == 429
         if not limited:
             return None

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 from github.Repository import Repository
 
 from canary.errors import ConfigError, MachineError, UsageError
-from canary.publish.checkrun import annotations, write_check_run
+from canary.publish.checkrun import annotated, write_check_run
 from canary.publish.comment import MARKER, merged, sections_of
 from canary.publish.hub import Hub, Refused
 from canary.publish.source import Answer, Source
@@ -130,7 +130,7 @@ def _check(
     answers: tuple[Answer, ...],
     channels: Channels,
 ) -> str:
-    notes = annotations(answers, dict(channels.config_paths))
+    notes = annotated(answers, dict(channels.config_paths))
     summary = body.replace(f"{MARKER}\n", "") or text.description
     return write_check_run(hub, repository, source, text, summary, notes, channels.context)
 

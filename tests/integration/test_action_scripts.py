@@ -1,0 +1,252 @@
+"""The half of the action that trains, from action.yml's own steps: engines, arguments, refusals."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from canary.gate.records import load_records
+from tests.integration.composite import Runner
+from tests.integration.conftest import settings
+
+CPU = {"gpus": "none", "image": "registry.example/canary@sha256:00", "config": "canary.yaml"}
+
+
+def git(folder: Path, *words: str) -> str:
+    author = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    done = subprocess.run(
+        ["git", *author, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A checkout with a canary of a few steps at its base, and a change of its steps on top."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    config = settings("sft", max_steps=8, probe_steps=3, dataset_size=40)
+    (folder / "canary.yaml").write_text(yaml.safe_dump(config))
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "base")
+    (folder / "canary.yaml").write_text(yaml.safe_dump(config | {"max_steps": 6}))
+    git(folder, "commit", "-qam", "head")
+    return folder
+
+
+@pytest.fixture
+def runner(tmp_path: Path, workspace: Path) -> Runner:
+    base = git(workspace, "rev-parse", "HEAD~1")
+    return Runner(tmp_path, workspace, {"pull_request": {"base": {"sha": base}}})
+
+
+def calls(runner: Runner) -> list[dict[str, Any]]:
+    path = runner.root / "docker" / "calls.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def runs(runner: Runner) -> list[list[str]]:
+    return [call["argv"] for call in calls(runner) if call["argv"][0] == "run"]
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_the_docker_half_trains_without_token_socket_or_network(runner: Runner) -> None:
+    runner.with_docker()
+    cache = runner.root / "cache"
+    (cache / "hub").mkdir(parents=True)
+    (cache / "token").write_text("hf_secret")
+    setup = "python -c 'import sys; open(sys.prefix + \"/made\", \"w\").close()'"
+    done = runner.step(
+        "Train",
+        CPU | {"setup": setup, "env": "MODE=fast\nLEVEL=2", "model-cache": str(cache)},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = runs(runner)
+
+    everything = json.dumps(runs(runner))
+    assert "docker.sock" not in everything
+    assert "oken" not in everything
+    assert "ghs_" not in everything
+    for argv in (first, second):
+        text = " ".join(argv)
+        assert "--cap-drop ALL" in text
+        assert "--security-opt no-new-privileges" in text
+        assert "--read-only" in argv
+        assert "--privileged" not in text
+        assert f"{runner.workspace}:/workspace:ro" in argv
+        assert f"{cache}/hub:/models/hub:ro" in argv
+        assert not [word for word in argv if word.startswith(f"{cache}:")]
+        assert argv[argv.index("--user") + 1].count(":") == 1
+    assert first[-2:] == ["gate", "setup"]
+    assert second[-2:] == ["gate", "run"]
+    assert "--network" not in first
+    assert second[second.index("--network") + 1] == "none"
+    assert "--gpus" not in second
+    assert second[-3] == CPU["image"]
+
+    records = load_records(runner.temp / "canary-records")
+    part = records.manifest.parts[0]
+    (record,) = records.runs(part, "current")
+    assert record.status == "completed"
+    assert record.config["max_steps"] == 8, "the base branch's steps hold"
+    assert part.notes == ["max_steps: 6 in this change holds after the merge; 8 was run"]
+    assert runner.outputs()["record-path"] == str(runner.temp / "canary-records")
+    assert git(runner.workspace, "status", "--porcelain") == "", "the checkout is untouched"
+    assert not list(runner.temp.glob("canary-????????")), "the scratch folder is gone"
+
+
+def test_the_log_of_the_training_cannot_speak_to_the_runner(runner: Runner) -> None:
+    runner.with_docker()
+    (runner.root / "docker" / "refuse").write_text("::set-output name=verdict::pass")
+    done = runner.step("Train", CPU)
+    lines = done.stdout.splitlines()
+    begin = next(line for line in lines if line.startswith("::stop-commands::"))
+    token = begin.removeprefix("::stop-commands::")
+    said = next(line for line in lines if "set-output" in line)
+    assert len(token) == 32
+    assert lines.index(begin) < lines.index(said) < lines.index(f"::{token}::")
+
+
+def no_docker(runner: Runner) -> None:
+    runner.install("docker", "exit 127")
+
+
+def silent_docker(runner: Runner) -> None:
+    runner.with_docker()
+    (runner.root / "docker" / "info").write_text("permission denied")
+
+
+def no_gpu(runner: Runner) -> None:
+    runner.with_docker()
+    runner.install("nvidia-smi", "exit 9")
+
+
+def no_toolkit(runner: Runner) -> None:
+    runner.with_docker()
+    runner.with_gpu()
+    (runner.root / "docker" / "info").write_text("Server Version: 28\n Runtimes: runc\n")
+
+
+def toolkit_fails(runner: Runner) -> None:
+    runner.with_docker()
+    runner.with_gpu()
+    said = 'could not select device driver "" with capabilities: [[gpu]].'
+    (runner.root / "docker" / "refuse").write_text(said)
+
+
+def broken_image(runner: Runner) -> None:
+    runner.with_docker()
+    runner.with_gpu()
+    (runner.root / "docker" / "refuse").write_text("manifest unknown")
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (silent_docker, "docker does not answer; start it"),
+        (no_gpu, "install the NVIDIA driver"),
+        (no_toolkit, "install the NVIDIA Container Toolkit"),
+        (toolkit_fails, "install the NVIDIA Container Toolkit"),
+        (broken_image, "docker could not start the image"),
+    ],
+)
+def test_a_machine_that_cannot_train_is_an_error_that_says_what_to_install(
+    runner: Runner, machine: Callable[[Runner], None], said: str
+) -> None:
+    machine(runner)
+    done = runner.step("Train", CPU | {"gpus": "all"})
+    assert done.returncode == 4
+    assert said in done.stderr
+    assert said in load_records(runner.temp / "canary-records").manifest.error
+
+
+def extraheader(folder: Path) -> None:
+    git(folder, "config", "http.https://github.com/.extraheader", "AUTHORIZATION: basic x")
+
+
+def included(folder: Path) -> None:
+    path = folder.parent / "credentials.config"
+    path.write_text('[http "https://github.com/"]\n\textraheader = AUTHORIZATION: basic x\n')
+    git(folder, "config", f"includeIf.gitdir:{folder}/.git.path", str(path))
+
+
+def helper(folder: Path) -> None:
+    git(folder, "config", "credential.helper", "store")
+
+
+def in_the_url(folder: Path) -> None:
+    git(folder, "remote", "add", "origin", "https://x-access-token:abc@github.com/o/r.git")
+
+
+@pytest.mark.parametrize("leave", [extraheader, included, helper, in_the_url])
+def test_a_checkout_that_kept_its_credentials_is_refused(
+    runner: Runner, leave: Callable[[Path], None]
+) -> None:
+    runner.with_docker()
+    leave(runner.workspace)
+    done = runner.step("Train", CPU)
+    assert done.returncode == 2
+    assert "persist-credentials: false" in done.stderr
+    assert not runs(runner)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("docker-args", "--privileged"),
+        ("docker-args", "--volume=/var/run/docker.sock:/var/run/docker.sock"),
+        ("docker-args", "--volume=/:/host"),
+        ("docker-args", "--network=host"),
+        ("docker-args", "--pid=host"),
+        ("docker-args", "--cap-add=SYS_ADMIN"),
+        ("docker-args", "-v /a:/b"),
+        ("env", "GITHUB_TOKEN=x"),
+        ("env", "MY_SECRET=x"),
+        ("env", "ACTIONS_RUNTIME_URL=x"),
+        ("env", "PATH"),
+        ("engine", "podman"),
+        ("timeout-minutes", "soon"),
+        ("model-cache", "/nowhere"),
+        ("image", ""),
+    ],
+)
+def test_inputs_that_open_the_container_or_cannot_be_are_refused(
+    runner: Runner, name: str, value: str
+) -> None:
+    runner.with_docker()
+    done = runner.step("Train", CPU | {name: value})
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.strip().splitlines()[-1].startswith("canary: ")
+    assert not runs(runner)
+
+
+def test_further_docker_arguments_reach_docker(runner: Runner) -> None:
+    runner.with_docker()
+    (runner.root / "docker" / "refuse").write_text("enough")
+    runner.step("Train", CPU | {"docker-args": "--memory=8g\n--cpus=2"})
+    (argv,) = runs(runner)
+    assert argv[argv.index("--memory=8g") + 1] == "--cpus=2"
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_without_docker_the_command_line_runs_in_a_short_environment(runner: Runner) -> None:
+    runner.install("canary", f'env > "{runner.root}/seen"; exec python3 -m canary.cli "$@"')
+    python = Path(__import__("sys").executable)
+    runner.install("python3", f'exec "{python}" "$@"')
+    done = runner.step("Train", CPU | {"engine": "none", "image": ""})
+    seen = (runner.root / "seen").read_text()
+    assert "ghs_" not in seen
+    assert "neverSeen" not in seen
+    assert "GITHUB_" not in seen
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = load_records(runner.temp / "canary-records")
+    assert records.runs(records.manifest.parts[0], "current")[0].status == "completed"
