@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from canary import __version__
+from canary.baseline_cli import baseline_app
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
 from canary.gate_cli import gate_app, publish_comparison
 from canary.init_cli import init
 from canary.options import (
     Accept,
     Config,
-    Folder,
     Form,
     Noise,
     NoProgress,
@@ -44,7 +44,6 @@ config_app = typer.Typer(
 app.add_typer(config_app, name="config")
 app.add_typer(gate_app, name="gate")
 app.command("publish")(publish_comparison)
-baseline_app = typer.Typer(help="Look after a history of baseline runs.", no_args_is_help=True)
 app.add_typer(baseline_app, name="baseline")
 app.command()(init)
 
@@ -269,36 +268,6 @@ def save_baseline(
     from canary.baseline.verbs import save_baseline
 
     typer.echo(save_baseline(source, destination, accept))
-
-
-@baseline_app.command("list")
-def baseline_list(folder: Folder) -> None:
-    """Canaries, machines and how many runs there are of each."""
-    from canary.baseline.verbs import list_text
-
-    typer.echo(list_text(folder))
-
-
-@baseline_app.command("show")
-def baseline_show(
-    folder: Folder,
-    canary: Annotated[str | None, typer.Option(help="Only this canary.")] = None,
-) -> None:
-    """Every run with commit, step time, memory and level."""
-    from canary.baseline.verbs import show_text
-
-    typer.echo(show_text(folder, canary))
-
-
-@baseline_app.command("prune")
-def baseline_prune(
-    folder: Folder,
-    keep: Annotated[int, typer.Option(min=1, help="Newest runs to keep of each.")] = 100,
-) -> None:
-    """Remove the oldest runs, but for the first three of the current level (drift)."""
-    from canary.baseline.verbs import prune_text
-
-    typer.echo(prune_text(folder, keep))
 
 
 @app.command()

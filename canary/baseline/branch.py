@@ -55,7 +55,7 @@ class Remote:
     token: Token | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.url or self.url.startswith("-") or any(c.isspace() for c in self.url):
+        if not self.url.strip() or self.url.startswith("-") or not self.url.isprintable():
             raise UsageError(f"{shown(self.url)!r} is no address of a repository", "give --remote")
         if self.url.startswith("http") and CREDENTIALS.search(self.url):
             raise UsageError(
@@ -149,6 +149,8 @@ def _commit(
         change(folder)
         if keep is not None and is_history(folder):
             prune(folder, keep)
+        if not any(folder.rglob("*.json")):
+            raise InputError(f"there is nothing to write to {remote}")
         tree = _tree(scratch, folder)
     if old is not None and _same(scratch, old, tree):
         return old, old

@@ -82,11 +82,29 @@ def comparable(found: Sequence[Entry]) -> list[Entry]:
 
 
 def current_level(found: Sequence[Entry]) -> list[Entry]:
-    """From the newest accepted run on."""
-    for place in range(len(found) - 1, -1, -1):
-        if found[place].accepted:
-            return list(found[place:])
-    return list(found)
+    """From the newest accepted run on; where several runs of one commit were accepted, from the
+    first of them."""
+    newest = next((entry for entry in reversed(found) if entry.accepted), None)
+    if newest is None:
+        return list(found)
+    begins = next(
+        place
+        for place, entry in enumerate(found)
+        if entry == newest or (entry.accepted and newest.commit and entry.commit == newest.commit)
+    )
+    return list(found[begins:])
+
+
+def levels(found: Sequence[Entry]) -> list[int]:
+    """The level of each run, counted from 1."""
+    made, number, last = [], 1, None
+    for place, entry in enumerate(found):
+        same = last is not None and entry.commit and entry.commit == last.commit
+        if entry.accepted and place and not same:
+            number += 1
+        last = entry if entry.accepted else last
+        made.append(number)
+    return made
 
 
 def descended(found: Sequence[Entry], ancestry: Ancestry) -> list[Entry]:

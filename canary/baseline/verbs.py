@@ -1,14 +1,16 @@
-"""What the command line says of a history: saving, listing, showing, pruning."""
+"""What the command line says of a history in a folder: saving, listing, showing, pruning."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from canary.baseline.entry import Entry
 from canary.baseline.history import (
     current_level,
     drawers,
     entries,
     is_history,
+    levels,
     prune,
     rows,
     save,
@@ -41,37 +43,52 @@ def save_baseline(source: Path, destination: Path, accepted: str | None = None) 
     return f"saved {record.run_id} to {path.parent} ({len(level)} runs on this level)"
 
 
-def list_text(root: Path) -> str:
-    """A line a canary and machine."""
+def list_text(root: Path, shown: str = "") -> str:
+    """A line a canary and machine; `shown` names the history."""
     lines = [
         f"{canary:<24} {machine:<36} {count:>4} runs, {level} on this level, {first} to {last}"
         for canary, machine, count, level, first, last in rows(root)
     ]
-    return "\n".join(lines) or f"{root} holds no runs"
+    return "\n".join(lines) or f"{shown or root} holds no runs"
 
 
-def show_text(root: Path, canary: str | None = None) -> str:
-    """A line a run, newest last."""
+HEADER = (
+    f"  {'run':<44} {'commit':<9}  {'verdict':<12} {'step time':>11} {'memory':>10}  {'level':>5}"
+)
+
+
+def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
+    """A line a run, newest last, with its commit, verdict and level; red runs are on none.
+
+    Raises:
+        InputError: no history, or not of this canary.
+        RecordError: an entry that cannot be read.
+    """
     lines = []
     for folder in drawers(root):
         if canary is not None and folder.parent.name != canary:
             continue
-        lines.append(f"{folder.parent.name} on {folder.name}")
-        for entry in entries(folder):
-            document = entry.document()
-            record = entry.record()
-            sha = (record.git.get("sha") or "no commit")[:9]
-            memory = record.perf.max_mem_mb
-            shown = f"{memory:,.0f} MB" if memory is not None else "-"
-            mark = f"  accepted: {document['accepted']}" if document.get("accepted") else ""
-            lines.append(
-                f"  {entry.run_id:<44} {sha}  {1000 * record.perf.step_time.mean:8.1f} ms  "
-                f"{shown:>10}{mark}"
-            )
+        found = entries(folder)
+        numbers = dict(zip(kept := [e for e in found if not e.red], levels(kept), strict=True))
+        lines += [f"{folder.parent.name} on {folder.name}", HEADER]
+        lines += [_row(entry, numbers.get(entry)) for entry in found]
+    if not lines and canary is None:
+        return f"{shown or root} holds no runs"
     if not lines:
         known = ", ".join(sorted({folder.parent.name for folder in drawers(root)}))
-        raise InputError(f"no canary {canary!r} in {root}", f"it has: {known or 'none'}")
+        raise InputError(f"no canary {canary!r} in {shown or root}", f"it has: {known or 'none'}")
     return "\n".join(lines)
+
+
+def _row(entry: Entry, level: int | None) -> str:
+    document, record, context = entry.document(), entry.record(), entry.context()
+    sha = (record.git.get("sha") or "no commit")[:9]
+    memory = record.perf.max_mem_mb
+    shown = f"{memory:,.0f} MB" if memory is not None else "-"
+    verdict = (context.verdict if context else "") or "-"
+    time = f"{1000 * record.perf.step_time.mean:.1f} ms"
+    row = f"  {entry.run_id:<44} {sha:<9}  {verdict:<12} {time:>11} {shown:>10}  {level or '-':>5}"
+    return row + (f"  accepted: {document['accepted']}" if document.get("accepted") else "")
 
 
 def prune_text(root: Path, keep: int) -> str:

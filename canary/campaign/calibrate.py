@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.baseline.comparability import machine_key, machine_words, usable
+from canary.baseline.comparability import machine_key, machine_words
 from canary.baseline.history import NOISE_FILE, drawer
+from canary.campaign.repeated import completed_run
 from canary.collect.record import RunRecord
 from canary.compare.estimate import Spread, larger, paired_estimate, unpaired_estimate
 from canary.compare.exact import all_differences
 from canary.compare.noise import NoiseModel, metric_noise, save_noise
 from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric
 from canary.config.load import LoadedConfig
-from canary.errors import InputError, MachineError, RunFailed, UsageError
+from canary.errors import MachineError, UsageError
 from canary.runner.base import Listener
-from canary.runner.session import run_canary
 
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
@@ -61,14 +61,7 @@ def calibrate(
         raise UsageError(f"-n {runs}: at least {FEWEST_RUNS} runs are needed", "10 are usual")
     records = []
     for number in range(1, runs + 1):
-        record, folder, result = run_canary(loaded, listener, output_dir)
-        if result.status == "interrupted":
-            raise KeyboardInterrupt
-        if result.usage_error:
-            raise InputError(str(result.reason), result.hint)
-        problem = usable(record)
-        if problem:
-            raise RunFailed(problem, record.status, result.hint or f"its record: {folder}")
+        record, _ = completed_run(loaded, listener, output_dir)
         records.append(record)
         say(
             f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms a step"

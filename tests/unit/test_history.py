@@ -274,11 +274,12 @@ def test_lists_say_how_many_runs_and_since_when(tmp_path: Path) -> None:
 def test_a_history_shows_each_run_with_its_acceptance(tmp_path: Path) -> None:
     save(tmp_path, committed(record(1), "abcdef0123456789"))
     save(tmp_path, record(2), accepted="new data")
-    head, first, second = show_text(tmp_path).splitlines()
+    head, names, first, second = show_text(tmp_path).splitlines()
     assert head == f"sft_smoke on {machine_key(NOW)}"
-    assert first.split() == ["run-00001", "abcdef012", "100.0", "ms", "600", "MB"]
+    assert names.split() == ["run", "commit", "verdict", "step", "time", "memory", "level"]
+    assert first.split() == ["run-00001", "abcdef012", "-", "100.0", "ms", "600", "MB", "1"]
     assert "no commit" in second
-    assert second.endswith("accepted: new data")
+    assert second.endswith("2  accepted: new data")
     with pytest.raises(InputError, match=r"no canary 'gone' in .* \(it has: sft_smoke\)"):
         show_text(tmp_path, "gone")
 

@@ -1,0 +1,143 @@
+"""What the command line does with the artifact branch: push, pull, list, history, prune."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import get_args
+
+from canary.baseline.branch import Remote, pull, push
+from canary.baseline.entry import Judgement
+from canary.baseline.history import VERSION, is_history, prune, require_usable, save
+from canary.baseline.origin import Surroundings, context_of_run, event_of
+from canary.baseline.policy import require_writer
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from canary.errors import InputError, UsageError
+
+
+def require_allowed(here: Surroundings) -> None:
+    """UsageError where this job may not write the baseline."""
+    require_writer(here.environ, event_of(here.environ))
+
+
+def judgement(text: str | None) -> Judgement:
+    """A verdict as it was typed.
+
+    Raises:
+        UsageError: there is no such verdict.
+    """
+    known = [one for one in get_args(Judgement) if one]
+    for one in known:
+        if one == text:
+            return one  # type: ignore[no-any-return]
+    if text:
+        raise UsageError(f"--verdict {text!r}: no such verdict", ", ".join(known))
+    return ""
+
+
+def push_paths(
+    remote: Remote,
+    here: Surroundings,
+    paths: Sequence[Path],
+    *,
+    keep: int,
+    verdict: str | None = None,
+    accept: str | None = None,
+) -> str:
+    """Adds runs to the branch in one commit, and says so.
+
+    Raises:
+        UsageError: this job may not, or the acceptance has no reason.
+        InputError: a run that cannot become a baseline.
+        MachineError, RecordError: as `branch.push`.
+    """
+    require_allowed(here)
+    if accept is not None and not accept.strip():
+        raise UsageError("--accept needs a reason", "it is kept with the run")
+    records = [load_record(path) for path in paths]
+    return push_records(remote, here, records, keep=keep, verdict=judgement(verdict), accept=accept)
+
+
+def push_records(
+    remote: Remote,
+    here: Surroundings,
+    records: Sequence[RunRecord],
+    *,
+    keep: int,
+    verdict: Judgement = "",
+    accept: str | None = None,
+) -> str:
+    """As `push_paths`, of records in hand; the first of them begins the new level."""
+    for record in records:
+        require_usable(record)
+    ordered = sorted(records, key=lambda record: record.timestamp)
+    contexts = [
+        context_of_run(record, here, verdict, accept if place == 0 else None)
+        for place, record in enumerate(ordered)
+    ]
+
+    def add(folder: Path) -> None:
+        for record, context in zip(ordered, contexts, strict=True):
+            save(folder, record, context=context)
+
+    count = f"{len(ordered)} run{'s' if len(ordered) > 1 else ''}"
+    commits = sorted({context.commit[:9] for context in contexts if context.commit})
+    message = f"{count} of {', '.join(commits[:3])}" if commits else count
+    pushed = push(remote, add, message=message, keep=keep, environ=here.environ)
+    return f"{message} added to {remote}, now at {pushed.sha[:9]}"
+
+
+def pull_text(remote: Remote, here: Surroundings, folder: Path, *, replace: bool = False) -> str:
+    """Writes the branch's history into a folder, and says so. A branch that does not exist yet
+    leaves an empty history.
+
+    Raises:
+        InputError: the folder holds something that must not be replaced.
+    """
+    if replace and is_history(folder) and [path.name for path in folder.iterdir()] != [VERSION]:
+        raise InputError(f"{folder} holds more than a history", "name another folder")
+    if not replace and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(
+            f"{folder} is not empty", "name a new folder, or --replace a history that is there"
+        )
+    with pulled(remote, here) as (sha, history):
+        if replace and is_history(folder):
+            shutil.rmtree(folder / VERSION)
+        shutil.copytree(history, folder, dirs_exist_ok=True)
+    if sha is None:
+        return f"{remote} does not exist yet; {folder} is an empty history"
+    return f"{remote} at {sha[:9]} is in {folder}"
+
+
+@contextlib.contextmanager
+def pulled(remote: Remote, here: Surroundings) -> Iterator[tuple[str | None, Path]]:
+    """The branch's commit and its history in a scratch folder, an empty one where there is none."""
+    with tempfile.TemporaryDirectory(prefix="canary-history-") as scratch:
+        folder = Path(scratch) / "history"
+        sha = pull(remote, folder, environ=here.environ)
+        (folder / VERSION).mkdir(parents=True, exist_ok=True)
+        yield sha, folder
+
+
+def prune_branch_text(remote: Remote, here: Surroundings, keep: int) -> str:
+    """Prunes the branch, and says how many runs went.
+
+    Raises:
+        UsageError: this job may not.
+        InputError: there is no branch yet.
+    """
+    require_allowed(here)
+    removed = 0
+
+    def change(folder: Path) -> None:
+        nonlocal removed
+        if not is_history(folder):
+            raise InputError(f"{remote} does not exist yet")
+        removed = len(prune(folder, keep))
+
+    pushed = push(remote, change, message=f"newest {keep} kept", keep=keep, environ=here.environ)
+    return f"removed {removed} runs; {remote} is at {pushed.sha[:9]}"

@@ -1,0 +1,118 @@
+"""Where the verbs' remote, token and facts of a run come from: the checkout, or GitHub's job."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from canary.baseline.branch import BRANCH, Remote
+from canary.baseline.entry import Accepted, Context, Judgement
+from canary.baseline.git import TIMEOUT_S, run
+from canary.baseline.refusals import CREDENTIALS
+from canary.collect.record import RunRecord
+from canary.config.token import Token
+from canary.errors import UsageError
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
+GITHUB = "https://github.com"
+SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a verb knows of the place it runs in; the one place at the top makes the real one."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    now: datetime
+
+    @staticmethod
+    def real() -> Surroundings:
+        """This process, here and now."""
+        return Surroundings(os.environ, Path.cwd(), datetime.now(UTC))
+
+
+def event_of(environ: Mapping[str, str]) -> dict[str, Any] | None:
+    """The event of GitHub's job; None where there is none to read."""
+    path = environ.get("GITHUB_EVENT_PATH")
+    if not path:
+        return None
+    try:
+        event = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError):
+        return None  # The policy refuses where it needs to know more.
+    return event if isinstance(event, dict) else None
+
+
+def remote_of(here: Surroundings, given: str | None, branch: str = BRANCH) -> Remote:
+    """The remote by its address, its name in the checkout, or as GitHub's job names it.
+
+    Raises:
+        UsageError: there is none.
+    """
+    server, repository = (here.environ.get(f"GITHUB_{key}") for key in ("SERVER_URL", "REPOSITORY"))
+    if given is None and server and repository:
+        url = f"{server}/{repository}.git"
+    elif given is not None and (":" in given or Path(here.folder, given).is_dir()):
+        url = given if ":" in given else str(Path(here.folder, given).resolve())
+    else:
+        url = _named(here, given or "origin")
+    return Remote(url, branch, token_for(url, here.environ))
+
+
+def _named(here: Surroundings, name: str) -> str:
+    """The address of a remote of the checkout, without credentials."""
+    if not NAME.fullmatch(name):
+        raise UsageError(f"--remote {name!r} is no address and no name of a remote")
+    command = ["git", "remote", "get-url", "--push", name]
+    code, out, _ = run(command, here.folder, here.environ, b"", TIMEOUT_S)
+    if code != 0:
+        raise UsageError(
+            f"{here.folder} has no remote {name!r}", "name the repository: --remote URL"
+        )
+    url = out.decode("utf-8", errors="replace").strip()
+    return CREDENTIALS.sub("", url) if url.startswith("http") else url
+
+
+def token_for(url: str, environ: Mapping[str, str]) -> Token | None:
+    """CANARY_TOKEN, or GITHUB_TOKEN for GitHub's own server; never GITHUB_TOKEN for another."""
+    if environ.get("CANARY_TOKEN"):
+        return Token(environ["CANARY_TOKEN"])
+    own = urlsplit(environ.get("GITHUB_SERVER_URL") or GITHUB)
+    asked = urlsplit(url)
+    if environ.get("GITHUB_TOKEN") and (asked.scheme, asked.netloc) == (own.scheme, own.netloc):
+        return Token(environ["GITHUB_TOKEN"])
+    return None
+
+
+def context_of_run(
+    record: RunRecord, here: Surroundings, verdict: Judgement, accept: str | None
+) -> Context:
+    """What is known of a run beside its record: on GitHub from the job, else from the checkout."""
+    environ, sha = here.environ, str(record.git.get("sha") or "")
+    ref = environ.get("GITHUB_REF", "")
+    if environ.get("GITHUB_EVENT_NAME"):
+        run_of = (event_of(environ) or {}).get("workflow_run")
+        followed = run_of if isinstance(run_of, dict) else {}
+        sha = str(followed.get("head_sha") or environ.get("GITHUB_SHA") or "")
+    by = environ.get("GITHUB_ACTOR") or environ.get("USER") or "unknown"
+    return Context(
+        commit=sha if SHA.fullmatch(sha) else "",
+        ref=ref or str(record.git.get("branch") or ""),
+        verdict=verdict,
+        run_url=_run_url(environ),
+        accepted=Accepted(by=by, reason=accept) if accept else None,
+        stored=here.now.astimezone(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _run_url(environ: Mapping[str, str]) -> str:
+    parts = [environ.get(f"GITHUB_{key}", "") for key in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
+    return "{}/{}/actions/runs/{}".format(*parts) if all(parts) else ""

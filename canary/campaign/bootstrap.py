@@ -1,0 +1,56 @@
+"""`canary baseline bootstrap`: the first runs of a canary on the artifact branch, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.baseline.branch import Remote
+from canary.baseline.branch_verbs import pulled, push_records, require_allowed
+from canary.baseline.origin import Surroundings
+from canary.campaign.repeated import completed_run
+from canary.config.load import LoadedConfig
+from canary.errors import CanaryError
+from canary.runner.base import Listener
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """What was asked for."""
+
+    loaded: LoadedConfig
+    runs: int
+    keep: int
+    output_dir: Path | None = None
+
+
+def bootstrap(
+    remote: Remote,
+    here: Surroundings,
+    wanted: Bootstrap,
+    listener: Listener,
+    say: Callable[[str], None],
+) -> str:
+    """Runs one canary some times and adds the runs to the branch in one commit.
+
+    Raises:
+        UsageError: this job may not write the baseline.
+        InputError: config, model or data cannot be used.
+        RunFailed: a run did not complete; nothing is written then.
+        MachineError, RecordError: the branch cannot be read, before anything ran, or written.
+    """
+    require_allowed(here)
+    with pulled(remote, here):
+        pass  # What cannot be read is told before the runs, not after them.
+    records, folders = [], []
+    for number in range(1, wanted.runs + 1):
+        record, folder = completed_run(wanted.loaded, listener, wanted.output_dir)
+        records.append(record)
+        folders.append(str(folder))
+        say(f"run {number}/{wanted.runs}  {1000 * record.perf.step_time.median:.1f} ms a step")
+    try:
+        return push_records(remote, here, records, keep=wanted.keep)
+    except CanaryError:
+        say(f"the runs are kept; add them with: canary baseline push {' '.join(folders)}")
+        raise

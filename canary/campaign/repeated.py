@@ -1,0 +1,33 @@
+"""One completed run among several equal ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from canary.baseline.comparability import usable
+from canary.collect.record import RunRecord
+from canary.config.load import LoadedConfig
+from canary.errors import InputError, RunFailed
+from canary.runner.base import Listener
+from canary.runner.session import run_canary
+
+
+def completed_run(
+    loaded: LoadedConfig, listener: Listener, output_dir: Path | None
+) -> tuple[RunRecord, Path]:
+    """A record that can be judged, and its folder.
+
+    Raises:
+        InputError: config, model or data cannot be used.
+        RunFailed: the run did not complete, or is too short.
+        KeyboardInterrupt: it was interrupted.
+    """
+    record, folder, result = run_canary(loaded, listener, output_dir)
+    if result.status == "interrupted":
+        raise KeyboardInterrupt
+    if result.usage_error:
+        raise InputError(str(result.reason), result.hint)
+    problem = usable(record)
+    if problem:
+        raise RunFailed(problem, record.status, result.hint or f"its record: {folder}")
+    return record, folder
