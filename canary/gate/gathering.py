@@ -81,15 +81,17 @@ def acceptance(case: Case, world: World) -> Asked:
     settings, intent = case.settings, case.intent
     if intent.writes_baseline and settings.accept_reason:
         return Asked(Acceptance(settings.actor, "", intent.head_sha, 0, settings.accept_reason))
-    pull = case.pull
+    pull, head = case.pull, intent.head_sha
     if pull is None and intent.writes_baseline:
         pull = merged_pull(world.hub, case.repository, intent.head_sha)
+        head = pull.head.sha if pull is not None else ""
     if pull is None:
         return Asked(None)
     return acceptance_of(
         world.hub,
         case.repository,
         pull,
+        head,
         label=settings.label,
         context=settings.context,
         labelled=intent.labelled,

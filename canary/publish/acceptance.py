@@ -1,9 +1,9 @@
 """Acceptance by label: who set it, whether that person may, and for which commit.
 
 A label speaks of the commit that its setter could see. GitHub does not say which one that was, and
-the dates of commits are their author's own; but the time at which we set our first status on the
-head commit is GitHub's, and so is the time of the label. A label set before the head commit was
-judged is of an older commit, and accepts nothing.
+the dates of commits are their author's own; but the time at which we first answered on the head
+commit is GitHub's, and so is the time of the label. A label set before the head was judged is of an
+older commit, and accepts nothing.
 """
 
 from __future__ import annotations
@@ -59,15 +59,16 @@ def acceptance_of(
     hub: Hub,
     repository: Repository,
     pull: PullRequest,
+    head: str,
     *,
     label: str = LABEL,
     context: str = CONTEXT,
     labelled: tuple[str, str] | None = None,
 ) -> Asked:
-    """Whether someone with write permission accepted the pull request's head commit.
+    """Whether someone with write permission accepted a head commit of the pull request.
 
-    `labelled`: label and sender of the event that began this run, where it is one of labels on
-    this very head: the event itself ties the two together.
+    `labelled`: label and sender of the event that began this run. Where no status is kept to tell
+    what the sender could see, the event itself ties label and head commit together.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -75,22 +76,19 @@ def acceptance_of(
     what = f"the labels of #{pull.number}"
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
-    head = pull.head.sha
-    by = labelled[1] if labelled and labelled[0] == label else ""
-    if not by:
-        event = hub.read(what, lambda: _last_labelling(pull, label))
-        if event is None:
-            return Asked(None, f"nobody is known to have set {label}")
-        judged = hub.read(what, lambda: _first_judged(repository, head, context))
-        if judged is None or event.created_at < judged:
-            return Asked(
-                None,
-                f"{label} was set before {head[:9]} was judged and speaks of an older commit: "
-                "take it off and set it again",
-            )
+    event = hub.read(what, lambda: _last_labelling(pull, label))
+    judged = hub.read(what, lambda: _first_judged(repository, head, context))
+    if judged is not None and event is not None and event.created_at >= judged:
         by = event.actor.login if event.actor else ""
-    permission = _permission(hub, repository, by)
-    if permission not in WRITERS:
+    elif judged is None and labelled is not None and labelled[0] == label:
+        by = labelled[1]
+    else:
+        return Asked(
+            None,
+            f"{label} was set before {head[:9]} was judged and speaks of an older commit: "
+            "take it off and set it again",
+        )
+    if _permission(hub, repository, by) not in WRITERS:
         return Asked(None, f"{label} was set by {by or 'nobody'}, who has no write permission")
     return Asked(Acceptance(by, label, head, pull.number))
 
@@ -124,8 +122,9 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
 
 
 def _first_judged(repository: Repository, sha: str, context: str) -> datetime | None:
-    """When we first set a status on the commit, by GitHub's clock."""
-    return min((status.created_at for status in statuses(repository, sha, context)), default=None)
+    """When we first answered on the commit, by GitHub's clock; None where we did not."""
+    answers = (one for one in statuses(repository, sha, context) if one.state != "pending")
+    return min((one.created_at for one in answers), default=None)
 
 
 def _permission(hub: Hub, repository: Repository, login: str) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TextIO
 
 from canary.config.token import Token
-
 from canary.errors import EXIT_OK, InputError, UsageError
 from canary.publish.comment import merged, sections_of
 from canary.publish.hub import Refused, connect

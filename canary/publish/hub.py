@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import requests
-from canary.config.token import Token
 from github import Auth, Github, GithubRetry
 from github.GithubException import (
     GithubException,
@@ -22,6 +21,7 @@ from github.GithubException import (
 )
 from urllib3.util.retry import Retry
 
+from canary.config.token import Token
 from canary.errors import MachineError
 
 Written = TypeVar("Written")

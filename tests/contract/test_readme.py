@@ -17,6 +17,8 @@ from canary.compare.exact import LEARNED_STAGES
 from canary.compare.report import Comparison, Verdict
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds, load_thresholds
 from canary.config.render import markdown_table
+from tests.contract.static_checks import clean, zizmor
+from tests.contract.test_workflows import OURS, PINNED
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "baselines" / "examples"
@@ -120,3 +122,27 @@ def test_the_stages_of_the_docs_are_those_of_the_lane() -> None:
     text = (ROOT / "docs" / "verdict.md").read_text(encoding="utf-8")
     stages = re.findall(r"^\| \d+ \| (\w+) \|", text, flags=re.MULTILINE)
     assert stages == ["environment", "config", *LEARNED_STAGES, "work", "memory", "calls"]
+
+
+def workflow_to_paste() -> str:
+    text = README.split("<!-- workflow to paste -->\n```yaml\n")[1]
+    return text.split("```\n<!-- end of workflow to paste -->")[0]
+
+
+def test_the_workflow_to_paste_is_valid_pinned_and_safe(tmp_path: Path) -> None:
+    path = tmp_path / ".github" / "workflows" / "canary.yml"
+    path.parent.mkdir(parents=True)
+    path.write_text(workflow_to_paste(), encoding="utf-8")
+    clean(["check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)])
+    zizmor(path)
+    loaded = yaml.load(workflow_to_paste(), yaml.BaseLoader)
+    training, reporting = loaded["jobs"]["run"], loaded["jobs"]["report"]
+    assert training["permissions"] == {"contents": "read"}
+    assert loaded["permissions"] == {}
+    assert training["steps"][0]["with"]["persist-credentials"] == "false"
+    assert not [step for step in reporting["steps"] if "checkout" in step["uses"]]
+    for line in re.findall(r"- (uses: .*)", workflow_to_paste()):
+        assert line == OURS or PINNED.fullmatch(line), line
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    for job in (training, reporting):
+        assert set(job["steps"][-1]["with"]) <= set(action["inputs"])
