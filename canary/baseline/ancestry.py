@@ -94,7 +94,7 @@ def _fetch(scratch: Scratch, url: str, wanted: Mapping[str, str], *options: str)
         scratch.git(*FETCH, *options, url, *specs, timeout_s=TIMEOUT_S)
     except GitFailed as failure:
         if not UNKNOWN.search(failure.said):
-            raise explained(failure, url, writing=False) from failure
+            raise explained(failure, url, writing=False, token=bool(scratch.token)) from failure
         _through_branches(scratch, url, wanted, *options)
 
 
@@ -103,7 +103,7 @@ def _through_branches(scratch: Scratch, url: str, wanted: Mapping[str, str], *op
         branches = "+refs/heads/*:refs/canary/heads/*"
         scratch.git(*FETCH, *options, url, branches, timeout_s=TIMEOUT_S)
     except GitFailed as failure:
-        raise explained(failure, url, writing=False) from failure
+        raise explained(failure, url, writing=False, token=bool(scratch.token)) from failure
     for place, name in wanted.items():
         meant = name if SHA.fullmatch(name) else f"refs/canary/heads/{name}"
         try:

@@ -24,9 +24,9 @@ from canary.baseline.refusals import (
     GitFailed,
     Refused,
     explained,
-    last_line,
     passing,
     shown,
+    telling_line,
 )
 from canary.config.token import Token
 from canary.errors import CanaryError, InputError, MachineError, RecordError, UsageError
@@ -205,7 +205,7 @@ def _fetch(scratch: Scratch, remote: Remote) -> str | None:
             if MISSING.search(failure.said):
                 return None
             if last or not passing(failure):
-                raise explained(failure, remote.url, writing=False) from failure
+                raise _explained(failure, remote, writing=False) from failure
         else:
             break
     return scratch.git("rev-parse", "--verify", f"{TIP}^{{commit}}").text
@@ -247,14 +247,18 @@ def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
         if OVERTAKEN.search(failure.said):
             return "others were faster"
         if passing(failure):
-            return last_line(failure.said)
-        raise explained(failure, remote.url, writing=True) from failure
+            return telling_line(failure.said)
+        raise _explained(failure, remote, writing=True) from failure
     return ""
+
+
+def _explained(failure: GitFailed, remote: Remote, *, writing: bool) -> MachineError:
+    return explained(failure, remote.url, writing=writing, token=bool(remote.token))
 
 
 def _protected(remote: Remote, failure: GitFailed) -> CanaryError:
     reasons = [line for line in failure.said.splitlines() if PROTECTED.search(line)]
     return Refused(
-        f"{remote} is protected: {last_line(reasons[0])}",
+        f"{remote} is protected: {telling_line(reasons[0])}",
         f"let this workflow replace {remote.branch}: take it out of branch protection and rulesets",
     )

@@ -51,7 +51,7 @@ class GitFailed(MachineError):
     """A git command that failed. `said` is all of its output, without secrets."""
 
     def __init__(self, command: str, said: str, code: int) -> None:
-        super().__init__(f"git {command} failed: {last_line(said) or f'exit code {code}'}")
+        super().__init__(f"git {command} failed: {telling_line(said) or f'exit code {code}'}")
         self.command = command
         self.said = said
 
@@ -73,19 +73,20 @@ def shown(url: str) -> str:
     return QUERY.sub(r"\1", CREDENTIALS.sub("", url))
 
 
-def last_line(said: str) -> str:
-    """The line that says most: the last one of git's own or of the server, shortened."""
+def telling_line(said: str) -> str:
+    """The line that says most, shortened: why a ref was rejected, or git's or the server's first
+    error. What follows that is its consequence, or advice."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
+    rejected = [line for line in lines if line.startswith("!")]
     own = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error:"))]
-    # What follows 'fatal: Could not read from remote repository.' is advice.
-    chosen = (own or lines or [""])[-1]
-    return shown(chosen)[:LONGEST]
+    chosen = (rejected or own or lines[-1:] or [""])[0]
+    return shown(" ".join(chosen.split()))[:LONGEST]
 
 
-def explained(failure: GitFailed, url: str, *, writing: bool) -> MachineError:
+def explained(failure: GitFailed, url: str, *, writing: bool, token: bool) -> MachineError:
     """The failure of a command that talked to a remote, with what to do about it; the failure
-    itself where nothing is known of it."""
-    where, said = shown(url), last_line(failure.said)
+    itself where nothing is known of it. `token`: whether one was sent."""
+    where, said = shown(url), telling_line(failure.said)
     if FORBIDDEN.search(failure.said) or (writing and NO_CREDENTIALS.search(failure.said)):
         scope = "write" if writing else "read"
         return Refused(
@@ -93,9 +94,10 @@ def explained(failure: GitFailed, url: str, *, writing: bool) -> MachineError:
             f"give the job `permissions: contents: {scope}`, or a token that may in CANARY_TOKEN",
         )
     if NO_CREDENTIALS.search(failure.said):
+        wish = "does not accept the token" if token else "asks for a token"
         return Refused(
-            f"{where} does not let us read it: {said}",
-            "set GITHUB_TOKEN or CANARY_TOKEN to a token with `contents: read`",
+            f"{where} {wish}: {said}",
+            "set GITHUB_TOKEN or CANARY_TOKEN to one with `contents: read`",
         )
     if UNREACHABLE.search(failure.said):
         return Unreachable(f"cannot reach {where}: {said}", "check the network and the remote")
