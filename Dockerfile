@@ -1,9 +1,7 @@
-# syntax=docker/dockerfile:1
-
 # python:3.12.14-slim-bookworm, the index of all platforms. The hash was read in November 2026 in public
 # Dockerfiles that pin this tag by it; to confirm or renew it:
 #   docker buildx imagetools inspect python:3.12.14-slim-bookworm
-ARG BASE_IMAGE=docker.io/library/python:3.12.14-slim-bookworm@sha256:392307d22300de8b5986851a12d9176dfc0fc073e65bf6523ebd7dcbeb23564e
+ARG BASE_IMAGE=python:3.12.14-slim-bookworm@sha256:392307d22300de8b5986851a12d9176dfc0fc073e65bf6523ebd7dcbeb23564e
 
 
 # What the canary stands on. Nothing of the project is here, so its changes leave these layers alone.

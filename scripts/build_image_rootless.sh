@@ -80,7 +80,7 @@ debootstrap_base() {
   root="$(buildah "${store[@]}" mount "$container")"
   debootstrap --variant=minbase \
     --include=ca-certificates,python3,python3-dev,python3-pip,python3-venv \
-    "$suite" "$root" "${MIRROR:-http://deb.debian.org/debian}" >&2
+    "$suite" "$root" ${MIRROR:+"$MIRROR"} >&2
   printf 'path-exclude /usr/share/%s/*\n' doc locale man >"$root/etc/dpkg/dpkg.cfg.d/slim"
   ln -s ../../bin/python3 "$root/usr/local/bin/python"
   rm -rf "$root"/usr/lib/python3*/EXTERNALLY-MANAGED "$root"/var/cache/apt "$root"/var/lib/apt/lists/* \
