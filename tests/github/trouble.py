@@ -1,0 +1,102 @@
+"""Trouble that a test orders: gateways that fail before or after the deed, limits, latency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tests.github.routes import Answer, error
+from tests.github.state import Clock
+
+PRIMARY = "API rate limit exceeded for installation ID 1."
+SECONDARY = (
+    "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
+)
+
+
+@dataclass
+class Order:
+    """What shall befall the next requests that match."""
+
+    method: str
+    path: re.Pattern[str]
+    times: int
+    status: int | None
+    """None drops the connection without an answer."""
+    message: str = "Server Error"
+    applied: bool = False
+    """Whether the request takes effect all the same, and only its answer is lost."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    until: float | None = None
+    """When, by GitHub's clock, it is over."""
+
+
+class Trouble:
+    """The orders that stand."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._orders: list[Order] = []
+
+    def fail(
+        self,
+        method: str,
+        path: str,
+        *,
+        times: int = 1,
+        status: int | None = 502,
+        applied: bool = False,
+        message: str = "Server Error",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """The next requests of this method, on a path that holds this pattern, fail."""
+        self._orders.append(
+            Order(method, re.compile(path), times, status, message, applied, headers or {})
+        )
+
+    def rate_limit(
+        self, seconds: float = 60, *, times: int = 1, method: str = ".*", path: str = ""
+    ) -> None:
+        """The hour's requests are used up until so many seconds from now, for so many requests."""
+        until = self._clock.time() + seconds
+        headers = {
+            "x-ratelimit-limit": "1000",
+            "x-ratelimit-remaining": "0",
+            "x-ratelimit-reset": str(int(until)),
+        }
+        self._orders.append(
+            Order(method, re.compile(path), times, 403, PRIMARY, headers=headers, until=until)
+        )
+
+    def slow_down(
+        self, seconds: int = 60, *, times: int = 1, method: str = ".*", path: str = ""
+    ) -> None:
+        """GitHub asks for a pause: its secondary limit."""
+        until = self._clock.time() + seconds
+        headers = {"retry-after": str(seconds)}
+        self._orders.append(
+            Order(method, re.compile(path), times, 403, SECONDARY, headers=headers, until=until)
+        )
+
+    def next(self, method: str, path: str) -> Order | None:
+        """The order that befalls this request, counted."""
+        now = self._clock.time()
+        for order in self._orders:
+            over = order.until is not None and now >= order.until
+            if order.times > 0 and not over and self._meant(order, method, path):
+                order.times -= 1
+                return order
+        return None
+
+    @staticmethod
+    def _meant(order: Order, method: str, path: str) -> bool:
+        return bool(re.fullmatch(order.method, method) and order.path.search(path))
+
+
+def answer(order: Order) -> Answer | None:
+    """What is answered instead; None drops the connection."""
+    if order.status is None:
+        return None
+    found = error(order.status, order.message)
+    return Answer(found.status, found.body, order.headers)
