@@ -1,0 +1,310 @@
+"""A whole gate for tests: a GitHub, a git remote with real commits, a runner's folders."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from canary.baseline.branch import Remote
+from canary.collect import jsonio
+from canary.collect.record import RunRecord
+from canary.config.token import Token
+from canary.gate.answering import answer, pending
+from canary.gate.manifest import Manifest, Part, write_manifest
+from canary.gate.settings import ReportSettings
+from canary.gate.world import World
+from canary.publish.hub import connect
+from canary.publish.workflow import Job
+from tests.github.server import GitHub
+from tests.github.state import Comment, Pull, Repository
+from tests.unit.comparing import example, record
+
+NAME = "org/repo"
+CONFIG = "canary.yaml"
+BASE_CONFIG = yaml.safe_dump(
+    {key: example().config[key] for key in ("training_type", "name", "max_steps", "probe_steps")}
+)
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(
+        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one run of the report half left."""
+
+    code: int
+    log: str
+    outputs: dict[str, str]
+    summary: str
+
+
+@dataclass
+class Gatehouse:
+    """One repository behind a gate."""
+
+    root: Path
+    github: GitHub
+    runs: int = 100
+    ghes: bool = False
+    hub_repository: Repository = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bare = self.root / "origin.git"
+        self.work = self.root / "work"
+        git(self.root, "init", "-q", "--bare", "-b", "main", str(self.bare))
+        git(self.bare, "config", "uploadpack.allowAnySHA1InWant", "true")
+        git(self.bare, "config", "uploadpack.allowFilter", "true")
+        git(self.root, "clone", "-q", str(self.bare), str(self.work))
+        git(self.work, "checkout", "-q", "-B", "main")
+        self.hub_repository = self.github.state.add_repository(NAME)
+        self.hub_repository.permissions |= {"ada": "write", "mallory": "read"}
+
+    # Commits, on both sides alike.
+
+    def commit(self, branch: str = "main", files: Mapping[str, str] | None = None) -> str:
+        """A commit on a branch (made at the default branch where it is new), pushed."""
+        known = git(self.work, "branch", "--list", branch)
+        git(self.work, "checkout", "-q", *(() if known else ("-b",)), branch)
+        self.runs += 1
+        content = {CONFIG: BASE_CONFIG, "change": str(self.runs), **(files or {})}
+        for path, text in content.items():
+            (self.work / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.work / path).write_text(text)
+        git(self.work, "add", ".")
+        git(self.work, "commit", "-qm", f"change {self.runs}")
+        git(self.work, "push", "-q", "origin", branch)
+        sha = git(self.work, "rev-parse", "HEAD")
+        names = git(self.work, "ls-files").splitlines()
+        content = {name: (self.work / name).read_text() for name in names}
+        git(self.work, "checkout", "-q", "main")
+        at = branch if branch == "main" else ""
+        return self.hub_repository.add_commit(content, sha=sha, branch=at)
+
+    def pull(self, **values: Any) -> Pull:
+        """A pull request with a commit of its own."""
+        base = git(self.work, "rev-parse", "main")
+        return self.hub_repository.add_pull(self.commit("faster"), base_sha=base, **values)
+
+    def push_to(self, pull: Pull) -> str:
+        """Another commit on it."""
+        return self.hub_repository.push(pull, self.commit("faster"))
+
+    # Runs.
+
+    def report(
+        self,
+        event: str,
+        payload: Mapping[str, Any],
+        runs: Sequence[RunRecord] | None,
+        *,
+        only_pending: bool = False,
+        **inputs: str,
+    ) -> Said:
+        """Runs the report half as the action would; `runs` None: the other half left nothing."""
+        self.runs += 1
+        folder = self.root / f"run-{self.runs}"
+        folder.mkdir()
+        (folder / "event.json").write_text(json.dumps(payload))
+        if runs is not None:
+            records_folder(folder / "records", runs)
+        environ = self._environ(folder, event, inputs)
+        settings = ReportSettings.read(environ)
+        stream = io.StringIO()
+        job = Job(stream, folder / "output", folder / "summary")
+        hub = connect(
+            settings.token,
+            settings.api_url,
+            sleep=self.github.clock.advance,
+            clock=self.github.clock.time,
+            seconds_between_writes=0.0,
+        )
+        remote = Remote(f"file://{self.bare}", settings.baseline_branch, settings.token)
+        world = World(hub, remote, job, lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        code = (pending if only_pending else answer)(settings, world)
+        text = {
+            name: (folder / name).read_text() if (folder / name).exists() else ""
+            for name in ("output", "summary")
+        }
+        everything = stream.getvalue() + text["output"] + text["summary"] + repr((settings, world))
+        assert self.github.token not in everything
+        return Said(code, stream.getvalue(), outputs(text["output"]), text["summary"])
+
+    def _environ(self, folder: Path, event: str, inputs: Mapping[str, str]) -> dict[str, str]:
+        given = {f"CANARY_{name.upper()}": value for name, value in inputs.items()}
+        head = git(self.work, "rev-parse", "main")
+        return {
+            "GITHUB_EVENT_NAME": event,
+            "GITHUB_EVENT_PATH": str(folder / "event.json"),
+            "GITHUB_REPOSITORY": NAME,
+            "GITHUB_API_URL": self.github.ghes_url if self.ghes else self.github.url,
+            "GITHUB_SERVER_URL": "https://github.example",
+            "GITHUB_RUN_ID": str(self.runs),
+            "GITHUB_RUN_ATTEMPT": "1",
+            "GITHUB_SHA": head,
+            "GITHUB_REF": "refs/heads/main",
+            "GITHUB_ACTOR": "ada",
+            "CANARY_TOKEN": self.github.token,
+            "CANARY_CONFIG": CONFIG,
+            "CANARY_COMMENT": "true",
+            "CANARY_STRICT": "false",
+            "CANARY_RECORDS": str(folder / "records"),
+            "CANARY_REPORT": str(folder / "report"),
+        } | given
+
+    def baseline(self, count: int = 3, time: float = 0.1, **inputs: str) -> list[Said]:
+        """Pushes to the default branch, each with a run."""
+        return [self.push_main(self.run(time), **inputs) for _ in range(count)]
+
+    def push_main(self, *runs: RunRecord, sha: str = "", **inputs: str) -> Said:
+        """A push to the default branch and its report."""
+        sha = sha or self.commit()
+        return self.report("push", push_event(sha), runs, **inputs)
+
+    def judge(
+        self, pull: Pull, *runs: RunRecord, action: str = "synchronize", **inputs: Any
+    ) -> Said:
+        """A pull request's report."""
+        label = inputs.pop("label", None)
+        payload = pull_event(pull, action, label)
+        return self.report("pull_request", payload, runs or None, **inputs)
+
+    def run(self, time: float = 0.1, **values: Any) -> RunRecord:
+        """A run with this step time, later than those before it."""
+        self.runs += 1
+        return record(self.runs, time, **values)
+
+    # What became of it.
+
+    def comments(self, pull: Pull) -> list[Comment]:
+        return self.hub_repository.comments_on(pull.number)
+
+    def status(self, sha: str) -> tuple[str, str]:
+        """State and description of the newest status of ours."""
+        found = self.hub_repository.statuses_of(sha)
+        assert found, "no status"
+        assert found[0].context == "rlhf-canary"
+        return found[0].state, found[0].description or ""
+
+    def entries(self) -> list[str]:
+        """File names of the stored runs, oldest first."""
+        names = git(self.bare, "ls-tree", "-r", "--name-only", "canary-baselines").splitlines()
+        return sorted(Path(name).name for name in names)
+
+
+def outputs(text: str) -> dict[str, str]:
+    """The outputs of a step, as the runner reads them."""
+    found, lines = {}, text.splitlines()
+    while lines:
+        name, _, delimiter = lines.pop(0).partition("<<")
+        value = []
+        while (line := lines.pop(0)) != delimiter:
+            value.append(line)
+        found[name] = "\n".join(value)
+    return found
+
+
+def records_folder(root: Path, runs: Sequence[RunRecord]) -> None:
+    """What the run half leaves."""
+    for run in runs:
+        folder = root / "00-canary" / "current" / run.run_id
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text(jsonio.dumps(run.model_dump()))
+    write_manifest(root, Manifest(parts=[Part(config=CONFIG, folder="00-canary")]))
+
+
+def artifact(root: Path, runs: Sequence[RunRecord], **extra: bytes) -> bytes:
+    """The same as a zip file, with further members."""
+    records_folder(root, runs)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for path in sorted(root.rglob("*")):
+            if path.is_file():
+                packed.write(path, path.relative_to(root))
+        for name, content in extra.items():
+            packed.writestr(name, content)
+    return buffer.getvalue()
+
+
+def repository_payload() -> dict[str, Any]:
+    return {"full_name": NAME, "default_branch": "main", "fork": False, "id": 1}
+
+
+def push_event(sha: str) -> dict[str, Any]:
+    return {
+        "ref": "refs/heads/main",
+        "before": "1" * 40,
+        "after": sha,
+        "deleted": False,
+        "created": False,
+        "forced": False,
+        "repository": repository_payload(),
+        "sender": {"login": "ada"},
+    }
+
+
+def pull_event(pull: Pull, action: str, label: tuple[str, str] | None) -> dict[str, Any]:
+    name = pull.head_repository
+    head = {"full_name": name, "fork": name != NAME, "id": 2, "default_branch": "main"}
+    event: dict[str, Any] = {
+        "action": action,
+        "number": pull.number,
+        "pull_request": {
+            "number": pull.number,
+            "state": pull.state,
+            "draft": pull.draft,
+            "merged": False,
+            "head": {"sha": pull.head_sha, "ref": pull.head_branch, "repo": head},
+            "base": {
+                "sha": pull.base_sha,
+                "ref": pull.base_branch,
+                "repo": repository_payload(),
+            },
+        },
+        "repository": repository_payload(),
+        "sender": {"login": label[1] if label else "mona"},
+    }
+    if label:
+        event["label"] = {"name": label[0]}
+    return event
+
+
+def workflow_run_event(
+    sha: str, run_id: int, head: str, action: str = "completed", conclusion: str = "success"
+) -> dict[str, Any]:
+    return {
+        "action": action,
+        "repository": repository_payload(),
+        "sender": {"login": "mona"},
+        "workflow_run": {
+            "id": run_id,
+            "event": "pull_request",
+            "status": "completed" if action == "completed" else "queued",
+            "conclusion": conclusion if action == "completed" else None,
+            "head_sha": sha,
+            "head_branch": "faster",
+            "head_repository": {"full_name": head, "fork": head != NAME, "id": 3},
+            "repository": repository_payload(),
+            "pull_requests": [],
+            "run_attempt": 1,
+        },
+    }
+
+
+def remote_of(house: Gatehouse, token: str = "") -> Remote:
+    """The remote of a gatehouse's baseline."""
+    return Remote(f"file://{house.bare}", "canary-baselines", Token(token))

@@ -1,0 +1,324 @@
+"""The whole report half, from an event file to comment, status and baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.errors import UsageError
+from canary.publish.comment import MARKER, parse
+from tests.github.gatehouse import Gatehouse, git, pull_event, push_event
+from tests.github.server import GitHub
+from tests.unit.comparing import altered
+
+SLOW = 0.2
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    made = Gatehouse(tmp_path, github)
+    made.commit()
+    return made
+
+
+def test_pushes_to_the_default_branch_fill_the_baseline(house: Gatehouse) -> None:
+    first, second, third = house.baseline(3)
+    assert first.outputs["verdict"] == "no-baseline"
+    assert [said.code for said in (first, second, third)] == [0, 0, 0]
+    assert len(house.entries()) == 3
+    assert git(house.bare, "rev-list", "--count", "canary-baselines") == "1"
+    head = git(house.work, "rev-parse", "main")
+    assert house.status(head) == (
+        "success",
+        "No baseline yet: 2 of 3 runs recorded; gating starts after 3.",
+    )
+
+
+def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -> None:
+    house.baseline()
+    pull = house.pull()
+    house.report("pull_request", pull_event(pull, "opened", None), None, only_pending=True)
+    assert house.status(pull.head_sha) == ("pending", "the canary is training")
+    said = house.judge(pull, house.run(SLOW), action="opened")
+    state, description = house.status(pull.head_sha)
+    (comment,) = house.comments(pull)
+    assert said.code == 1
+    assert said.outputs["verdict"] == "regression"
+    assert state == "failure"
+    assert description.startswith("Regression: median step time +100.0%")
+    assert comment.body.startswith(MARKER)
+    assert comment.body.splitlines()[2].startswith("**❌ Regression: median step time")
+    assert said.outputs["comment-url"].endswith(f"issuecomment-{comment.id}")
+    assert said.outputs["baseline-sha"] == pull.base_sha
+    assert "Regression: median step time" in said.summary
+    assert Path(said.outputs["report-path"], "sft_smoke", "comparison.json").exists()
+    assert len(house.entries()) == 3, "a pull request never writes the baseline"
+
+
+def test_a_second_push_edits_the_same_comment(house: Gatehouse) -> None:
+    house.baseline(5)
+    pull = house.pull()
+    house.judge(pull, house.run(SLOW))
+    house.push_to(pull)
+    said = house.judge(pull, house.run())
+    (comment,) = house.comments(pull)
+    assert [one.sha for one in parse(comment.body)] == [pull.head_sha]
+    assert said.code == 0
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_a_502_that_was_carried_out_leaves_one_comment(house: Gatehouse, github: GitHub) -> None:
+    house.baseline()
+    pull = house.pull()
+    github.trouble.fail("POST", "/comments", applied=True)
+    github.trouble.fail("POST", "/statuses/", applied=True)
+    house.judge(pull, house.run())
+    assert len(house.comments(pull)) == 1
+    assert len(house.hub_repository.statuses_of(pull.head_sha)) == 1
+
+
+def test_a_502_that_was_not_carried_out_is_tried_again(house: Gatehouse, github: GitHub) -> None:
+    pull = house.pull()
+    github.trouble.fail("POST", "/comments", times=2)
+    house.judge(pull, house.run())
+    assert len(house.comments(pull)) == 1
+
+
+def test_a_lost_connection_leaves_one_comment(house: Gatehouse, github: GitHub) -> None:
+    pull = house.pull()
+    github.trouble.fail("POST", "/comments", status=None, applied=True)
+    house.judge(pull, house.run())
+    assert len(house.comments(pull)) == 1
+
+
+def test_an_outage_is_a_warning_and_the_summary_has_the_answer(
+    house: Gatehouse, github: GitHub
+) -> None:
+    house.baseline(4)
+    pull = house.pull()
+    github.trouble.fail("POST", "/comments", times=20)
+    said = house.judge(pull, house.run())
+    assert said.code == 0
+    assert "::warning" in said.log
+    assert "Verdict" in said.summary
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_a_read_only_token_is_a_notice_and_no_red_build(house: Gatehouse, github: GitHub) -> None:
+    house.baseline(4)
+    pull = house.pull()
+    github.read_only()
+    said = house.judge(pull, house.run(), status="both")
+    assert said.code == 0
+    assert not house.comments(pull)
+    assert said.log.count("::notice") == 3
+    for scope in ("pull-requests: write", "statuses: write", "checks: write"):
+        assert scope in said.log
+    assert "Verdict" in said.summary
+
+
+def test_a_rate_limit_is_waited_for(house: Gatehouse, github: GitHub) -> None:
+    pull = house.pull()
+    github.trouble.rate_limit(90, method="POST", path="/comments")
+    before = github.clock.time()
+    house.judge(pull, house.run())
+    assert len(house.comments(pull)) == 1
+    assert github.clock.time() - before >= 90
+
+
+def test_a_pause_that_github_asks_for_is_made(house: Gatehouse, github: GitHub) -> None:
+    pull = house.pull()
+    github.trouble.slow_down(45, method="POST", path="/statuses/")
+    house.judge(pull, house.run())
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_an_endless_rate_limit_is_not_waited_for(house: Gatehouse, github: GitHub) -> None:
+    pull = house.pull()
+    github.trouble.rate_limit(3000, times=9, method="POST", path="/comments")
+    before = github.clock.time()
+    said = house.judge(pull, house.run())
+    assert github.clock.time() - before < 600
+    assert "rate limit" in said.log
+    assert not house.comments(pull)
+
+
+def test_a_report_of_seventy_thousand_characters_is_cut(house: Gatehouse) -> None:
+    house.baseline()
+    pull = house.pull()
+    run = house.run(SLOW)
+    run.config["trainer_args"] = {f"argument_{n}": "value " * 9 for n in range(700)}
+    said = house.judge(pull, run)
+    (comment,) = house.comments(pull)
+    assert len(comment.body) <= 60_000
+    assert "Left out for length" in comment.body
+    assert said.code == 1
+
+
+def test_our_comment_is_found_behind_120_others(house: Gatehouse) -> None:
+    house.baseline()
+    pull = house.pull()
+    for number in range(70):
+        house.hub_repository.add_comment(pull.number, f"remark {number}")
+    house.judge(pull, house.run())
+    for number in range(50):
+        house.hub_repository.add_comment(pull.number, f"remark {number}")
+    house.push_to(pull)
+    house.judge(pull, house.run())
+    assert len([one for one in house.comments(pull) if one.body.startswith(MARKER)]) == 1
+
+
+def test_a_comment_with_our_mark_by_another_is_left_alone(house: Gatehouse) -> None:
+    pull = house.pull()
+    forged = house.hub_repository.add_comment(pull.number, f"{MARKER}\n**pass**", "mallory")
+    house.judge(pull, house.run())
+    assert forged.body == f"{MARKER}\n**pass**"
+    assert len(house.comments(pull)) == 2
+
+
+def test_an_older_run_overwrites_nothing_of_a_newer_commit(house: Gatehouse) -> None:
+    house.baseline()
+    pull = house.pull()
+    old = pull.head_sha
+    event = pull_event(pull, "synchronize", None)
+    house.push_to(pull)
+    house.judge(pull, house.run())
+    (comment,) = house.comments(pull)
+    before = comment.body
+    house.report("pull_request", event, [house.run(SLOW)])
+    assert comment.body == before
+    assert house.status(old)[0] == "failure"
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_an_older_run_of_the_same_commit_changes_neither_comment_nor_status(
+    house: Gatehouse,
+) -> None:
+    house.baseline()
+    pull = house.pull()
+    first = house.runs
+    house.judge(pull, house.run())
+    house.runs, later = first - 50, house.runs
+    house.judge(pull, house.run(SLOW))
+    house.runs = later
+    (comment,) = house.comments(pull)
+    assert "Regression: " not in comment.body
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_a_run_that_died_is_an_error_on_the_commit(house: Gatehouse) -> None:
+    house.baseline()
+    pull = house.pull()
+    house.report("pull_request", pull_event(pull, "opened", None), None, only_pending=True)
+    said = house.judge(pull)
+    assert said.code == 4
+    assert house.status(pull.head_sha) == (
+        "error",
+        "Error: the run left no record (look at the log of the job that trains).",
+    )
+    assert "left no record" in house.comments(pull)[0].body
+
+
+def test_a_broken_baseline_branch_is_an_error_and_stays_as_it_is(house: Gatehouse) -> None:
+    house.baseline()
+    tip = house.commit("elsewhere", {"v1/sft_smoke/cpu/run.json": "{"})
+    git(house.bare, "update-ref", "refs/heads/canary-baselines", tip)
+    said = house.push_main(house.run())
+    assert said.code == 4
+    assert said.outputs["verdict"] == "error"
+    assert git(house.bare, "rev-parse", "canary-baselines") == tip
+
+
+def test_a_regression_on_the_default_branch_is_kept_and_not_compared_with(
+    house: Gatehouse,
+) -> None:
+    house.baseline(4)
+    said = house.push_main(house.run(SLOW))
+    assert said.code == 1
+    assert sum("+red" in name for name in house.entries()) == 1
+    assert house.push_main(house.run()).code == 0
+
+
+def test_a_check_run_carries_report_and_annotations(house: Gatehouse, github: GitHub) -> None:
+    house.baseline()
+    pull = house.pull()
+    house.judge(pull, house.run(SLOW), status="check-run")
+    (run,) = house.hub_repository.check_runs.values()
+    assert run.values["status"] == "completed"
+    assert run.values["conclusion"] == "failure"
+    assert run.sha == pull.head_sha
+    assert {one["path"] for one in run.annotations} == {"canary.yaml"}
+    assert "step_time_median" in run.annotations[0]["title"]
+    assert not house.hub_repository.statuses_of(pull.head_sha)
+
+
+def test_a_ghes_is_reached_under_its_own_address(tmp_path: Path, github: GitHub) -> None:
+    house = Gatehouse(tmp_path, github, ghes=True)
+    house.commit()
+    pull = house.pull()
+    house.judge(pull, house.run())
+    assert len(house.comments(pull)) == 1
+
+
+def test_thresholds_and_template_come_from_the_base_branch(house: Gatehouse) -> None:
+    template = '{% extends "comment.md.jinja" %}{% block footer %}from the base{% endblock %}'
+    house.commit(files={"canary/comment.jinja": template})
+    house.baseline()
+    pull = house.pull()
+    said = house.judge(pull, house.run(), comment_template="canary/comment.jinja")
+    (comment,) = house.comments(pull)
+    assert "from the base" in comment.body
+    assert "thresholds default" in comment.body
+    assert said.code == 0
+
+
+def test_a_template_that_is_broken_is_replaced_by_ours_with_a_warning(house: Gatehouse) -> None:
+    house.commit(files={"bad.jinja": "{% if %}"})
+    pull = house.pull()
+    said = house.judge(pull, house.run(), comment_template="bad.jinja")
+    assert "is not Jinja" in said.log
+    assert len(house.comments(pull)) == 1
+
+
+def test_strict_makes_an_inconclusive_answer_block(house: Gatehouse) -> None:
+    house.baseline(3)
+    pull = house.pull()
+    run = house.run()
+    run.exact.clear()
+    assert house.judge(pull, run).outputs["verdict"] == "inconclusive"
+    said = house.judge(pull, run, strict="true")
+    assert said.code == 3
+    assert house.status(pull.head_sha)[0] == "failure"
+
+
+def test_a_merge_queue_is_answered_on_its_own_commit(house: Gatehouse) -> None:
+    house.baseline()
+    base = git(house.work, "rev-parse", "main")
+    sha = house.commit("gh-readonly-queue/main/pr-1")
+    group = {
+        "head_sha": sha,
+        "head_ref": "refs/heads/gh-readonly-queue/main/pr-1",
+        "base_sha": base,
+        "base_ref": "refs/heads/main",
+    }
+    repository = push_event(sha)["repository"]
+    payload = {"action": "checks_requested", "merge_group": group, "repository": repository}
+    house.report("merge_group", payload, [house.run()])
+    assert house.status(sha)[0] == "success"
+    assert len(house.entries()) == 3
+
+
+def test_pull_request_target_is_refused(house: Gatehouse) -> None:
+    pull = house.pull()
+    with pytest.raises(UsageError, match="pull_request_target"):
+        house.report("pull_request_target", pull_event(pull, "opened", None), [house.run()])
+
+
+def test_a_forged_number_in_the_manifest_changes_nothing(house: Gatehouse) -> None:
+    other = house.pull()
+    pull = house.hub_repository.add_pull(house.commit("other"), base_sha=other.base_sha)
+    forged = altered(house.run(), "git", "pull_request", to=other.number)
+    house.judge(pull, forged)
+    assert not house.comments(other)
+    assert len(house.comments(pull)) == 1

@@ -1,0 +1,198 @@
+"""The pair of workflows for forks, and acceptance by label."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.github.gatehouse import NAME, Gatehouse, artifact, git, workflow_run_event
+from tests.github.server import GitHub
+from tests.github.state import Pull
+from tests.unit.comparing import altered
+
+FORK = "stranger/repo"
+LABEL = "canary:accept"
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    made = Gatehouse(tmp_path, github)
+    made.commit()
+    made.baseline(4)
+    return made
+
+
+def of_a_fork(house: Gatehouse, content: bytes | None, conclusion: str = "success") -> Pull:
+    """A pull request from a fork, its first workflow ended."""
+    pull = house.pull(head_repository=FORK)
+    run = house.hub_repository.add_run(
+        pull.head_sha, id=50, head_repository=FORK, conclusion=conclusion
+    )
+    if content is not None:
+        house.hub_repository.add_artifact(run, "canary-records", content)
+    return pull
+
+
+def test_a_fork_is_announced_then_answered_from_its_artifact(
+    house: Gatehouse, tmp_path: Path
+) -> None:
+    pull = of_a_fork(house, artifact(tmp_path / "made", [house.run(0.2)]))
+    asked = workflow_run_event(pull.head_sha, 50, FORK, "requested")
+    house.report("workflow_run", asked, None)
+    assert house.status(pull.head_sha)[0] == "pending"
+    done = workflow_run_event(pull.head_sha, 50, FORK)
+    said = house.report("workflow_run", done, None)
+    assert said.outputs["verdict"] == "regression"
+    assert house.status(pull.head_sha)[0] == "failure"
+    assert len(house.comments(pull)) == 1
+    assert len(house.entries()) == 4
+
+
+def test_a_number_forged_in_the_artifact_changes_nothing(house: Gatehouse, tmp_path: Path) -> None:
+    other = house.hub_repository.add_pull(house.commit("other"), base_sha="")
+    forged = artifact(
+        tmp_path / "made",
+        [house.run()],
+        **{"pr_number.txt": str(other.number).encode(), "event.json": b'{"number": 1}'},
+    )
+    pull = of_a_fork(house, forged)
+    house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
+    assert not house.comments(other)
+    assert len(house.comments(pull)) == 1
+
+
+def test_an_artifact_that_reaches_out_is_an_error_on_the_commit(
+    house: Gatehouse, tmp_path: Path
+) -> None:
+    content = artifact(tmp_path / "made", [house.run()], **{"../../escape": b"x"})
+    pull = of_a_fork(house, content)
+    said = house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
+    assert said.code == 4
+    assert "no path inside it" in house.status(pull.head_sha)[1]
+
+
+@pytest.mark.parametrize("conclusion", ["failure", "cancelled", "timed_out"])
+def test_a_first_half_that_left_nothing_is_an_error_that_names_its_end(
+    house: Gatehouse, conclusion: str
+) -> None:
+    pull = of_a_fork(house, None, conclusion)
+    done = workflow_run_event(pull.head_sha, 50, FORK, conclusion=conclusion)
+    house.report("workflow_run", done, None)
+    state, description = house.status(pull.head_sha)
+    assert state == "error"
+    assert conclusion in description
+
+
+def test_a_fork_that_pushed_again_keeps_its_newer_answer(house: Gatehouse, tmp_path: Path) -> None:
+    pull = of_a_fork(house, artifact(tmp_path / "made", [house.run(0.2)]))
+    old = pull.head_sha
+    house.push_to(pull)
+    house.report("workflow_run", workflow_run_event(old, 50, FORK), None)
+    assert not house.comments(pull)
+    assert house.status(old)[0] in ("failure", "error")
+
+
+def test_a_run_of_a_branch_in_the_repository_goes_the_same_way(
+    house: Gatehouse, tmp_path: Path
+) -> None:
+    pull = house.pull()
+    run = house.hub_repository.add_run(pull.head_sha, id=51)
+    content = artifact(tmp_path / "made", [house.run()])
+    house.hub_repository.add_artifact(run, "canary-records", content)
+    house.report("workflow_run", workflow_run_event(pull.head_sha, 51, NAME), None)
+    assert len(house.comments(pull)) == 1
+
+
+# Acceptance.
+
+
+def changed(house: Gatehouse) -> tuple[Pull, object]:
+    """A pull request whose config and first loss differ."""
+    run = altered(house.run(), "config", "learning_rate", to=1e-3)
+    return house.pull(), altered(run, "exact", "first_loss", "loss", to=9.0)
+
+
+def test_a_label_by_a_writer_after_the_answer_accepts(house: Gatehouse) -> None:
+    pull, run = changed(house)
+    assert house.judge(pull, run).outputs["verdict"] == "changed"
+    state, description = house.status(pull.head_sha)
+    assert (state, description[:26]) == ("failure", "Changed, needs acceptance:")
+    house.hub_repository.label(pull, LABEL, "ada")
+    again = altered(run, "run_id", to="again")
+    said = house.judge(pull, again, action="labeled", label=(LABEL, "ada"))
+    assert said.code == 0
+    state, description = house.status(pull.head_sha)
+    assert state == "success"
+    assert description.startswith("Changed and accepted (label canary:accept by ada on #1")
+
+
+def test_a_label_by_someone_without_write_permission_accepts_nothing(house: Gatehouse) -> None:
+    pull, run = changed(house)
+    house.judge(pull, run)
+    house.hub_repository.label(pull, LABEL, "mallory")
+    said = house.judge(pull, altered(run, "run_id", to="again"))
+    assert said.code == 1
+    assert "mallory, who has no write permission" in house.comments(pull)[0].body
+
+
+def test_a_label_set_before_the_head_was_judged_is_of_an_older_commit(house: Gatehouse) -> None:
+    pull, run = changed(house)
+    house.judge(pull, run)
+    house.hub_repository.label(pull, LABEL, "ada")
+    house.push_to(pull)
+    said = house.judge(pull, altered(run, "run_id", to="again"))
+    assert said.code == 1
+    assert "take it off and set it again" in house.comments(pull)[0].body
+
+
+def test_a_label_that_was_taken_off_accepts_nothing(house: Gatehouse) -> None:
+    pull, run = changed(house)
+    house.judge(pull, run)
+    house.hub_repository.label(pull, LABEL, "ada")
+    house.hub_repository.unlabel(pull, LABEL, "ada")
+    assert house.judge(pull, altered(run, "run_id", to="again")).code == 1
+
+
+def test_a_label_does_not_accept_a_regression(house: Gatehouse) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run(0.2))
+    house.hub_repository.label(pull, LABEL, "ada")
+    assert house.judge(pull, house.run(0.2)).code == 1
+
+
+def test_acceptance_is_found_again_after_a_squash_merge(house: Gatehouse) -> None:
+    pull, run = changed(house)
+    house.judge(pull, run)
+    house.hub_repository.label(pull, LABEL, "ada")
+    git(house.work, "checkout", "-q", "main")
+    sha = house.commit()
+    pull.state, pull.merge_commit_sha = "closed", sha
+    pull.merged = house.github.clock.stamp()
+    said = house.push_main(altered(run, "run_id", to="merged"), sha=sha)
+    assert said.code == 0
+    assert said.outputs["verdict"] == "changed"
+    assert [name for name in house.entries() if name.endswith("+accepted.json")]
+    later = altered(run, "run_id", to="after")
+    assert house.push_main(later).outputs["verdict"] == "no-baseline", "a new level begins"
+
+
+def test_a_merge_without_acceptance_stays_red(house: Gatehouse) -> None:
+    _, run = changed(house)
+    said = house.push_main(run)
+    assert said.code == 1
+    assert [name for name in house.entries() if "+red" in name]
+
+
+def test_the_accept_workflow_begins_a_level_whatever_the_verdict(house: Gatehouse) -> None:
+    said = house.push_main(house.run(0.2), accept_reason="a larger model")
+    assert said.outputs["verdict"] == "regression"
+    assert [name for name in house.entries() if name.endswith("+accepted.json")]
+    assert house.push_main(house.run(0.2)).outputs["verdict"] == "no-baseline"
+
+
+def test_the_reason_of_the_accept_workflow_means_nothing_on_a_pull_request(
+    house: Gatehouse,
+) -> None:
+    pull, run = changed(house)
+    assert house.judge(pull, run, accept_reason="let me in").code == 1
