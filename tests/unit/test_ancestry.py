@@ -1,0 +1,254 @@
+"""Ancestors of a merge base, from a server or a checkout that may be shallow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from canary.baseline import ancestry
+from canary.baseline.ancestry import Ancestry, ancestry_of
+from canary.baseline.branch import Remote
+from canary.baseline.git import FIXED, Scratch
+from canary.baseline.refusals import Refused, Unreachable
+from canary.config.token import Token
+from canary.errors import MachineError, UsageError
+from tests.contract.git_server import GitServer, git, serving
+
+TOKEN = "ghs_" + 3 * "0123456789ab"
+ME = ("-c", "user.name=u", "-c", "user.email=u@e", "-c", "commit.gpgSign=false")
+
+
+@dataclass(frozen=True)
+class Repository:
+    """main: m0 .. m5; pr: branched off at m3, p0 .. p2; alone: without a common ancestor."""
+
+    checkout: Path
+    main: list[str]
+    pr: list[str]
+    alone: str
+
+
+def commit(checkout: Path, text: str) -> str:
+    (checkout / "train.py").write_text(text)
+    git(checkout, "add", ".")
+    git(checkout, *ME, "commit", "-qm", text)
+    return git(checkout, "rev-parse", "HEAD")
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[GitServer, Repository]]:
+    """The repository on a server that asks for a token."""
+    place = tmp_path_factory.mktemp("origin")
+    with serving(place / "server") as server:
+        server.make()
+        checkout = place / "checkout"
+        checkout.mkdir()
+        git(checkout, "init", "-q", "-b", "main")
+        git(checkout, "remote", "add", "origin", server.url())
+        main = [commit(checkout, f"m{number}") for number in range(6)]
+        git(checkout, "checkout", "-q", "-b", "pr", main[3])
+        pr = [commit(checkout, f"p{number}") for number in range(3)]
+        git(checkout, "checkout", "-q", "--orphan", "alone")
+        alone = commit(checkout, "alone")
+        git(checkout, "push", "-q", "origin", "main", "pr", "alone")
+        server.token = TOKEN
+        yield server, Repository(checkout, main, pr, alone)
+
+
+@pytest.fixture
+def remote(origin: tuple[GitServer, Repository]) -> Remote:
+    return Remote(origin[0].url(), token=Token(TOKEN))
+
+
+@pytest.fixture
+def repository(origin: tuple[GitServer, Repository]) -> Repository:
+    return origin[1]
+
+
+def told(found: Ancestry, commits: list[str]) -> list[int | None]:
+    return [found.distance(sha) for sha in commits]
+
+
+def right(found: Ancestry, repository: Repository) -> None:
+    """The answer for main and pr."""
+    assert found.merge_base == repository.main[3]
+    assert told(found, repository.main) == [3, 2, 1, 0, None, None]
+    assert told(found, repository.pr) == [None, None, None]
+    assert len(found) == 4
+
+
+def test_a_server_tells_by_commit_and_by_branch(remote: Remote, repository: Repository) -> None:
+    right(ancestry_of(remote, repository.main[5], repository.pr[2]), repository)
+    right(ancestry_of(remote, "main", "pr"), repository)
+    right(ancestry_of(remote, "refs/heads/main", repository.pr[2]), repository)
+
+
+def test_a_commit_descends_from_itself(remote: Remote, repository: Repository) -> None:
+    found = ancestry_of(remote, repository.main[5], repository.main[5])
+    assert told(found, repository.main) == [5, 4, 3, 2, 1, 0]
+    assert found.distance(repository.main[5][:12]) == 0
+
+
+def test_parents_come_after_all_their_children_whatever_the_clocks_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By date alone, the first commit would pass for newer than the second."""
+    checkout = tmp_path / "merging"
+    checkout.mkdir()
+    git(checkout, "init", "-q", "-b", "main")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2090-01-01T00:00:00Z")
+    first = commit(checkout, "first")
+    git(checkout, "checkout", "-q", "-b", "side")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2020-01-01T00:00:00Z")
+    (checkout / "other").write_text("x")
+    side = commit(checkout, "first")
+    git(checkout, "checkout", "-q", "main")
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2000-01-01T00:00:00Z")
+    second = commit(checkout, "second")
+    git(checkout, *ME, "merge", "-q", "--no-ff", "-m", "merge", "side")
+    merge = git(checkout, "rev-parse", "HEAD")
+    found = ancestry_of(checkout, "main", "main")
+    assert told(found, [merge, first]) == [0, 3]
+    assert {found.distance(side), found.distance(second)} == {1, 2}
+
+
+@pytest.mark.parametrize("key", ["uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"])
+def test_a_server_that_refuses_filters_or_commits_by_id_tells_too(
+    origin: tuple[GitServer, Repository], remote: Remote, repository: Repository, key: str
+) -> None:
+    bare = origin[0].root / "repo.git"
+    git(bare, "config", key, "false")
+    try:
+        right(ancestry_of(remote, repository.main[5], repository.pr[1]), repository)
+    finally:
+        git(bare, "config", key, "true")
+
+
+def test_commits_that_are_not_given_by_id_come_with_their_branches(
+    origin: tuple[GitServer, Repository],
+    remote: Remote,
+    repository: Repository,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The protocol before version 2 gives only tips by their id."""
+    seen: list[str] = []
+    through = ancestry._through_branches
+
+    def spying(scratch: Scratch, url: str, wanted: Mapping[str, str], *options: str) -> None:
+        seen.append(url)
+        through(scratch, url, wanted, *options)
+
+    fixed = dict(FIXED) | {"protocol.version": "0"}
+    monkeypatch.setattr("canary.baseline.git.FIXED", tuple(fixed.items()))
+    monkeypatch.setattr(ancestry, "_through_branches", spying)
+    bare = origin[0].root / "repo.git"
+    git(bare, "config", "uploadpack.allowAnySHA1InWant", "false")
+    try:
+        right(ancestry_of(remote, repository.main[4], repository.pr[1]), repository)
+    finally:
+        git(bare, "config", "uploadpack.allowAnySHA1InWant", "true")
+    assert seen == [remote.url]
+
+
+def test_files_are_not_fetched(
+    remote: Remote, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds: set[str] = set()
+    answer = ancestry._answer
+
+    def looking(scratch: Scratch, base: str, head: str, words: str) -> Ancestry:
+        command = ("cat-file", "--batch-all-objects", "--batch-check=%(objecttype)")
+        kinds.update(scratch.git(*command).text.split())
+        return answer(scratch, base, head, words)
+
+    monkeypatch.setattr(ancestry, "_answer", looking)
+    right(ancestry_of(remote, repository.main[5], repository.pr[2]), repository)
+    assert kinds == {"commit"}
+
+
+def test_a_whole_checkout_is_read_without_a_server(repository: Repository, tmp_path: Path) -> None:
+    right(ancestry_of(repository.checkout, repository.main[5], "pr"), repository)
+    right(ancestry_of(repository.checkout, "main", repository.pr[2]), repository)
+
+
+def shallow_clone(origin: GitServer, into: Path, depth: int, branch: str) -> Path:
+    origin.token = ""
+    url = origin.url()
+    git(into.parent, "clone", "-q", f"--depth={depth}", "-b", branch, url, str(into))
+    origin.token = TOKEN
+    return into
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_a_shallow_checkout_is_completed_elsewhere_and_stays_as_it_is(
+    origin: tuple[GitServer, Repository], tmp_path: Path, depth: int
+) -> None:
+    """At depth 4 the merge base is there, and its ancestors are not."""
+    server, repository = origin
+    clone = shallow_clone(server, tmp_path / "clone", depth, "pr")
+    before = everything(clone)
+    right(ancestry_of(clone, repository.main[5], "HEAD", token=Token(TOKEN)), repository)
+    right(ancestry_of(clone, "main", repository.pr[2], token=Token(TOKEN)), repository)
+    assert everything(clone) == before
+
+
+def test_a_shallow_checkout_with_a_commit_of_its_own_is_completed(
+    origin: tuple[GitServer, Repository], tmp_path: Path
+) -> None:
+    server, repository = origin
+    clone = shallow_clone(server, tmp_path / "clone", 1, "pr")
+    commit(clone, "not pushed")
+    right(ancestry_of(clone, "main", "HEAD", token=Token(TOKEN)), repository)
+
+
+def test_a_shallow_checkout_that_cannot_be_completed_says_what_to_do(
+    origin: tuple[GitServer, Repository], tmp_path: Path
+) -> None:
+    server, _ = origin
+    clone = shallow_clone(server, tmp_path / "clone", 1, "pr")
+    with pytest.raises(MachineError, match=r"asks for a token.*fetch-depth: 0"):
+        ancestry_of(clone, "main", "HEAD")
+    git(clone, "remote", "remove", "origin")
+    with pytest.raises(MachineError, match=r"no remote `origin`.*fetch-depth: 0"):
+        ancestry_of(clone, "HEAD", "HEAD")
+
+
+def test_without_a_common_ancestor_it_says_what_to_do(
+    remote: Remote, repository: Repository
+) -> None:
+    for source in (remote, repository.checkout):
+        with pytest.raises(MachineError, match=r"no common ancestor.*rebase"):
+            ancestry_of(source, repository.alone, repository.pr[2])
+
+
+def test_a_commit_that_is_not_there_is_named(remote: Remote, repository: Repository) -> None:
+    for name in ("a" * 40, "gone"):
+        with pytest.raises(MachineError, match=f"has no commit {name}"):
+            ancestry_of(remote, repository.main[5], name)
+        with pytest.raises(MachineError, match=r"lacks commits.*fetch-depth: 0"):
+            ancestry_of(repository.checkout, repository.main[5], name, token=Token(TOKEN))
+
+
+@pytest.mark.parametrize("name", ["", "--upload-pack=x", "a b", "a:b", "+main", "x\n"])
+def test_a_name_that_is_none_is_refused(remote: Remote, name: str) -> None:
+    with pytest.raises(UsageError, match="no commit or branch"):
+        ancestry_of(remote, "main", name)
+
+
+def test_a_server_that_lets_nobody_in_or_is_not_there_is_told(remote: Remote) -> None:
+    with pytest.raises(Refused, match="does not accept the token"):
+        ancestry_of(Remote(remote.url, token=Token("wrong")), "main", "pr")
+    with pytest.raises(Unreachable):
+        ancestry_of(Remote("http://127.0.0.1:9/r"), "main", "pr")
+
+
+def test_a_folder_without_a_repository_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read as a repository"):
+        ancestry_of(tmp_path, "main", "HEAD")
