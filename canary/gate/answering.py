@@ -65,6 +65,7 @@ def answer(settings: ReportSettings, world: World) -> int:
     """
     intent = read_event(settings)
     wanted = channels(settings)
+    paths = [repository_path(settings.folder, config) for config in settings.configs]
     world.job.line(intent.reason)
     if intent.kind is Kind.IGNORE:
         return EXIT_OK
@@ -78,13 +79,17 @@ def answer(settings: ReportSettings, world: World) -> int:
             raise MachineError("GitHub does not show this repository to the token")
         target = repository
         pull = allowed(lambda: pull_of(world.hub, target, intent))
-        case = _case(settings, intent, target, pull)
+        case = _case(settings, world, intent, target, pull)
         asked = allowed(lambda: acceptance(case, world))
         wanted = replace(wanted, templates=templates(case, world))
         judged = _judged(case, world, asked.acceptance)
     except CanaryError as problem:
         judged = [error(Path(path).stem, str(problem).rstrip(".")) for path in settings.configs]
-    judged = [_with_note(one, asked.note) for one in judged]
+    judged = [_with_note(one, asked.note) for one in _named_apart(judged, paths)]
+    if asked.acceptance is not None and asked.acceptance.by_hand:
+        judged = [_by_hand(one, asked.acceptance) for one in judged]
+    files = {one.answer.canary: path for one, path in zip(judged, paths, strict=True)}
+    wanted = replace(wanted, config_paths=files)
     said = _say(settings, world, repository, pull, intent, judged, wanted)
     stored = True
     if intent.writes_baseline and repository is not None:
@@ -131,11 +136,21 @@ def _source(settings: ReportSettings, intent: Intent) -> Source:
 
 
 def _case(
-    settings: ReportSettings, intent: Intent, repository: Repository, pull: PullRequest | None
+    settings: ReportSettings,
+    world: World,
+    intent: Intent,
+    repository: Repository,
+    pull: PullRequest | None,
 ) -> Case:
-    """With the commit whose config and thresholds hold: the base of the pull request, or on the
-    default branch the commit itself."""
-    base_sha = intent.base_sha or (pull.base.sha if pull is not None else intent.head_sha)
+    """With the commit whose config and thresholds hold: the base of the pull request; on the
+    default branch the commit itself, on another branch the default branch's newest."""
+    base_sha = intent.base_sha or (pull.base.sha if pull is not None else "")
+    if not base_sha and intent.kind is Kind.RECORD:
+        base_sha = intent.head_sha
+    if not base_sha:
+        name = intent.default_branch
+        tip = allowed(lambda: world.hub.read(name, lambda: repository.get_commit(name)))
+        base_sha = tip.sha
     return Case(settings, intent, repository, pull, _source(settings, intent), base_sha)
 
 
@@ -159,6 +174,27 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
     return found
 
 
+def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]:
+    """Canaries of one name under names of their own, or one's section would replace the other's."""
+    slugs = [slug(one.answer.canary) for one in judged]
+    return [
+        one
+        if slugs.count(name) == 1
+        else replace(one, answer=replace(one.answer, canary=f"{one.answer.canary} {path}"))
+        for one, name, path in zip(judged, slugs, paths, strict=True)
+    ]
+
+
+def _by_hand(judged: Judged, accepted: Acceptance) -> Judged:
+    """A person who began a new level by hand has seen what is worse: it blocks no more."""
+    found = judged.answer.comparison
+    if found.verdict not in ("regression", "changed"):
+        return judged
+    line = f"Accepted ({accepted.reason}): {found.first_line}"
+    known = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
+    return replace(judged, answer=replace(judged.answer, comparison=known))
+
+
 def _with_note(judged: Judged, note: str) -> Judged:
     if not note:
         return judged
@@ -177,17 +213,15 @@ def _say(
     wanted: Channels,
 ) -> Published:
     """Leaves the reports, and posts them."""
-    paths = {}
-    for config, one in zip(settings.configs, judged, strict=True):
+    for one in judged:
         written(one.answer.comparison, settings.report / slug(one.answer.canary))
-        paths[one.answer.canary] = repository_path(settings.folder, config)
     return publish(
         world.hub if repository is not None else None,
         repository,
         pull.number if pull is not None else None,
         _source(settings, intent),
         tuple(one.answer for one in judged),
-        replace(wanted, config_paths=paths),
+        wanted,
         world.job,
     )
 

@@ -113,16 +113,21 @@ class Gatehouse:
         runs: Sequence[RunRecord] | None,
         *,
         only_pending: bool = False,
+        of: str = CONFIG,
+        head: str = "",
         **inputs: str,
     ) -> Said:
         """Runs the report half as the action would; `runs` None: the other half left nothing."""
         self.runs += 1
-        folder = self.root / f"run-{self.runs}"
+        number = self.runs
+        folder = self.root / f"run-{number}"
         folder.mkdir()
         (folder / "event.json").write_text(json.dumps(payload))
         if runs is not None:
-            records_folder(folder / "records", runs)
-        environ = self._environ(folder, event, inputs)
+            records_folder(folder / "records", runs, of)
+        environ = self._environ(folder, event, number, inputs)
+        if head:
+            environ |= {"GITHUB_SHA": head, "GITHUB_REF": payload["ref"]}
         settings = ReportSettings.read(environ)
         stream = io.StringIO()
         job = Job(stream, folder / "output", folder / "summary")
@@ -144,7 +149,9 @@ class Gatehouse:
         assert self.github.token not in everything
         return Said(code, stream.getvalue(), outputs(text["output"]), text["summary"])
 
-    def _environ(self, folder: Path, event: str, inputs: Mapping[str, str]) -> dict[str, str]:
+    def _environ(
+        self, folder: Path, event: str, number: int, inputs: Mapping[str, str]
+    ) -> dict[str, str]:
         given = {f"CANARY_{name.upper()}": value for name, value in inputs.items()}
         head = git(self.work, "rev-parse", "main")
         return {
@@ -153,7 +160,7 @@ class Gatehouse:
             "GITHUB_REPOSITORY": NAME,
             "GITHUB_API_URL": self.github.ghes_url if self.ghes else self.github.url,
             "GITHUB_SERVER_URL": "https://github.example",
-            "GITHUB_RUN_ID": str(self.runs),
+            "GITHUB_RUN_ID": str(number),
             "GITHUB_RUN_ATTEMPT": "1",
             "GITHUB_SHA": head,
             "GITHUB_REF": "refs/heads/main",
@@ -170,7 +177,7 @@ class Gatehouse:
         """Pushes to the default branch, each with a run."""
         return [self.push_main(self.run(time), **inputs) for _ in range(count)]
 
-    def push_main(self, *runs: RunRecord, sha: str = "", **inputs: str) -> Said:
+    def push_main(self, *runs: RunRecord, sha: str = "", **inputs: Any) -> Said:
         """A push to the default branch and its report."""
         sha = sha or self.commit()
         return self.report("push", push_event(sha), runs, **inputs)
@@ -218,13 +225,13 @@ def outputs(text: str) -> dict[str, str]:
     return found
 
 
-def records_folder(root: Path, runs: Sequence[RunRecord]) -> None:
+def records_folder(root: Path, runs: Sequence[RunRecord], config: str = CONFIG) -> None:
     """What the run half leaves."""
     for run in runs:
         folder = root / "00-canary" / "current" / run.run_id
         folder.mkdir(parents=True)
         (folder / "metrics.json").write_text(jsonio.dumps(run.model_dump()))
-    write_manifest(root, Manifest(parts=[Part(config=CONFIG, folder="00-canary")]))
+    write_manifest(root, Manifest(parts=[Part(config=config, folder="00-canary")]))
 
 
 def artifact(root: Path, runs: Sequence[RunRecord], **extra: bytes) -> bytes:

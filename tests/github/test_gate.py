@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from canary.errors import UsageError
+from canary.errors import ConfigError, UsageError
 from canary.publish.comment import MARKER, parse
-from tests.github.gatehouse import Gatehouse, git, pull_event, push_event
+from tests.github.gatehouse import BASE_CONFIG, Gatehouse, Said, git, pull_event, push_event
 from tests.github.server import GitHub
 from tests.unit.comparing import altered
 
@@ -322,3 +324,55 @@ def test_a_forged_number_in_the_manifest_changes_nothing(house: Gatehouse) -> No
     house.judge(pull, forged)
     assert not house.comments(other)
     assert len(house.comments(pull)) == 1
+
+
+def second(house: Gatehouse, name: str) -> dict[str, Any]:
+    """A second canary of that name beside the first, on the base branch."""
+    house.commit(files={"second.yaml": BASE_CONFIG.replace("sft_smoke", name)})
+    return {"config": "second.yaml"}
+
+
+def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
+    inputs = second(house, "other")
+    pull = house.pull()
+    payload = pull_event(pull, "opened", None)
+    legs: list[dict[str, Any]] = [{}, inputs | {"status_context": "rlhf-canary / other"}]
+
+    def leg(inputs: dict[str, Any]) -> Said:
+        config = inputs.get("config", "canary.yaml")
+        return house.report("pull_request", payload, [house.run()], of=config, **inputs)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [said.code for said in pool.map(leg, legs)] == [0, 0]
+    (comment,) = house.comments(pull)
+    assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
+    assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
+    contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
+    assert contexts == {"rlhf-canary", "rlhf-canary / other"}
+
+
+def test_two_configs_of_one_name_do_not_overwrite_each_other(house: Gatehouse) -> None:
+    second(house, "sft_smoke")
+    pull = house.pull()
+    said = house.judge(pull, house.run(), config="canary.yaml\nsecond.yaml")
+    (comment,) = house.comments(pull)
+    assert len(parse(comment.body)) == 2
+    assert said.code == 4, "the second left no record"
+
+
+def test_a_config_out_of_the_repository_is_wrong_usage(house: Gatehouse) -> None:
+    with pytest.raises(ConfigError, match="not inside the repository"):
+        house.judge(house.pull(), house.run(), config="../canary.yaml")
+
+
+def test_a_branch_that_is_dispatched_is_judged_by_the_default_branchs_thresholds(
+    house: Gatehouse,
+) -> None:
+    house.baseline(4)
+    loose = BASE_CONFIG + "thresholds: {max_step_time_increase_pct: 900, max_tps_drop_pct: 99}\n"
+    sha = house.commit("loose", {"canary.yaml": loose})
+    payload = {"repository": push_event(sha)["repository"], "ref": "refs/heads/loose"}
+    said = house.report("workflow_dispatch", payload, [house.run(SLOW)], head=sha)
+    assert said.outputs["verdict"] == "regression"
+    assert house.status(sha)[0] == "failure"
+    assert len(house.entries()) == 4

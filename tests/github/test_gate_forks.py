@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from canary.collect.record import RunRecord
 from tests.github.gatehouse import NAME, Gatehouse, artifact, git, workflow_run_event
 from tests.github.server import GitHub
 from tests.github.state import Pull
@@ -107,7 +108,7 @@ def test_a_run_of_a_branch_in_the_repository_goes_the_same_way(
 # Acceptance.
 
 
-def changed(house: Gatehouse) -> tuple[Pull, object]:
+def changed(house: Gatehouse) -> tuple[Pull, RunRecord]:
     """A pull request whose config and first loss differ."""
     run = altered(house.run(), "config", "learning_rate", to=1e-3)
     return house.pull(), altered(run, "exact", "first_loss", "loss", to=9.0)
@@ -186,7 +187,10 @@ def test_a_merge_without_acceptance_stays_red(house: Gatehouse) -> None:
 
 def test_the_accept_workflow_begins_a_level_whatever_the_verdict(house: Gatehouse) -> None:
     said = house.push_main(house.run(0.2), accept_reason="a larger model")
-    assert said.outputs["verdict"] == "regression"
+    assert said.code == 0
+    state, description = house.status(git(house.work, "rev-parse", "main"))
+    assert state == "success"
+    assert description.startswith("Accepted (a larger model, by ada): Regression: median step")
     assert [name for name in house.entries() if name.endswith("+accepted.json")]
     assert house.push_main(house.run(0.2)).outputs["verdict"] == "no-baseline"
 

@@ -63,7 +63,7 @@ def test_the_docker_half_trains_without_token_socket_or_network(runner: Runner) 
     cache = runner.root / "cache"
     (cache / "hub").mkdir(parents=True)
     (cache / "token").write_text("hf_secret")
-    setup = "python -c 'import sys; open(sys.prefix + \"/made\", \"w\").close()'"
+    setup = 'python -c \'import sys; open(sys.prefix + "/made", "w").close()\''
     done = runner.step(
         "Train",
         CPU | {"setup": setup, "env": "MODE=fast\nLEVEL=2", "model-cache": str(cache)},
