@@ -18,8 +18,9 @@ Download = Callable[..., str]
 """`huggingface_hub.snapshot_download`."""
 
 
-def wanted(loaded: LoadedConfig) -> list[tuple[str, str, str | None]]:
-    """(kind, id, revision) of what a config takes from the hub: nothing embedded, nothing local."""
+def wanted(loaded: LoadedConfig, folder: Path) -> list[tuple[str, str, str | None]]:
+    """(kind, id, revision) of what a config takes from the hub: nothing embedded, nothing
+    that lies in the working directory."""
     config = loaded.config
     named = [
         ("model", config.model_name, config.model_revision),
@@ -28,7 +29,7 @@ def wanted(loaded: LoadedConfig) -> list[tuple[str, str, str | None]]:
     return [
         (kind, name, revision)
         for kind, name, revision in named
-        if not name.startswith(EMBEDDED) and not Path(name).exists() and name.count("/") <= 1
+        if not name.startswith(EMBEDDED) and not (folder / name).exists() and name.count("/") <= 1
     ]
 
 
@@ -52,7 +53,7 @@ def prefetch(
     fetched = 0
     for config in configs:
         loaded = load_config(folder / config)
-        for kind, name, revision in wanted(loaded):
+        for kind, name, revision in wanted(loaded, folder):
             say(f"{config}: {kind} {name}")
             leave_out = [] if loaded.config.trust_remote_code else list(CODE)
             try:

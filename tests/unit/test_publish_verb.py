@@ -1,0 +1,87 @@
+"""`canary publish`: what it would post, and what it needs before it does."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from canary.errors import InputError, RecordError, UsageError
+from canary.publish.by_hand import Posting, post
+from canary.publish.workflow import Job
+from canary.report.render import written
+from tests.unit.test_comment import slow
+
+SHA = "c" * 40
+
+
+@pytest.fixture
+def posting(tmp_path: Path) -> Posting:
+    written(slow(), tmp_path / "found")
+    return Posting(
+        comparisons=(tmp_path / "found",),
+        repository="org/repo",
+        pull_request=7,
+        sha=SHA,
+        status="commit-status",
+        comment=True,
+        template=None,
+        strict=False,
+        dry_run=True,
+    )
+
+
+def said(posting: Posting) -> str:
+    out = io.StringIO()
+    assert post(posting, {}, Job(io.StringIO()), out) == 0
+    return out.getvalue()
+
+
+def test_a_dry_run_prints_status_and_comment_and_needs_no_token(posting: Posting) -> None:
+    text = said(posting)
+    assert f"commit-status on {SHA[:9]} of org/repo: failure: Regression: median step" in text
+    assert "comment on #7 of org/repo:" in text
+    assert "<!-- rlhf-canary -->" in text
+    assert "Regression Checks" in text
+
+
+def test_a_dry_run_says_what_is_missing_and_posts_no_verdict_as_exit_code(posting: Posting) -> None:
+    text = said(replace(posting, repository="", pull_request=None, sha=""))
+    assert "(no --repository)" in text
+    assert "(no --pull-request)" in text
+
+
+def test_a_template_is_tried_in_a_dry_run(posting: Posting, tmp_path: Path) -> None:
+    path = tmp_path / "own.jinja"
+    path.write_text('{% extends "comment.md.jinja" %}{% block footer %}ours{% endblock %}')
+    assert "ours" in said(replace(posting, template=path))
+    path.write_text("{{ view.typo }}")
+    assert "note: the comment template cannot be rendered" in said(replace(posting, template=path))
+
+
+@pytest.mark.parametrize(
+    ("change", "remedy"),
+    [
+        ({"repository": "repo"}, "--repository OWNER/NAME"),
+        ({"sha": "abc"}, "--sha SHA"),
+        ({"status": "loud"}, "one of commit-status"),
+    ],
+)
+def test_posting_needs_a_place(posting: Posting, change: dict[str, str], remedy: str) -> None:
+    with pytest.raises(UsageError, match=remedy):
+        post(replace(posting, dry_run=False, **change), {}, Job(io.StringIO()), io.StringIO())  # type: ignore[arg-type]
+
+
+def test_posting_needs_a_token(posting: Posting) -> None:
+    with pytest.raises(Exception, match="no token"):
+        post(replace(posting, dry_run=False), {}, Job(io.StringIO()), io.StringIO())
+
+
+def test_what_is_no_comparison_is_refused(posting: Posting, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no comparison at"):
+        said(replace(posting, comparisons=(tmp_path / "nothing",)))
+    (tmp_path / "x.json").write_text('{"schema_version": 1, "verdict": "fine"}')
+    with pytest.raises(RecordError, match="is not a comparison"):
+        said(replace(posting, comparisons=(tmp_path / "x.json",)))
