@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.baseline.entry import context_of, parse_entry
+from canary.baseline.entry import NAME, context_of, parse_entry
 from canary.baseline.history import NOISE_FILE, VERSION
 from canary.collect import jsonio
 from canary.errors import RecordError
@@ -70,6 +70,8 @@ def _check_path(path: str) -> None:
         raise RecordError(f"{path!r} does not belong into a baseline history")
     if not all(PART.fullmatch(part) for part in parts):
         raise RecordError(f"{path!r} is no name of a baseline history")
+    if parts[-1] != NOISE_FILE and not NAME.fullmatch(parts[-1]):
+        raise RecordError(f"{path!r} is not named as an entry")
 
 
 def check_content(path: str, content: bytes) -> None:

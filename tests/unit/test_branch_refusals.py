@@ -40,6 +40,7 @@ BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "code beside a history": ({ENTRY: WHOLE, "a/b/c/d.json": "{}"}, {}, "does not belong"),
     "a later version": ({ENTRY.replace("v1", "v2"): WHOLE}, {}, "does not belong"),
     "a file too deep": ({ENTRY.replace("v1/", "v1/x/"): WHOLE}, {}, "does not belong"),
+    "another name": ({"v1/a/b/notes.json": WHOLE}, {}, "not named as an entry"),
     "cut off": ({ENTRY: WHOLE[:20]}, {}, f"{ENTRY} cannot be read"),
     "empty file": ({ENTRY: ""}, {}, f"{ENTRY} cannot be read"),
     "no entry": ({ENTRY: "{}"}, {}, "is not an entry"),
