@@ -160,7 +160,7 @@ def marking(folder: Path, name: str) -> str:
 
 
 def test_the_users_configuration_runs_nothing_and_still_knows_the_proxy(tmp_path: Path) -> None:
-    config = tmp_path / "gitconfig"
+    config = tmp_path / ".gitconfig"
     hooks = tmp_path / "hooks"
     hooks.mkdir()
     marking(hooks, "reference-transaction")
@@ -175,7 +175,7 @@ def test_the_users_configuration_runs_nothing_and_still_knows_the_proxy(tmp_path
         "[commit]\ngpgSign = true\n"
     )
     environ = os.environ | {
-        "GIT_CONFIG_GLOBAL": str(config),
+        "HOME": str(tmp_path),
         "GIT_ASKPASS": marking(tmp_path, "askpass"),
         "GIT_TRACE_CURL": "1",
     }
