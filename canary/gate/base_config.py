@@ -80,9 +80,14 @@ def _extends(file: Path, shown: str) -> str | None:
     return below if isinstance(below, str) and below else None
 
 
+def held_keys(base: LoadedConfig) -> list[str]:
+    """Keys that hold, without what follows from another of them."""
+    return [key for key in HELD if base.origins.get(key) != "from max_steps"]
+
+
 def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list[str]:
     """`--set` values that carry the base branch's steps over to the pull request's run."""
-    values: dict[str, Any] = {key: getattr(base.config, key) for key in HELD}
+    values: dict[str, Any] = {key: getattr(base.config, key) for key in held_keys(base)}
     if repeats:
         values["repeats"] = repeats
     return [f"{key}={value}" for key, value in values.items() if value is not None]

@@ -84,7 +84,16 @@ def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int
             log = settings.scratch / "setup.log"
             own_environment("setup", settings.scratch, place.folder, settings.setup, environ, log)
     except CanaryError as error:
+        _show_logs(settings.scratch, say)
         write_manifest(settings.records, Manifest(error=str(error)[:LONGEST_ERROR]))
         say(f"error: {error}")
         return error.exit_code
+    _show_logs(settings.scratch, say)
     return EXIT_OK
+
+
+def _show_logs(scratch: Path, say: Say) -> None:
+    """What `setup` printed, into the log of the job: the scratch folder does not stay."""
+    for log in sorted(scratch.glob("setup*.log")):
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+            say(f"{log.stem}: {line}")

@@ -16,8 +16,8 @@ from canary.collect.folder import load_record
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, MachineError, UsageError
 from canary.gate.base_config import (
-    HELD,
     git_reader,
+    held_keys,
     held_settings,
     load_base_config,
     repository_path,
@@ -110,7 +110,7 @@ def _held(settings: TrainSettings, place: Place, config: str) -> tuple[list[str]
 
 def _overridden(base: LoadedConfig, own: LoadedConfig) -> list[str]:
     notes = []
-    for key in HELD:
+    for key in held_keys(base):
         was, now = getattr(base.config, key), getattr(own.config, key)
         if was != now:
             notes.append(f"{key}: {now} in this change holds after the merge; {was} was run")
