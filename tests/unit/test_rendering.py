@@ -21,8 +21,8 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import UsageError
 from canary.report.document import document
-from canary.report.numbers import amount, signed, significant
 from canary.report.escape import markdown_cell, markdown_code
+from canary.report.numbers import amount, signed, significant
 from canary.report.render import render, written
 
 ROOT = Path(__file__).parents[2]
