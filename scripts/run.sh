@@ -36,15 +36,14 @@ output() {
 
 # A checkout that kept its credentials would hand them to the code that is tested. actions/checkout
 # keeps them as a header in .git/config, and since its version 6 in a file that the config includes.
+# The file is read by its name: git would not look into a checkout that belongs to another user.
 refuse_credentials() {
-  local found
-  found=$(git -C "$workspace" config --local --includes --name-only --get-regexp \
-    '^(http\..*\.?extraheader|credential\..*|url\..*@.*)$' 2>/dev/null || true)
-  found+=$(git -C "$workspace" config --local --name-only --get-regexp '^includeif\..*\.path$' \
-    2>/dev/null || true)
-  if git -C "$workspace" config --local --get-regexp '^remote\..*url$' 2>/dev/null |
-    grep -Eq '://[^/ ]*@'; then
-    found+=' remote url'
+  local config=$workspace/.git/config found
+  [ -e "$config" ] || return 0
+  found=$(git config --file "$config" --includes --name-only --get-regexp \
+    '^(http\.(.*\.)?(extraheader|cookiefile)|credential\..*|include\.path|includeif\..*\.path)$' || true)
+  if git config --file "$config" --get-regexp '^(remote|url)\..*' | grep -Eq '://[^/ ]*@'; then
+    found+=' an address with a login'
   fi
   if [ -n "$found" ]; then
     refuse "the checkout keeps credentials (${found//$'\n'/, }); use actions/checkout with persist-credentials: false"

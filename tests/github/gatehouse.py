@@ -6,7 +6,7 @@ import io
 import json
 import subprocess
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from canary.baseline.branch import Remote
 from canary.collect import jsonio
 from canary.collect.record import RunRecord
 from canary.config.token import Token
-from canary.gate.answering import answer, pending
+from canary.gate.answering import answer
 from canary.gate.manifest import Manifest, Part, write_manifest
 from canary.gate.settings import ReportSettings
 from canary.gate.world import World
@@ -112,7 +112,7 @@ class Gatehouse:
         payload: Mapping[str, Any],
         runs: Sequence[RunRecord] | None,
         *,
-        only_pending: bool = False,
+        by: Callable[[ReportSettings, World], int] = answer,
         of: str = CONFIG,
         head: str = "",
         **inputs: str,
@@ -140,7 +140,7 @@ class Gatehouse:
         )
         remote = Remote(f"file://{self.bare}", settings.baseline_branch, settings.token)
         world = World(hub, remote, job, lambda: datetime(2026, 1, 1, tzinfo=UTC))
-        code = (pending if only_pending else answer)(settings, world)
+        code = by(settings, world)
         text = {
             name: (folder / name).read_text() if (folder / name).exists() else ""
             for name in ("output", "summary")

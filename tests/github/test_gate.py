@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,20 @@ from typing import Any
 import pytest
 
 from canary.errors import ConfigError, UsageError
+from canary.gate.answering import pending
+from canary.gate.settings import ReportSettings, TrainSettings
+from canary.gate.whole import whole
+from canary.gate.world import World
 from canary.publish.comment import MARKER, parse
-from tests.github.gatehouse import BASE_CONFIG, Gatehouse, Said, git, pull_event, push_event
+from tests.github.gatehouse import (
+    BASE_CONFIG,
+    Gatehouse,
+    Said,
+    git,
+    pull_event,
+    push_event,
+    records_folder,
+)
 from tests.github.server import GitHub
 from tests.unit.comparing import altered
 
@@ -40,7 +53,7 @@ def test_pushes_to_the_default_branch_fill_the_baseline(house: Gatehouse) -> Non
 def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -> None:
     house.baseline()
     pull = house.pull()
-    house.report("pull_request", pull_event(pull, "opened", None), None, only_pending=True)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
     assert house.status(pull.head_sha) == ("pending", "the canary is training")
     said = house.judge(pull, house.run(SLOW), action="opened")
     state, description = house.status(pull.head_sha)
@@ -212,7 +225,7 @@ def test_an_older_run_of_the_same_commit_changes_neither_comment_nor_status(
 def test_a_run_that_died_is_an_error_on_the_commit(house: Gatehouse) -> None:
     house.baseline()
     pull = house.pull()
-    house.report("pull_request", pull_event(pull, "opened", None), None, only_pending=True)
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
     said = house.judge(pull)
     assert said.code == 4
     assert house.status(pull.head_sha) == (
@@ -376,3 +389,37 @@ def test_a_branch_that_is_dispatched_is_judged_by_the_default_branchs_thresholds
     assert said.outputs["verdict"] == "regression"
     assert house.status(sha)[0] == "failure"
     assert len(house.entries()) == 4
+
+
+def test_the_whole_chain_in_one_process_hands_no_token_to_the_training(
+    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull = house.pull()
+    seen: dict[str, str] = {}
+
+    def train(settings: TrainSettings, environ: Mapping[str, str], say: object) -> int:
+        seen.update(environ, base=settings.base_sha)
+        records_folder(settings.records, [house.run()])
+        return 0
+
+    monkeypatch.setattr("canary.gate.whole.train", train)
+    said = house.report("pull_request", pull_event(pull, "opened", None), None, by=whole_chain)
+    assert said.outputs["verdict"] == "no-baseline"
+    states = [one.state for one in house.hub_repository.statuses_of(pull.head_sha)]
+    assert states == ["success", "pending"]
+    assert seen["base"] == pull.base_sha
+    assert not [name for name in seen if "TOKEN" in name or name.startswith("ACTIONS_")]
+    assert "GITHUB_OUTPUT" not in seen
+    assert house.github.token not in str(seen)
+
+
+def whole_chain(settings: ReportSettings, world: World) -> int:
+    environ = {
+        "CANARY_CONFIG": "canary.yaml",
+        "CANARY_TOKEN": settings.token.reveal(),
+        "GITHUB_TOKEN": settings.token.reveal(),
+        "ACTIONS_RUNTIME_TOKEN": "x",
+        "GITHUB_OUTPUT": "x",
+        "PATH": "x",
+    }
+    return whole(TrainSettings.read(environ), settings, world, environ, print)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -186,7 +187,20 @@ def in_the_url(folder: Path) -> None:
     git(folder, "remote", "add", "origin", "https://x-access-token:abc@github.com/o/r.git")
 
 
-@pytest.mark.parametrize("leave", [extraheader, included, helper, in_the_url])
+def of_another_user(folder: Path) -> None:
+    """git itself would refuse to look into it."""
+    extraheader(folder)
+    for path in [folder, *folder.rglob("*")]:
+        os.chown(path, 12345, 12345, follow_symlinks=False)
+
+
+NEEDS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="chown needs root")
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [extraheader, included, helper, in_the_url, pytest.param(of_another_user, marks=NEEDS_ROOT)],
+)
 def test_a_checkout_that_kept_its_credentials_is_refused(
     runner: Runner, leave: Callable[[Path], None]
 ) -> None:
