@@ -68,6 +68,17 @@ def gate_run(verbose: Verbose = False) -> None:
     raise typer.Exit(train(TrainSettings.read(os.environ), os.environ, _say))
 
 
+@gate_app.command("all")
+def gate_all(verbose: Verbose = False) -> None:
+    """Pending status, training and report in one process, where all authors are trusted."""
+    from canary.gate.settings import ReportSettings, TrainSettings
+    from canary.gate.whole import whole
+
+    stoppable()
+    settings, training = ReportSettings.read(os.environ), TrainSettings.read(os.environ)
+    raise typer.Exit(whole(training, settings, _world(settings), os.environ, _say))
+
+
 @gate_app.command("pending")
 def gate_pending(verbose: Verbose = False) -> None:
     """Set the pending status."""
