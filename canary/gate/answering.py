@@ -169,7 +169,8 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
                 found.append(error(Path(config).stem, f"the base branch's config: {problem}"))
                 continue
             reason = accepted.reason if accepted else None
-            grounds = Grounds(config, base, history, ancestry, settings.tier, reason)
+            recording = case.intent.kind is Kind.RECORD
+            grounds = Grounds(config, base, history, ancestry, settings.tier, reason, recording)
             found.append(judge(grounds, records))
     return found
 

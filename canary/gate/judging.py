@@ -23,6 +23,7 @@ from canary.compare.thresholds import (
     from_config,
     tier_thresholds,
 )
+from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST
@@ -43,6 +44,8 @@ class Grounds:
     ancestry: Ancestry | None
     tier: str = ""
     accept: str | None = None
+    recording: bool = False
+    """Whether the run is the default branch's own, and the baseline grows by it."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     if problem:
         return error(name, problem)
     chosen, notes = _selection(grounds, current[-1])
-    missing = _drawer_missed(grounds, current[-1], chosen)
+    missing = _drawer_missed(grounds, current[-1], chosen) or _too_old(grounds, chosen)
     if missing:
         return error(name, missing)
     thresholds, tier = thresholds_of(grounds)
@@ -202,7 +205,6 @@ def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[st
     if chosen.elsewhere:
         notes.append(
             f"{chosen.elsewhere} stored runs are of commits that this one does not descend from"
-            + ("" if chosen.records else "; merge the base branch into it")
         )
     return chosen, tuple(notes)
 
@@ -229,6 +231,18 @@ def _drawer_missed(grounds: Grounds, record: RunRecord, chosen: Selection) -> st
     return (
         f"device {was} -> {now}: the baseline ran on {', '.join(known[:3])}, this run on "
         f"{machine_key(record)}"
+    )
+
+
+def _too_old(grounds: Grounds, chosen: Selection) -> str:
+    """A branch from before the baseline began could never be judged, and must not pass for that."""
+    if grounds.recording or len(chosen.records) >= MIN_HISTORY or chosen.elsewhere < MIN_HISTORY:
+        return ""
+    count = len(chosen.records)
+    return (
+        f"the branch is too old to be judged: it descends from {count} of "
+        f"{count + chosen.elsewhere} stored runs, {MIN_HISTORY} are needed; merge the base branch "
+        "into it"
     )
 
 

@@ -139,6 +139,18 @@ def test_only_runs_of_ancestors_count_and_the_rest_is_said(tmp_path: Path) -> No
     assert any("2 stored runs are of commits" in n for n in found.answer.comparison.notes)
 
 
+@pytest.mark.parametrize(("recording", "verdict"), [(False, "error"), (True, "no-baseline")])
+def test_a_branch_from_before_the_baseline_is_no_first_run(
+    tmp_path: Path, recording: bool, verdict: str
+) -> None:
+    old = Ancestry("f" * 40, {"f" * 12: 0})
+    records = given(tmp_path, record(100))
+    found = answer(tmp_path, records, ancestry=old, recording=recording)
+    assert found.answer.verdict == verdict
+    if not recording:
+        assert "merge the base branch into it" in found.answer.comparison.first_line
+
+
 def test_a_red_run_of_the_default_branch_is_never_compared_with(tmp_path: Path) -> None:
     root = stored(tmp_path)
     save(root, record(50, 0.5), context=Context(commit=COMMITS[5], verdict="regression"))
