@@ -56,8 +56,10 @@ class GitServer:
 
 def git(folder: Path, *arguments: str, given: str = "") -> str:
     """Standard output of a git command that must succeed."""
+    who = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    command = ["git", *who, *arguments]
     done = subprocess.run(
-        ["git", *arguments], cwd=folder, input=given, capture_output=True, text=True, check=False
+        command, cwd=folder, input=given, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
