@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canary.options import Strict, Verbose
+from canary.options import Verbose
 from canary.terminal import stoppable
 
 if TYPE_CHECKING:
@@ -53,19 +53,24 @@ def gate_setup(verbose: Verbose = False) -> None:
     """Run the repository's own setup, with network, before the canary."""
     from canary.gate.place import set_up
     from canary.gate.settings import TrainSettings
+    from canary.gate.training import told
 
     stoppable()
-    raise typer.Exit(set_up(TrainSettings.read(os.environ), os.environ, _say))
+    with told(os.environ):
+        settings = TrainSettings.read(os.environ)
+    raise typer.Exit(set_up(settings, os.environ, _say))
 
 
 @gate_app.command("run")
 def gate_run(verbose: Verbose = False) -> None:
     """Train every config and leave the records folder."""
     from canary.gate.settings import TrainSettings
-    from canary.gate.training import train
+    from canary.gate.training import told, train
 
     stoppable()
-    raise typer.Exit(train(TrainSettings.read(os.environ), os.environ, _say))
+    with told(os.environ):
+        settings = TrainSettings.read(os.environ)
+    raise typer.Exit(train(settings, os.environ, _say))
 
 
 @gate_app.command("all")
@@ -143,7 +148,9 @@ def publish_comparison(
     template: Annotated[
         Path | None, typer.Option("--template", help="Overrides blocks of the comment.")
     ] = None,
-    strict: Strict = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="An inconclusive verdict is posted as a failure.")
+    ] = False,
     verbose: Verbose = False,
 ) -> None:
     """Post saved comparisons: comment, status, check run. The token comes from GITHUB_TOKEN."""

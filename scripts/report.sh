@@ -13,10 +13,14 @@ fail() {
   exit 4
 }
 
+# No file of the workspace may pass for a module of Python's while the token is around.
+cd "$temporary"
+unset PYTHONPATH PYTHONHOME
+
 python=
 for candidate in python3.13 python3.12 python3.11 python3 python; do
   if command -v "$candidate" >/dev/null &&
-    "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    "$candidate" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     python=$candidate
     break
   fi
@@ -26,8 +30,8 @@ done
 extras=
 if [ "$verb" = prefetch ]; then extras='[hub]'; fi
 if [ ! -x "$venv/bin/canary" ]; then
-  "$python" -m venv "$venv" || fail "no virtual environment can be made; on Debian: apt install python3-venv"
-  "$venv/bin/python" -m pip --disable-pip-version-check --quiet install \
+  "$python" -I -m venv "$venv" || fail "no virtual environment can be made; on Debian: apt install python3-venv"
+  "$venv/bin/python" -I -m pip --disable-pip-version-check --quiet install \
     -c "$action/constraints.txt" "$action$extras" || fail "the command line could not be installed; the log has the reason"
 fi
 exec "$venv/bin/canary" gate "$verb"

@@ -13,17 +13,28 @@ readonly action=${GITHUB_ACTION_PATH:-$(cd "$(dirname "$0")/.." && pwd)}
 
 say() { printf 'canary: %s\n' "$*" >&2; }
 
+# Leaves the reason in the records, for the answer. What stood at its place, a link even, is replaced.
+leave() {
+  local text=${1//\\/\\\\}
+  text=${text//\"/\\\"}
+  text=${text//[[:cntrl:]]/ }
+  if [ -L "$records" ]; then rm -f "$records"; fi
+  mkdir -p "$records"
+  printf '{"manifest_version": 1, "error": "%s", "parts": []}\n' "${text:0:900}" >"$temporary/canary-gate.json.$$"
+  rm -rf "$records/gate.json"
+  mv -T "$temporary/canary-gate.json.$$" "$records/gate.json"
+}
+
 # Wrong usage: one line, exit code 2.
 refuse() {
+  leave "$*"
   say "$*"
   exit 2
 }
 
-# The machine cannot train: the sentence goes into the records, so that the answer is `error` with
-# this reason. Called with fixed texts alone: nothing here needs escaping.
+# The machine cannot train: `error` with this reason, exit code 4.
 machine_error() {
-  mkdir -p "$records"
-  printf '{"manifest_version": 1, "error": "%s", "parts": []}\n' "$*" >"$records/gate.json"
+  leave "$*"
   say "error: $*"
   exit 4
 }
@@ -35,18 +46,33 @@ output() {
 }
 
 # A checkout that kept its credentials would hand them to the code that is tested. actions/checkout
-# keeps them as a header in .git/config, and since its version 6 in a file that the config includes.
-# The file is read by its name: git would not look into a checkout that belongs to another user.
+# keeps them as a header in .git/config, and since its version 6 in a file that the config includes; with
+# ssh-key as a command. All configs below the workspace are read as text: git would pass over those of
+# another user, of worktrees and submodules, and over what it cannot parse.
+readonly credentials='extraheader|cookiefile|sshcommand|^[[:space:]]*\[[[:space:]]*(credential|include|includeif)|https?://[^/[:space:]"]*@'
 refuse_credentials() {
-  local config=$workspace/.git/config found
-  [ -e "$config" ] || return 0
-  found=$(git config --file "$config" --includes --name-only --get-regexp \
-    '^(http\.(.*\.)?(extraheader|cookiefile)|credential\..*|include\.path|includeif\..*\.path)$' || true)
-  if git config --file "$config" --get-regexp '^(remote|url)\..*' | grep -Eq '://[^/ ]*@'; then
-    found+=' an address with a login'
-  fi
+  local file target found=
+  while IFS= read -r -d '' file; do
+    if grep -Eiq "$credentials" "$file"; then found+=" ${file#"$workspace"/}"; fi
+  done < <(find "$workspace" -type f \( -path '*/.git/*' -o -path '*.git/*' \) \( -name config -o -name config.worktree \) -print0)
+  while IFS= read -r -d '' file; do
+    target=$(sed -n 's/^gitdir: //p' "$file" | head -n 1)
+    [ -n "$target" ] || continue
+    case $target in /*) ;; *) target=$(dirname "$file")/$target ;; esac
+    for file in "$target/config" "$target/config.worktree" "$target/../../config"; do
+      if [ -f "$file" ] && grep -Eiq "$credentials" "$file"; then found+=" $file"; fi
+    done
+  done < <(find "$workspace" -type f -name .git -print0)
   if [ -n "$found" ]; then
-    refuse "the checkout keeps credentials (${found//$'\n'/, }); use actions/checkout with persist-credentials: false"
+    refuse "the checkout keeps credentials in$found; use actions/checkout with persist-credentials: false"
+  fi
+}
+
+# Links out of the records would be followed when they are uploaded: they go, and so does all but files.
+clean_records() {
+  if [ -L "$records" ]; then rm -f "$records"; fi
+  if [ -d "$records" ]; then
+    find "$records" \( ! -type f ! -type d -o -type f -links +1 \) -delete
   fi
 }
 
@@ -82,22 +108,23 @@ guarded() {
 
 # --- docker ---------------------------------------------------------------------------------------
 
-# Further arguments of the user, one a line; those that would open the container are refused.
+# Further arguments of the user, one a line: a list of what cannot open the container, all else is refused.
 extra_arguments() {
-  local line
+  local line folder
   while IFS= read -r line; do
     [ -n "${line//[[:space:]]/}" ] || continue
-    if ! [[ $line =~ ^--[a-z-]+(=.+)?$ ]]; then
-      refuse "input docker-args: '$line' is not of the form --name=value"
+    if [[ $line =~ ^--(memory|memory-swap|memory-reservation|cpus|cpu-shares|cpuset-cpus|cpuset-mems|ulimit|label|hostname|dns|dns-search|add-host|oom-score-adj|stop-timeout|storage-opt|log-driver|log-opt|platform|pull)=[^[:space:]]+$ ]]; then
+      extra+=("$line")
+    elif [[ $line =~ ^--volume=(/[^:]+):(/[^:]+):ro$ ]]; then
+      folder=$(realpath -m -- "${BASH_REMATCH[1]}")
+      case $folder in
+        / | /boot* | /dev* | /etc* | /home | /lib* | /proc* | /root* | /run* | /sys* | /tmp | /usr* | /var | /var/lib* | /var/run*)
+          refuse "input docker-args: '$line' mounts a folder of the system" ;;
+      esac
+      extra+=("$line")
+    else
+      refuse "input docker-args: '$line' is not among what may be given; see docs/security.md"
     fi
-    case $line in
-      *docker.sock* | *containerd.sock* | *podman.sock* | --volume=/:* | --privileged* | --pid* | --ipc* | --uts* | \
-        --cgroup* | --network* | --net* | --cap-add* | --security-opt* | --user* | --device-cgroup-rule* | \
-        --entrypoint* | --gpus* | --env-file* | --volumes-from* | --read-only* | --name*)
-        refuse "input docker-args: '$line' opens the container or has an input of its own"
-        ;;
-    esac
-    extra+=("$line")
   done <<<"${CANARY_DOCKER_ARGS:-}"
 }
 
@@ -111,11 +138,11 @@ environment_file() {
     if ! [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; then
       refuse "input env: '${line%%=*}' is not KEY=VALUE"
     fi
-    case ${line%%=*} in
-      GITHUB_* | ACTIONS_* | RUNNER_* | CANARY_* | *TOKEN* | *SECRET* | *PASSWORD*)
-        refuse "input env: ${line%%=*} cannot be given to code that is tested"
-        ;;
-    esac
+    local name=${line%%=*}
+    if [[ ${name^^} =~ ^(GITHUB|ACTIONS|RUNNER|CANARY)_ ||
+      ${name^^} =~ (^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$ ]]; then
+      refuse "input env: $name cannot be given to code that is tested"
+    fi
     printf '%s\n' "$line" >>"$scratch/environment"
   done <<<"${CANARY_ENV:-}"
 }
@@ -182,6 +209,9 @@ with_docker() {
   common_arguments
   name=canary-$(od -An -N6 -tx1 /dev/urandom | tr -d ' \n')
   local gpus=() offline=() network=${CANARY_NETWORK:-none}
+  if ! [[ $network =~ ^[A-Za-z0-9][A-Za-z0-9_.-]*$ ]] || [ "$network" = host ]; then
+    refuse "input network: '$network'; none, or the name of a docker network other than host"
+  fi
   if [ "$network" = none ]; then offline=(--env HF_HUB_OFFLINE=1); fi
   if [ "${CANARY_GPUS:-all}" != none ]; then gpus=(--gpus "${CANARY_GPUS:-all}"); fi
   if [ -n "${CANARY_SETUP:-}" ]; then
@@ -198,7 +228,14 @@ with_docker() {
 explain() {
   case $1 in
     0 | 2 | 4) [ "$1" -eq 0 ] || exit "$1" ;;
-    124 | 137) machine_error "the canary was ended after ${CANARY_TIMEOUT_MINUTES:-60} minutes, or ran out of memory" ;;
+    124 | 137)
+      # What was done before stays judged; the manifest says which config was not.
+      if [ -f "$records/gate.json" ] && [ ! -L "$records/gate.json" ]; then exit 4; fi
+      if [ "$1" -eq 124 ]; then
+        machine_error "the canary was ended after ${CANARY_TIMEOUT_MINUTES:-60} minutes (timeout-minutes)"
+      fi
+      machine_error "the canary was killed: the machine ran out of memory, or someone ended it"
+      ;;
     125)
       if grep -qi 'could not select device driver\|nvidia-container' "$scratch/output" 2>/dev/null; then
         machine_error "docker has no access to the GPU; install the NVIDIA Container Toolkit and run: nvidia-ctk runtime configure --runtime=docker"
@@ -244,13 +281,14 @@ without_docker() {
 }
 
 main() {
-  refuse_credentials
   rm -rf "$records"
+  trap clean_records EXIT
+  refuse_credentials
   local minutes=${CANARY_TIMEOUT_MINUTES:-60}
   [[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -gt 0 ] || refuse "input timeout-minutes: '$minutes' is no positive whole number"
-  readonly limit="${minutes}m"
+  readonly limit="$((minutes * 60 + 90))s"  # the canary itself ends in time; this is for one that does not
   scratch=$(mktemp -d "$temporary/canary-XXXXXXXX")
-  trap 'rm -rf "$scratch"' EXIT
+  trap 'rm -rf "$scratch"; clean_records' EXIT
   extra=()
   output record-path "$records"
   engine=$(choose_engine)
@@ -258,6 +296,7 @@ main() {
   if [ "$engine" = docker ]; then
     image=${CANARY_IMAGE:-}
     if [ -z "$image" ] && [ -s "$action/image.txt" ]; then image=$(head -n 1 "$action/image.txt"); fi
+    if [[ $image == -* ]]; then refuse "input image: '$image' is no image"; fi
     [ -n "$image" ] || refuse "input image is empty, and this version of the action was not released with one; name an image by digest"
     with_docker
   else

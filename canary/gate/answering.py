@@ -30,6 +30,7 @@ from canary.publish.event import Intent, Kind, intent_of
 from canary.publish.hub import Refused
 from canary.publish.publish import Channels, Published, announce, publish
 from canary.publish.source import Source, blocks, worst
+from canary.publish.statuses import context_of
 from canary.report.render import written
 
 
@@ -49,8 +50,13 @@ def read_event(settings: ReportSettings) -> Intent:
 
 
 def pending(settings: ReportSettings, world: World) -> int:
-    """Sets the pending status on the commit of the event."""
+    """Sets the pending status on the commit of the event.
+
+    Raises:
+        UsageError: an event that the gate refuses, or an input that cannot be.
+    """
     intent = read_event(settings)
+    _paths(settings)
     world.job.line(intent.reason)
     if intent.kind is not Kind.IGNORE:
         _announce(settings, world, intent)
@@ -61,11 +67,16 @@ def answer(settings: ReportSettings, world: World) -> int:
     """Judges the records and says so everywhere. Returns the exit code of the verdict.
 
     Raises:
-        UsageError: an event that the gate refuses, or an input that cannot be.
+        UsageError: an event that the gate refuses, or an input that cannot be; the commit's status
+            says so too.
     """
     intent = read_event(settings)
-    wanted = channels(settings)
-    paths = [repository_path(settings.folder, config) for config in settings.configs]
+    try:
+        wanted = channels(settings)
+        paths = _paths(settings)
+    except UsageError as problem:
+        _last_word(settings, world, intent, problem)
+        raise
     world.job.line(intent.reason)
     if intent.kind is Kind.IGNORE:
         return EXIT_OK
@@ -80,6 +91,7 @@ def answer(settings: ReportSettings, world: World) -> int:
         target = repository
         pull = allowed(lambda: pull_of(world.hub, target, intent))
         case = _case(settings, world, intent, target, pull)
+        wanted = replace(wanted, context=_context(settings, intent, pull))
         asked = allowed(lambda: acceptance(case, world))
         wanted = replace(wanted, templates=templates(case, world))
         judged = _judged(case, world, asked.acceptance)
@@ -113,11 +125,39 @@ def channels(settings: ReportSettings) -> Channels:
     )
 
 
+def _paths(settings: ReportSettings) -> list[str]:
+    return [repository_path(settings.folder, config) for config in settings.configs]
+
+
+def _context(settings: ReportSettings, intent: Intent, pull: PullRequest | None) -> str:
+    base = pull.base.ref if pull is not None else ""
+    return context_of(settings.context, base, intent.default_branch)
+
+
 def _announce(settings: ReportSettings, world: World, intent: Intent) -> None:
     repository = _repository(settings, world)
-    if repository is not None:
-        source = _source(settings, intent)
-        announce(world.hub, repository, source, channels(settings), world.job)
+    if repository is None:
+        return
+    wanted = channels(settings)
+    try:
+        pull = pull_of(world.hub, repository, intent)
+        wanted = replace(wanted, context=_context(settings, intent, pull))
+    except (Refused, MachineError):
+        # A job that may set statuses alone cannot look; the event often names the branch.
+        name = context_of(settings.context, intent.base_branch, intent.default_branch)
+        wanted = replace(wanted, context=name)
+    announce(world.hub, repository, _source(settings, intent), wanted, world.job)
+
+
+def _last_word(settings: ReportSettings, world: World, intent: Intent, problem: UsageError) -> None:
+    """An error on the commit for an input that cannot be: nothing may stay pending."""
+    repository = _repository(settings, world)
+    if repository is None or intent.kind is Kind.IGNORE:
+        return
+    found = tuple(error(Path(path).stem, str(problem)).answer for path in settings.configs[:1])
+    wanted = Channels(comment=False, context=settings.context)
+    source = _source(settings, intent)
+    publish(world.hub, repository, None, source, found, wanted, world.job)
 
 
 def _repository(settings: ReportSettings, world: World) -> Repository | None:
@@ -170,7 +210,16 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
                 continue
             reason = accepted.reason if accepted else None
             recording = case.intent.kind is Kind.RECORD
-            grounds = Grounds(config, base, history, ancestry, settings.tier, reason, recording)
+            grounds = Grounds(
+                config,
+                base,
+                history,
+                ancestry,
+                settings.tier,
+                reason,
+                settings.compare if _in_pairs(case) else "baseline",
+                recording,
+            )
             found.append(judge(grounds, records))
     return found
 
@@ -194,6 +243,11 @@ def _by_hand(judged: Judged, accepted: Acceptance) -> Judged:
     line = f"Accepted ({accepted.reason}): {found.first_line}"
     known = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
     return replace(judged, answer=replace(judged.answer, comparison=known))
+
+
+def _in_pairs(case: Case) -> bool:
+    """Whether there is a base commit to run beside the head: pull requests and merge queues."""
+    return case.intent.kind is Kind.JUDGE and case.intent.event != "workflow_dispatch"
 
 
 def _with_note(judged: Judged, note: str) -> Judged:

@@ -46,7 +46,11 @@ def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
         root = Path(scratch)
         if not _fetch(read, path, root, 0):
             return None
-        return load_config(root / path)
+        try:
+            return load_config(root / path)
+        except ConfigError as error:
+            said = error.message.replace(f"{root}/", "")
+            raise ConfigError(said, error.hint, key=error.key) from error
 
 
 def _fetch(read: Reader, path: str, root: Path, depth: int) -> bool:

@@ -17,6 +17,7 @@ from canary.gate.world import Case, World
 from canary.publish.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.publish.hub import Hub, Refused
 from canary.publish.section import TEMPLATE
+from canary.publish.sticky import own_login
 
 
 def records_of(case: Case, world: World, scratch: Path) -> Records:
@@ -32,7 +33,10 @@ def records_of(case: Case, world: World, scratch: Path) -> Records:
         root = scratch / "records"
         fetch_artifact(world.hub, case.repository, intent.run_id, settings.artifact, root)
     try:
-        return load_records(root)
+        records = load_records(root)
+        if intent.conclusion not in ("", "success") and not records.manifest.error:
+            raise RecordError("the records are of no whole run")
+        return records
     except RecordError as problem:
         if intent.conclusion in ("", "success"):
             raise
@@ -61,7 +65,7 @@ def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
         try:
             found = hub.read(path, lambda: repository.get_contents(path, ref=sha))
         except Refused as refused:
-            if refused.status == 404:
+            if refused.status == 404 and "commit" not in str(refused).lower():
                 return None
             raise MachineError(str(refused), "give the job `contents: read`") from refused
         if isinstance(found, list) or found.type != "file":
@@ -94,6 +98,7 @@ def acceptance(case: Case, world: World) -> Asked:
         head,
         label=settings.label,
         context=settings.context,
+        author=own_login(world.hub, settings.author),
         labelled=intent.labelled,
     )
 

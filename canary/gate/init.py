@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from canary.config.load import load_config
 from canary.config.samples import write_sample
 from canary.errors import ConfigError, UsageError
-from canary.gate.workflows import Answers, Permission, Runner, checked, permissions, rendered
+from canary.gate.workflows import (
+    Answers,
+    Permission,
+    Runner,
+    checked,
+    permissions,
+    rendered,
+    superseded,
+)
 
 Which = Callable[[str], str | None]
 
@@ -48,18 +57,48 @@ def look_at_machine(which: Which, environment: Mapping[str, str]) -> Machine:
     )
 
 
-def default_branch(folder: Path) -> str:
-    """The default branch as the clone in `folder` knows it; `main` where it does not."""
+def default_branch(folder: Path) -> str | None:
+    """The default branch as the clone in `folder` knows it; None where it does not."""
+    said = _git(folder, "symbolic-ref", "--short", "refs/remotes/origin/HEAD")
+    return said.removeprefix("origin/") or None
+
+
+def require_root(folder: Path) -> None:
+    """GitHub reads workflows at the root of a repository alone.
+
+    Raises:
+        UsageError: `folder` is a subdirectory of a checkout.
+    """
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    if top and Path(top).resolve() != folder.resolve():
+        raise UsageError(
+            f"{folder} is a folder inside the repository {top}",
+            f"run canary init at its root, {top}, or name a folder with -o",
+        )
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints; empty where it fails or is not installed."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), "symbolic-ref", "--short", "refs/remotes/origin/HEAD"],
-            capture_output=True,
-            text=True,
-            check=False,
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
-        return "main"
-    return done.stdout.strip().removeprefix("origin/") or "main"
+        return ""
+    return done.stdout.strip()
+
+
+def check_configs(root: Path, names: Sequence[str]) -> None:
+    """Those that are there already must be canary configs.
+
+    Raises:
+        UsageError: one is a folder, or no file that the canary could run.
+    """
+    for name in names:
+        if (root / name).is_dir():
+            raise UsageError(f"--config {name} is a folder", "name a YAML file")
+        if (root / name).exists():
+            load_config(root / name)
 
 
 @dataclass(frozen=True)
@@ -69,28 +108,49 @@ class Written:
     workflows: dict[Path, str]
     configs: tuple[Path, ...]
     """Starting configs; those that were there already are not among them."""
+    removed: tuple[Path, ...] = ()
+    """Superseded workflows, as `init` had written them."""
+    left: tuple[Path, ...] = ()
+    """Superseded workflows that were changed by hand, and so are still there."""
 
 
 def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Written:
     """Writes the workflows into `folder`, and configs under `root` that are named but not there.
 
-    Nothing is written where anything would be overwritten.
+    Nothing is written where anything would be overwritten. With `force`, a workflow whose place
+    another takes is removed, unless it was changed by hand.
 
     Raises:
         UsageError: a workflow is there already and `force` is off, or an answer cannot be used.
         ConfigError: a file cannot be written.
     """
     workflows = {folder / name: text for name, text in rendered(checked(answers)).items()}
+    check_configs(root, answers.configs)
     there = [str(path) for path in workflows if path.exists()]
     if there and not force:
         raise UsageError(f"{', '.join(there)}: there already", "--force writes them anew")
+    old = {folder / name: text for name, text in superseded(answers).items()}
+    old = {path: text for path, text in old.items() if path.exists()}
+    if old and not force:
+        raise UsageError(
+            f"{', '.join(map(str, old))}: would train each pull request a second time",
+            "--force removes what init wrote and nobody changed",
+        )
     for path, text in workflows.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {error.strerror}", file=path) from error
-    return Written(workflows, tuple(_configs(answers, root)))
+    removed = tuple(path for path, text in old.items() if _is(path, text))
+    for path in removed:
+        path.unlink()
+    left = tuple(path for path in old if path not in removed)
+    return Written(workflows, tuple(_configs(answers, root)), removed, left)
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _configs(answers: Answers, root: Path) -> list[Path]:
@@ -109,6 +169,12 @@ def _configs(answers: Answers, root: Path) -> list[Path]:
 def summary(answers: Answers, written: Written) -> str:
     """What was written, the permissions that each job needs and why, and what to do next."""
     lines = [f"wrote {path}" for path in (*written.workflows, *written.configs)]
+    lines += [f"removed {path}: superseded" for path in written.removed]
+    lines += [
+        f"warning: {path} is superseded but was changed by hand: remove it, or each pull request"
+        " is trained twice"
+        for path in written.left
+    ]
     lines += ["", "Permissions (each is in its workflow; nothing else is granted):"]
     lines += _permission_lines(written.workflows)
     lines += ["", "Next:"]
@@ -139,6 +205,11 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
     )
     if answers.runner == "container" and not answers.image:
         steps.append("Put the image of that release, from its image.txt, where the zeros are.")
+    if answers.runner == "docker" and not answers.image:
+        steps.append(
+            "Until a release exists, build an image (docs/image.md) and name it by digest: `image:`"
+            " in the run steps, or canary init --image."
+        )
     if answers.model_cache:
         steps.append(
             "Make the environment canary-prefetch with the secret HF_TOKEN (gated models alone),"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canary.baseline.ancestry import Ancestry
-from canary.baseline.comparability import machine_key
+from canary.baseline.comparability import machine_key, slug
 from canary.baseline.history import Selection, is_history, rows, select
 from canary.campaign.pairs import Plan
 from canary.collect.record import RunRecord
@@ -27,7 +27,7 @@ from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST
-from canary.gate.manifest import Part
+from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
 from canary.publish.source import Answer
 
@@ -44,6 +44,8 @@ class Grounds:
     ancestry: Ancestry | None
     tier: str = ""
     accept: str | None = None
+    compare: Mode = "baseline"
+    """What the workflow asks for; the records may not choose."""
     recording: bool = False
     """Whether the run is the default branch's own, and the baseline grows by it."""
 
@@ -72,11 +74,16 @@ def judge(grounds: Grounds, records: Records) -> Judged:
         return error(name, _one_line(reason))
     if part.error:
         return error(name, _one_line(part.error))
+    if part.compare != grounds.compare:
+        asked = f"the records are of `compare: {part.compare}`, the workflow asks for "
+        return error(name, f"{asked}`{grounds.compare}`; give `run` and `report` the same")
     try:
         judged = _pairs(grounds, records, part) if part.compare == "ab" else None
         judged = judged or _alone(grounds, records, part)
     except CanaryError as problem:
         return error(name, _one_line(str(problem)))
+    except Exception as problem:  # noqa: BLE001 - a stranger's record; the commit needs an answer
+        return error(name, f"the record cannot be judged: {type(problem).__name__}")
     notes = tuple(_one_line(note) for note in part.notes)
     comparison = judged.answer.comparison
     said = replace(comparison, notes=(*comparison.notes, *notes))
@@ -97,6 +104,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     if problem:
         return error(name, problem)
     chosen, notes = _selection(grounds, current[-1])
+    notes += tuple(_repeated(run) for run in records.runs(part, "failed"))
     missing = _drawer_missed(grounds, current[-1], chosen) or _too_old(grounds, chosen)
     if missing:
         return error(name, missing)
@@ -123,6 +131,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     problem = fewer_steps(base, grounds.base) or fewer_steps(head, grounds.base)
     if problem:
         return error(name, problem)
+    every = [*base, *head]
     base, head = paired(base, head)
     if not head or not base:
         return error(name, f"the run left no pair of {grounds.config}")
@@ -136,8 +145,9 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
         budget=Plan().error_budget(min(len(head), max(LOOKS))),
         accept=grounds.accept,
     )
-    note = f"{len(head)} pairs in alternation, each run a process of its own"
-    found = replace(found, tier=tier, notes=(*found.notes, note))
+    notes = [f"{len(head)} pairs in alternation, each run a process of its own"]
+    notes += [_repeated(run) for run in every if run.status != "completed"]
+    found = replace(found, tier=tier, notes=(*found.notes, *notes))
     return Judged(Answer(name, found), tuple(head), str(base[-1].git.get("sha") or ""))
 
 
@@ -152,12 +162,17 @@ def paired(
     last = {
         role: [r for r in runs[-2:] if r.status != "completed"] for role, runs in broken.items()
     }
-    if len(last["head"]) == 2:
-        return done["base"], last["head"]
+    failed = [r for r in head if r.status != "completed"]
+    if len(last["head"]) == 2 or (len(failed) >= 2 and len(done["base"]) == len(base)):
+        return done["base"], failed[-2:]
     if len(last["base"]) == 2:
         return last["base"], done["head"]
     pairs = min(len(done["base"]), len(done["head"]))
     return done["base"][:pairs], done["head"][:pairs]
+
+
+def _repeated(run: RunRecord) -> str:
+    return f"a run ended as {run.status} ({_one_line(run.reason or 'no reason given')})"
 
 
 def _name(grounds: Grounds, records: Sequence[RunRecord]) -> str:
@@ -178,11 +193,16 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
         for key in AT_LEAST:
             asked, took = getattr(base.config, key), record.config.get(key)
             unprobed = key == "probe_steps" and took == 0 and record is not records[0]
-            if isinstance(took, int) and took < asked and not unprobed:
+            if not isinstance(took, int):
+                return f"run {record.run_id} has {key} {took!r}, which is no number of steps"
+            if took < asked and not unprobed:
                 return (
                     f"run {record.run_id} has {key} {took}, the base branch's config asks for "
                     f"{asked}; change it on the base branch first"
                 )
+        done = len(record.stability.loss_values)
+        if record.status == "completed" and done < base.config.max_steps:
+            return f"run {record.run_id} says completed after {done} steps"
     return ""
 
 
@@ -219,18 +239,22 @@ def _keyed(record: RunRecord, base: LoadedConfig | None) -> RunRecord:
 
 
 def _drawer_missed(grounds: Grounds, record: RunRecord, chosen: Selection) -> str:
-    """A change of the device leaves its baseline behind: that is an error, not a first run."""
-    if chosen.records or grounds.base is None or grounds.history is None:
+    """A baseline that lies on other machines alone is not met: for a pull request that is an error,
+    and no first run."""
+    if chosen.records or chosen.elsewhere or grounds.recording or grounds.history is None:
         return ""
-    was, now = grounds.base.config.device, record.config.get("device")
-    if was == now or not is_history(grounds.history):
+    if not is_history(grounds.history):
         return ""
-    known = [machine for canary, machine, *_ in rows(grounds.history) if canary == record.name]
+    name = slug(record.name or "canary")
+    known = [machine for canary, machine, *_ in rows(grounds.history) if canary == name]
     if not known:
         return ""
+    device = ""
+    if grounds.base is not None and grounds.base.config.device != record.config.get("device"):
+        device = f"device {grounds.base.config.device} -> {record.config.get('device')}: "
     return (
-        f"device {was} -> {now}: the baseline ran on {', '.join(known[:3])}, this run on "
-        f"{machine_key(record)}"
+        f"{device}the baseline ran on {', '.join(known[:3])}, this run on {machine_key(record)}; "
+        "let the default branch run on this machine first"
     )
 
 

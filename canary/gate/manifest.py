@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from canary.collect.jsonio import replace_file
+from canary.errors import MachineError
 
 MANIFEST = "gate.json"
 MANIFEST_VERSION: Literal[1] = 1
@@ -53,5 +54,11 @@ class Manifest(BaseModel):
 
 def write_manifest(records: Path, manifest: Manifest) -> None:
     """Leaves the manifest in the records folder, which is made where it is missing."""
-    records.mkdir(parents=True, exist_ok=True)
+    try:
+        records.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(
+            f"cannot write the records folder {records}: {error.strerror or error}",
+            "mount a folder there that this user may write",
+        ) from error
     replace_file(records / MANIFEST, manifest.model_dump_json(indent=1) + "\n")

@@ -16,6 +16,8 @@ from canary.gate.settings import TrainSettings
 
 Say = Callable[[str], None]
 LONGEST_ERROR = 1_000
+SET_UP = ".set-up"
+"""Marks a scratch folder in which `setup` has just run, for the one training that follows."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,11 @@ def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
         MachineError: the scratch folder cannot be written.
     """
     copy = settings.scratch / "workspace"
-    if not copy.exists():
+    if not (settings.scratch / SET_UP).exists():
+        for old in ("workspace", "setup-env", "sides", "runs"):
+            shutil.rmtree(settings.scratch / old, ignore_errors=True)
+        if not settings.checkout.is_dir():
+            raise UsageError(f"no checkout at {settings.checkout}", "mount it, or check it out")
         try:
             shutil.copytree(settings.checkout, copy, symlinks=True)
         except (OSError, shutil.Error) as error:
@@ -54,6 +60,7 @@ def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
         raise UsageError(
             f"input working-directory: {settings.folder!r} is no folder of the checkout"
         )
+    (settings.scratch / SET_UP).unlink(missing_ok=True)
     python, environment = Path(sys.executable), dict(environ)
     if (settings.scratch / "setup-env").exists():
         python, environment = existing_environment("setup", settings.scratch, environ)
@@ -74,6 +81,7 @@ def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int
     try:
         if not settings.setup:
             raise UsageError("input setup is empty", "leave this step out")
+        (settings.scratch / SET_UP).unlink(missing_ok=True)
         place = prepare(settings, environ)
         say(f"setup: {settings.setup}")
         if settings.compare == "ab" and settings.base_sha:
@@ -89,6 +97,7 @@ def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int
         say(f"error: {error}")
         return error.exit_code
     _show_logs(settings.scratch, say)
+    (settings.scratch / SET_UP).touch()
     return EXIT_OK
 
 

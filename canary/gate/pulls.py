@@ -28,8 +28,12 @@ def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | N
     found = hub.read(what, lambda: list(_candidates(repository, intent)))
     exact = [pull for pull in found if pull.head.sha == intent.head_sha]
     if exact:
-        # The same commit may be the head of several; the open one is what is asked for.
-        return min(exact, key=lambda pull: (pull.state != "open", pull.number))
+        # The same commit may be the head of several; the open one into the default branch is meant.
+        default = intent.default_branch
+        return min(
+            exact,
+            key=lambda pull: (pull.state != "open", pull.base.ref != default, pull.number),
+        )
     try:
         named = hub.read(what, lambda: list(repository.get_commit(intent.head_sha).get_pulls()))
     except Refused:

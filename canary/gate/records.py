@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,16 @@ LARGEST_RECORD = 8 << 20
 LARGEST_FOLDER = 256 << 20
 LARGEST_ARCHIVE = 128 << 20
 DEEPEST = 6
+UNPACKING = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
+"""What the standard library raises for archives that are broken, encrypted or of odd names."""
 REMEDY = "the run half of the action writes this folder; nothing else may"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -147,7 +158,7 @@ def extract(archive: Path, into: Path) -> None:
             left = LARGEST_FOLDER
             for member in members:
                 left -= _extract_one(packed, member, into, min(left, LARGEST_FILE))
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+    except UNPACKING as error:
         raise RecordError(f"the artifact cannot be unpacked: {error}", REMEDY) from error
 
 

@@ -54,6 +54,30 @@ def shown(name: str) -> str:
     return name.removeprefix("CANARY_").lower().replace("_", "-")
 
 
+def mode_of(environ: Mapping[str, str]) -> Mode:
+    """What runs are compared with.
+
+    Raises:
+        UsageError: neither of the two.
+    """
+    compare = environ.get("CANARY_COMPARE", "").strip() or "baseline"
+    if compare not in get_args(Mode):
+        raise UsageError(f"input compare: {compare!r}", "baseline or ab")
+    return "ab" if compare == "ab" else "baseline"
+
+
+def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A variable that GitHub sets to a number.
+
+    Raises:
+        UsageError: it is none.
+    """
+    text = environ.get(name) or str(default)
+    if not text.isdigit():
+        raise UsageError(f"{name} is {text!r}, which is no number", "GitHub Actions sets it")
+    return int(text)
+
+
 def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     """The configs named.
 
@@ -94,9 +118,6 @@ class TrainSettings:
         Raises:
             UsageError: an input that cannot be.
         """
-        compare = environ.get("CANARY_COMPARE", "").strip() or "baseline"
-        if compare not in get_args(Mode):
-            raise UsageError(f"input compare: {compare!r}", "baseline or ab")
         repeats = environ.get("CANARY_REPEATS", "").strip()
         if repeats and not (repeats.isdigit() and int(repeats) > 0):
             raise UsageError(f"input repeats: {repeats!r} is no positive whole number")
@@ -105,12 +126,12 @@ class TrainSettings:
             command=environ.get("CANARY_COMMAND", "").strip(),
             setup=environ.get("CANARY_SETUP", "").strip(),
             folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
-            compare="ab" if compare == "ab" else "baseline",
+            compare=mode_of(environ),
             repeats=repeats,
             budget_minutes=number(environ, "CANARY_BUDGET_MINUTES", 30.0),
             timeout_minutes=number(environ, "CANARY_TIMEOUT_MINUTES", 60.0),
             base_sha=environ.get("CANARY_BASE_SHA", "").strip(),
-            wants_gpu=environ.get("CANARY_GPUS", "all").strip() not in ("none", ""),
+            wants_gpu=(environ.get("CANARY_GPUS", "").strip() or "all") != "none",
             checkout=Path(environ.get("CANARY_CHECKOUT") or "/workspace"),
             records=Path(environ.get("CANARY_RECORDS") or "/records"),
             scratch=Path(environ.get("CANARY_SCRATCH") or "/scratch"),
@@ -124,6 +145,7 @@ class ReportSettings:
     configs: tuple[str, ...]
     folder: str
     tier: str
+    compare: Mode
     strict: bool
     comment: bool
     status: str
@@ -160,10 +182,14 @@ class ReportSettings:
             if not environ.get(name):
                 raise UsageError(f"{name} is not set", "this verb runs in a job of GitHub Actions")
         token = environ.get("CANARY_TOKEN", "")
+        api = environ.get("GITHUB_API_URL") or DEFAULT_API
+        if not api.startswith(("http://", "https://")):
+            raise UsageError(f"GITHUB_API_URL is {api!r}, which is no address of an API")
         return cls(
             configs=configs_of(environ),
             folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
             tier=environ.get("CANARY_TIER", "").strip(),
+            compare=mode_of(environ),
             strict=flag(environ, "CANARY_STRICT"),
             comment=flag(environ, "CANARY_COMMENT"),
             status=environ.get("CANARY_STATUS", "").strip() or "commit-status",
@@ -178,11 +204,11 @@ class ReportSettings:
             records=Path(environ.get("CANARY_RECORDS") or "canary-records"),
             report=Path(environ.get("CANARY_REPORT") or "canary-report"),
             token=Token(token),
-            api_url=environ.get("GITHUB_API_URL") or DEFAULT_API,
+            api_url=api,
             server_url=environ.get("GITHUB_SERVER_URL") or DEFAULT_SERVER,
             repository=environ["GITHUB_REPOSITORY"],
-            run_id=int(environ.get("GITHUB_RUN_ID") or 0),
-            attempt=int(environ.get("GITHUB_RUN_ATTEMPT") or 1),
+            run_id=whole_number(environ, "GITHUB_RUN_ID", 0),
+            attempt=whole_number(environ, "GITHUB_RUN_ATTEMPT", 1),
             event=environ["GITHUB_EVENT_NAME"],
             event_path=Path(environ["GITHUB_EVENT_PATH"]),
             sha=environ.get("GITHUB_SHA", ""),

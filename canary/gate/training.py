@@ -5,8 +5,10 @@ It has no token, and nothing that it writes is believed beyond where the records
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from canary.baseline.comparability import slug
@@ -14,7 +16,7 @@ from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.side import run_child
 from canary.collect.folder import load_record
 from canary.config.load import LoadedConfig, load_config
-from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, MachineError, UsageError
+from canary.errors import EXIT_OK, EXIT_USAGE, CanaryError, MachineError, UsageError
 from canary.gate.base_config import (
     git_reader,
     held_keys,
@@ -22,7 +24,7 @@ from canary.gate.base_config import (
     load_base_config,
     repository_path,
 )
-from canary.gate.manifest import Manifest, Part, write_manifest
+from canary.gate.manifest import Manifest, Mode, Part, write_manifest
 from canary.gate.place import Place, Say, prepare
 from canary.gate.preflight import gpu_problem
 from canary.gate.settings import TrainSettings
@@ -39,59 +41,89 @@ KEPT = (
 """What of a run's folder goes into the records."""
 LONGEST_LOG = 4 << 20
 LONGEST_ERROR = 1_000
+UNFINISHED = "the canary was ended before this config was done"
 ATTEMPTS = 2
 """A run that fails is run once more: a candidate that fails twice has failed."""
 
 
-def train(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int:
+@contextlib.contextmanager
+def told(environ: Mapping[str, str]) -> Iterator[None]:
+    """Wrong inputs reach the answer too, through the manifest."""
+    try:
+        yield
+    except UsageError as error:
+        records = Path(environ.get("CANARY_RECORDS") or "/records")
+        write_manifest(records, Manifest(error=str(error)[:LONGEST_ERROR]))
+        raise
+
+
+def train(
+    settings: TrainSettings,
+    environ: Mapping[str, str],
+    say: Say,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
     """Runs every config and writes the records folder. Returns the exit code of the job: 0 where
     there is something to judge, 4 where the machine could not train, 2 for wrong usage."""
-    settings.records.mkdir(parents=True, exist_ok=True)
+    ends = clock() + 60.0 * settings.timeout_minutes
     try:
         if settings.command:
             raise UsageError(
                 "input command: this version has no `canary exec` yet",
                 "name a config with the built-in trainers instead",
             )
+        for config in settings.configs:
+            repository_path(settings.folder, config)
         place = prepare(settings, environ)
         problem = gpu_problem(place.python, environ) if settings.wants_gpu else ""
         if problem:
             raise MachineError(problem)
-        parts = [_part(settings, place, number, say) for number in range(len(settings.configs))]
     except CanaryError as error:
         write_manifest(settings.records, Manifest(error=str(error)[:LONGEST_ERROR]))
         say(f"error: {error}")
         return error.exit_code
+    parts: list[Part] = []
+    codes = []
+    for number in range(len(settings.configs)):
+        # Whatever ends this process, the configs that are done stay judged.
+        write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
+        part, code = _part(settings, place, number, ends - clock(), say)
+        parts.append(part)
+        codes.append(code)
     write_manifest(settings.records, Manifest(parts=parts))
-    return EXIT_OK if any(not part.error for part in parts) else EXIT_ERROR
+    return EXIT_OK if EXIT_OK in codes else max(codes)
 
 
-def _part(settings: TrainSettings, place: Place, number: int, say: Say) -> Part:
-    """One config, run as asked; what cannot be run says why."""
+def _part(
+    settings: TrainSettings, place: Place, number: int, left_s: float, say: Say
+) -> tuple[Part, int]:
+    """One config, run as asked, and its exit code; what cannot be run says why."""
     config = settings.configs[number]
     folder = f"{number:02d}-{slug(Path(config).stem)}"[:80]
     name = ""
+    in_pairs = settings.compare == "ab" and bool(settings.base_sha)
     try:
+        if left_s <= 0:
+            raise MachineError(f"no time was left of {settings.timeout_minutes:g} minutes")
         overrides, notes = _held(settings, place, config)
+        if settings.compare == "ab" and not in_pairs:
+            say(f"{config}: no base commit to run beside; compared with the stored runs")
         loaded = load_config(place.folder / config, overrides)
+        if left_s < loaded.config.timeout:
+            overrides.append(f"timeout={left_s:.1f}")
         name = loaded.config.name
         say(f"{config}: canary {name}")
-        if settings.compare == "ab" and settings.base_sha:
-            _run_ab(settings, place, config, overrides, folder, say)
-            mode = "ab"
+        if in_pairs:
+            _run_ab(settings, place, config, overrides, folder, left_s, say)
         else:
             _run_alone(settings, place, config, overrides, folder, say)
-            mode = "baseline"
     except CanaryError as error:
-        say(f"error: {config}: {error}")
-        return Part(config=config, name=name, folder=folder, error=str(error)[:LONGEST_ERROR])
-    return Part(
-        config=config,
-        name=name,
-        folder=folder,
-        compare="ab" if mode == "ab" else "baseline",
-        notes=notes,
-    )
+        said = str(error).replace(f"{place.folder}/", "").replace(f"{place.checkout}/", "")
+        say(f"error: {config}: {said}")
+        part = Part(config=config, name=name, folder=folder, error=said[:LONGEST_ERROR])
+        return part, error.exit_code
+    mode: Mode = "ab" if in_pairs else "baseline"
+    return Part(config=config, name=name, folder=folder, compare=mode, notes=notes), EXIT_OK
 
 
 def _held(settings: TrainSettings, place: Place, config: str) -> tuple[list[str], list[str]]:
@@ -153,7 +185,13 @@ def _set_aside_all_but(completed: str, folder: Path) -> None:
 
 
 def _run_ab(
-    settings: TrainSettings, place: Place, config: str, overrides: list[str], folder: str, say: Say
+    settings: TrainSettings,
+    place: Place,
+    config: str,
+    overrides: list[str],
+    folder: str,
+    left_s: float,
+    say: Say,
 ) -> None:
     here = Path.cwd()
     try:
@@ -163,7 +201,7 @@ def _run_ab(
                 config=Path(config),
                 base=settings.base_sha,
                 head="HEAD",
-                budget_minutes=settings.budget_minutes,
+                budget_minutes=min(settings.budget_minutes, left_s / 60.0),
                 prepared=place.sides,
                 output_dir=place.output,
                 settings=tuple(item for item in overrides if not item.startswith("repeats=")),

@@ -15,7 +15,9 @@ from canary.gate.world import World
 from canary.publish.event import Kind
 
 SECRET = re.compile(
-    r"TOKEN|SECRET|PASSWORD|^ACTIONS_|^GITHUB_(ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)$"
+    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$"
+    r"|^ACTIONS_|^GITHUB_(ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)$",
+    re.IGNORECASE,
 )
 
 

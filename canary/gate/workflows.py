@@ -44,7 +44,7 @@ class Answers:
     model_cache: str = ""
     """Hugging Face home on the runner; empty where models and data need no download."""
     image: str = ""
-    """With `container`: the image, by digest; empty leaves a placeholder."""
+    """By digest. With `container`, empty leaves a placeholder; with `docker`, the release's own."""
     branch: str = "main"
     """The default branch."""
 
@@ -91,6 +91,8 @@ def checked(answers: Answers) -> Answers:
         _matches("--model-cache", answers.model_cache, FOLDER, "an absolute path on the runner")
     if answers.image:
         _matches("--image", answers.image, BY_DIGEST, "an image by digest, NAME@sha256:...")
+        if answers.runner == "none":
+            raise UsageError("--image: with --runner none no image is started", "leave it out")
     return answers
 
 
@@ -114,6 +116,13 @@ def wanted(answers: Answers) -> tuple[str, ...]:
     if answers.model_cache:
         names.append("prefetch")
     return tuple(names)
+
+
+def superseded(answers: Answers) -> dict[str, str]:
+    """File name -> text, as `init` would write it, of workflows for pull requests whose place
+    those wanted take: with both, each pull request would be trained twice."""
+    other = rendered(replace(answers, forks=not answers.forks))
+    return {name: text for name, text in other.items() if name not in rendered(answers)}
 
 
 def rendered(answers: Answers) -> dict[str, str]:

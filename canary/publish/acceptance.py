@@ -1,9 +1,10 @@
 """Acceptance by label: who set it, whether that person may, and for which commit.
 
-A label speaks of the commit that its setter could see. GitHub does not say which one that was, and
-the dates of commits are their author's own; but the time at which we first answered on the head
-commit is GitHub's, and so is the time of the label. A label set before the head was judged is of an
-older commit, and accepts nothing.
+A label speaks of the commit whose answer its setter could see. GitHub does not keep which one was
+the head then, and the dates of commits are their author's own. What is known: which commit our
+comment spoke of when the label was set, by GitHub's clock; and of a run that the label itself
+began, the head commit in its event. An acceptance once given is written into comment and status of
+its commit, and holds for no other.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from github.GithubException import GithubException
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
 from github.Repository import Repository
 
+from canary.publish.comment import ACCEPTED, parse
 from canary.publish.hub import Hub, Refused
 from canary.publish.statuses import CONTEXT, statuses
+from canary.publish.sticky import BOT, find
 
 LABEL = "canary:accept"
 WRITERS = ("admin", "maintain", "write")
+ACCEPTED_WORDS = "hanged and accepted ("
+"""How the first line of an accepted change begins, behind a canary's name or not."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +69,13 @@ def acceptance_of(
     *,
     label: str = LABEL,
     context: str = CONTEXT,
+    author: str = BOT,
     labelled: tuple[str, str] | None = None,
 ) -> Asked:
     """Whether someone with write permission accepted a head commit of the pull request.
 
-    `labelled`: label and sender of the event that began this run. Where no status is kept to tell
-    what the sender could see, the event itself ties label and head commit together.
+    `author`: who our comments are by; `labelled`: label and sender of the event that began this
+    run, where it is one of labels on this very head.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -77,17 +84,24 @@ def acceptance_of(
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
-    judged = hub.read(what, lambda: _first_judged(repository, head, context))
-    if judged is not None and event is not None and event.created_at >= judged:
-        by = event.actor.login if event.actor else ""
-    elif judged is None and labelled is not None and labelled[0] == label:
-        by = labelled[1]
-    else:
+    comment = hub.read(what, lambda: find(pull, author))
+    spoken = [one for one in parse(comment.body if comment else "") if one.sha == head]
+    given = any(one.verdict == ACCEPTED for one in spoken)
+    if not given and event is not None and comment is not None:
+        given = bool(spoken) and comment.updated_at <= event.created_at
+    if not given and (comment is None or event is None):
+        known = hub.read(what, lambda: _answers(repository, head, context))
+        began = labelled is not None and labelled[0] == label
+        given = any(ACCEPTED_WORDS in said for _, said in known) or (
+            began and event is not None and all(at <= event.created_at for at, _ in known[-1:])
+        )
+    if not given:
         return Asked(
             None,
             f"{label} was set before {head[:9]} was judged and speaks of an older commit: "
             "take it off and set it again",
         )
+    by = event.actor.login if event is not None and event.actor else ""
     if _permission(hub, repository, by) not in WRITERS:
         return Asked(None, f"{label} was set by {by or 'nobody'}, who has no write permission")
     return Asked(Acceptance(by, label, head, pull.number))
@@ -121,10 +135,24 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
     return last if last is not None and last.event == "labeled" else None
 
 
-def _first_judged(repository: Repository, sha: str, context: str) -> datetime | None:
-    """When we first answered on the commit, by GitHub's clock; None where we did not."""
-    answers = (one for one in statuses(repository, sha, context) if one.state != "pending")
-    return min((one.created_at for one in answers), default=None)
+def _answers(repository: Repository, sha: str, context: str) -> list[tuple[datetime, str]]:
+    """Our answers on a commit, newest first: when, by GitHub's clock, and in which words."""
+    found = [
+        (one.created_at, one.description or "")
+        for one in statuses(repository, sha, context)
+        if one.state != "pending"
+    ]
+    if found:
+        return found
+    try:
+        runs = list(repository.get_commit(sha).get_check_runs(check_name=context))
+    except GithubException:
+        return []  # Without `checks: read` there are no check runs of ours.
+    return [
+        (one.completed_at, one.output.title or "")
+        for one in runs
+        if one.completed_at and (one.external_id or "").startswith("rlhf-canary/")
+    ]
 
 
 def _permission(hub: Hub, repository: Repository, login: str) -> str:

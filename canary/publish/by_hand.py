@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from canary.collect.folder import load_record
 from canary.config.token import Token
 from canary.errors import EXIT_OK, InputError, UsageError
+from canary.publish.checkrun import CONCLUSIONS
 from canary.publish.comment import merged, sections_of
 from canary.publish.hub import Refused, connect
 from canary.publish.publish import Channels, publish, usable_templates
@@ -20,7 +22,9 @@ from canary.publish.workflow import Job
 from canary.report.reading import load_comparison
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+DEFAULT_API = "https://api.github.com"
 SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+API = re.compile(r"https?://[^\s/]+\S*")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
         InputError: a comparison or template that is not there.
         UsageError: nowhere to post, or no token.
     """
+    _check_forms(posting)
     answers = tuple(_answer(path) for path in posting.comparisons)
     sha = posting.sha or answers[0].comparison.current.sha or ""
     channels = Channels(
@@ -57,9 +62,11 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
         _show(answers, Source(sha or "0" * 40), channels, posting, out)
         return EXIT_OK
     _require(posting, sha)
-    source = Source(sha, _run_url(environ), int(environ.get("GITHUB_RUN_ID") or 0))
+    source = Source(sha, _run_url(environ), _run_id(environ))
     token = Token(environ.get("CANARY_TOKEN") or environ.get("GITHUB_TOKEN") or "")
-    hub = connect(token, environ.get("GITHUB_API_URL") or "https://api.github.com")
+    if not token:
+        raise UsageError("no token to post with", "set GITHUB_TOKEN (or CANARY_TOKEN)")
+    hub = connect(token, _api_url(environ))
     try:
         repository = hub.read(
             f"repository {posting.repository}", lambda: hub.github.get_repo(posting.repository)
@@ -73,8 +80,24 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
 
 
 def _answer(path: Path) -> Answer:
-    found = load_comparison(path)
+    try:
+        found = load_comparison(path)
+    except InputError:
+        if not _is_record(path):
+            raise
+        raise InputError(
+            f"{path} is the record of a run, not a comparison",
+            "compare it first: canary compare RUN BASELINE --format json -o comparison.json",
+        ) from None
     return Answer(found.current.name or found.baseline.name or path.stem, found)
+
+
+def _is_record(path: Path) -> bool:
+    try:
+        load_record(path)
+    except InputError:
+        return False
+    return True
 
 
 def _templates(path: Path | None) -> dict[str, str]:
@@ -86,11 +109,44 @@ def _templates(path: Path | None) -> dict[str, str]:
         raise InputError(f"cannot read the template {path}", "name a Jinja file") from error
 
 
+def _check_forms(posting: Posting) -> None:
+    """What was given must have its form, in a dry run too; what was not given may be missing."""
+    given = posting.repository
+    if given and not REPOSITORY.fullmatch(given):
+        raise UsageError(f"--repository {given!r} is no repository", "--repository OWNER/NAME")
+    if posting.sha and not SHA.fullmatch(posting.sha):
+        raise UsageError(
+            f"--sha {posting.sha!r} is no full commit SHA", "--sha SHA, all 40 digits, lower case"
+        )
+    if posting.pull_request is not None and posting.pull_request < 1:
+        raise UsageError(
+            f"--pull-request {posting.pull_request} is no number of a pull request",
+            "--pull-request 7",
+        )
+
+
 def _require(posting: Posting, sha: str) -> None:
-    if not REPOSITORY.fullmatch(posting.repository):
+    if not posting.repository:
         raise UsageError("no repository to post to", "--repository OWNER/NAME")
     if not SHA.fullmatch(sha):
-        raise UsageError("no commit to set the status of", "--sha SHA, all of it")
+        said = (
+            f"the record's commit {sha!r} is no full SHA" if sha else "the record names no commit"
+        )
+        raise UsageError(f"no commit to set the status of: {said}", "--sha SHA, all of it")
+
+
+def _run_id(environ: Mapping[str, str]) -> int:
+    text = environ.get("GITHUB_RUN_ID") or "0"
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"GITHUB_RUN_ID {text!r} is no number", "unset it outside of a job")
+    return int(text)
+
+
+def _api_url(environ: Mapping[str, str]) -> str:
+    url = environ.get("GITHUB_API_URL") or DEFAULT_API
+    if not API.fullmatch(url):
+        raise UsageError(f"GITHUB_API_URL {url!r} is no address", f"for example {DEFAULT_API}")
+    return url
 
 
 def _run_url(environ: Mapping[str, str]) -> str:
@@ -107,11 +163,12 @@ def _show(
         print(f"note: {problem}", file=out)
     where = posting.repository or "(no --repository)"
     text = status_of(answers, channels.strict)
-    if channels.status != "none":
-        print(
-            f"{channels.status} on {source.sha[:9]} of {where}: {text.state}: {text.description}",
-            file=out,
-        )
+    place = f"on {source.sha[:9]} of {where}"
+    if channels.commit_status:
+        print(f"commit-status {place}: {text.state}: {text.description}", file=out)
+    if channels.check_run:
+        ends = CONCLUSIONS[text.state]
+        print(f"check-run {place}: {ends}, with the title: {text.description}", file=out)
     if channels.comment:
         number = f"#{posting.pull_request}" if posting.pull_request else "(no --pull-request)"
         print(f"comment on {number} of {where}:\n", file=out)

@@ -14,6 +14,8 @@ from canary.report.view import VERDICT_MARKS
 
 MARKER = "<!-- rlhf-canary -->"
 """First line of our comment."""
+ACCEPTED = "accepted"
+"""Stands in a section's mark for the verdict of a change that someone accepted."""
 LIMIT = 60_000
 """Characters of a comment; GitHub refuses more than 65,536."""
 BEGIN = re.compile(
@@ -77,7 +79,7 @@ def sections_of(
             slug(answer.canary),
             source.sha,
             source.age,
-            "accepted" if answer.comparison.accepted else answer.comparison.verdict,
+            ACCEPTED if answer.comparison.accepted else answer.comparison.verdict,
             section(answer.comparison, source, limit, own),
         )
         for answer in answers
@@ -133,7 +135,7 @@ def _headline(sections: Sequence[Section]) -> str:
     groups: dict[str, list[str]] = {}
     for one in sections:
         groups.setdefault(one.verdict, []).append(one.name)
-    order = [*WORST_FIRST[:3], "accepted", *WORST_FIRST[3:]]
+    order = [*WORST_FIRST[:3], ACCEPTED, *WORST_FIRST[3:]]
     known = [verdict for verdict in order if verdict in groups]
     words = " · ".join(
         f"{markdown_cell(verdict)}: {', '.join(map(markdown_code, groups[verdict]))}"

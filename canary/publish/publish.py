@@ -99,10 +99,10 @@ def publish(
     known, target = hub, repository
     comment_url = check_url = ""
     if channels.comment and pull_request is not None and sections:
-        login = own_login(known, channels.author)
 
         def comment() -> str:
             nonlocal comment_url
+            login = own_login(known, channels.author)
             sticky = write_comment(known, target, pull_request, sections, login)
             comment_url = sticky.url
             return sticky.note

@@ -96,9 +96,9 @@ def _template(own: Mapping[str, str] | None) -> jinja2.Template:
 def _render(template: jinja2.Template, view: CommentView, source: Source) -> str:
     try:
         text = template.render(view=view, source=source, table=table(view), headings=HEADINGS)
-    except jinja2.TemplateError as error:
+    except Exception as error:  # The user's own code: it may raise anything.
         raise ConfigError(
-            f"the comment template cannot be rendered: {error}",
+            f"the comment template cannot be rendered: {type(error).__name__}: {error}",
             "docs/publishing.md lists the names that a template knows",
         ) from error
     # No text may begin an HTML comment: the comment's own marks are such.

@@ -18,6 +18,12 @@ CONTEXT = "rlhf-canary"
 RUN_URL = re.compile(r"/actions/runs/(\d+)(?:/attempts/(\d+))?")
 
 
+def context_of(context: str, base: str, default: str) -> str:
+    """The status of a pull request into another branch than the default one has a name of its own:
+    a status belongs to a commit, and the same commit may be the head of two pull requests."""
+    return context if base in ("", default) else f"{context} ({base})"
+
+
 def statuses(repository: Repository, sha: str, context: str) -> Iterator[CommitStatus]:
     """Our statuses of a commit, newest first."""
     found: PaginatedList[CommitStatus] = PaginatedList(

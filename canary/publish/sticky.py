@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import requests
 from github.GithubException import GithubException
 from github.IssueComment import IssueComment
 from github.PullRequest import PullRequest
@@ -34,7 +35,7 @@ def own_login(hub: Hub, given: str = "") -> str:
         return given
     try:
         return hub.github.get_user().login
-    except GithubException:
+    except (GithubException, requests.RequestException):
         return BOT
 
 

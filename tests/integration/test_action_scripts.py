@@ -187,6 +187,39 @@ def in_the_url(folder: Path) -> None:
     git(folder, "remote", "add", "origin", "https://x-access-token:abc@github.com/o/r.git")
 
 
+def in_a_folder(folder: Path) -> None:
+    inner = folder / "src"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    extraheader(inner)
+
+
+def in_a_submodule(folder: Path) -> None:
+    module = folder / ".git" / "modules" / "lib"
+    module.mkdir(parents=True)
+    (module / "config").write_text("[http]\n\textraheader = AUTHORIZATION: basic x\n")
+
+
+def of_a_worktree(folder: Path) -> None:
+    (folder / ".git" / "config.worktree").write_text("[http]\n\textraHeader = x\n")
+
+
+def elsewhere(folder: Path) -> None:
+    outside = folder.parent / "outside"
+    (folder / ".git").rename(outside)
+    (folder / ".git").write_text(f"gitdir: {outside}\n")
+    (outside / "config").write_text("[http]\n\textraheader = x\n")
+
+
+def ssh_key(folder: Path) -> None:
+    git(folder, "config", "core.sshCommand", "ssh -i /home/runner/key")
+
+
+def unreadable_to_git(folder: Path) -> None:
+    with (folder / ".git" / "config").open("a") as stream:
+        stream.write("[http\n  extraheader = x\n")
+
+
 def of_another_user(folder: Path) -> None:
     """git itself would refuse to look into it."""
     extraheader(folder)
@@ -199,7 +232,11 @@ NEEDS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="chown needs root")
 
 @pytest.mark.parametrize(
     "leave",
-    [extraheader, included, helper, in_the_url, pytest.param(of_another_user, marks=NEEDS_ROOT)],
+    [
+        *(extraheader, included, helper, in_the_url, in_a_folder, in_a_submodule, of_a_worktree),
+        *(elsewhere, ssh_key, unreadable_to_git),
+        pytest.param(of_another_user, marks=NEEDS_ROOT),
+    ],
 )
 def test_a_checkout_that_kept_its_credentials_is_refused(
     runner: Runner, leave: Callable[[Path], None]
@@ -222,8 +259,23 @@ def test_a_checkout_that_kept_its_credentials_is_refused(
         ("docker-args", "--pid=host"),
         ("docker-args", "--cap-add=SYS_ADMIN"),
         ("docker-args", "-v /a:/b"),
+        ("docker-args", "--mount=type=bind,source=/,target=/host"),
+        ("docker-args", "--volume=/etc:/x:ro"),
+        ("docker-args", "--volume=//:/host:ro"),
+        ("docker-args", "--volume=/data/../run:/x:ro"),
+        ("docker-args", "--volume=/data:/x"),
+        ("docker-args", "--env=GITHUB_TOKEN"),
+        ("docker-args", "--device=/dev/sda"),
+        ("docker-args", "--group-add=docker"),
+        ("docker-args", "--detach"),
+        ("network", "host"),
+        ("network", "container:abc"),
+        ("image", "--privileged"),
         ("env", "GITHUB_TOKEN=x"),
         ("env", "MY_SECRET=x"),
+        ("env", "hf_token=x"),
+        ("env", "WANDB_API_KEY=x"),
+        ("env", "AWS_ACCESS_KEY_ID=x"),
         ("env", "ACTIONS_RUNTIME_URL=x"),
         ("env", "PATH"),
         ("engine", "podman"),
@@ -238,16 +290,38 @@ def test_inputs_that_open_the_container_or_cannot_be_are_refused(
     runner.with_docker()
     done = runner.step("Train", CPU | {name: value})
     assert done.returncode == 2, done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("canary: ")
+    said = done.stderr.strip().splitlines()[-1]
+    assert said.startswith("canary: ")
     assert not runs(runner)
+    error = load_records(runner.temp / "canary-records").manifest.error
+    assert error == said.removeprefix("canary: "), "the reason reaches the answer"
 
 
 def test_further_docker_arguments_reach_docker(runner: Runner) -> None:
     runner.with_docker()
     (runner.root / "docker" / "refuse").write_text("enough")
-    runner.step("Train", CPU | {"docker-args": "--memory=8g\n--cpus=2"})
+    given = "--memory=8g\n--cpus=2\n--volume=/srv/data:/data:ro"
+    runner.step("Train", CPU | {"docker-args": given, "env": "TOKENIZERS_PARALLELISM=false"})
     (argv,) = runs(runner)
-    assert argv[argv.index("--memory=8g") + 1] == "--cpus=2"
+    place = argv.index("--memory=8g")
+    assert argv[place : place + 3] == given.split("\n")
+
+
+def test_what_the_container_leaves_cannot_reach_out_of_the_records(runner: Runner) -> None:
+    """A link in the place of the manifest, a link to be uploaded, a hard link."""
+    victim = runner.root / "victim"
+    victim.write_text("mine")
+    records = runner.temp / "canary-records"
+    runner.install(
+        "docker",
+        f"""if [ "$1" = info ]; then echo 'Server Version: 28'; exit 0; fi
+ln -s {victim} {records}/gate.json; ln -s /etc/hostname {records}/leak.txt
+ln {victim} {records}/hard.txt; mkfifo {records}/pipe; exit 3""",
+    )
+    assert runner.step("Train", CPU).returncode == 4
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in records.iterdir()) == ["gate.json"]
+    assert "exit code 3" in load_records(records).manifest.error
 
 
 @pytest.mark.train

@@ -177,7 +177,7 @@ def test_pairs_are_judged_as_pairs(tmp_path: Path) -> None:
     base = tuple(record(2 * place) for place in range(3))
     head = tuple(record(2 * place + 1, 0.2) for place in range(3))
     records = several(tmp_path, {"base": base, "head": head}, "ab")
-    found = answer(tmp_path, records)
+    found = answer(tmp_path, records, compare="ab")
     assert found.answer.verdict == "regression"
     assert "3 pairs in alternation" in found.answer.comparison.notes[-1]
 
@@ -188,14 +188,14 @@ def failed(number: int) -> RunRecord:
 
 def test_a_head_that_fails_twice_in_pairs_is_a_regression(tmp_path: Path) -> None:
     sides = {"base": (record(0), record(3)), "head": (record(1), failed(4), failed(5))}
-    found = answer(tmp_path, several(tmp_path, sides, "ab"))
+    found = answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab")
     assert found.answer.verdict == "regression"
     assert "boom" in found.answer.comparison.first_line
 
 
 def test_a_base_that_fails_twice_is_an_error(tmp_path: Path) -> None:
     sides = {"base": (failed(0), failed(1)), "head": (record(2),)}
-    assert answer(tmp_path, several(tmp_path, sides, "ab")).answer.verdict == "error"
+    assert answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab").answer.verdict == "error"
 
 
 def test_a_head_that_fails_twice_against_a_history_is_a_regression(tmp_path: Path) -> None:
