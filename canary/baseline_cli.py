@@ -36,6 +36,8 @@ Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The artif
 Canary = Annotated[str | None, typer.Option("--canary", help="Only this canary.")]
 Keep = Annotated[int, typer.Option("--keep", min=1, help="Newest runs to keep of each canary.")]
 BRANCH = "canary-baselines"
+KEEP = 50
+KEEP_IN_FOLDER = 100
 
 
 def _place(remote: str | None, branch: str) -> tuple[Remote, Surroundings]:
@@ -99,7 +101,14 @@ def baseline_prune(
     folder: History = None,
     remote: RemoteName = None,
     branch: Branch = BRANCH,
-    keep: Keep = 100,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep",
+            min=1,
+            help="Newest runs to keep of each canary [50 on the branch, 100 in a folder].",
+        ),
+    ] = None,
 ) -> None:
     """Remove the oldest runs, but for the first three of the current level (drift)."""
     from canary.baseline.branch_verbs import prune_branch_text
@@ -109,9 +118,10 @@ def baseline_prune(
     if (folder is None) == (remote is None):
         raise UsageError("prune needs a folder or --remote", "name the history to cut")
     if folder is not None:
-        typer.echo(prune_text(folder, keep))
+        said = prune_text(folder, keep or KEEP_IN_FOLDER)
     else:
-        typer.echo(prune_branch_text(*_place(remote, branch), keep))
+        said = prune_branch_text(*_place(remote, branch), keep or KEEP)
+    typer.echo(f"{said}; the first three of the current level stay too")
 
 
 @baseline_app.command("push")
@@ -121,7 +131,7 @@ def baseline_push(
     ],
     remote: RemoteName = None,
     branch: Branch = BRANCH,
-    keep: Keep = 50,
+    keep: Keep = KEEP,
     verdict: Annotated[
         str | None,
         typer.Option("--verdict", help="What the runs were judged; red ones are kept apart."),
@@ -161,7 +171,7 @@ def baseline_bootstrap(
     runs: Annotated[int, typer.Option("-n", "--runs", min=1, help="How many runs.")] = 3,
     remote: RemoteName = None,
     branch: Branch = BRANCH,
-    keep: Keep = 50,
+    keep: Keep = KEEP,
     output_dir: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")
     ] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,19 +47,28 @@ def init(
         typer.Option(help="Hugging Face home on the runner, where models or data are downloaded."),
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="With --runner container: the image, by digest.")
+        str | None, typer.Option(help="Image of the canary, by digest [the release's own].")
+    ] = None,
+    branch: Annotated[
+        str | None, typer.Option(help="The default branch [that of origin, or main].")
     ] = None,
     output_dir: Annotated[
-        Path, typer.Option("-o", "--output-dir", help="Folder of the workflows.")
-    ] = Path(".github/workflows"),
+        Path | None,
+        typer.Option("-o", "--output-dir", help="Folder of the workflows [.github/workflows]."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite workflows.")] = False,
 ) -> None:
     """Write the workflows that gate pull requests, and say what they need."""
-    from canary.gate.init import default_branch, look_at_machine, summary, write
-    from canary.gate.workflows import Answers
+    from canary.gate.init import default_branch, look_at_machine, require_root, summary, write
+    from canary.gate.workflows import checked
 
     here = Path.cwd()
+    if output_dir is None:
+        require_root(here)
+    known = branch or default_branch(here)
+    if known is None:
+        typer.echo("default branch taken to be main; --branch names another", err=True)
     given: dict[str, object] = {
         "runner": runner,
         "forks": forks,
@@ -68,12 +78,20 @@ def init(
         "compare": compare,
         "model_cache": model_cache,
         "image": image,
-        "branch": default_branch(here),
+        "branch": known,
     }
+    checked(_answers(given))
     if not yes and someone_is_there():
-        given |= _asked(given, look_at_machine(shutil.which, os.environ), Answers())
-    answers = Answers(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    typer.echo(summary(answers, write(answers, here, output_dir, force)))
+        given |= _asked(given, look_at_machine(shutil.which, os.environ), here)
+    answers = _answers(given)
+    folder = output_dir or Path(".github/workflows")
+    typer.echo(summary(answers, write(answers, here, folder, force)))
+
+
+def _answers(given: dict[str, object]) -> Answers:
+    from canary.gate.workflows import Answers
+
+    return Answers(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 def someone_is_there() -> bool:
@@ -85,39 +103,52 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word for word in text.replace(",", " ").split() if word)
 
 
-def _asked(given: dict[str, object], machine: Machine, usual: Answers) -> dict[str, object]:
-    """Answers to what the options left open."""
+def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, object]:
+    """Answers to what the options left open; a wrong one is refused and asked for again."""
+    from canary.gate.workflows import Answers
+
+    usual = Answers()
     found: dict[str, object] = {}
 
-    def open_question(name: str) -> bool:
-        return given[name] is None
+    def ask(name: str, question: str, default: str, read: Callable[[str], object] = str) -> None:
+        if given[name] is None:
+            found[name] = typer.prompt(
+                question,
+                default=default,
+                err=True,
+                value_proc=lambda text: _usable(given | found, name, read(text.strip()), here),
+            )
+
+    def confirm(name: str, question: str, default: bool) -> None:
+        if given[name] is None:
+            found[name] = typer.confirm(question, default=default, err=True)
 
     typer.echo(machine.text, err=True)
-    if open_question("runner"):
-        found["runner"] = _text(RUNNER_QUESTION, machine.runner)
-    if open_question("labels"):
-        found["labels"] = _words(_text("Labels of the GPU runner", ",".join(usual.labels)))
-    if open_question("configs"):
-        found["configs"] = _words(_text("Canary configs", ",".join(usual.configs)))
-    if open_question("forks"):
-        found["forks"] = _yes("Do pull requests come from forks?", usual.forks)
-    if open_question("compare"):
-        found["compare"] = _text(
-            "Compare with stored runs (baseline), or train both commits every time (ab)?",
-            usual.compare,
-        )
-    if open_question("nightly"):
-        found["nightly"] = _yes("A longer canary every night?", usual.nightly)
-    if open_question("model_cache"):
-        found["model_cache"] = _text(
-            "Hugging Face home on the runner, if models or data come from the hub", ""
-        )
+    ask("runner", RUNNER_QUESTION, machine.runner)
+    if (given | found)["runner"] == "container":
+        ask("image", "Image, NAME@sha256:...; without one, a placeholder is written", "")
+    ask("labels", "Labels of the GPU runner", ",".join(usual.labels), _words)
+    ask("configs", "Canary configs", ",".join(usual.configs), _words)
+    confirm("forks", "Do pull requests come from forks?", usual.forks)
+    ask(
+        "compare",
+        "Compare with stored runs (baseline), or train both commits every time (ab)?",
+        usual.compare,
+    )
+    confirm("nightly", "A longer canary every night?", usual.nightly)
+    ask("model_cache", "Hugging Face home on the runner, if models or data come from the hub", "")
     return found
 
 
-def _text(question: str, usual: str) -> str:
-    return str(typer.prompt(question, default=usual, err=True)).strip()
+def _usable(known: dict[str, object], name: str, value: object, here: Path) -> object:
+    """The answer, once workflows can be written with it; typer asks again where not."""
+    from canary.errors import UsageError
+    from canary.gate.init import check_configs
+    from canary.gate.workflows import checked
 
-
-def _yes(question: str, usual: bool) -> bool:
-    return bool(typer.confirm(question, default=usual, err=True))
+    try:
+        answers = checked(_answers(known | {name: value}))
+        check_configs(here, answers.configs)
+    except UsageError as error:
+        raise typer.BadParameter(str(error)) from error
+    return value

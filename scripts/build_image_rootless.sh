@@ -53,6 +53,8 @@ while (($#)); do
   esac
 done
 
+[[ -n "$build" ]] || ((${#run[@]})) || fail "--no-build does nothing without --run ARGS... (see --help)"
+
 cd "$(dirname "$0")/.."
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -132,13 +134,14 @@ run_image() {
     "$tag" "$@"
 }
 
-need buildah
 if [[ -n "$build" ]]; then
+  need buildah
   SECONDS=0
   build_image
   printf 'built %s in %d s\n' "$tag" "$SECONDS" >&2
 fi
 if ((${#run[@]})); then
   need podman crun
+  podman "${store[@]}" image exists "$tag" || fail "there is no image $tag: build it first, without --no-build"
   run_image "${run[@]}"
 fi

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 from datasets.exceptions import DatasetGenerationError, DatasetNotFoundError
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub import constants, snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from pyarrow.lib import ArrowException
 
 from canary.errors import InputError
@@ -107,6 +108,9 @@ def _read_folder(path: Path, config: CanaryConfig, cache: str) -> Dataset:
 
 
 def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
+    prefetched = _prefetched(config)
+    if prefetched is not None:
+        return _read_folder(prefetched, config, cache)
     try:
         return load_dataset(
             config.dataset_name,
@@ -122,6 +126,25 @@ def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
         ) from error
     except _LOADING_FAILED as error:
         raise _unreadable(config.dataset_name, config.dataset_split, error) from error
+
+
+def _prefetched(config: CanaryConfig) -> Path | None:
+    """Offline, the snapshot in the hub's cache; None online, or where it is not there.
+
+    `load_dataset` itself looks offline only among data sets that it has prepared before.
+    """
+    if not constants.HF_HUB_OFFLINE:
+        return None
+    try:
+        folder = snapshot_download(
+            config.dataset_name,
+            repo_type="dataset",
+            revision=config.dataset_revision,
+            local_files_only=True,
+        )
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
+    return Path(folder)
 
 
 def _unreadable(name: str, split: str, error: Exception) -> BaseException:

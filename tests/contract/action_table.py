@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 ACTION = Path(__file__).parents[2] / "action.yml"
+MODES = ("run", "report", "pending", "prefetch")
 MARKS = {
     "inputs": ("<!-- inputs table -->\n", "<!-- end of inputs table -->"),
     "outputs": ("<!-- outputs table -->\n", "<!-- end of outputs table -->"),
@@ -22,13 +24,32 @@ def action() -> dict[str, Any]:
     return content
 
 
+def modes_of(content: dict[str, Any]) -> dict[str, str]:
+    """Input -> the modes in which it works: those of the steps that are handed it. The mode `all`
+    is the modes run, report and pending together, and is not named on its own."""
+    found: dict[str, set[str]] = {name: set() for name in content["inputs"]}
+    for step in content["runs"]["steps"]:
+        modes = set(re.findall(r"inputs\.mode == '(\w+)'", step.get("if", ""))) or set(MODES)
+        handed = yaml.safe_dump({key: step.get(key) for key in ("env", "with")})
+        for name in re.findall(r"inputs\.([\w-]+)", handed):
+            found[name] |= modes
+    found["mode"] = set(MODES)
+    return {name: _shown(modes) for name, modes in found.items()}
+
+
+def _shown(modes: set[str]) -> str:
+    named = [mode for mode in MODES if mode in modes]
+    return "every" if len(named) == len(MODES) else ", ".join(named)
+
+
 def inputs_table() -> str:
-    """Every input with its default and meaning."""
-    rows = ["| input | default | meaning |", "|---|---|---|"]
+    """Every input with its default, the modes that it works in, and its meaning."""
+    rows = ["| input | default | half | meaning |", "|---|---|---|---|"]
+    halves = modes_of(action())
     for name, one in action()["inputs"].items():
         default = one.get("default", "")
         shown = f"`{default}`" if default else ""
-        rows.append(f"| `{name}` | {shown} | {_cell(one['description'])} |")
+        rows.append(f"| `{name}` | {shown} | {halves[name]} | {_cell(one['description'])} |")
     return "\n".join(rows) + "\n"
 
 

@@ -138,11 +138,18 @@ def test_the_workflow_to_paste_is_valid_pinned_and_safe(tmp_path: Path) -> None:
     loaded = yaml.load(workflow_to_paste(), yaml.BaseLoader)
     training, reporting = loaded["jobs"]["run"], loaded["jobs"]["report"]
     assert training["permissions"] == {"contents": "read"}
+    assert loaded["jobs"]["pending"]["permissions"] == {"statuses": "write"}
+    standard = yaml.load(
+        (ROOT / "examples/workflows/pull-request.yml").read_text(), yaml.BaseLoader
+    )
+    assert loaded["on"]["pull_request"]["types"] == standard["on"]["pull_request"]["types"]
+    for line in standard["concurrency"]["group"].split("${{")[-1].splitlines():
+        assert line.strip() in loaded["concurrency"]["group"]
     assert loaded["permissions"] == {}
     assert training["steps"][0]["with"]["persist-credentials"] == "false"
     assert not [step for step in reporting["steps"] if "checkout" in step["uses"]]
     for line in re.findall(r"- (uses: .*)", workflow_to_paste()):
         assert line == OURS or PINNED.fullmatch(line), line
     action = yaml.safe_load((ROOT / "action.yml").read_text())
-    for job in (training, reporting):
+    for job in loaded["jobs"].values():
         assert set(job["steps"][-1]["with"]) <= set(action["inputs"])

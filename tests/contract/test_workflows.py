@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from canary.gate.workflows import Answers, permissions, rendered, workflow
+from tests.contract.action_table import modes_of
 from tests.contract.static_checks import clean, shell_is_clean, zizmor
 from tests.contract.workflow_files import (
     ACTION,
@@ -227,7 +228,27 @@ def test_the_pair_for_forks_finds_each_other_by_name() -> None:
 
 def test_a_label_that_accepts_nothing_does_not_end_the_run_under_way() -> None:
     group = load(EXAMPLES / "pull-request.yml")["concurrency"]["group"]
-    assert "github.event.label.name != 'canary:accept' && github.run_id || 'head'" in group
+    assert "github.event.label.name != 'canary:accept'" in group
+    assert group.split("||")[-2].endswith("&& github.run_id ")
+
+
+def test_a_changed_base_is_judged_anew_and_a_changed_title_starts_nothing() -> None:
+    content = load(EXAMPLES / "pull-request.yml")
+    assert "edited" in content["on"]["pull_request"]["types"]
+    assert "'edited' && !github.event.changes.base" in content["concurrency"]["group"]
+    for name in ("pending", "run"):
+        condition = content["jobs"][name]["if"]
+        assert "(github.event.action != 'edited' || github.event.changes.base)" in condition
+
+
+def test_a_table_says_in_which_half_an_input_works() -> None:
+    modes = modes_of(yaml.safe_load(ACTION.read_text(encoding="utf-8")))
+    assert modes["gpus"] == "run"
+    assert modes["accept-label"] == "report"
+    assert modes["artifact-name"] == "run, report"
+    assert modes["config"] == modes["mode"] == "every"
+    assert "prefetch" in modes["model-cache"]
+    assert all(modes.values()), modes
 
 
 def test_inputs_of_the_examples_are_the_actions_own() -> None:

@@ -17,6 +17,7 @@ from canary.gate.init import Machine, default_branch, look_at_machine, summary, 
 from canary.gate.workflows import Answers, permissions, rendered, wanted, workflow
 
 ZERO = "0" * 64
+OWN_IMAGE = f"ghcr.io/o/i@sha256:{'a' * 64}"
 
 
 @pytest.fixture
@@ -132,6 +133,7 @@ def test_an_image_that_nobody_named_is_a_placeholder_that_says_so() -> None:
         Answers(model_cache="relative"),
         Answers(model_cache="/srv/hf\n          token: x"),
         Answers(image="ghcr.io/o/i:latest"),
+        Answers(image=OWN_IMAGE, runner="none"),
         Answers(runner="podman"),  # type: ignore[arg-type]
         Answers(compare="both"),  # type: ignore[arg-type]
     ],
@@ -206,10 +208,10 @@ def test_the_default_branch_is_that_of_the_clone(tmp_path: Path) -> None:
         subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True, capture_output=True)
 
     git("init", "-q")
-    assert default_branch(tmp_path) == "main"
+    assert default_branch(tmp_path) is None
     git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
     assert default_branch(tmp_path) == "trunk"
-    assert "branches: [trunk]" in workflow("baseline", Answers(branch=default_branch(tmp_path)))
+    assert "branches: [trunk]" in workflow("baseline", Answers(branch="trunk"))
 
 
 def test_init_does_not_load_the_training_stack(tmp_path: Path) -> None:
@@ -228,3 +230,85 @@ def test_init_does_not_load_the_training_stack(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_an_image_of_ones_own_reaches_the_run_step_with_docker(here: Path) -> None:
+    said = run("--image", OWN_IMAGE)
+    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    assert job["jobs"]["run"]["steps"][-1]["with"]["image"] == OWN_IMAGE
+    assert "Until a release exists" not in said
+    assert "Until a release exists" in run("--force")
+
+
+def test_what_the_pair_for_forks_replaces_is_not_left_to_train_twice(here: Path) -> None:
+    run()
+    old = here / ".github/workflows/canary-pull-request.yml"
+    for name in ("bootstrap", "baseline", "accept", "nightly"):
+        (old.parent / f"canary-{name}.yml").unlink()
+    with pytest.raises(UsageError, match="would train each pull request"):
+        run("--forks")
+    said = run("--forks", "--force")
+    assert not old.exists()
+    assert "removed .github/workflows/canary-pull-request.yml" in said
+    run("--no-forks", "--force")
+    assert not (old.parent / "canary-fork-report.yml").exists()
+
+
+def test_a_superseded_workflow_that_somebody_changed_is_named_and_left(here: Path) -> None:
+    run("--forks")
+    mine = here / ".github/workflows/canary-fork-report.yml"
+    mine.write_text(mine.read_text() + "# mine\n")
+    said = run("--force", "--no-forks")
+    assert "canary-fork-report.yml is superseded but was changed by hand" in said
+    assert mine.exists()
+    assert not (mine.parent / "canary-fork-pull-request.yml").exists()
+
+
+def test_a_subdirectory_of_a_repository_is_no_place_for_workflows(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(here)], check=True)
+    (here / "deep").mkdir()
+    monkeypatch.chdir(here / "deep")
+    with pytest.raises(UsageError, match=f"at its root, {here.resolve()}"):
+        run()
+    run("-o", "../.github/workflows")
+
+
+def test_a_default_branch_that_cannot_be_read_is_said_to_be_a_guess(here: Path) -> None:
+    assert "default branch taken to be main; --branch names another" in run()
+    assert "taken to be" not in run("--force", "--branch", "trunk")
+    text = (here / ".github/workflows/canary-baseline.yml").read_text()
+    assert "branches: [trunk]" in text
+
+
+@pytest.mark.parametrize("content", [None, "a: [", "no_such_key: 1\n", "just words\n"])
+def test_a_config_that_is_there_must_be_one(here: Path, content: str | None) -> None:
+    path = here / "c.yaml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=r"c\.yaml"):
+        run("--config", "c.yaml")
+    assert not (here / ".github").exists()
+
+
+def test_a_wrong_answer_is_refused_at_once_and_an_image_is_asked_for_where_jobs_run_in_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.init_cli.someone_is_there", lambda: True)
+    said = run(typed=f"podman\ncontainer\n{OWN_IMAGE}\ngpu\n\nn\n\nn\n\n")
+    before, after = said.split("--runner podman is not known")
+    assert "Labels of the GPU runner" not in before
+    assert "Labels of the GPU runner" in after
+    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    assert job["jobs"]["run"]["container"] == {"image": OWN_IMAGE}
+
+
+def test_a_wrong_option_is_refused_before_any_question(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.init_cli.someone_is_there", lambda: True)
+    with pytest.raises(UsageError, match="--compare both"):
+        run("--compare", "both", typed="")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,3 +68,53 @@ def test_a_refusal_names_the_remedy_and_not_the_token(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="needs HF_TOKEN") as caught:
         prefetch(["canary.yaml"], tmp_path, environ, download, lambda line: None)
     assert "hf_secret" not in str(caught.value)
+
+
+OFFLINE = """
+import sys
+from pathlib import Path
+from canary.config.load import load_config
+from canary.workload.sources import read_source
+from canary.workload.spec import WorkloadSpec
+
+spec = object.__new__(WorkloadSpec)
+object.__setattr__(spec, "config", load_config(sys.argv[1]).config)
+object.__setattr__(spec, "cache_dir", Path(sys.argv[2]))
+try:
+    print(list(read_source(spec)["text"]))
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def offline(tmp_path: Path, config: str) -> str:
+    """What a process without network reads as the config's data set."""
+    (tmp_path / "canary.yaml").write_text(config)
+    environ = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE, str(tmp_path / "canary.yaml"), str(tmp_path / "own")],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_a_data_set_that_prefetch_left_is_read_without_network(tmp_path: Path) -> None:
+    """As `snapshot_download` lays it out: a file is a link to a blob."""
+    place = tmp_path / "hub" / "datasets--org--name"
+    snapshot = place / "snapshots" / ("a" * 40)
+    for folder in (place / "refs", place / "blobs", snapshot):
+        folder.mkdir(parents=True)
+    (place / "refs" / "main").write_text("a" * 40)
+    (place / "blobs" / "b1").write_text(json.dumps({"text": "four"}) + "\n")
+    (snapshot / "data.jsonl").symlink_to("../../blobs/b1")
+    config = "training_type: sft\ndataset_name: org/{}\n"
+    assert offline(tmp_path, config.format("name")) == str(["four"])
+    pinned = config.format("name") + f"dataset_revision: {'a' * 40}\n"
+    assert offline(tmp_path, pinned) == str(["four"])
+    assert "neither a local file or folder nor a dataset" in offline(
+        tmp_path, config.format("other")
+    )

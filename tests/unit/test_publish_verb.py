@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from canary.cli import app
 from canary.errors import InputError, RecordError, UsageError
 from canary.publish.by_hand import Posting, post
 from canary.publish.workflow import Job
@@ -15,6 +18,7 @@ from canary.report.render import written
 from tests.unit.test_comment import slow
 
 SHA = "c" * 40
+RECORD = Path(__file__).parents[2] / "baselines" / "examples" / "sft_smoke.json"
 
 
 @pytest.fixture
@@ -64,8 +68,10 @@ def test_a_template_is_tried_in_a_dry_run(posting: Posting, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "remedy"),
     [
-        ({"repository": "repo"}, "--repository OWNER/NAME"),
-        ({"sha": "abc"}, "--sha SHA"),
+        ({"repository": ""}, "no repository to post to"),
+        ({"repository": "repo"}, "'repo' is no repository .--repository OWNER/NAME"),
+        ({"sha": "abc"}, "'abc' is no full commit SHA .--sha SHA"),
+        ({"pull_request": 0}, "--pull-request 0"),
         ({"status": "loud"}, "one of commit-status"),
     ],
 )
@@ -75,8 +81,45 @@ def test_posting_needs_a_place(posting: Posting, change: dict[str, str], remedy:
 
 
 def test_posting_needs_a_token(posting: Posting) -> None:
-    with pytest.raises(Exception, match="no token"):
+    with pytest.raises(UsageError, match=r"no token.*set GITHUB_TOKEN \(or CANARY_TOKEN\)"):
         post(replace(posting, dry_run=False), {}, Job(io.StringIO()), io.StringIO())
+
+
+@pytest.mark.parametrize(
+    "change", [{"repository": "nonsense"}, {"sha": "abc"}, {"pull_request": -3}], ids=str
+)
+def test_a_dry_run_refuses_the_forms_that_posting_would(
+    posting: Posting, change: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError):
+        said(replace(posting, **change))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("GITHUB_RUN_ID", "seven"), ("GITHUB_RUN_ID", "²"), ("GITHUB_API_URL", "ftp://x")],
+)
+def test_a_variable_that_cannot_be_is_named(posting: Posting, name: str, value: str) -> None:
+    environ = {"GITHUB_TOKEN": "t", name: value}
+    with pytest.raises(UsageError, match=name):
+        post(replace(posting, dry_run=False), environ, Job(io.StringIO()), io.StringIO())
+
+
+def test_a_dry_run_shows_the_title_of_a_check_run(posting: Posting) -> None:
+    assert "with the title: Regression: median step" in said(replace(posting, status="check-run"))
+    both = said(replace(posting, status="both"))
+    assert "commit-status on" in both
+    assert "check-run on" in both
+
+
+def test_a_record_is_told_from_a_comparison(posting: Posting) -> None:
+    with pytest.raises(InputError, match=r"is the record of a run.*compare it first"):
+        said(replace(posting, comparisons=(RECORD,)))
+
+
+def test_strict_says_what_it_does_here() -> None:
+    shown = CliRunner().invoke(app, ["publish", "--help"], env={"COLUMNS": "200"}).output
+    assert "posted as a failure" in " ".join(shown.split())
 
 
 def test_what_is_no_comparison_is_refused(posting: Posting, tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""`canary baseline prune`: how many runs it keeps, and that it says what stays besides."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from canary.cli import app
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        (["history"], 100),
+        (["--remote", "https://example.com/o/r.git"], 50),
+        (["history", "--keep", "1"], 1),
+    ],
+)
+def test_what_prune_keeps(arguments: list[str], kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The branch keeps as many as a push to it does."""
+    monkeypatch.setattr(
+        "canary.baseline.verbs.prune_text", lambda folder, keep: f"kept the newest {keep}"
+    )
+    monkeypatch.setattr(
+        "canary.baseline.branch_verbs.prune_branch_text",
+        lambda remote, here, keep: f"kept the newest {keep}",
+    )
+    said = CliRunner().invoke(app, ["baseline", "prune", *arguments]).output
+    assert said == f"kept the newest {kept}; the first three of the current level stay too\n"
+
+
+def test_the_help_names_both_numbers() -> None:
+    shown = CliRunner().invoke(app, ["baseline", "prune", "--help"], env={"COLUMNS": "200"}).output
+    assert "50 on the branch, 100 in a folder" in " ".join(shown.split())
