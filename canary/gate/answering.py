@@ -218,6 +218,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
                 settings.tier,
                 reason,
                 settings.compare if _in_pairs(case) else "baseline",
+                settings.baseline_branch,
                 recording,
             )
             found.append(judge(grounds, records))

@@ -46,6 +46,7 @@ class Grounds:
     accept: str | None = None
     compare: Mode = "baseline"
     """What the workflow asks for; the records may not choose."""
+    branch: str = "canary-baselines"
     recording: bool = False
     """Whether the run is the default branch's own, and the baseline grows by it."""
 
@@ -219,7 +220,8 @@ def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
 
 def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str, ...]]:
     if grounds.history is None or not is_history(grounds.history):
-        return Selection((), (), None, 0), ()
+        note = () if grounds.recording else (f"there is no branch {grounds.branch} yet",)
+        return Selection((), (), None, 0), note
     chosen = select(grounds.history, _keyed(record, grounds.base), ancestry=grounds.ancestry)
     notes: list[str] = []
     if chosen.elsewhere:

@@ -6,6 +6,7 @@ size are known, and nothing outside it is ever reached.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import zipfile
@@ -124,7 +125,10 @@ def read_record(path: Path) -> RunRecord:
 
 def _json(path: Path) -> object:
     try:
-        return jsonio.loads(path.read_bytes())
+        document: object = jsonio.loads(path.read_bytes())
+        # Half of a surrogate pair is a text that nothing could be written with.
+        json.dumps(document, ensure_ascii=False).encode()
+        return document
     except (OSError, ValueError) as error:
         raise RecordError(f"{path.name} in the records is not strict JSON: {error}") from error
 

@@ -149,6 +149,7 @@ def connect(
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.time,
     seconds_between_writes: float = 1.0,
+    backoff_s: float = 0.5,
 ) -> Hub:
     """The way to the GitHub at `api_url` (GITHUB_API_URL; GHES has its own).
 
@@ -161,7 +162,7 @@ def connect(
     logging.getLogger("github").setLevel(logging.ERROR)
     retry = GithubRetry(
         total=6,
-        backoff_factor=0.5,
+        backoff_factor=backoff_s,
         allowed_methods=READS,
         max_rate_limit_wait=patience_s,
     )

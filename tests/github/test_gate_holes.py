@@ -1,0 +1,259 @@
+"""Ways around the gate, and ways to leave a commit without an answer: each was open once."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.collect.record import RunRecord
+from canary.errors import ConfigError, UsageError
+from canary.gate.answering import pending
+from tests.github.gatehouse import (
+    BASE_CONFIG,
+    Gatehouse,
+    artifact,
+    git,
+    pull_event,
+    workflow_run_event,
+)
+from tests.github.server import GitHub
+from tests.unit.comparing import altered
+
+FORK = "stranger/repo"
+LABEL = "canary:accept"
+SLOW = 0.2
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    made = Gatehouse(tmp_path, github)
+    made.commit()
+    made.baseline(4)
+    return made
+
+
+def changed(house: Gatehouse, name: str) -> RunRecord:
+    run = altered(house.run(), "config", "learning_rate", to=1e-3)
+    run = altered(run, "exact", "first_loss", "loss", to=9.0)
+    return run.model_copy(update={"run_id": name})
+
+
+# Acceptance.
+
+
+@pytest.mark.parametrize("comment", ["true", "false"])
+def test_a_label_does_not_serve_a_commit_that_is_pushed_back(
+    house: Gatehouse, comment: str
+) -> None:
+    pull = house.pull()
+    evil = pull.head_sha
+    house.judge(pull, changed(house, "one"), comment=comment)
+    house.push_to(pull)
+    house.judge(pull, changed(house, "two"), comment=comment)
+    house.hub_repository.label(pull, LABEL, "ada")
+    labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada"), "comment": comment}
+    assert house.judge(pull, changed(house, "three"), **labelled).code == 0
+    pull.head_sha = evil
+    assert house.judge(pull, changed(house, "four"), comment=comment).code == 1
+    assert house.judge(pull, changed(house, "five"), comment=comment).code == 1
+    assert house.status(evil)[0] == "failure"
+
+
+def test_an_accepted_commit_stays_accepted_when_its_run_is_repeated(house: Gatehouse) -> None:
+    pull = house.pull()
+    house.judge(pull, changed(house, "one"))
+    house.hub_repository.label(pull, LABEL, "ada")
+    assert house.judge(pull, changed(house, "two")).code == 0, "the fork pair has no label event"
+    assert house.judge(pull, changed(house, "three")).code == 0
+
+
+def test_acceptance_is_found_after_a_merge_with_check_runs_alone(house: Gatehouse) -> None:
+    only: dict[str, Any] = {"status": "check-run", "comment": "false"}
+    pull = house.pull()
+    house.judge(pull, changed(house, "one"), **only)
+    house.hub_repository.label(pull, LABEL, "ada")
+    labelled = {"action": "labeled", "label": (LABEL, "ada"), **only}
+    assert house.judge(pull, changed(house, "two"), **labelled).code == 0
+    sha = house.commit()
+    pull.state, pull.merge_commit_sha = "closed", sha
+    pull.merged = house.github.clock.stamp()
+    assert house.push_main(changed(house, "three"), sha=sha, **only).code == 0
+
+
+# One commit, several pull requests.
+
+
+def test_a_pull_request_into_a_looser_branch_does_not_turn_another_green(house: Gatehouse) -> None:
+    loose = house.commit("loose", {"canary.yaml": BASE_CONFIG + "thresholds: {base_tier: smoke}\n"})
+    pull = house.pull()
+    house.judge(pull, house.run(SLOW))
+    other = house.hub_repository.add_pull(pull.head_sha, base_sha=loose)
+    other.base_branch = "loose"
+    house.judge(other, house.run())
+    assert house.status(pull.head_sha)[0] == "failure"
+    contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
+    assert contexts == {"rlhf-canary", "rlhf-canary (loose)"}
+
+
+def test_of_two_pull_requests_of_a_fork_the_one_into_the_default_branch_is_judged(
+    house: Gatehouse, tmp_path: Path
+) -> None:
+    bare = house.hub_repository.add_commit({}, branch="pages")
+    main = house.pull(head_repository=FORK)
+    other = house.hub_repository.add_pull(main.head_sha, base_sha=bare, head_repository=FORK)
+    other.base_branch = "pages"
+    house.hub_repository.pulls = {1: other, 2: main}
+    other.number, main.number = 1, 2
+    run = house.hub_repository.add_run(main.head_sha, id=50, head_repository=FORK)
+    content = artifact(tmp_path / "made", [house.run(SLOW)])
+    house.hub_repository.add_artifact(run, "canary-records", content)
+    house.report("workflow_run", workflow_run_event(main.head_sha, 50, FORK), None)
+    assert house.status(main.head_sha)[0] == "failure"
+    assert len(house.comments(main)) == 1
+    assert not house.comments(other)
+
+
+# Nothing that was not judged is green.
+
+
+def test_a_base_commit_that_github_does_not_find_is_no_new_config(
+    house: Gatehouse, github: GitHub
+) -> None:
+    pull = house.pull()
+    said = "No commit found for the ref"
+    github.trouble.fail("GET", "/contents/", times=9, status=404, message=said)
+    assert house.judge(pull, house.run(SLOW)).outputs["verdict"] == "error"
+
+
+@pytest.mark.parametrize("other", ["processor", "ranks"])
+def test_a_run_on_another_machine_is_no_first_run(house: Gatehouse, other: str) -> None:
+    run = house.run(5.0)
+    if other == "processor":
+        run.env["cpu"] = "another processor"
+    else:
+        run.env["world_size"] = 2
+    said = house.judge(house.pull(), run)
+    assert said.outputs["verdict"] == "error"
+    assert "the baseline ran on" in said.log
+
+
+def test_records_of_a_run_that_failed_later_are_not_believed(
+    house: Gatehouse, tmp_path: Path
+) -> None:
+    pull = house.pull(head_repository=FORK)
+    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
+    house.hub_repository.add_artifact(
+        run, "canary-records", artifact(tmp_path / "made", [house.run()])
+    )
+    event = workflow_run_event(pull.head_sha, 50, FORK, conclusion="cancelled")
+    house.report("workflow_run", event, None)
+    assert house.status(pull.head_sha)[0] == "error"
+    assert "cancelled" in house.status(pull.head_sha)[1]
+
+
+def test_records_of_another_comparison_than_the_workflow_asks_for_are_refused(
+    house: Gatehouse,
+) -> None:
+    said = house.judge(house.pull(), house.run(), compare="ab")
+    assert said.outputs["verdict"] == "error"
+    assert "`compare: baseline`" in said.log
+
+
+def test_a_record_that_claims_more_steps_than_it_has_is_an_error(house: Gatehouse) -> None:
+    run = house.run()
+    run.stability.loss_values = run.stability.loss_values[:10]
+    assert house.judge(house.pull(), run).outputs["verdict"] == "error"
+
+
+# Every commit gets its answer.
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("exact", "batches"), [{"shapes": 5}]),
+        (("config", "warmup_steps"), "x"),
+        (("config", "description"), "\ud800"),
+        (("stability", "nan_steps"), 10**400),
+        (("exact", "frozen"), ["x"]),
+        (("exact", "data"), {"tokenizer": "x"}),
+    ],
+)
+def test_a_record_that_cannot_be_compared_ends_in_an_error_on_the_commit(
+    house: Gatehouse, path: tuple[str, str], value: object
+) -> None:
+    pull = house.pull()
+    run = house.run()
+    house.judge(pull, house.run())
+    said = house.judge_raw(pull, run, path, value)
+    assert said.code in (1, 4)
+    assert house.status(pull.head_sha)[0] in ("error", "failure"), "no stale success"
+
+
+@pytest.mark.parametrize("broken", ["deflate", "name", "short"])
+def test_a_broken_archive_ends_in_an_error_on_the_commit(
+    house: Gatehouse, tmp_path: Path, broken: str
+) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("gate.json", b"{}" * 2000)
+    content = bytearray(buffer.getvalue())
+    if broken == "deflate":
+        content[45:60] = b"\xff" * 15
+    elif broken == "name":
+        content[30:33] = b"\xff\xfe\xfd"
+    else:
+        content = content[:40] + content[60:]
+    pull = house.pull(head_repository=FORK)
+    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
+    house.hub_repository.add_artifact(run, "canary-records", bytes(content))
+    house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
+    assert house.status(pull.head_sha)[0] == "error"
+
+
+def test_not_knowing_ones_own_login_does_not_cost_the_answer(
+    house: Gatehouse, github: GitHub
+) -> None:
+    pull = house.pull()
+    github.trouble.fail("GET", "/user$", times=20, status=None)
+    house.judge(pull, house.run())
+    assert house.status(pull.head_sha)[0] == "success"
+    assert len(house.comments(pull)) == 1
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ 1/0 }}", "{{ view.rows + 1 }}", "{% for x in range(999999) %}{% endfor %}"]
+)
+def test_a_template_that_fails_while_it_runs_is_replaced_by_ours(
+    house: Gatehouse, template: str
+) -> None:
+    house.commit(files={"own.jinja": template})
+    pull = house.pull()
+    said = house.judge(pull, house.run(), comment_template="own.jinja")
+    assert "the built-in template is used" in said.log
+    assert len(house.comments(pull)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [("status", "loud", UsageError), ("config", "../canary.yaml", ConfigError)],
+)
+def test_an_input_that_cannot_be_does_not_leave_a_commit_pending(
+    house: Gatehouse, name: str, value: str, kind: type[Exception]
+) -> None:
+    pull = house.pull()
+    event = pull_event(pull, "opened", None)
+    house.report("pull_request", event, None, by=pending)
+    with pytest.raises(kind):
+        house.judge(pull, house.run(), **{name: value})
+    assert house.status(pull.head_sha)[0] == "error"
+
+
+def test_a_missing_baseline_branch_is_told_from_one_with_few_runs(house: Gatehouse) -> None:
+    git(house.bare, "update-ref", "-d", "refs/heads/canary-baselines")
+    said = house.judge(house.pull(), house.run())
+    assert "there is no branch canary-baselines yet" in said.summary
