@@ -184,6 +184,7 @@ common_arguments() {
   )
   local hub=${CANARY_MODEL_CACHE:+$CANARY_MODEL_CACHE/hub}
   if [ -n "$hub" ]; then
+    [[ $hub == /* && $hub != *:* ]] || refuse "input model-cache: '$CANARY_MODEL_CACHE' is no absolute path"
     [ -d "$hub" ] || refuse "input model-cache: there is no folder $hub; fill it with mode prefetch"
     common+=(--volume "$hub:/models/hub:ro" --env HF_HUB_CACHE=/models/hub)
   fi
@@ -285,6 +286,8 @@ main() {
   trap clean_records EXIT
   refuse_credentials
   local minutes=${CANARY_TIMEOUT_MINUTES:-60}
+  CANARY_GPUS=${CANARY_GPUS//[[:space:]]/}
+  export CANARY_GPUS=${CANARY_GPUS:-all}
   [[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -gt 0 ] || refuse "input timeout-minutes: '$minutes' is no positive whole number"
   readonly limit="$((minutes * 60 + 90))s"  # the canary itself ends in time; this is for one that does not
   scratch=$(mktemp -d "$temporary/canary-XXXXXXXX")

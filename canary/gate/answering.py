@@ -211,15 +211,16 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
             reason = accepted.reason if accepted else None
             recording = case.intent.kind is Kind.RECORD
             grounds = Grounds(
-                config,
-                base,
-                history,
-                ancestry,
-                settings.tier,
-                reason,
-                settings.compare if _in_pairs(case) else "baseline",
-                settings.baseline_branch,
-                recording,
+                config=config,
+                base=base,
+                history=history,
+                ancestry=ancestry,
+                tier=settings.tier,
+                accept=reason,
+                compare=settings.compare if _in_pairs(case) else "baseline",
+                head_sha=case.source.sha,
+                branch=settings.baseline_branch,
+                recording=recording,
             )
             found.append(judge(grounds, records))
     return found

@@ -20,6 +20,8 @@ HELD = ("max_steps", "probe_steps", "metrics_warmup_steps", "repeats", "timeout"
 """Keys of the base branch's config that hold for the pull request's run too."""
 AT_LEAST = ("max_steps", "probe_steps")
 """Keys whose lowering would make a run say less."""
+AT_MOST = ("metrics_warmup_steps",)
+"""Keys whose raising would leave less to be judged."""
 MOST_LAYERS = 10
 LARGEST = 1 << 20
 
@@ -84,17 +86,23 @@ def _extends(file: Path, shown: str) -> str | None:
     return below if isinstance(below, str) and below else None
 
 
-def held_keys(base: LoadedConfig) -> list[str]:
-    """Keys that hold, without what follows from another of them."""
-    return [key for key in HELD if base.origins.get(key) != "from max_steps"]
-
-
 def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list[str]:
     """`--set` values that carry the base branch's steps over to the pull request's run."""
-    values: dict[str, Any] = {key: getattr(base.config, key) for key in held_keys(base)}
+    values: dict[str, Any] = {key: getattr(base.config, key) for key in HELD}
     if repeats:
         values["repeats"] = repeats
     return [f"{key}={value}" for key, value in values.items() if value is not None]
+
+
+def fork_point(repository: Path, base: str) -> str:
+    """Where the checked out commit left the base branch; the base itself in a shallow checkout."""
+    done = subprocess.run(
+        ["git", "-C", str(repository), "merge-base", base, "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or base
 
 
 def git_reader(repository: Path, commit: str) -> Reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from github.Repository import Repository
@@ -89,6 +90,11 @@ def acceptance(case: Case, world: World) -> Asked:
     if pull is None and intent.writes_baseline:
         pull = merged_pull(world.hub, case.repository, intent.head_sha)
         head = pull.head.sha if pull is not None else ""
+    queued = re.search(r"/pr-(\d+)-[0-9a-f]+$", intent.head_branch)
+    if intent.event == "merge_group" and queued:
+        number = int(queued[1])
+        pull = world.hub.read(f"#{number}", lambda: case.repository.get_pull(number))
+        head = pull.head.sha
     if pull is None:
         return Asked(None)
     return acceptance_of(

@@ -26,7 +26,7 @@ from canary.compare.thresholds import (
 from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
-from canary.gate.base_config import AT_LEAST
+from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
 from canary.publish.source import Answer
@@ -46,6 +46,7 @@ class Grounds:
     accept: str | None = None
     compare: Mode = "baseline"
     """What the workflow asks for; the records may not choose."""
+    head_sha: str = ""
     branch: str = "canary-baselines"
     recording: bool = False
     """Whether the run is the default branch's own, and the baseline grows by it."""
@@ -85,10 +86,19 @@ def judge(grounds: Grounds, records: Records) -> Judged:
         return error(name, _one_line(str(problem)))
     except Exception as problem:  # noqa: BLE001 - a stranger's record; the commit needs an answer
         return error(name, f"the record cannot be judged: {type(problem).__name__}")
-    notes = tuple(_one_line(note) for note in part.notes)
+    notes = tuple(_one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
     comparison = judged.answer.comparison
     said = replace(comparison, notes=(*comparison.notes, *notes))
     return replace(judged, answer=replace(judged.answer, comparison=said))
+
+
+def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:
+    """Says that the run was of another commit than the answer stands on, such as GitHub's merge."""
+    shas = {str(run.git["sha"]) for run in judged.records if run.git.get("sha")}
+    others = sorted(shas - {grounds.head_sha}) if grounds.head_sha else []
+    return [
+        f"the run was of commit {sha[:9]}, not of the head {grounds.head_sha[:9]}" for sha in others
+    ]
 
 
 def _one_line(text: str) -> str:
@@ -201,6 +211,10 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
                     f"run {record.run_id} has {key} {took}, the base branch's config asks for "
                     f"{asked}; change it on the base branch first"
                 )
+        for key in AT_MOST:
+            asked, took = getattr(base.config, key), record.config.get(key)
+            if not isinstance(took, int) or took > asked:
+                return f"run {record.run_id} has {key} {took!r}, the base branch's {asked}"
         done = len(record.stability.loss_values)
         if record.status == "completed" and done < base.config.max_steps:
             return f"run {record.run_id} says completed after {done} steps"

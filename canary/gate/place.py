@@ -11,6 +11,7 @@ from pathlib import Path
 from canary.campaign.ab import prepare_sides
 from canary.campaign.environments import existing_environment, own_environment
 from canary.errors import EXIT_OK, CanaryError, MachineError, UsageError
+from canary.gate.base_config import fork_point
 from canary.gate.manifest import Manifest, write_manifest
 from canary.gate.settings import TrainSettings
 
@@ -85,7 +86,8 @@ def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int
         place = prepare(settings, environ)
         say(f"setup: {settings.setup}")
         if settings.compare == "ab" and settings.base_sha:
-            commits = {"base": settings.base_sha, "head": "HEAD"}
+            base = fork_point(place.checkout, settings.base_sha)
+            commits = {"base": base, "head": "HEAD"}
             into = settings.scratch / "sides"
             prepare_sides(place.folder, commits, settings.setup, into, environ, settings.scratch)
         else:

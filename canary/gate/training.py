@@ -18,8 +18,9 @@ from canary.collect.folder import load_record
 from canary.config.load import LoadedConfig, load_config
 from canary.errors import EXIT_OK, EXIT_USAGE, CanaryError, MachineError, UsageError
 from canary.gate.base_config import (
+    HELD,
+    fork_point,
     git_reader,
-    held_keys,
     held_settings,
     load_base_config,
     repository_path,
@@ -142,9 +143,9 @@ def _held(settings: TrainSettings, place: Place, config: str) -> tuple[list[str]
 
 def _overridden(base: LoadedConfig, own: LoadedConfig) -> list[str]:
     notes = []
-    for key in held_keys(base):
+    for key in HELD:
         was, now = getattr(base.config, key), getattr(own.config, key)
-        if was != now:
+        if was != now and own.origins.get(key) != "from max_steps":
             notes.append(f"{key}: {now} in this change holds after the merge; {was} was run")
     return notes
 
@@ -199,7 +200,7 @@ def _run_ab(
         found, runs = run_ab(
             AbRequest(
                 config=Path(config),
-                base=settings.base_sha,
+                base=fork_point(place.checkout, settings.base_sha),
                 head="HEAD",
                 budget_minutes=min(settings.budget_minutes, left_s / 60.0),
                 prepared=place.sides,

@@ -51,6 +51,12 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
     """
     _check_forms(posting)
     answers = tuple(_answer(path) for path in posting.comparisons)
+    names = [answer.canary for answer in answers]
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"two comparisons are of one canary ({', '.join(sorted(set(names)))})",
+            "each canary has one section: name one of them",
+        )
     sha = posting.sha or answers[0].comparison.current.sha or ""
     channels = Channels(
         comment=posting.comment,

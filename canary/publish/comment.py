@@ -16,6 +16,8 @@ MARKER = "<!-- rlhf-canary -->"
 """First line of our comment."""
 ACCEPTED = "accepted"
 """Stands in a section's mark for the verdict of a change that someone accepted."""
+BY_HAND = (0, 1)
+"""Age of what a person posts, outside of any run: it replaces, and is replaced by, anything."""
 LIMIT = 60_000
 """Characters of a comment; GitHub refuses more than 65,536."""
 BEGIN = re.compile(
@@ -98,7 +100,9 @@ def merged(body: str, new: Sequence[Section]) -> str | None:
     fresh = [
         section
         for section in new
-        if section.name not in kept or kept[section.name].age <= section.age
+        if section.name not in kept
+        or kept[section.name].age <= section.age
+        or section.age == BY_HAND
     ]
     if not fresh:
         return None

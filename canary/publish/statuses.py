@@ -55,7 +55,7 @@ def set_status(
         return found if says == (text.state, text.description, source.url or None) else None
 
     last = hub.read(what, newest)
-    if last is not None and _age(last) > source.age:
+    if source.run_id and last is not None and _age(last) > source.age:
         return f"a later run has set {what} already"
     commit = Commit(
         repository.requester,

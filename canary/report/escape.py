@@ -18,6 +18,7 @@ LINKED = (
     (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
     (re.compile(r"#(?=\d)"), f"#{ZERO_WIDTH}"),
     (re.compile(r"\b(gh)-(?=\d)", re.IGNORECASE), rf"\1-{ZERO_WIDTH}"),
+    (re.compile(r"\b(?=\d*[a-f])([0-9a-f]{4})(?=[0-9a-f]{3,36}\b)"), rf"\1{ZERO_WIDTH}"),
     (re.compile(r":(?=//)"), f":{ZERO_WIDTH}"),
     (re.compile(r"\b(www)\.", re.IGNORECASE), rf"\1{ZERO_WIDTH}."),
     (re.compile(r"\b(mailto|xmpp):", re.IGNORECASE), rf"\1{ZERO_WIDTH}:"),

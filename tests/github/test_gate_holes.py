@@ -257,3 +257,26 @@ def test_a_missing_baseline_branch_is_told_from_one_with_few_runs(house: Gatehou
     git(house.bare, "update-ref", "-d", "refs/heads/canary-baselines")
     said = house.judge(house.pull(), house.run())
     assert "there is no branch canary-baselines yet" in said.summary
+
+
+def test_a_merge_queue_finds_the_acceptance_of_its_pull_request(house: Gatehouse) -> None:
+    pull = house.pull()
+    house.judge(pull, changed(house, "one"))
+    house.hub_repository.label(pull, LABEL, "ada")
+    assert house.judge(pull, changed(house, "two")).code == 0
+    name = f"gh-readonly-queue/main/pr-{pull.number}-{pull.base_sha}"
+    sha = house.commit(name)
+    group = {
+        "head_sha": sha,
+        "head_ref": f"refs/heads/{name}",
+        "base_sha": pull.base_sha,
+        "base_ref": "refs/heads/main",
+    }
+    payload = {
+        "action": "checks_requested",
+        "merge_group": group,
+        "repository": pull_event(pull, "opened", None)["repository"],
+    }
+    said = house.report("merge_group", payload, [changed(house, "three")])
+    assert said.code == 0
+    assert house.status(sha)[0] == "success"

@@ -119,6 +119,26 @@ def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, 
     assert f"{key} 2, the base branch's config asks for" in found.answer.comparison.first_line
 
 
+@pytest.mark.parametrize("value", ["5", None, 1.0])
+def test_a_step_count_that_is_no_number_is_an_error(tmp_path: Path, value: object) -> None:
+    odd = altered(record(100), "config", "max_steps", to=value)
+    assert answer(tmp_path, given(tmp_path, odd)).answer.verdict == "error"
+
+
+def test_a_longer_warm_up_than_the_base_branchs_is_an_error(tmp_path: Path) -> None:
+    """It would leave next to nothing to be timed."""
+    warm = altered(record(100), "config", "metrics_warmup_steps", to=94)
+    found = answer(tmp_path, given(tmp_path, warm))
+    assert found.answer.verdict == "error"
+    assert "metrics_warmup_steps 94, the base branch's 10" in found.answer.comparison.first_line
+
+
+def test_a_run_of_another_commit_than_the_head_is_told(tmp_path: Path) -> None:
+    run = altered(record(100), "git", "sha", to="e" * 40)
+    found = answer(tmp_path, given(tmp_path, run), head_sha="f" * 40)
+    assert any("not of the head fffffffff" in note for note in found.answer.comparison.notes)
+
+
 def test_thresholds_come_from_the_base_branch_and_not_from_the_record(tmp_path: Path) -> None:
     loose = altered(record(100, 0.2), "config", "thresholds", to={"base_tier": "smoke"})
     base = base_config(tmp_path, thresholds={"base_tier": "nightly"})
@@ -203,6 +223,24 @@ def test_a_head_that_fails_twice_against_a_history_is_a_regression(tmp_path: Pat
     assert found.answer.verdict == "regression"
 
 
+def test_a_head_that_keeps_crashing_between_good_runs_is_a_regression(tmp_path: Path) -> None:
+    sides = {
+        "base": (record(0), record(4), record(8)),
+        "head": (failed(1), record(2), failed(5), record(6), failed(9), record(10)),
+    }
+    found = answer(tmp_path, several(tmp_path, sides, "ab"), compare="ab")
+    assert found.answer.verdict == "regression"
+
+
+def test_a_crash_that_was_repeated_is_told(tmp_path: Path) -> None:
+    sides: dict[str, tuple[RunRecord, ...]] = {
+        "current": (record(100),),
+        "failed": (failed(99),),
+    }
+    found = answer(tmp_path, several(tmp_path, sides, "baseline"))
+    assert "a run ended as failed (boom)" in found.answer.comparison.notes
+
+
 def test_a_head_that_failed_once_is_an_error(tmp_path: Path) -> None:
     assert answer(tmp_path, given(tmp_path, failed(100))).answer.verdict == "error"
 
@@ -260,3 +298,4 @@ def test_the_base_branchs_steps_are_carried_over(tmp_path: Path) -> None:
     base = base_config(tmp_path, max_steps=40)
     assert "max_steps=40" in held_settings(base)
     assert "repeats=5" in held_settings(base, repeats="5")
+    assert "metrics_warmup_steps=8" in held_settings(base)
