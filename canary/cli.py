@@ -43,9 +43,7 @@ config_app = typer.Typer(
 )
 app.add_typer(config_app, name="config")
 app.add_typer(gate_app, name="gate")
-app.command("publish")(publish_comparison)
 app.add_typer(baseline_app, name="baseline")
-app.command()(init)
 
 TYPER_INTERRUPTED = 130
 """What typer makes of Ctrl-C."""
@@ -308,6 +306,10 @@ def config_schema() -> None:
     from canary.config.render import json_schema
 
     typer.echo(json_schema().rstrip("\n"))
+
+
+app.command("publish")(publish_comparison)
+app.command()(init)
 
 
 def main(arguments: list[str] | None = None) -> Any:
