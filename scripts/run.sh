@@ -286,8 +286,9 @@ main() {
   trap clean_records EXIT
   refuse_credentials
   local minutes=${CANARY_TIMEOUT_MINUTES:-60}
-  CANARY_GPUS=${CANARY_GPUS//[[:space:]]/}
-  export CANARY_GPUS=${CANARY_GPUS:-all}
+  local wanted=${CANARY_GPUS:-all}
+  wanted=${wanted//[[:space:]]/}
+  export CANARY_GPUS=${wanted:-all}
   [[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -gt 0 ] || refuse "input timeout-minutes: '$minutes' is no positive whole number"
   readonly limit="$((minutes * 60 + 90))s"  # the canary itself ends in time; this is for one that does not
   scratch=$(mktemp -d "$temporary/canary-XXXXXXXX")

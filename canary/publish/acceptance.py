@@ -89,9 +89,10 @@ def acceptance_of(
     given = any(one.verdict == ACCEPTED for one in spoken)
     if not given and event is not None and comment is not None:
         given = bool(spoken) and comment.updated_at <= event.created_at
-    if not given and (comment is None or event is None):
+    began = labelled is not None and labelled[0] == label
+    # Another leg of a matrix may have written the comment anew since the label was set.
+    if not given and (began or comment is None or event is None):
         known = hub.read(what, lambda: _answers(repository, head, context))
-        began = labelled is not None and labelled[0] == label
         given = any(ACCEPTED_WORDS in said for _, said in known) or (
             began and event is not None and all(at <= event.created_at for at, _ in known[-1:])
         )

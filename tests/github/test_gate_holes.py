@@ -280,3 +280,14 @@ def test_a_merge_queue_finds_the_acceptance_of_its_pull_request(house: Gatehouse
     said = house.report("merge_group", payload, [changed(house, "three")])
     assert said.code == 0
     assert house.status(sha)[0] == "success"
+
+
+def test_every_leg_of_a_matrix_sees_the_label_that_began_it(house: Gatehouse) -> None:
+    house.commit(files={"second.yaml": BASE_CONFIG.replace("sft_smoke", "other")})
+    pull = house.pull()
+    house.judge(pull, changed(house, "one"))
+    house.hub_repository.label(pull, LABEL, "ada")
+    event = pull_event(pull, "labeled", (LABEL, "ada"))
+    second: dict[str, Any] = {"config": "second.yaml", "status_context": "rlhf-canary / other"}
+    house.report("pull_request", event, [house.run()], of="second.yaml", **second)
+    assert house.report("pull_request", event, [changed(house, "two")]).code == 0

@@ -338,3 +338,41 @@ def test_without_docker_the_command_line_runs_in_a_short_environment(runner: Run
     assert done.returncode == 0, done.stdout + done.stderr
     records = load_records(runner.temp / "canary-records")
     assert records.runs(records.manifest.parts[0], "current")[0].status == "completed"
+
+
+def test_files_of_the_workspace_are_no_modules_of_the_half_that_has_the_token(
+    runner: Runner,
+) -> None:
+    """`python -m venv` and `-m pip` would take them from the working directory."""
+    seen = runner.root / "hijacked"
+    for name in ("venv.py", "pip.py", "token.py", "sitecustomize.py"):
+        (runner.workspace / name).write_text(f"open({str(seen)!r}, 'w').close()\n")
+    runner.extra = {"PIP_NO_INDEX": "1", "PYTHONPATH": str(runner.workspace)}
+    done = runner.step("Pending status", {"token": "ghs_x"})
+    assert done.returncode == 4, "without an index nothing can be installed"
+    assert "could not be installed" in done.stdout
+    assert not seen.exists()
+
+
+def test_the_run_half_starts_without_any_input_but_the_image(runner: Runner) -> None:
+    runner.with_docker()
+    (runner.root / "docker" / "refuse").write_text("enough")
+    script = Path(__file__).parents[2] / "scripts" / "run.sh"
+    environment = {
+        "PATH": f"{runner.root / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "STANDIN": str(runner.root / "docker"),
+        "RUNNER_TEMP": str(runner.temp),
+        "CANARY_IMAGE": CPU["image"],
+    }
+    runner.with_gpu()
+    done = subprocess.run(
+        ["bash", str(script)],
+        cwd=runner.workspace,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "unbound" not in done.stderr
+    (argv,) = runs(runner)
+    assert argv[argv.index("--gpus") + 1] == "all"
