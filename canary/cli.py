@@ -280,7 +280,9 @@ def env() -> None:
 @app.command("init-config")
 def init_config(
     path: Annotated[Path, typer.Argument(help="File to write.")],
-    type_: Annotated[str, typer.Option("--type", help="sft, dpo or grpo.")] = "dpo",
+    type_: Annotated[
+        str, typer.Option("--type", help="sft, dpo, reward, kto, grpo, rloo, orpo, cpo.")
+    ] = "dpo",
     tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
     force: Annotated[bool, typer.Option("--force", help="Overwrite.")] = False,
 ) -> None:

@@ -52,10 +52,25 @@ def _log_likelihood(record: RunRecord) -> bool:
     return kind in ("dpo", "reward") and sigmoid and not argument(record, "label_smoothing", 0)
 
 
+def _never_negative(record: RunRecord) -> bool:
+    """Log-likelihoods, and sums of terms of which none can be negative.
+
+    KTO: weighted values of a sigmoid. ORPO: a log-likelihood less a log-sigmoid. CPO: the same with
+    the sigmoid loss.
+    """
+    kind = record.config.get("training_type")
+    if kind == "kto":
+        weights = [argument(record, f"{side}desirable_weight", 1) for side in ("", "un")]
+        return all(weight >= 0 for weight in weights)
+    if kind == "cpo":
+        return argument(record, "loss_type", "sigmoid") == "sigmoid"
+    return kind == "orpo" or _log_likelihood(record)
+
+
 def loss_not_negative(record: RunRecord) -> Check:
-    """A negative log-likelihood is never below zero."""
+    """A negative log-likelihood is never below zero, nor is what is made of such terms."""
     name = "loss_not_negative"
-    if not _log_likelihood(record):
+    if not _never_negative(record):
         return skip(name, "this loss may be negative")
     losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
     values = [float(number(v)) for v in losses if v is not None]
@@ -63,7 +78,7 @@ def loss_not_negative(record: RunRecord) -> Check:
     return result(
         name,
         bool(negative),
-        f"{len(negative)} losses below zero, which a log-likelihood cannot be"
+        f"{len(negative)} losses below zero, which this loss cannot be"
         if negative
         else "no loss below zero",
         float(len(negative)),
@@ -95,12 +110,40 @@ def dpo_first_loss(record: RunRecord) -> Check:
     return result(name, broken, words, off, loss)
 
 
+def kto_first_loss(record: RunRecord) -> Check:
+    """1 - sigmoid(0) = 1/2 where policy and reference are one (Ethayarajh et al. 2024, eq. 8): the
+    implied rewards are 0 and so is their KL baseline."""
+    name = "kto_first_loss"
+    if record.config.get("training_type") != "kto":
+        return skip(name, "for KTO")
+    if any(argument(record, f"{side}desirable_weight", 1) != 1 for side in ("", "un")):
+        return skip(name, "the sides are weighted")
+    if argument(record, "loss_type", "kto") not in ("kto", "apo_zero_unpaired"):
+        return skip(name, "for the losses kto and apo_zero_unpaired")
+    if not starts_at_reference(record):
+        return skip(name, "the reference is not the policy at the start")
+    if record.config.get("lora_dropout"):
+        return skip(name, "dropout makes policy and reference differ")
+    loss = number(record.exact.get("first_loss", {}).get("loss"))
+    if loss is None:
+        return skip(name, "the first loss was not recorded")
+    tolerance = FIRST_LOSS_TOLERANCE.get(str(record.config.get("dtype")), 1e-5)
+    off = loss - 0.5
+    broken = not abs(off) <= tolerance
+    words = f"first loss {loss:.6f}, 1/2 expected"
+    if broken:
+        words += ": policy and reference do not agree before training"
+    return result(name, broken, words, off, loss)
+
+
 def labels_contain_eos(record: RunRecord) -> Check:
     """Without EOS in what is trained on, the model never learns to stop."""
     name = "labels_contain_eos"
     micro = micro_batches(record)
     if is_rollout(record):
         return skip(name, "the model's own completions may be cut")
+    if record.config.get("training_type") == "reward":
+        return skip(name, "a reward model scores sequences and has no labels")
     if special(record, "eos") is None or not micro or "eos_labels" not in micro[0]:
         return skip(name, "no EOS token, or labels were not recorded")
     limit = record.config.get("max_length")
@@ -192,6 +235,7 @@ INVARIANTS: tuple[Callable[[RunRecord], Check], ...] = (
     probe_finite,
     loss_not_negative,
     dpo_first_loss,
+    kto_first_loss,
     starts_at_ratio_one,
     advantages_sum_to_zero,
     advantages_scaled,

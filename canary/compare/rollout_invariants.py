@@ -52,7 +52,8 @@ def _whole_groups(record: RunRecord) -> str:
 
 
 def advantages_sum_to_zero(record: RunRecord) -> Check:
-    """Advantages are deviations from their group's mean (Shao et al. 2024, section 4.1)."""
+    """Advantages are deviations from their group's mean (Shao et al. 2024, section 4.1), or from
+    the mean of the others in it (RLOO: Ahmadian et al. 2024, eq. 7)."""
     name = "advantages_sum_to_zero"
     reason = _whole_groups(record)
     if reason:
@@ -71,6 +72,8 @@ def advantages_scaled(record: RunRecord) -> Check:
     size less one."""
     name = "advantages_scaled"
     reason = _whole_groups(record)
+    if not reason and record.config.get("training_type") == "rloo":
+        reason = "RLOO does not scale by group"
     if not reason and argument(record, "scale_rewards", "group") not in ("group", True, None):
         reason = "scale_rewards is not by group"
     if not reason and argument(record, "loss_type", None) == "dr_grpo":

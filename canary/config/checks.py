@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from canary.config.schema import OWN_KEYS, TRAINER_FIELDS, CanaryConfig
+from canary.config.schema import (
+    FACTORY_READS,
+    ONLINE_TRAINERS,
+    OWN_KEYS,
+    TRAINER_FIELDS,
+    CanaryConfig,
+)
 from canary.config.source import Origins
 from canary.errors import ConfigError
 
@@ -18,15 +24,15 @@ def check_used(
     Raises:
         ConfigError: names the key, the trainer, and the trainers that use it.
     """
-    given = {key for key, value in values.items() if value is not None}
+    given = {key for key, value in values.items() if value not in (None, [], ())}
     trainer = config.training_type
     for key in sorted(given & set(TRAINER_FIELDS)):
         users = TRAINER_FIELDS[key]
-        if trainer not in users:
+        if trainer not in users and not (trainer == "custom" and key in FACTORY_READS):
             place = origins.get(key, source)
             raise ConfigError(
                 f"{key} in {place} is not used by training_type {trainer}",
-                f"remove it; {' and '.join(users)} use{'s' if len(users) == 1 else ''} it",
+                f"remove it; {_listed(users)} use{'s' if len(users) == 1 else ''} it",
                 file=source,
                 key=key,
             )
@@ -59,6 +65,12 @@ def check_used(
             )
 
 
+def _listed(names: Sequence[str]) -> str:
+    """a, b and c."""
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 def _is_plain(value: Any) -> bool:
     """What JSON has too; YAML also makes dates, sets and bytes."""
     if isinstance(value, list | dict):
@@ -78,6 +90,23 @@ def _check_sources(config: CanaryConfig, refuse: Callable[[str, str, str], None]
     if config.dataset_name.startswith("embedded/") and config.dataset_split != "train":
         message = f"{config.dataset_split!r} is not in {config.dataset_name}"
         refuse("dataset_split", message, "its only split is train")
+
+
+def _check_trainer(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """What one trainer needs of its config."""
+    if config.training_type == "custom" and config.trainer_factory is None:
+        refuse(
+            "training_type",
+            "custom has no trainer_factory",
+            "set trainer_factory: package.module:function",
+        )
+    estimates_kl = config.trainer_args.get("loss_type", "kto") != "apo_zero_unpaired"
+    if config.training_type == "kto" and config.batch_size == 1 and estimates_kl:
+        refuse(
+            "batch_size",
+            "is 1, and KTO estimates its KL term from the other rows of a micro-batch",
+            "set it to 2 or more",
+        )
 
 
 def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
@@ -121,7 +150,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 "lower profiler.start_step or profiler.num_steps",
             )
         refuse("profiler.enabled", "is not available in this version", "set it to false")
-    if config.training_type == "grpo" and config.num_generations is not None:
+    if config.training_type in ONLINE_TRAINERS and config.num_generations is not None:
         together = config.batch_size * config.gradient_accumulation_steps
         if together % config.num_generations:
             refuse(
@@ -130,5 +159,6 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 f"gradient_accumulation_steps ({together})",
                 "set num_generations to a divisor of it, or change batch_size",
             )
+    _check_trainer(config, refuse)
     if config.device == "cpu" and config.dtype == "float16":
         refuse("dtype", "float16 needs a GPU", "use bfloat16 or float32")

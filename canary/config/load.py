@@ -90,6 +90,17 @@ KEY_HINTS = {
     "device": "auto, cpu, cuda or cuda:N",
     "name": "letters, digits, '.', '_' and '-', at most 64",
     "report_to": "for example [wandb]",
+    **dict.fromkeys(
+        (
+            "reward_functions",
+            "formatting_function",
+            "data_collator",
+            "callbacks",
+            "model_factory",
+            "trainer_factory",
+        ),
+        "write package.module:function",
+    ),
 }
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from canary.config.schema import TIERS, TRAINING_TYPES
+from canary.config.schema import ONLINE_TRAINERS, TIERS, TRAINING_TYPES
 from canary.errors import ConfigError, UsageError
 
 STEPS = {"smoke": 100, "perf": 500, "nightly": 2000}
-LENGTHS = {"sft": "max_length: 128", "dpo": "max_length: 128", "grpo": "max_new_tokens: 24"}
 PURPOSE = {
     "smoke": "on every pull request: a minute",
     "perf": "for changes meant to be faster: minutes",
@@ -42,12 +41,16 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
         f"max_steps: {STEPS[tier]}",
         "batch_size: 4",
         "gradient_accumulation_steps: 2",
-        "max_length: 512" if hub else LENGTHS[training_type],
+        "max_length: 512" if hub else _length(training_type),
     ]
     if tier != "smoke" and not hub:
         lines.append("allow_repeat: true           # the embedded data is smaller than this")
     lines += ["", "thresholds:", f"  base_tier: {tier}"]
     return "\n".join(lines) + "\n"
+
+
+def _length(training_type: str) -> str:
+    return "max_new_tokens: 24" if training_type in ONLINE_TRAINERS else "max_length: 128"
 
 
 def _embedded_source() -> list[str]:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from canary.config.strict import Real, Strict
 from canary.config.threshold_keys import ThresholdsConfig
 
-TrainingType = Literal["sft", "dpo", "grpo"]
+TrainingType = Literal["sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "custom"]
 Tier = Literal["smoke", "perf", "nightly"]
-TRAINING_TYPES: tuple[TrainingType, ...] = ("sft", "dpo", "grpo")
+TRAINING_TYPES: tuple[TrainingType, ...] = (
+    "sft",
+    "dpo",
+    "reward",
+    "kto",
+    "grpo",
+    "rloo",
+    "orpo",
+    "cpo",
+)
+"""The built-in canaries."""
+ONLINE_TRAINERS: tuple[TrainingType, ...] = ("grpo", "rloo")
+"""Trainers that generate what they train on."""
 TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
+
+
+DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
+"""`package.module:function`, imported from the working directory."""
 
 
 class ProfilerConfig(Strict):
@@ -39,7 +55,9 @@ class CanaryConfig(Strict):
     )
     description: str = Field("", description="For people.")
     tier: Tier = Field("smoke", description="Length class of the canary.")
-    training_type: TrainingType = Field("dpo", description="Which trainer runs.")
+    training_type: TrainingType = Field(
+        "dpo", description="Which trainer runs; `custom`: what `trainer_factory` returns."
+    )
 
     model_name: str = Field(
         "embedded/tiny",
@@ -84,21 +102,71 @@ class CanaryConfig(Strict):
     batch_size: int = Field(4, ge=1, description="Sequences (pairs, completions) a micro-batch.")
     gradient_accumulation_steps: int = Field(2, ge=1, description="Micro-batches a step.")
     learning_rate: Real | None = Field(
-        None, gt=0, description=("Peak learning rate (SFT 5e-4, DPO 5e-5, GRPO 1e-5).")
+        None,
+        gt=0,
+        description=(
+            "Peak learning rate (SFT 5e-4; Reward, ORPO 1e-4; DPO, KTO, CPO 5e-5; GRPO, RLOO 1e-5)."
+        ),
     )
     warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
     max_length: int | None = Field(None, ge=8, description="Longest sequence in tokens (256).")
     max_prompt_length: int | None = Field(
         None, ge=1, description=("Prompts keep their last so many tokens; null: whole.")
     )
-    beta: Real | None = Field(None, ge=0, description="KL weight (DPO 0.1, GRPO 0.04).")
-    max_new_tokens: int | None = Field(None, ge=1, description="Longest completion (GRPO 32).")
-    num_generations: int | None = Field(None, ge=2, description="Completions a prompt (GRPO 4).")
-    temperature: Real | None = Field(None, gt=0, description="Sampling temperature (GRPO 1.0).")
+    beta: Real | None = Field(
+        None,
+        ge=0,
+        description=(
+            "KL weight (DPO, KTO 0.1; GRPO 0.04; RLOO 0.05), or the preference's (ORPO, CPO 0.1)."
+        ),
+    )
+    max_new_tokens: int | None = Field(None, ge=1, description="Longest completion (32).")
+    num_generations: int | None = Field(None, ge=2, description="Completions a prompt (4).")
+    temperature: Real | None = Field(None, gt=0, description="Sampling temperature (1.0).")
     seed: int = Field(42, ge=0, lt=2**32, description="Seed of model, data order and sampling.")
     trainer_args: dict[str, Any] = Field(
         default_factory=dict,
         description=("Further arguments of the trainer's own config class, checked against it."),
+    )
+
+    reward_functions: tuple[DottedPath, ...] = Field(
+        (),
+        strict=False,
+        description=(
+            "Your rewards, each `package.module:function` as trl calls them; the data then needs "
+            "no `answer` column."
+        ),
+    )
+    formatting_function: DottedPath | None = Field(
+        None, description="`package.module:function` that makes the text of a row of the data."
+    )
+    data_collator: DottedPath | None = Field(
+        None,
+        description=(
+            "`package.module:function` that makes a batch of a list of tokenized rows, or a class "
+            "built with the tokenizer."
+        ),
+    )
+    callbacks: tuple[DottedPath, ...] = Field(
+        (),
+        strict=False,
+        description=(
+            "Each `package.module:name` of a TrainerCallback class, of a function that returns a "
+            "callback, or of a callback."
+        ),
+    )
+    model_factory: DottedPath | None = Field(
+        None,
+        description=(
+            "`package.module:function` that gets the WorkloadSpec and returns the model; "
+            "`model_name` then names the tokenizer."
+        ),
+    )
+    trainer_factory: DottedPath | None = Field(
+        None,
+        description=(
+            "`package.module:function` that gets the WorkloadSpec and returns your own trainer."
+        ),
     )
 
     device: str = Field(
@@ -131,30 +199,48 @@ class CanaryConfig(Strict):
     )
 
 
+_ONLINE_DEFAULTS: dict[str, Any] = {
+    "learning_rate": 1e-5,
+    "max_new_tokens": 32,
+    "num_generations": 4,
+    "temperature": 1.0,
+}
+
 TRAINER_DEFAULTS: dict[TrainingType, dict[str, Any]] = {
     "sft": {"learning_rate": 5e-4, "max_length": 256},
     "dpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-    "grpo": {
-        "learning_rate": 1e-5,
-        "beta": 0.04,
-        "max_new_tokens": 32,
-        "num_generations": 4,
-        "temperature": 1.0,
-    },
+    "reward": {"learning_rate": 1e-4, "max_length": 256},
+    "kto": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
+    "grpo": _ONLINE_DEFAULTS | {"beta": 0.04},
+    "rloo": _ONLINE_DEFAULTS | {"beta": 0.05},
+    "orpo": {"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
+    "cpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
+    "custom": {},
 }
 """Values of the fields that are null in a config, by trainer."""
 
 LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
 
+_OFFLINE: tuple[TrainingType, ...] = ("sft", "dpo", "reward", "kto", "orpo", "cpo")
+
 TRAINER_FIELDS: dict[str, tuple[TrainingType, ...]] = {
-    "beta": ("dpo", "grpo"),
-    "max_length": ("sft", "dpo"),
-    "max_prompt_length": ("dpo", "grpo"),
-    "max_new_tokens": ("grpo",),
-    "num_generations": ("grpo",),
-    "temperature": ("grpo",),
+    "beta": ("dpo", "kto", "grpo", "rloo", "orpo", "cpo"),
+    "max_length": _OFFLINE,
+    "max_prompt_length": ("dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo"),
+    "max_new_tokens": ONLINE_TRAINERS,
+    "num_generations": ONLINE_TRAINERS,
+    "temperature": ONLINE_TRAINERS,
+    "reward_functions": ONLINE_TRAINERS,
+    "formatting_function": ("sft",),
+    "data_collator": _OFFLINE,
+    "callbacks": TRAINING_TYPES,
+    "model_factory": TRAINING_TYPES,
+    "trainer_factory": ("custom",),
 }
 """Fields that only some trainers can use."""
+
+FACTORY_READS = ("beta", "max_length", "max_prompt_length", *_ONLINE_DEFAULTS)
+"""Fields that a `trainer_factory` may read from the config that it is given."""
 
 OWN_KEYS: dict[str, str] = {
     "learning_rate": "learning_rate",

@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from canary.config.schema import TRAINING_TYPES
 from canary.errors import ConfigError
 from canary.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from transformers import Trainer
 
-TRAINERS = ("sft", "dpo", "grpo")
+TRAINERS = (*TRAINING_TYPES, "custom")
 
 
 def build_trainer(spec: WorkloadSpec) -> Trainer:
-    """The trl trainer that `spec.config.training_type` names, ready for `.train()`.
+    """The trainer that `spec.config.training_type` names, ready for `.train()`.
 
     Raises ConfigError or InputError where the config, the model or the data cannot be used.
     """

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset
 
-from canary.errors import InputError
-from canary.workload.shapes import Row, converter_for, is_conversational
+from canary.config.schema import ONLINE_TRAINERS
+from canary.errors import ConfigError, InputError
+from canary.workload.plugins import formatting_function
+from canary.workload.shapes import Row, converter_for, is_conversational, unpaired
 from canary.workload.sources import read_source
 from canary.workload.truncate import truncate_prompt
 
@@ -47,10 +49,7 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
         raise InputError(
             f"dataset '{config.dataset_name}' has no rows in split '{config.dataset_split}'"
         )
-    convert = converter_for(
-        config.training_type, source.column_names, source[0], config.dataset_name
-    )
-    rows = [row for row in map(convert, source) if row is not None]
+    rows = _converted(spec, source)
     _require_texts(rows, config.dataset_name)
     if not rows:
         raise InputError(
@@ -61,6 +60,8 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
         logger.warning(
             "%d of %d rows left out: no usable prompt", len(source) - len(rows), len(source)
         )
+    if config.training_type == "kto" and "chosen" in rows[0]:
+        rows = unpaired(rows)
     if tokenizer.chat_template is None and is_conversational(rows[0]):
         tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE
     require_enough(spec, len(rows))
@@ -69,11 +70,24 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     )
 
 
+def _converted(spec: WorkloadSpec, source: Dataset) -> list[Row]:
+    """The usable rows in the trainer's shape."""
+    formatted = formatting_function(spec)
+    if formatted is not None:
+        return [{"text": formatted(row)} for row in source]
+    config = spec.config
+    convert = converter_for(
+        config.training_type, source.column_names, source[0], config.dataset_name
+    )
+    return [row for row in map(convert, source) if row is not None]
+
+
 TEXT_COLUMNS = ("prompt", "completion", "chosen", "rejected", "messages", "text")
 
 
 def _require_texts(rows: list[Row], dataset_name: str) -> None:
-    """InputError naming the first row whose prompt or answer is neither text nor messages."""
+    """InputError naming the first row whose prompt or answer is neither text nor messages, or
+    whose label says neither yes nor no."""
     for number, row in enumerate(rows, start=1):
         for column in TEXT_COLUMNS:
             value = row.get(column)
@@ -83,6 +97,11 @@ def _require_texts(rows: list[Row], dataset_name: str) -> None:
                     f"{value!r}, a {type(value).__name__}",
                     "write text, or a list of messages",
                 )
+        if not isinstance(row.get("label", True), bool):
+            raise InputError(
+                f"dataset '{dataset_name}': 'label' of usable row {number} is {row['label']!r}",
+                "write true for a good completion, false for a bad one",
+            )
 
 
 def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
@@ -101,19 +120,25 @@ def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
 def _cut_prompts(
     rows: list[Row], limit: int | None, tokenizer: PreTrainedTokenizerBase
 ) -> list[Row]:
-    if limit is None or "prompt" not in rows[0]:
+    if limit is None:
         return rows
+    if "prompt" not in rows[0]:
+        raise ConfigError(
+            "max_prompt_length has no effect: the rows are whole texts without a prompt",
+            "remove it; max_length bounds them",
+            key="max_prompt_length",
+        )
     return [row | {"prompt": truncate_prompt(row["prompt"], limit, tokenizer)} for row in rows]
 
 
 def rows_needed(spec: WorkloadSpec) -> int:
     """Rows that `max_steps` use up when none is seen twice.
 
-    GRPO takes `num_generations` completions of each prompt, so it uses that many fewer rows.
+    GRPO and RLOO take `num_generations` completions of each prompt and use that many fewer rows.
     """
     config = spec.config
     samples: int = spec.max_steps * config.batch_size * config.gradient_accumulation_steps
-    if config.training_type == "grpo":
+    if config.training_type in ONLINE_TRAINERS:
         samples = -(-samples // (config.num_generations or 1))
     return samples
 

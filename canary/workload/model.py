@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,6 +12,7 @@ from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
     AutoTokenizer,
     BitsAndBytesConfig,
     PreTrainedModel,
@@ -21,6 +23,7 @@ from transformers import (
 from canary.errors import ConfigError, InputError
 from canary.workload.embedded import EMBEDDED_MODEL, tiny_dir
 from canary.workload.embedded.random_llama import parse_random_name, random_llama
+from canary.workload.plugins import model_from_factory
 from canary.workload.spec import WorkloadSpec, local_path
 
 Loaded = TypeVar("Loaded")
@@ -58,6 +61,8 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
     """
     config = spec.config
     set_seed(config.seed)
+    if config.model_factory is not None:
+        return _fit_embeddings(model_from_factory(spec), tokenizer)
     quantization = _quantization(spec)
     options = {"dtype": torch.float32, **_attention(spec), **quantization}
     size = parse_random_name(config.model_name)
@@ -65,10 +70,26 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
         model = _from_source(spec, lambda source, access: _load(spec, source, access, options))
         return _fit_embeddings(model, tokenizer)
     model = _random_model(spec, size, tokenizer)
-    if quantization:
+    if quantization or _is_reward(spec):
         save_initial(spec, model)
+        set_seed(config.seed)
         model = _load(spec, model.config._name_or_path, {}, options)
     return model
+
+
+def reference_of(spec: WorkloadSpec, model: PreTrainedModel) -> PreTrainedModel | None:
+    """A frozen copy of the policy; None where trl needs none.
+
+    Left to itself trl loads the reference again by the model's name: that fails for a model built
+    in memory, and ignores the revision and any resized embedding. With an adapter, trl switches
+    it off instead; with precomputed log-probabilities, it uses the policy before the first step.
+    """
+    if spec.config.use_peft or spec.config.trainer_args.get("precompute_ref_log_probs"):
+        return None
+    reference: PreTrainedModel = copy.deepcopy(model)
+    reference.requires_grad_(False)
+    reference.train(False)
+    return reference
 
 
 def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
@@ -98,15 +119,35 @@ def _load(
     if dropout and _wants_no_dropout(spec):
         # trl's disable_dropout reaches nn.Dropout modules only, not this functional dropout
         architecture.attention_dropout = 0.0
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+    family: Any = AutoModelForCausalLM
+    if _is_reward(spec):
+        family = AutoModelForSequenceClassification
+        _one_label(source, architecture)
+    model: PreTrainedModel = family.from_pretrained(
         source, config=architecture, **access, **options
     )
     return model
 
 
+def _is_reward(spec: WorkloadSpec) -> bool:
+    return spec.config.training_type == "reward"
+
+
+def _one_label(source: str, architecture: Any) -> None:
+    """Sets the one output of a reward model; InputError for a classifier of several labels."""
+    classifies = any("Classification" in name for name in architecture.architectures or ())
+    if classifies and architecture.num_labels != 1:
+        raise InputError(
+            f"model '{source}' is a classifier of {architecture.num_labels} labels, and a reward "
+            "model has one",
+            "name the base model, or a reward model with num_labels 1",
+        )
+    architecture.num_labels = 1
+
+
 def _wants_no_dropout(spec: WorkloadSpec) -> bool:
-    """As trl's own `disable_dropout`: on for DPO, off for GRPO, unknown to SFT."""
-    default = spec.config.training_type == "dpo"
+    """As trl's own `disable_dropout`: on for preferences, off for GRPO and RLOO, unknown to SFT."""
+    default = spec.config.training_type in ("dpo", "reward", "kto", "orpo", "cpo")
     return bool(spec.config.trainer_args.get("disable_dropout", default))
 
 

@@ -8,7 +8,10 @@ from canary.workload.spec import WorkloadSpec
 
 
 def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
-    """LoRA over every linear layer but the output head, or None where `use_peft` is off."""
+    """LoRA over every linear layer but the output head, or None where `use_peft` is off.
+
+    The head of a reward model is new, so that it trains whole.
+    """
     config = spec.config
     if not config.use_peft:
         return None
@@ -21,5 +24,5 @@ def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
         lora_dropout=config.lora_dropout,
         target_modules="all-linear",
         bias="none",
-        task_type="CAUSAL_LM",
+        task_type="SEQ_CLS" if config.training_type == "reward" else "CAUSAL_LM",
     )

@@ -10,6 +10,7 @@ from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows, require_enough
 from canary.workload.model import load_model, load_tokenizer
 from canary.workload.peft import lora_config
+from canary.workload.plugins import callbacks, data_collator
 from canary.workload.spec import WorkloadSpec
 
 
@@ -29,8 +30,10 @@ def build(spec: WorkloadSpec) -> SFTTrainer:
     trainer = SFTTrainer(
         model=load_model(spec, tokenizer),
         args=arguments,
+        data_collator=data_collator(spec, tokenizer),
         train_dataset=rows,
         processing_class=tokenizer,
+        callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
     # trl drops rows whose prompt alone fills max_length

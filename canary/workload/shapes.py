@@ -15,15 +15,26 @@ Row = dict[str, Any]
 HH_HUMAN = "\n\nHuman:"
 HH_ASSISTANT = "\n\nAssistant:"
 
+_PAIRS = "prompt+chosen+rejected, or whole conversations in 'chosen' and 'rejected'"
 _ACCEPTED = {
     "sft": "prompt+completion, prompt+chosen, messages, text, or a raw conversation in 'chosen'",
-    "dpo": "prompt+chosen+rejected, or whole conversations in 'chosen' and 'rejected'",
-    "grpo": "prompt+answer",
+    "dpo": _PAIRS,
+    "reward": f"{_PAIRS}, or whole texts in both",
+    "kto": f"prompt+completion+label, or pairs to take apart: {_PAIRS}",
+    "grpo": "prompt+answer, or prompt with reward_functions",
+    "rloo": "prompt+answer, or prompt with reward_functions",
+    "orpo": _PAIRS,
+    "cpo": _PAIRS,
 }
 _NEEDED = {
     "sft": ("prompt", "completion"),
     "dpo": ("prompt", "chosen", "rejected"),
+    "reward": ("chosen", "rejected"),
+    "kto": ("prompt", "completion", "label"),
     "grpo": ("prompt", "answer"),
+    "rloo": ("prompt", "answer"),
+    "orpo": ("prompt", "chosen", "rejected"),
+    "cpo": ("prompt", "chosen", "rejected"),
 }
 
 
@@ -93,8 +104,7 @@ def converter_for(
     The conversion gives None for a row that has no usable prompt. Raises InputError naming the
     missing columns and those found.
     """
-    chooser = {"sft": _sft_converter, "dpo": _dpo_converter, "grpo": _grpo_converter}
-    converter = chooser[training_type](set(columns), first)
+    converter = _CHOOSERS[training_type](set(columns), first)
     if converter is not None:
         return converter
     missing = [name for name in _NEEDED[training_type] if name not in columns]
@@ -150,7 +160,7 @@ def _sft_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None]
     return None
 
 
-def _dpo_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+def _pair_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
     if not {"chosen", "rejected"} <= columns:
         return None
     if is_raw_conversation(first["chosen"]):
@@ -162,7 +172,7 @@ def _dpo_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None]
     return None
 
 
-def _grpo_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+def _prompt_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
     if "prompt" in columns:
         return lambda row: row if row["prompt"] is not None else None
     if "chosen" in columns and is_raw_conversation(first["chosen"]):
@@ -176,3 +186,59 @@ def _prompt_of(split: Row | None, row: Row) -> Row | None:
         return None
     beside = {name: value for name, value in row.items() if name not in ("chosen", "rejected")}
     return beside | {"prompt": split["prompt"]}
+
+
+def _reward_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+    pairs = _pair_converter(columns, first)
+    whole_texts = {"chosen", "rejected"} <= columns and "prompt" not in columns
+    if pairs is None and whole_texts and isinstance(first["chosen"], str):
+        return _pick("chosen", "rejected")
+    return pairs
+
+
+def _kto_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+    """Unpaired rows, or pairs that `unpaired` takes apart."""
+    if not {"prompt", "completion", "label"} <= columns:
+        return _pair_converter(columns, first)
+    pick = _pick("prompt", "completion", "label")
+
+    def labelled(row: Row) -> Row | None:
+        kept = pick(row)
+        if kept is not None and kept["label"] in (0, 1):
+            kept["label"] = bool(kept["label"])
+        return kept
+
+    return labelled
+
+
+def unpaired(pairs: Sequence[Row]) -> list[Row]:
+    """Twice as many rows of prompt, completion and label: the chosen ones true.
+
+    A pair's rejected completion follows half the data later than its chosen one, so that rows side
+    by side, which KTO's KL term mixes, have different prompts.
+    """
+    half = len(pairs) // 2
+    rows: list[Row] = []
+    for number, good in enumerate(pairs):
+        bad = pairs[(number + half) % len(pairs)]
+        rows.append(_labelled(good, "chosen"))
+        rows.append(_labelled(bad, "rejected"))
+    return rows
+
+
+def _labelled(pair: Row, side: str) -> Row:
+    beside = {"tools": pair["tools"]} if "tools" in pair else {}
+    label = side == "chosen"
+    return {"prompt": pair["prompt"], "completion": pair[side], "label": label} | beside
+
+
+_CHOOSERS: dict[str, Callable[[set[str], Row], Callable[[Row], Row | None] | None]] = {
+    "sft": _sft_converter,
+    "dpo": _pair_converter,
+    "reward": _reward_converter,
+    "kto": _kto_converter,
+    "grpo": _prompt_converter,
+    "rloo": _prompt_converter,
+    "orpo": _pair_converter,
+    "cpo": _pair_converter,
+}

@@ -14,7 +14,12 @@ View = Literal["prompt_completion", "preference", "prompt_only"]
 _VIEWS: dict[str, View] = {
     "sft": "prompt_completion",
     "dpo": "preference",
+    "reward": "preference",
+    "kto": "preference",
     "grpo": "prompt_only",
+    "rloo": "prompt_only",
+    "orpo": "preference",
+    "cpo": "preference",
 }
 _PATH_STARTS = ("./", "../", "/", "~")
 
@@ -38,7 +43,10 @@ class WorkloadSpec:
 
 
 def view_for(training_type: str) -> View:
-    """The shape of rows a trainer takes: 'prompt_completion', 'preference' or 'prompt_only'."""
+    """The embedded rows that a trainer takes: 'prompt_completion', 'preference' or 'prompt_only'.
+
+    KTO takes the preference rows apart.
+    """
     return _VIEWS[training_type]
 
 

@@ -13,7 +13,7 @@ from datasets import Dataset, DatasetDict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast, Trainer
 
-from canary.config.schema import CanaryConfig
+from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import ConfigError, InputError
 from canary.workload import WorkloadSpec, build_trainer
 from canary.workload.data import (
@@ -29,8 +29,14 @@ from canary.workload.truncate import truncate_prompt
 TRAINER_FIELDS: dict[str, dict[str, Any]] = {
     "sft": {"max_length": 96},
     "dpo": {"max_length": 96, "beta": 0.1},
+    "reward": {"max_length": 96},
+    "kto": {"max_length": 96, "beta": 0.1},
     "grpo": {"max_new_tokens": 8, "num_generations": 2, "temperature": 1.0, "beta": 0.0},
+    "rloo": {"max_new_tokens": 8, "num_generations": 2, "temperature": 1.0, "beta": 0.05},
+    "orpo": {"max_length": 96, "beta": 0.1},
+    "cpo": {"max_length": 96, "beta": 0.1},
 }
+ONLINE = ("grpo", "rloo")
 CONVERSATION = "\n\nHuman: {q}\n\nAssistant: {a}"
 
 
@@ -138,7 +144,7 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 @pytest.mark.parametrize("use_peft", [False, True], ids=["full", "lora"])
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
+@pytest.mark.parametrize("training_type", TRAINING_TYPES)
 def test_every_trainer_trains_on_the_embedded_default(
     tmp_path: Path, training_type: str, use_peft: bool
 ) -> None:
@@ -152,7 +158,7 @@ def test_every_trainer_trains_on_the_embedded_default(
     assert all(math.isfinite(loss) for loss in losses)
     everything = sum(1 for _ in trainer.model.parameters())
     assert (len(trainable) < everything) is use_peft
-    if training_type != "grpo":  # a group of equal rewards teaches GRPO nothing
+    if training_type not in ONLINE:  # a group of equal rewards teaches nothing
         assert any(not torch.equal(a, b) for a, b in zip(before, trainable, strict=True))
 
 
@@ -197,7 +203,7 @@ def test_a_random_model_is_built_at_load(tmp_path: Path) -> None:
 # --- models and data of the user's own
 
 
-@pytest.mark.parametrize("training_type", ["sft", "dpo"])
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "kto", "orpo"])
 def test_raw_conversations_train_on_a_model_without_pad_token(
     tmp_path: Path, pythia_like: Path, training_type: str
 ) -> None:
@@ -402,7 +408,7 @@ def test_grpo_counts_prompts_not_completions(tmp_path: Path) -> None:
     assert rows_needed(make_spec(tmp_path, "grpo", max_steps=5, **changes)) == 10
 
 
-@pytest.mark.parametrize("training_type", ["sft", "dpo"])
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "kto", "orpo", "cpo"])
 def test_rows_whose_prompt_fills_max_length_do_not_count(
     tmp_path: Path, pythia_like: Path, training_type: str
 ) -> None:

@@ -64,7 +64,8 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "training_type: ppoo\n",
-            "training_type in @:1: input should be 'sft', 'dpo' or 'grpo', got 'ppoo'",
+            "training_type in @:1: input should be 'sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo', "
+            "'orpo', 'cpo' or 'custom', got 'ppoo'",
         ),
         (
             "report_to: wandb\n",
@@ -110,32 +111,86 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "training_type: sft\nbeta: 0.1\n",
-            "beta in @:2 is not used by training_type sft (remove it; dpo and grpo use it)",
+            "beta in @:2 is not used by training_type sft (remove it; dpo, kto, grpo, rloo, orpo "
+            "and cpo use it)",
         ),
         (
             "training_type: sft\nmax_prompt_length: 8\n",
-            "max_prompt_length in @:2 is not used by training_type sft (remove it; dpo and "
-            "grpo use it)",
+            "max_prompt_length in @:2 is not used by training_type sft (remove it; dpo, reward, "
+            "kto, grpo, rloo, orpo and cpo use it)",
         ),
         (
             "training_type: sft\nmax_new_tokens: 8\n",
-            "max_new_tokens in @:2 is not used by training_type sft (remove it; grpo uses it)",
+            "max_new_tokens in @:2 is not used by training_type sft (remove it; grpo and rloo "
+            "use it)",
         ),
         (
             "training_type: sft\nnum_generations: 2\n",
-            "num_generations in @:2 is not used by training_type sft (remove it; grpo uses it)",
+            "num_generations in @:2 is not used by training_type sft (remove it; grpo and rloo "
+            "use it)",
         ),
         (
             "training_type: sft\ntemperature: 1.0\n",
-            "temperature in @:2 is not used by training_type sft (remove it; grpo uses it)",
+            "temperature in @:2 is not used by training_type sft (remove it; grpo and rloo use it)",
         ),
         (
             "training_type: grpo\nmax_length: 64\n",
-            "max_length in @:2 is not used by training_type grpo (remove it; sft and dpo use it)",
+            "max_length in @:2 is not used by training_type grpo (remove it; sft, dpo, reward, "
+            "kto, orpo and cpo use it)",
         ),
         (
             "max_new_tokens: 8\n",
-            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo uses it)",
+            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo and rloo "
+            "use it)",
+        ),
+        (
+            "reward_functions: ['rewards:score']\n",
+            "reward_functions in @:1 is not used by training_type dpo (remove it; grpo and rloo "
+            "use it)",
+        ),
+        (
+            "training_type: grpo\ndata_collator: 'a:b'\n",
+            "data_collator in @:2 is not used by training_type grpo (remove it; sft, dpo, reward, "
+            "kto, orpo and cpo use it)",
+        ),
+        (
+            "formatting_function: 'a:b'\n",
+            "formatting_function in @:1 is not used by training_type dpo (remove it; sft uses it)",
+        ),
+        (
+            "trainer_factory: 'a:b'\n",
+            "trainer_factory in @:1 is not used by training_type dpo (remove it; custom uses it)",
+        ),
+        (
+            "training_type: custom\ntrainer_factory: 'a:b'\ncallbacks: ['a:b']\n",
+            "callbacks in @:3 is not used by training_type custom (remove it; sft, dpo, reward, "
+            "kto, grpo, rloo, orpo and cpo use it)",
+        ),
+        (
+            "training_type: custom\n",
+            "training_type in @:1 custom has no trainer_factory (set trainer_factory: "
+            "package.module:function)",
+        ),
+        (
+            "model_factory: make_model\n",
+            "model_factory in @:1: input is not of a known form, got 'make_model' (write "
+            "package.module:function)",
+        ),
+        (
+            "training_type: grpo\nreward_functions: [score]\n",
+            "reward_functions.0 in @:2: input is not of a known form, got 'score' (write "
+            "package.module:function)",
+        ),
+        (
+            "training_type: kto\nbatch_size: 1\n",
+            "batch_size in @:2 is 1, and KTO estimates its KL term from the other rows of a "
+            "micro-batch (set it to 2 or more)",
+        ),
+        (
+            "training_type: rloo\nbatch_size: 3\ngradient_accumulation_steps: 1\n",
+            "num_generations in rloo default (4) does not divide batch_size x "
+            "gradient_accumulation_steps (3) (set num_generations to a divisor of it, or change "
+            "batch_size)",
         ),
         (
             "lora_r: 4\n",

@@ -18,7 +18,8 @@ from tests.unit.test_config import refused
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "configs").rglob("*.yaml"))
-LENGTHS = (*TIERS, "lora_smoke")
+LENGTHS = (*TIERS, *(f"lora_{tier}" for tier in TIERS))
+HUB_LENGTHS = (*TIERS, "lora_smoke")
 
 
 def sample_name(path: Path) -> str:
@@ -106,10 +107,10 @@ def test_every_sample_loads_fits_the_schema_and_reads_back_resolved(
     assert load_config(again).config == loaded.config
 
 
-def test_samples_exist_for_every_trainer_and_tier() -> None:
+def test_samples_exist_for_every_trainer_and_tier_with_and_without_lora() -> None:
     names = {str(path.relative_to(ROOT / "configs")) for path in SAMPLES}
     local = {f"{kind}_{length}.yaml" for kind in TRAINING_TYPES for length in LENGTHS}
-    hub = {f"hub/{kind}_{length}.yaml" for kind in ("sft", "dpo") for length in LENGTHS}
+    hub = {f"hub/{kind}_{length}.yaml" for kind in ("sft", "dpo") for length in HUB_LENGTHS}
     assert names == local | hub
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from canary.workload.shapes import (
     split_messages,
     split_raw_pair,
     split_raw_single,
+    unpaired,
 )
 from canary.workload.spec import local_path, view_for
 
@@ -107,6 +109,29 @@ def test_message_pair_is_split_where_the_lists_diverge() -> None:
         ),
         ("grpo", {"prompt": "p", "answer": "4"}, {"prompt": "p", "answer": "4"}),
         ("dpo", {"prompt": None, "chosen": [], "rejected": []}, None),
+        (
+            "kto",
+            {"prompt": "p", "completion": "c", "label": 1, "id": 1},
+            {"prompt": "p", "completion": "c", "label": True},
+        ),
+        (
+            "kto",
+            {"prompt": "p", "chosen": "c", "rejected": "r"},
+            {"prompt": "p", "chosen": "c", "rejected": "r"},
+        ),
+        ("kto", {"prompt": "p", "completion": "c", "label": None}, None),
+        (
+            "reward",
+            {"prompt": "p", "chosen": "c", "rejected": "r", "id": 1},
+            {"prompt": "p", "chosen": "c", "rejected": "r"},
+        ),
+        ("reward", {"chosen": "c", "rejected": "r", "id": 1}, {"chosen": "c", "rejected": "r"}),
+        (
+            "orpo",
+            {"prompt": "p", "chosen": "c", "rejected": "r"},
+            {"prompt": "p", "chosen": "c", "rejected": "r"},
+        ),
+        ("rloo", {"prompt": "p", "grade": 3}, {"prompt": "p", "grade": 3}),
     ],
 )
 def test_each_trainer_gets_the_columns_it_takes(
@@ -131,7 +156,16 @@ def test_grpo_of_raw_conversations_takes_the_prompt_and_keeps_the_answer() -> No
 
 @pytest.mark.parametrize(
     ("training_type", "missing"),
-    [("sft", "'completion'"), ("dpo", "'chosen', 'rejected'"), ("grpo", "'answer'")],
+    [
+        ("sft", "'completion'"),
+        ("dpo", "'chosen', 'rejected'"),
+        ("reward", "'chosen', 'rejected'"),
+        ("kto", "'completion'"),
+        ("orpo", "'chosen', 'rejected'"),
+        ("cpo", "'chosen', 'rejected'"),
+        ("grpo", "'answer'"),
+        ("rloo", "'answer'"),
+    ],
 )
 def test_missing_columns_are_named_with_those_found(training_type: str, missing: str) -> None:
     row = {"question": "2+2?", "label": "4"}
@@ -142,6 +176,25 @@ def test_missing_columns_are_named_with_those_found(training_type: str, missing:
     assert "'my/data'" in text
     assert "columns found: 'question', 'label'" in text
     assert "\n" not in text
+
+
+def test_pairs_taken_apart_keep_every_completion_once_with_its_label() -> None:
+    pairs = [{"prompt": f"p{n}", "chosen": f"good{n}", "rejected": f"bad{n}"} for n in range(5)]
+    rows = unpaired(pairs)
+    assert len(rows) == 10
+    for pair in pairs:
+        mine = [row for row in rows if row["prompt"] == pair["prompt"]]
+        assert sorted((row["completion"], row["label"]) for row in mine) == [
+            (pair["rejected"], False),
+            (pair["chosen"], True),
+        ]
+
+
+def test_neighbours_of_pairs_taken_apart_have_different_prompts() -> None:
+    """KTO's KL term pairs a prompt with the completion beside it, which must be another's."""
+    pairs = [{"prompt": f"p{n}", "chosen": "good", "rejected": "bad"} for n in range(6)]
+    prompts = [row["prompt"] for row in unpaired(pairs)]
+    assert all(one != other for one, other in itertools.pairwise(prompts))
 
 
 def test_rows_of_messages_are_conversational_and_strings_are_not() -> None:

@@ -47,6 +47,7 @@ NAMES = {check.name for check in invariant_checks([example("dpo")])}
 SKIPPED = {
     "sft": {
         "dpo_first_loss": "for DPO",
+        "kto_first_loss": "for KTO",
         "starts_at_ratio_one": "for online RL",
         "advantages_sum_to_zero": "for online RL",
         "advantages_scaled": "for online RL",
@@ -54,6 +55,7 @@ SKIPPED = {
         "sampled_ids_trained": "for online RL",
     },
     "dpo": {
+        "kto_first_loss": "for KTO",
         "starts_at_ratio_one": "for online RL",
         "advantages_sum_to_zero": "for online RL",
         "advantages_scaled": "for online RL",
@@ -63,6 +65,7 @@ SKIPPED = {
     "grpo": {
         "loss_not_negative": "this loss may be negative",
         "dpo_first_loss": "for DPO",
+        "kto_first_loss": "for KTO",
         "labels_contain_eos": "the model's own completions may be cut",
         "sampled_ids_trained": "what was sampled was not seen (an engine of its own, or tools)",
     },
@@ -87,6 +90,10 @@ def test_a_healthy_run_keeps_all_that_apply_to_it(kind: str) -> None:
     assert all(check.lane == "invariant" for check in found.values())
 
 
+KTO = config("training_type", "kto")
+RLOO = config("training_type", "rloo")
+NEGATIVE: Change = ((*TRAJECTORY, "losses", 5), -0.5)
+
 BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("raw_loss_finite", "sft", [((*TRAJECTORY, "losses", 5), "nan")], 1),
     ("raw_loss_finite", "sft", [((*TRAJECTORY, "grad_norms", 5), "inf")], 1),
@@ -95,6 +102,22 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.68809)], 0.68809 - math.log(2)),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.6931)], 0.6931 - math.log(2)),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), "nan")], math.nan),
+    (
+        "kto_first_loss",
+        "dpo",
+        [KTO, ((EXACT, "first_loss", "loss"), 0.51)],
+        0.01,
+    ),
+    ("loss_not_negative", "dpo", [KTO, ((*TRAJECTORY, "losses", 5), -0.5)], 1),
+    ("loss_not_negative", "dpo", [config("training_type", "orpo"), NEGATIVE], 1),
+    ("loss_not_negative", "dpo", [config("training_type", "cpo"), NEGATIVE], 1),
+    ("starts_at_ratio_one", "grpo", [RLOO, ((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
+    (
+        "advantages_sum_to_zero",
+        "grpo",
+        [RLOO, *[((*FIRST, place, "advantages"), [1.0] * 4) for place in (0, 1)]],
+        1.0,
+    ),
     ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "clip_ratio/low_mean", 0), 0.1)], 1),
     ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
     (
@@ -119,6 +142,36 @@ def test_a_broken_invariant_fails_with_its_size(
     assert check.status == "fail"
     assert check.group == "correctness"
     assert check.delta == pytest.approx(delta, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "changes", "reason"),
+    [
+        ("kto_first_loss", "dpo", [KTO, args(desirable_weight=2.0)], "the sides are weighted"),
+        ("kto_first_loss", "dpo", [KTO, args(loss_type="other")], "for the losses kto and"),
+        ("kto_first_loss", "dpo", [KTO, config("lora_dropout", 0.1)], "dropout"),
+        ("loss_not_negative", "dpo", [KTO, args(undesirable_weight=-1)], "may be negative"),
+        (
+            "loss_not_negative",
+            "dpo",
+            [config("training_type", "cpo"), args(loss_type="hinge")],
+            "may be negative",
+        ),
+        ("labels_contain_eos", "dpo", [config("training_type", "reward")], "has no labels"),
+        ("advantages_scaled", "grpo", [RLOO], "RLOO does not scale"),
+    ],
+)
+def test_invariants_of_other_losses_are_left_out_with_the_reason(
+    name: str, kind: str, changes: list[Change], reason: str
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "skip"
+    assert reason in check.message
+
+
+def test_kto_that_starts_at_its_reference_passes() -> None:
+    check = invariant("kto_first_loss", made("dpo", KTO, ((EXACT, "first_loss", "loss"), 0.5)))
+    assert check.status == "pass"
 
 
 def test_labels_without_eos_are_broken() -> None:

@@ -97,6 +97,60 @@ def test_tokens_of_preference_batches() -> None:
     assert describe_batch(batch, TOKENIZER)["eos_labels"] == 2
 
 
+def test_tokens_of_reward_batches_have_no_labels() -> None:
+    batch = sft_batch()
+    del batch["labels"]
+    assert {k: int(v) for k, v in count_tokens(batch).items()} == {"input_tokens": 9}
+    assert describe_batch(batch, TOKENIZER)["eos_labels"] == 2
+
+
+def test_tokens_of_unpaired_batches_leave_the_kl_pairs_to_the_hash() -> None:
+    batch = sft_batch()
+    del batch["labels"]
+    mask = torch.tensor([[0, 0, 1, 1, 0], [0, 0, 0, 1, 1]])
+    batch |= {"completion_mask": mask, "label": torch.tensor([True, False])}
+    whole = batch | {f"KL_{name}": value.flip(0) for name, value in batch.items()}
+    found = describe_batch(whole, TOKENIZER)
+    assert (found["input_tokens"], found["label_tokens"], found["sequences"]) == (9, 4, 2)
+    assert found["eos_labels"] == 2
+    for name in ("label", "KL_input_ids"):
+        other = whole | {name: ~whole[name]}
+        assert describe_batch(other, TOKENIZER)["sha256"] != found["sha256"]
+
+
+def pair_batch() -> dict[str, Any]:
+    """As ORPO's and CPO's collator gives it: prompt and completion in one, labels beside."""
+    chosen, rejected = sft_batch(), sft_batch()
+    rejected["attention_mask"] = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    rejected["labels"] = torch.tensor([[-100, 5, 6, -100, -100], [-100, 7, 8, 9, 2]])
+    batch: dict[str, Any] = {f"chosen_{name}": value for name, value in chosen.items()}
+    batch |= {f"rejected_{name}": value for name, value in rejected.items()}
+    batch["prompt_input_ids"] = torch.tensor([[1, 5], [0, 1]])
+    batch["prompt_attention_mask"] = torch.tensor([[1, 1], [0, 1]])
+    return batch | {"prompt": ["a", "b"]}
+
+
+def test_tokens_of_pairs_apart_count_both_sides_and_no_prompt_twice() -> None:
+    found = describe_batch(pair_batch(), TOKENIZER)
+    assert (found["input_tokens"], found["label_tokens"], found["sequences"]) == (17, 12, 4)
+    assert (found["eos_labels"], found["bos_tokens"], found["bos_most_in_a_sequence"]) == (3, 4, 1)
+    assert found["pad_tokens"] == 3
+
+
+def test_tokens_of_older_layouts() -> None:
+    """trl 0.19: prompts apart from completions (DPO), sides named behind (Reward)."""
+    pair = {k: v for k, v in pair_batch().items() if "labels" not in k}
+    assert {k: int(v) for k, v in count_tokens(pair).items()} == {
+        "input_tokens": 17 + 2 * 3,
+        "label_tokens": 17,
+    }
+    batch = sft_batch()
+    sides = ("chosen", "rejected")
+    names = ("input_ids", "attention_mask")
+    behind = {f"{name}_{side}": batch[name] for name in names for side in sides}
+    assert {k: int(v) for k, v in count_tokens(behind).items()} == {"input_tokens": 18}
+
+
 def test_tokens_of_rollouts() -> None:
     batch = {
         "prompt_ids": torch.tensor([[0, 1, 5], [1, 5, 6]]),

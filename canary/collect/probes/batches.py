@@ -1,13 +1,16 @@
 """What enters a training step: token counts, and the hash of the integer tensors.
 
-Reads the batches of SFT (`input_ids, labels`), preferences (`input_ids, completion_mask`) and
-online RL (`prompt_ids, prompt_mask, completion_ids, completion_mask`).
+Reads the batches of SFT (`input_ids, labels`), DPO, KTO and Reward (`input_ids, attention_mask`
+and, but for Reward, `completion_mask`), ORPO and CPO (`chosen_input_ids, chosen_labels, ...` and
+`rejected_...`) and online RL (`prompt_ids, prompt_mask, completion_ids, completion_mask`), and the
+layouts of older trl versions (`input_ids_chosen`; prompts apart from completions).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,28 +19,84 @@ IGNORE = -100
 """The label that the loss leaves out."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """Padded sequences of a batch: `ids`, `present` (not padding) and `learned`, all of one shape.
+
+    `learned` are the positions that the loss is taken on; None where the loss is not on tokens.
+    `repeats`: how often the sequences stand before others in what the model is fed.
+    """
+
+    ids: torch.Tensor
+    present: torch.Tensor
+    learned: torch.Tensor | None
+    repeats: int = 1
+
+
+PAIRS = (("chosen_{}", "rejected_{}"), ("{}_chosen", "{}_rejected"))
+"""How the two sides of a preference are named, around `input_ids` and its like."""
+
+
+def parts(inputs: Mapping[str, Any]) -> list[Part]:
+    """The sequences that the loss is computed on, by the layout of the batch.
+
+    What only estimates a baseline is left out: KTO's mismatched pairs (`KL_...`).
+    """
+    if "completion_ids" in inputs and "prompt_ids" in inputs:
+        learned = inputs["completion_mask"].bool()
+        prompt = inputs["prompt_mask"].bool()
+        nothing = torch.zeros_like(prompt)
+        return [
+            Part(inputs["prompt_ids"], prompt, nothing),
+            Part(inputs["completion_ids"], learned, learned),
+        ]
+    for names in PAIRS:
+        if all(name.format("input_ids") in inputs for name in names):
+            return [*_prompts(inputs, 2), *(_part(inputs, name) for name in names)]
+    if "completion_input_ids" in inputs:
+        return [_part(inputs, "completion_{}")]
+    return [_part(inputs, "{}")] if "input_ids" in inputs else []
+
+
+def _part(inputs: Mapping[str, Any], name: str) -> Part:
+    """The sequences under `name`, which has a place for `input_ids` and its like."""
+    ids = inputs[name.format("input_ids")]
+    mask, labels = inputs.get(name.format("attention_mask")), inputs.get(name.format("labels"))
+    present = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    completion = inputs.get(name.format("completion_mask"))
+    if labels is not None and labels.shape == ids.shape:
+        return Part(ids, present, labels.ne(IGNORE))
+    if completion is not None:
+        return Part(ids, present, completion.bool())
+    # Completions that stand apart from their prompts are learned whole.
+    return Part(ids, present, present if "prompt_input_ids" in inputs else None)
+
+
+def _prompts(inputs: Mapping[str, Any], repeats: int) -> Iterator[Part]:
+    """Prompts that stand apart from both completions; none where the completions contain them."""
+    if "prompt_input_ids" not in inputs or "chosen_labels" in inputs:
+        return
+    prompt = _part(inputs, "prompt_{}")
+    yield Part(prompt.ids, prompt.present, torch.zeros_like(prompt.present), repeats)
+
+
 def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
     """Counts of one micro-batch, left on the device.
 
-    `input_tokens`: positions not masked as padding. `label_tokens`: positions the loss is taken on.
-    `completion_tokens`: generated ones, in online RL only.
+    `input_tokens`: positions not masked as padding. `label_tokens`: positions the loss is taken on;
+    none for a reward model. `completion_tokens`: generated ones, in online RL only.
     """
+    found = parts(inputs)
+    if not found:
+        return {"label_tokens": inputs["labels"].ne(IGNORE).sum()} if "labels" in inputs else {}
+    counts: dict[str, torch.Tensor | int] = {
+        "input_tokens": sum(part.present.sum() * part.repeats for part in found)
+    }
+    learned = [part.learned.sum() for part in found if part.learned is not None]
+    if learned:
+        counts["label_tokens"] = sum(learned)
     if "completion_ids" in inputs and "prompt_ids" in inputs:
-        completion = inputs["completion_mask"].sum()
-        return {
-            "input_tokens": inputs["prompt_mask"].sum() + completion,
-            "label_tokens": completion,
-            "completion_tokens": completion,
-        }
-    counts: dict[str, torch.Tensor | int] = {}
-    if "attention_mask" in inputs:
-        counts["input_tokens"] = inputs["attention_mask"].sum()
-    elif "input_ids" in inputs:
-        counts["input_tokens"] = inputs["input_ids"].numel()
-    if "labels" in inputs:
-        counts["label_tokens"] = inputs["labels"].ne(IGNORE).sum()
-    elif "completion_mask" in inputs:
-        counts["label_tokens"] = inputs["completion_mask"].sum()
+        counts["completion_tokens"] = counts["label_tokens"]
     return counts
 
 
@@ -79,29 +138,25 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
 
 def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
     eos, bos, pad = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos", "pad"))
-    if "completion_ids" in inputs:
-        ids, learned = inputs["completion_ids"], inputs["completion_mask"].bool()
-        present = learned
-    elif "input_ids" in inputs:
-        ids = inputs["input_ids"]
-        mask = inputs.get("attention_mask")
-        present = mask.bool() if mask is not None else torch.ones_like(ids, dtype=torch.bool)
-        if "labels" in inputs and inputs["labels"].shape == ids.shape:
-            learned = inputs["labels"].ne(IGNORE)
-        elif "completion_mask" in inputs:
-            learned = inputs["completion_mask"].bool()
-        else:
-            learned = present
-    else:
+    found = parts(inputs)
+    if not found:
         return {}
-    counts: dict[str, int] = {"sequences": int(ids.shape[0])}
+    if "completion_ids" in inputs:
+        found = found[-1:]
+    counts = {"sequences": sum(len(part.ids) for part in found if part.repeats == 1)}
     if eos is not None:
-        counts["eos_labels"] = int(((ids == eos) & learned).sum())
+        looked_at = [part.present if part.learned is None else part.learned for part in found]
+        counts["eos_labels"] = sum(
+            int(((part.ids == eos) & where).sum())
+            for part, where in zip(found, looked_at, strict=True)
+        )
     if bos is not None:
-        starts = (ids == bos) & present
-        counts["bos_tokens"] = int(starts.sum())
-        counts["bos_most_in_a_sequence"] = int(starts.sum(dim=-1).max()) if ids.numel() else 0
-    counts["pad_tokens"] = int((~present).sum())
+        starts = [((part.ids == bos) & part.present).sum(dim=-1) for part in found]
+        counts["bos_tokens"] = sum(int(each.sum()) for each in starts)
+        counts["bos_most_in_a_sequence"] = max(
+            (int(each.max()) for each in starts if each.numel()), default=0
+        )
+    counts["pad_tokens"] = sum(int((~part.present).sum()) for part in found)
     if pad is not None:
-        counts["pad_ids"] = int((ids == pad).sum())
+        counts["pad_ids"] = sum(int((part.ids == pad).sum()) for part in found)
     return counts

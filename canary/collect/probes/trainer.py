@@ -34,6 +34,10 @@ PHASE_OF_METHOD = {
 }
 """Methods of `transformers.Trainer` and of trl's online trainers, and the phase of their time.
 Those a trainer does not have are left out."""
+METRIC_ATTRIBUTES = ("_metrics", "_stored_metrics")
+"""Where trl's trainers gather metrics between two logs; the second in ORPO and CPO."""
+CUT_SHARE, EOS_RATE = "completions/clipped_ratio", "completions/eos_rate"
+"""Of a step's completions: those cut at the longest length, and those that ended themselves."""
 
 
 class _Pending:
@@ -193,17 +197,25 @@ class TrainerProbe(TrainerCallback):
         if self._exact is not None:
             self._exact.training_ended()
 
+    def _logged_metrics(self) -> dict[str, list[float]]:
+        """What trl's trainer has gathered since it logged last: a list a metric."""
+        for attribute in METRIC_ATTRIBUTES:
+            gathered = getattr(self._trainer, attribute, None)
+            if isinstance(gathered, dict):
+                return dict(gathered.get("train", {}))
+        return {}
+
     def _new_rl_metrics(self) -> dict[str, float]:
         """Means of what trl's trainers appended to their own metrics during this step."""
-        metrics = getattr(self._trainer, "_metrics", None)
-        values = metrics.get("train", {}) if isinstance(metrics, dict) else {}
         fresh: dict[str, float] = {}
-        for name, history in values.items():
+        for name, history in self._logged_metrics().items():
             seen = self._rl_seen.get(name, 0)
             new = history[seen:] if len(history) >= seen else history
             self._rl_seen[name] = len(history)
             if new:
                 fresh[name] = sum(float(value) for value in new) / len(new)
+        if CUT_SHARE in fresh:
+            fresh[EOS_RATE] = 1.0 - fresh[CUT_SHARE]
         return fresh
 
     def _close_step(self) -> None:
@@ -227,9 +239,7 @@ class TrainerProbe(TrainerCallback):
         }
         self._ended_step = None
         self._losses, self._tokens, self._grad_norm = [], {}, None
-        metrics = getattr(self._trainer, "_metrics", None)
-        if isinstance(metrics, dict):
-            self._rl_seen = {k: len(v) for k, v in metrics.get("train", {}).items()}
+        self._rl_seen = {name: len(values) for name, values in self._logged_metrics().items()}
         self._pending.append(_Pending(row, self._clock.close(), deferred))
         self._flush(wait=False)
 

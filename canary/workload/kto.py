@@ -1,0 +1,44 @@
+"""Kahneman-Tversky optimization with trl's KTOTrainer: completions good or bad, unpaired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trl import KTOConfig, KTOTrainer
+
+from canary.workload.arguments import training_arguments
+from canary.workload.data import load_rows, require_enough
+from canary.workload.model import load_model, load_tokenizer, reference_of
+from canary.workload.peft import lora_config
+from canary.workload.plugins import callbacks, data_collator
+from canary.workload.spec import WorkloadSpec
+
+
+def build(spec: WorkloadSpec) -> KTOTrainer:
+    """A KTOTrainer whose reference is the policy as it starts, not yet started."""
+    tokenizer = load_tokenizer(spec)
+    rows = load_rows(spec, tokenizer)
+    given = spec.config.trainer_args
+    arguments = training_arguments(
+        spec,
+        KTOConfig,
+        max_length=spec.config.max_length,
+        beta=spec.config.beta,
+        trust_remote_code=spec.config.trust_remote_code,
+        **({} if "loss_type" in given else {"loss_type": "kto"}),
+    )
+    model = load_model(spec, tokenizer)
+    trainer = KTOTrainer(
+        model=model,
+        ref_model=reference_of(spec, model),
+        args=arguments,
+        data_collator=data_collator(spec, tokenizer),
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks(spec),
+        peft_config=lora_config(spec),
+    )
+    # trl drops rows whose prompt alone fills max_length
+    kept: Any = trainer.train_dataset
+    require_enough(spec, len(kept))
+    return trainer

@@ -1,0 +1,43 @@
+"""Reward modelling with trl's RewardTrainer: one score a sequence, chosen above rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trl import RewardConfig, RewardTrainer
+
+from canary.workload.arguments import training_arguments
+from canary.workload.data import load_rows, require_enough
+from canary.workload.model import load_model, load_tokenizer
+from canary.workload.peft import lora_config
+from canary.workload.plugins import callbacks, data_collator
+from canary.workload.spec import WorkloadSpec
+
+
+def build(spec: WorkloadSpec) -> RewardTrainer:
+    """A RewardTrainer over a sequence classifier with one label, not yet started.
+
+    The embedded checkpoint gets a new head, drawn from the seed; a model that is a classifier with
+    one label already keeps its own.
+    """
+    tokenizer = load_tokenizer(spec)
+    rows = load_rows(spec, tokenizer)
+    arguments = training_arguments(
+        spec,
+        RewardConfig,
+        max_length=spec.config.max_length,
+        trust_remote_code=spec.config.trust_remote_code,
+    )
+    trainer = RewardTrainer(
+        model=load_model(spec, tokenizer),
+        args=arguments,
+        data_collator=data_collator(spec, tokenizer),
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks(spec),
+        peft_config=lora_config(spec),
+    )
+    # trl drops pairs of which one is longer than max_length
+    kept: Any = trainer.train_dataset
+    require_enough(spec, len(kept))
+    return trainer

@@ -1,0 +1,31 @@
+"""REINFORCE, leave-one-out, with trl's RLOOTrainer and a reward that can be checked."""
+
+from __future__ import annotations
+
+from trl import RLOOConfig, RLOOTrainer
+
+from canary.workload.arguments import training_arguments
+from canary.workload.data import load_rows
+from canary.workload.model import load_tokenizer
+from canary.workload.online import generation_settings, load_policy
+from canary.workload.peft import lora_config
+from canary.workload.plugins import callbacks
+from canary.workload.rewards import rewards_for
+from canary.workload.spec import WorkloadSpec
+
+
+def build(spec: WorkloadSpec) -> RLOOTrainer:
+    """An RLOOTrainer, not yet started."""
+    tokenizer = load_tokenizer(spec)
+    rows = load_rows(spec, tokenizer)
+    rewards = rewards_for(spec, rows)
+    arguments = training_arguments(spec, RLOOConfig, **generation_settings(spec))
+    return RLOOTrainer(
+        model=load_policy(spec, tokenizer),
+        reward_funcs=rewards,
+        args=arguments,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks(spec),
+        peft_config=lora_config(spec),
+    )
