@@ -22,6 +22,7 @@ from canary.options import (
     Noise,
     NoProgress,
     Output,
+    OutputDir,
     Set,
     Strict,
     ThresholdFile,
@@ -68,9 +69,7 @@ def _root(
 @app.command()
 def run(
     config: Config = None,
-    output_dir: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")
-    ] = None,
+    output_dir: OutputDir = None,
     set_: Set = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the record's path.")] = False,
     verbose: Verbose = False,
@@ -92,6 +91,46 @@ def run(
     with contextlib.suppress(BrokenPipeError):
         typer.echo(str(run_dir))
     raise typer.Exit(exit_code(result))
+
+
+@app.command("exec", context_settings={"allow_interspersed_args": False})
+def exec_(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What trains, as you start it.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the canary; part of its run folders.")
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option("--max-steps", help="End after so many optimizer steps, and save nothing."),
+    ] = None,
+    output_dir: OutputDir = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="YAML with thresholds, timeout, probe_steps and the like."),
+    ] = None,
+    no_probe: Annotated[
+        bool, typer.Option("--no-probe", help="No second, short launch for the exact signals.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing of its own.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Watch a training command of your own, unmodified, and leave a record of it."""
+    from canary.runner.execute import ExecRequest, run_command
+    from canary.runner.progress import listener_for
+
+    stoppable()
+    request = ExecRequest(tuple(command), name, max_steps, config, no_probe)
+    run_dir, code, said = run_command(
+        request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
+    )
+    with contextlib.suppress(BrokenPipeError):
+        if said and not (quiet and code == EXIT_OK):
+            typer.echo(said, err=True)
+        if not quiet:
+            typer.echo(f"record: {run_dir}", err=True)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -17,6 +17,9 @@ Verbose = Annotated[
     typer.Option("-v", "--verbose", help="Tracebacks and the end of the log on errors."),
 ]
 
+OutputDir = Annotated[
+    Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+]
 Output = Annotated[
     Path | None, typer.Option("-o", "--output", help="Write here instead of standard output.")
 ]

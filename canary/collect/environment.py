@@ -6,34 +6,13 @@ import os
 import platform
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from canary.collect.gpu import list_devices
-
-PACKAGES = (
-    "torch",
-    "transformers",
-    "trl",
-    "peft",
-    "datasets",
-    "accelerate",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "bitsandbytes",
-    "triton",
-    "flash-attn",
-    "liger-kernel",
-    "deepspeed",
-    "vllm",
-    "kernels",
-    "rlhf-canary",
-)
-"""Packages that can change what is trained or how fast."""
+from canary.collect.packages import package_versions
 
 VARIABLES = (
     "CUBLAS_WORKSPACE_CONFIG",
@@ -49,17 +28,6 @@ VARIABLES = (
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
 """Environment variables that change training. A closed list: no other is ever recorded."""
-
-
-def package_versions() -> dict[str, str | None]:
-    """Installed versions by package; None where it is not installed."""
-    versions: dict[str, str | None] = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = None
-    return versions
 
 
 def cpu_model() -> str:

@@ -195,3 +195,8 @@ class RunRecord(Section):
     launches: list[Launch] = Field(default_factory=list)
     unmeasured: dict[str, str] = Field(default_factory=dict)
     """What is null here, and why."""
+    notes: list[str] = Field(default_factory=list)
+    """A line each for what a user must know of this run: settings that the installed packages
+    cannot honour, saves that were suppressed."""
+    ranks: dict[str, Any] = Field(default_factory=dict)
+    """Of several ranks: their number, imbalance, collectives and waiting; empty for one."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from canary.config.schema import (
+    EXEC_KEYS,
     FACTORY_READS,
     ONLINE_TRAINERS,
     OWN_KEYS,
@@ -26,6 +27,7 @@ def check_used(
     """
     given = {key for key, value in values.items() if value not in (None, [], ())}
     trainer = config.training_type
+    _check_command(given, config, origins, source)
     for key in sorted(given & set(TRAINER_FIELDS)):
         users = TRAINER_FIELDS[key]
         if trainer not in users and not (trainer == "custom" and key in FACTORY_READS):
@@ -69,6 +71,34 @@ def _listed(names: Sequence[str]) -> str:
     """a, b and c."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
+
+
+def _check_command(given: set[str], config: CanaryConfig, origins: Origins, source: str) -> None:
+    """A command of the user's own, and keys of the built-in trainers, exclude each other."""
+    if config.training_type != "exec":
+        if config.command:
+            raise ConfigError(
+                f"command in {origins.get('command', source)} is not used by training_type "
+                f"{config.training_type}",
+                "set training_type: exec, or remove one of the two",
+                file=source,
+                key="command",
+            )
+        return
+    if not config.command:
+        raise ConfigError(
+            f"training_type exec in {source} needs a command",
+            "write command: [python, train.py], or use canary exec -- python train.py",
+            file=source,
+            key="command",
+        )
+    for key in sorted(given - set(EXEC_KEYS)):
+        raise ConfigError(
+            f"{key} in {origins.get(key, source)} is not used by training_type exec",
+            "remove it; the command itself says what it trains",
+            file=source,
+            key=key,
+        )
 
 
 def _is_plain(value: Any) -> bool:
@@ -126,14 +156,15 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         if getattr(config, key) and not config.use_peft:
             refuse(key, "trains an adapter over frozen weights", "set use_peft: true")
     _check_sources(config, refuse)
-    if (config.metrics_warmup_steps or 0) >= config.max_steps:
+    steps = config.max_steps
+    if steps is not None and (config.metrics_warmup_steps or 0) >= steps:
         refuse(
             "metrics_warmup_steps",
-            f"({config.metrics_warmup_steps}) leaves nothing of max_steps ({config.max_steps})",
+            f"({config.metrics_warmup_steps}) leaves nothing of max_steps ({steps})",
             "set it below max_steps",
         )
-    if config.warmup_steps > config.max_steps:
-        refuse("warmup_steps", f"is above max_steps ({config.max_steps})", "lower it")
+    if steps is not None and config.warmup_steps > steps:
+        refuse("warmup_steps", f"is above max_steps ({steps})", "lower it")
     prompt, longest = config.max_prompt_length, config.max_length
     if prompt is not None and longest is not None and prompt >= longest:
         refuse(
@@ -143,10 +174,10 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         )
     if config.profiler.enabled:
         last = config.profiler.start_step + config.profiler.num_steps - 1
-        if last > config.max_steps:
+        if steps is not None and last > steps:
             refuse(
                 "profiler.num_steps",
-                f"ends at step {last}, beyond max_steps ({config.max_steps})",
+                f"ends at step {last}, beyond max_steps ({steps})",
                 "lower profiler.start_step or profiler.num_steps",
             )
         refuse("profiler.enabled", "is not available in this version", "set it to false")

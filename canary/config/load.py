@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from canary.config.checks import check_together, check_used
 from canary.config.schema import (
+    BUILT_IN_STEPS,
     LORA_DEFAULTS,
     TRAINER_DEFAULTS,
     CanaryConfig,
@@ -51,6 +52,27 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Loade
     if source is None:
         origins = dict.fromkeys(origins, "built-in dpo_smoke")
     values, origins = apply_overrides(values, origins, overrides)
+    return _checked(values, origins, source)
+
+
+def load_values(path: Path | None, given: Mapping[str, tuple[Any, str]]) -> LoadedConfig:
+    """A config file, or nothing, with values over it: `key: (value, where it came from)`.
+
+    Raises:
+        ConfigError: one line that names file, key and remedy.
+    """
+    values, origins = ({}, {}) if path is None else read_chain(path)
+    for key, (value, place) in given.items():
+        values[key], origins[key] = value, place
+    return _checked(values, origins, path)
+
+
+def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> LoadedConfig:
+    if values.get("command") and "training_type" not in values:
+        values, origins = (
+            {**values, "training_type": "exec"},
+            {**origins, "training_type": "from command"},
+        )
     name = str(source or "the built-in config")
     _refuse_unknown(values, "", CanaryConfig, origins, name)
     try:
@@ -121,8 +143,15 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
     defaults = dict(TRAINER_DEFAULTS[config.training_type])
     if config.use_peft:
         defaults |= LORA_DEFAULTS
-    if config.metrics_warmup_steps is None:
-        defaults["metrics_warmup_steps"] = min(METRICS_WARMUP, config.max_steps // 5)
+    if config.training_type == "exec":
+        if "threads" not in origins:
+            config = config.model_copy(update={"threads": None})
+            origins = {**origins, "threads": "exec default"}
+    else:
+        defaults["max_steps"] = BUILT_IN_STEPS
+    steps = config.max_steps or defaults.get("max_steps")
+    if config.metrics_warmup_steps is None and steps is not None:
+        defaults["metrics_warmup_steps"] = min(METRICS_WARMUP, steps // 5)
     missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
     named = dict.fromkeys(missing, f"{config.training_type} default")
     if "metrics_warmup_steps" in missing:

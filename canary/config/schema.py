@@ -9,7 +9,9 @@ from pydantic import Field
 from canary.config.strict import Real, Strict
 from canary.config.threshold_keys import ThresholdsConfig
 
-TrainingType = Literal["sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "custom"]
+TrainingType = Literal[
+    "sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "custom", "exec"
+]
 Tier = Literal["smoke", "perf", "nightly"]
 TRAINING_TYPES: tuple[TrainingType, ...] = (
     "sft",
@@ -56,7 +58,13 @@ class CanaryConfig(Strict):
     description: str = Field("", description="For people.")
     tier: Tier = Field("smoke", description="Length class of the canary.")
     training_type: TrainingType = Field(
-        "dpo", description="Which trainer runs; `custom`: what `trainer_factory` returns."
+        "dpo",
+        description="Which trainer runs; `custom`: what `trainer_factory` returns; `exec`: `command`.",
+    )
+    command: tuple[str, ...] = Field(
+        (),
+        strict=False,
+        description="For `exec`: the program and its arguments; it trains with a `Trainer`.",
     )
 
     model_name: str = Field(
@@ -98,7 +106,9 @@ class CanaryConfig(Strict):
     )
     allow_repeat: bool = Field(False, description="Let training go over the data more than once.")
 
-    max_steps: int = Field(100, ge=1, description="Optimizer steps.")
+    max_steps: int | None = Field(
+        None, ge=1, description="Optimizer steps (100; for `exec`, the whole training)."
+    )
     batch_size: int = Field(4, ge=1, description="Sequences (pairs, completions) a micro-batch.")
     gradient_accumulation_steps: int = Field(2, ge=1, description="Micro-batches a step.")
     learning_rate: Real | None = Field(
@@ -174,7 +184,9 @@ class CanaryConfig(Strict):
         pattern=r"^(auto|cpu|cuda(:\d+)?)$",
         description="`auto`, `cpu`, `cuda` or `cuda:N`.",
     )
-    threads: int | None = Field(1, ge=1, description="CPU threads of torch; null: torch's default.")
+    threads: int | None = Field(
+        1, ge=1, description="CPU threads of torch; null: torch's default (and that of `exec`)."
+    )
     num_workers: int = Field(0, ge=0, description="Processes that load data.")
     report_to: tuple[str, ...] = Field(
         (), strict=False, description="Trackers, as transformers names them."
@@ -199,6 +211,9 @@ class CanaryConfig(Strict):
     )
 
 
+BUILT_IN_STEPS = 100
+"""`max_steps` of the built-in trainers where a config gives none."""
+
 _ONLINE_DEFAULTS: dict[str, Any] = {
     "learning_rate": 1e-5,
     "max_new_tokens": 32,
@@ -216,8 +231,28 @@ TRAINER_DEFAULTS: dict[TrainingType, dict[str, Any]] = {
     "orpo": {"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
     "cpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
     "custom": {},
+    "exec": {},
 }
 """Values of the fields that are null in a config, by trainer."""
+
+EXEC_KEYS = (
+    "name",
+    "description",
+    "tier",
+    "training_type",
+    "command",
+    "max_steps",
+    "device",
+    "threads",
+    "metrics_warmup_steps",
+    "probe_steps",
+    "repeats",
+    "timeout",
+    "output_dir",
+    "profiler",
+    "thresholds",
+)
+"""Keys that mean something where the training is a command of the user's own."""
 
 LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
 

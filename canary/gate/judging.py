@@ -206,7 +206,7 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
             unprobed = key == "probe_steps" and took == 0 and record is not records[0]
             if not isinstance(took, int):
                 return f"run {record.run_id} has {key} {took!r}, which is no number of steps"
-            if took < asked and not unprobed:
+            if took < (asked or 0) and not unprobed:
                 return (
                     f"run {record.run_id} has {key} {took}, the base branch's config asks for "
                     f"{asked}; change it on the base branch first"
@@ -216,7 +216,7 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
             if not isinstance(took, int) or took > asked:
                 return f"run {record.run_id} has {key} {took!r}, the base branch's {asked}"
         done = len(record.stability.loss_values)
-        if record.status == "completed" and done < base.config.max_steps:
+        if record.status == "completed" and done < (base.config.max_steps or 1):
             return f"run {record.run_id} says completed after {done} steps"
     return ""
 

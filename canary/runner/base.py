@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from canary.collect import jsonio
-from canary.collect.record import Status
-from canary.config.schema import CanaryConfig
+
+if TYPE_CHECKING:
+    # Not at run time: the Python of a user's own command may have no pydantic.
+    from canary.collect.record import Status
+    from canary.config.schema import CanaryConfig
 
 Kind = Literal["probe", "measured"]
 
@@ -27,6 +30,8 @@ class Job:
     rows_dir: str
     stop_after: int | None = None
     """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
+    threads: int | None = None
+    """CPU threads of torch; None leaves them as they are."""
 
     def write(self, path: Path) -> None:
         """Writes the job for the child."""
@@ -51,8 +56,14 @@ class Result:
     calls: dict[str, Any] = field(default_factory=dict)
     startup_seconds: dict[str, float] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
-    sampled: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    """What the training process knows of its trainer: class, settings, packages (see
+    `canary.collect.probes.settings`)."""
+    notes: tuple[str, ...] = ()
+    """A line each for what a user must know of this launch."""
     wall_seconds: float | None = None
+    command_code: int | None = None
+    """Exit code of the user's own command, where there was one."""
 
     def write(self, path: Path) -> None:
         """Replaces the result file; the last write stands."""
@@ -63,7 +74,8 @@ class Result:
         """The child's result, or None where it had no time to leave one."""
         if not path.exists():
             return None
-        return cls(**jsonio.loads(path.read_text(encoding="utf-8")))
+        values = jsonio.loads(path.read_text(encoding="utf-8"))
+        return cls(**values | {"notes": tuple(values["notes"])})
 
 
 EXIT_DISK_FULL = 28
@@ -79,12 +91,17 @@ def disk_full(place: str | None = None) -> Result:
     )
 
 
+def rank_path(path: Path, rank: int) -> Path:
+    """The file of one rank beside rank 0's: `steps.jsonl`, `steps.rank1.jsonl`, ..."""
+    return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}{path.suffix}")
+
+
 class Listener(Protocol):
     """Hears of a run as it happens; what it does must not disturb the training."""
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None: ...
 
-    def launch_begins(self, kind: Kind, index: int, steps: int) -> None: ...
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None: ...
 
     def step_ended(self, kind: Kind, row: dict[str, Any]) -> None: ...
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,24 @@ class LocalRunner:
         job.write(job_file)
         tail = RowTail(Path(job.rows_file))
         started = time.monotonic()
+        with self._child(job, job_file) as child:
+            if self._on_start is not None:
+                self._on_start(child.pid)
+            try:
+                timed_out = self._follow(child, job, tail, listener, deadline)
+            finally:
+                self._tidy(child)
+        for row in tail.new_rows():
+            listener.step_ended(job.kind, row)
+        if timed_out:
+            return self._timed_out(job, time.monotonic() - started)
+        return self._outcome(job, child.returncode)
+
+    @contextlib.contextmanager
+    def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """The started process; its files are closed at the end."""
         with self._log.open("ab") as log:
-            child = subprocess.Popen(
+            yield subprocess.Popen(
                 [*self._command, str(job_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -75,24 +92,22 @@ class LocalRunner:
                 env=self._environment | {"CANARY_PARENT": str(os.getpid())},
                 start_new_session=True,
             )
-        if self._on_start is not None:
-            self._on_start(child.pid)
-        try:
-            timed_out = self._follow(child, job, tail, listener, deadline)
-        finally:
-            end_tree(child)
-        for row in tail.new_rows():
-            listener.step_ended(job.kind, row)
-        if timed_out:
-            seconds = time.monotonic() - started
-            return Result(
-                status="timeout",
-                reason=f"the {job.kind} launch was still running at the timeout "
-                f"({seconds:.0f} s into it)",
-                hint="raise `timeout`, or lower max_steps",
-                wall_seconds=seconds,
-            )
-        return Result.read(Path(job.result_file)) or died(child.returncode)
+
+    def _tidy(self, child: subprocess.Popen[bytes]) -> None:
+        end_tree(child)
+
+    def _timed_out(self, job: Job, seconds: float) -> Result:
+        return Result(
+            status="timeout",
+            reason=f"the {job.kind} launch was still running at the timeout "
+            f"({seconds:.0f} s into it)",
+            hint="raise `timeout`, or lower max_steps",
+            wall_seconds=seconds,
+        )
+
+    def _outcome(self, job: Job, returncode: int | None) -> Result:
+        """How the launch ended, of a process that is gone."""
+        return Result.read(Path(job.result_file)) or died(returncode)
 
     def _follow(
         self,

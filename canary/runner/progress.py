@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,7 +26,7 @@ class Quiet:
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Not shown."""
 
-    def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Not shown."""
 
     def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
@@ -43,18 +44,19 @@ class Pace:
 
     def __init__(self) -> None:
         self.kind: Kind = "measured"
-        self.steps = 0
+        self.steps: int | None = None
         self.started = time.monotonic()
         self.rows: list[dict[str, Any]] = []
 
-    def begin(self, kind: Kind, steps: int) -> None:
+    def begin(self, kind: Kind, steps: int | None) -> None:
         """A launch starts."""
         self.kind, self.steps, self.rows = kind, steps, []
         self.started = time.monotonic()
 
     def seconds_left(self) -> float | None:
-        """From the mean of the steps so far; unknown before the first."""
-        if not self.rows:
+        """From the mean of the steps so far; unknown before the first, or where nobody said how
+        many there are."""
+        if not self.rows or self.steps is None:
             return None
         mean = sum(float(row["wall_s"]) for row in self.rows) / len(self.rows)
         return max(0.0, mean * (self.steps - len(self.rows)))
@@ -77,6 +79,11 @@ class Pace:
         if left is not None:
             parts.append(f"{left:.0f} s left")
         return " · ".join(parts)
+
+    def count(self) -> str:
+        """Steps done, of how many."""
+        of = "" if self.steps is None else f"/{self.steps}"
+        return f"{len(self.rows)}{of}"
 
     def phases(self) -> str:
         """The largest phases of the last ten steps, in percent of their wall time."""
@@ -106,18 +113,19 @@ class PlainLines:
         self._print(headline(config))
         self._print(f"record: {run_dir}")
 
-    def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Says what the launch is for."""
         self._pace.begin(kind, steps)
         self._last = time.monotonic()
-        self._print(f"{kind}: {steps} steps, {PURPOSE[kind]}")
+        length = "the whole training" if steps is None else f"{steps} steps"
+        self._print(f"{kind}: {length}, {PURPOSE[kind]}")
 
     def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
         """A line every five seconds."""
         self._pace.rows.append(row)
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
-            self._print(f"  step {row['step']}/{self._pace.steps} · {self._pace.figures()}")
+            self._print(f"  step {self._pace.count()} · {self._pace.figures()}")
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
         """How the launch ended."""
@@ -135,7 +143,9 @@ PURPOSE: dict[Kind, str] = {
 
 
 def headline(config: CanaryConfig) -> str:
-    """One line: trainer, adapter, model, data."""
+    """One line: trainer, adapter, model, data; or the user's own command."""
+    if config.training_type == "exec":
+        return f"{config.name}: {shlex.join(config.command)}"
     adapter = f" + LoRA r={config.lora_r}" if config.use_peft else ""
     name = f"{config.name}: " if config.name else ""
     return (
@@ -157,7 +167,7 @@ class LivePanel:
         self._console.print(headline(config), style="bold", highlight=False)
         self._console.print(f"record: {run_dir}", style="dim", highlight=False, soft_wrap=True)
 
-    def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Opens the panel."""
         self._pace.begin(kind, steps)
         self._live = Live(self._draw(), console=self._console, refresh_per_second=8)
@@ -181,13 +191,13 @@ class LivePanel:
             self._live = None
 
     def _draw(self, result: Result | None = None) -> Table:
-        done, steps = len(self._pace.rows), max(1, self._pace.steps)
+        done, steps = len(self._pace.rows), max(1, self._pace.steps or 0)
         width = 24
-        filled = round(width * done / steps)
+        filled = min(width, round(width * done / steps))
         grid = Table.grid(padding=(0, 1))
         bar = Text("━" * filled, style="green") + Text("━" * (width - filled), style="dim")
         status = "" if result is None or result.status == "completed" else f" {result.status}"
-        grid.add_row(f"{self._pace.kind:<8}", bar, f"{done}/{self._pace.steps}{status}")
+        grid.add_row(f"{self._pace.kind:<8}", bar, f"{self._pace.count()}{status}")
         grid.add_row("", Text(""), Text(self._pace.figures()))
         if self._pace.rows and self._pace.kind == "measured":
             grid.add_row("", Text(""), Text(self._pace.phases(), style="dim"))
@@ -210,7 +220,7 @@ class WhileHeard:
         """Passed on."""
         self._tell("run_begins", run_dir, config)
 
-    def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Passed on."""
         self._tell("launch_begins", kind, index, steps)
 
@@ -227,9 +237,11 @@ class WhileHeard:
         self._tell("waiting")
 
 
-def listener_for(stream: TextIO, quiet: bool) -> Listener:
-    """The live panel on a terminal, lines elsewhere, nothing when quiet."""
+def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False) -> Listener:
+    """The live panel on a terminal, lines elsewhere or where something else writes to it too
+    (`plain`), nothing when quiet."""
     if quiet:
         return Quiet()
     console = Console(file=stream)
-    return WhileHeard(LivePanel(console) if console.is_terminal else PlainLines(stream))
+    live = console.is_terminal and not plain
+    return WhileHeard(LivePanel(console) if live else PlainLines(stream))

@@ -22,13 +22,16 @@ from canary.collect.folder import (
 )
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import Row, summarise
-from canary.config.load import LoadedConfig
+from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
-from canary.errors import MachineError
+from canary.errors import InputError, MachineError
 from canary.runner.base import Job, Kind, Listener, Result, disk_full
+from canary.runner.command import CommandRunner
 from canary.runner.devices import DeviceWatch
 from canary.runner.local import LocalRunner
+from canary.runner.settings import as_config
+from canary.runner.streams import LogOnly, PassedOn, Streams
 from canary.runner.surroundings import child_environment, remove_tree, require_training_stack
 
 WRITE_EVERY_S = 1.0
@@ -38,9 +41,13 @@ WRITE_EVERY_S = 1.0
 class Session:
     """Keeps the record of one run up to date; a listener (the terminal) hears the same events."""
 
-    def __init__(self, loaded: LoadedConfig, folder: RunFolder, listener: Listener) -> None:
+    def __init__(
+        self, loaded: LoadedConfig, folder: RunFolder, listener: Listener, *, echo: bool = False
+    ) -> None:
         self.config: CanaryConfig = loaded.config
         self.folder = folder
+        self.echo = echo
+        """Whether a user's command has this process's own streams."""
         self._listener = listener
         self._rows: list[Row] = []
         self._launch_steps = 0
@@ -67,7 +74,7 @@ class Session:
         """Not sent by runners."""
         self._listener.run_begins(run_dir, config)
 
-    def launch_begins(self, kind: Kind, index: int, steps: int) -> None:
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """A launch is about to start."""
         self.record.launches.append(Launch(index=index, kind=kind, status="running"))
         self._launch_steps = 0
@@ -111,8 +118,17 @@ class Session:
         self.folder.write(self.record)
 
     def _summary(self) -> RunRecord:
-        record = summarise(self.record, self._rows, self.config.metrics_warmup_steps or 0)
+        record = summarise(self.record, self._rows, self._warmup())
         return record.model_copy(update={"duration_seconds": time.monotonic() - self._started})
+
+    def _warmup(self) -> int:
+        """Steps left out of the speeds; of a training of unknown length, by what it had."""
+        given = self.config.metrics_warmup_steps
+        if given is None:
+            done = max((row["step"] for row in self._rows), default=0)
+            given = min(METRICS_WARMUP, done // 5)
+            self.record.config["metrics_warmup_steps"] = given
+        return given
 
     def finish(self, result: Result) -> RunRecord:
         """The last word: the status of the whole run, and every row that reached the disk."""
@@ -134,7 +150,11 @@ def with_output_dir(loaded: LoadedConfig, output_dir: Path) -> LoadedConfig:
 
 
 def run_canary(
-    loaded: LoadedConfig, listener: Listener, output_dir: Path | None = None
+    loaded: LoadedConfig,
+    listener: Listener,
+    output_dir: Path | None = None,
+    *,
+    echo: bool = False,
 ) -> tuple[RunRecord, Path, Result]:
     """Runs a canary and returns its record, its folder, and how it ended.
 
@@ -145,21 +165,23 @@ def run_canary(
         UsageError: the packages that train are not installed.
         MachineError: there was no place to write a record.
     """
-    require_training_stack()
+    if loaded.config.training_type != "exec":
+        require_training_stack()
     if output_dir is not None:
         loaded = with_output_dir(loaded, output_dir)
     config = loaded.config
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
-    session = Session(loaded, folder, listener)
+    session = Session(loaded, folder, listener, echo=echo)
     try:
         listener.run_begins(folder.path, config)
         session.write()
         result = _launches(session, base / ".cache")
     except KeyboardInterrupt:
         result = Result(status="interrupted", reason="interrupted by Ctrl-C or SIGTERM")
-    except MachineError as error:
-        result = Result(status="failed", reason=error.message, hint=error.hint)
+    except (MachineError, InputError) as error:
+        usage = isinstance(error, InputError)
+        result = Result("failed", error.message, error.hint, usage_error=usage)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             result = disk_full(str(folder.path))
@@ -173,24 +195,15 @@ def run_canary(
 def _launches(session: Session, cache_dir: Path) -> Result:
     """The probe, then the measured launches, until one does not complete."""
     session.describe_machine()
-    config, folder = session.config, session.folder
+    config = session.config
     deadline = time.monotonic() + config.timeout
     result = Result(status="failed", reason="no launch was asked for")
-    plan: list[Kind] = ["measured"] * config.repeats
-    if config.probe_steps:
-        plan.insert(0, "probe")
     with DeviceWatch(config.device, cache_dir) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
-        for launch, kind in enumerate(plan):
-            steps = (
-                min(config.probe_steps, config.max_steps) if kind == "probe" else config.max_steps
-            )
-            runner = LocalRunner(
-                folder.log,
-                child_environment(config, cache_dir, kind, watch.uuid, os.environ),
-                on_start=watch.start_sampling if kind == "measured" else None,
-            )
+        for launch, kind in enumerate(plan_of(config)):
+            steps = steps_of(config, kind)
+            runner = runner_for(session, kind, launch, cache_dir, watch)
             session.launch_begins(kind, launch, steps)
             with _sampling(watch, session, kind):
                 result = runner.run(
@@ -202,6 +215,37 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             if result.status != "completed":
                 return result
     return result
+
+
+def plan_of(config: CanaryConfig) -> list[Kind]:
+    """The launches in order. A command of the user's own is measured first: that launch has the
+    terminal's input and output, and what it cached is there for the probe, whose counts of cache
+    hits are then always those of a warm cache."""
+    measured: list[Kind] = ["measured"] * config.repeats
+    probe: list[Kind] = ["probe"] if config.probe_steps else []
+    return measured + probe if config.training_type == "exec" else probe + measured
+
+
+def steps_of(config: CanaryConfig, kind: Kind) -> int | None:
+    """Optimizer steps of a launch; None for the whole of a user's training."""
+    if kind == "measured":
+        return config.max_steps
+    return min(config.probe_steps, config.max_steps or config.probe_steps)
+
+
+def runner_for(
+    session: Session, kind: Kind, launch: int, cache_dir: Path, watch: DeviceWatch
+) -> LocalRunner:
+    """The runner of one launch."""
+    config, folder = session.config, session.folder
+    on_start = watch.start_sampling if kind == "measured" else None
+    if config.training_type != "exec":
+        environment = child_environment(config, cache_dir, kind, watch.uuid, os.environ)
+        return LocalRunner(folder.log, environment, on_start=on_start)
+    spool = folder.scratch / "stdin"
+    first = session.echo and launch == 0
+    streams: Streams = PassedOn(spool) if first else LogOnly(spool)
+    return CommandRunner(folder.log, os.environ, config.command, streams, on_start)
 
 
 @contextlib.contextmanager
@@ -230,9 +274,14 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
         record.perf.startup_seconds = session.record.launches[-1].startup_seconds
     if result.device:
         record.env["device"] = result.device
+    record.notes += [note for note in result.notes if note not in record.notes]
+    if result.training:
+        record.env["packages"] = result.training["packages"]
+        if session.config.training_type == "exec":
+            record.config.update(as_config(result.training, kind))
 
 
-def _job(session: Session, kind: Kind, launch: int, steps: int, cache_dir: Path) -> Job:
+def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir: Path) -> Job:
     folder = session.folder
     scratch = folder.scratch / f"launch{launch}"
     scratch.mkdir(exist_ok=True)
@@ -245,5 +294,6 @@ def _job(session: Session, kind: Kind, launch: int, steps: int, cache_dir: Path)
         scratch_dir=str(scratch),
         cache_dir=str(cache_dir),
         rows_dir=str(folder.scratch / "rows"),
-        stop_after=steps if kind == "probe" else None,
+        stop_after=steps if kind == "probe" or session.config.training_type == "exec" else None,
+        threads=session.config.threads,
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from datasets import Dataset
 
+from canary.collect.probes.fingerprints import dataset_fingerprint
 from canary.config.schema import ONLINE_TRAINERS
 from canary.errors import ConfigError, InputError
 from canary.workload.plugins import formatting_function
@@ -163,34 +162,3 @@ def require_enough(spec: WorkloadSpec, rows: int) -> None:
         f"'{config.dataset_name}' gives {rows}",
         "lower max_steps, raise dataset_size, or set allow_repeat: true to see rows again",
     )
-
-
-def dataset_fingerprint(dataset: Dataset) -> str:
-    """sha256 over the rows as canonical JSON, a row a line; another order is another hash."""
-    digest = hashlib.sha256()
-    for row in dataset:
-        digest.update(_canonical(row).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """`vocab_sha256`, `chat_template_sha256` (None without one) and the special tokens with ids."""
-    template = tokenizer.chat_template
-    special = {
-        name: {"token": str(token), "id": tokenizer.convert_tokens_to_ids(str(token))}
-        for name, token in tokenizer.special_tokens_map.items()
-        if isinstance(token, str)
-    }
-    return {
-        "vocab_sha256": _sha256(_canonical(tokenizer.get_vocab())),
-        "chat_template_sha256": None if template is None else _sha256(_canonical(template)),
-        "special_tokens": special,
-    }
-
-
-def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

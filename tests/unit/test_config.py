@@ -65,7 +65,7 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         (
             "training_type: ppoo\n",
             "training_type in @:1: input should be 'sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo', "
-            "'orpo', 'cpo' or 'custom', got 'ppoo'",
+            "'orpo', 'cpo', 'custom' or 'exec', got 'ppoo'",
         ),
         (
             "report_to: wandb\n",

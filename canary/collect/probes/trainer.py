@@ -71,12 +71,15 @@ class TrainerProbe(TrainerCallback):
         *,
         stop_after: int | None = None,
         exact: ExactProbe | None = None,
+        on_cut: Callable[[], None] | None = None,
     ) -> None:
         self._trainer = trainer
         self._sink = sink
         self._launch = launch
         self._stop_after = stop_after
         self._exact = exact
+        self._on_cut = on_cut
+        self._cut = False
         self._device = torch.device(trainer.args.device)
         self._clock = StepClock(self._device)
         self._process = psutil.Process()
@@ -89,6 +92,7 @@ class TrainerProbe(TrainerCallback):
         self._rl_seen: dict[str, int] = {}
         self._ended_step: int | None = None
         self._in_loss = False
+        self._undo: list[Callable[[], None]] = []
         self._attach()
 
     def _attach(self) -> None:
@@ -103,17 +107,29 @@ class TrainerProbe(TrainerCallback):
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
         self._trainer.add_callback(self)
 
-    @staticmethod
-    def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    def detach(self) -> None:
+        """Leaves the trainer as it was."""
+        self._trainer.remove_callback(self)
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+
+    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         original = getattr(owner, name, None)
         if original is None:
             return
+        own = vars(owner).get(name)
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return around(original, *args, **kwargs)
 
         setattr(owner, name, wrapper)
+        self._undo.append(
+            functools.partial(delattr, owner, name)
+            if own is None
+            else functools.partial(setattr, owner, name, own)
+        )
 
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase(phase):
@@ -183,6 +199,15 @@ class TrainerProbe(TrainerCallback):
         self._ended_step = state.global_step
         if self._stop_after is not None and state.global_step >= self._stop_after:
             control.should_training_stop = True
+            self._cut = state.global_step < state.max_steps
+            if self._cut and self._on_cut is not None:
+                self._on_cut()
+        return control
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        if self._cut:
+            # The epoch ends here only because the canary ended it.
+            control.should_evaluate = control.should_save = False
         return control
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -1,0 +1,107 @@
+"""Put on PYTHONPATH by `canary exec`: waits for `transformers.trainer` and has the canary watch it.
+
+Python runs this file at its start, in every process of the user's command. It needs nothing but the
+standard library, costs a file's touch where nothing trains, and runs the `sitecustomize` that it
+stands in front of.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Sequence
+from types import ModuleType
+
+STARTED = time.perf_counter()
+WAITED_FOR = "transformers.trainer"
+HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
+PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
+
+
+class Finder:
+    """Answers for one module, once: loads it as ever, then hooks what it defines."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The module's own spec, its loader wrapped."""
+        if name != WAITED_FOR:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            mark("hooked")
+            load_canary()
+            from canary.attach.hook import hook
+
+            hook(module, STARTED)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def load_canary() -> None:
+    """Makes `import canary` mean this package, and nothing else beside it importable."""
+    if "canary" in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(
+        "canary",
+        os.path.join(PACKAGE, "__init__.py"),  # noqa: PTH118
+        submodule_search_locations=[PACKAGE],
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["canary"] = module
+    spec.loader.exec_module(module)
+
+
+def foreign_canary() -> str | None:
+    """A package of the user's own that has the canary's name; None where there is none."""
+    spec = importlib.machinery.PathFinder.find_spec("canary")
+    if spec is None:
+        return None
+    if not spec.submodule_search_locations:
+        return spec.origin
+    folders = list(spec.submodule_search_locations)
+    ours = [folder for folder in folders if os.path.isdir(os.path.join(folder, "attach"))]  # noqa: PTH112, PTH118
+    return None if ours else folders[0]
+
+
+def mark(name: str, text: str = "") -> None:
+    """Leaves a file that says how far this process came."""
+    folder = os.environ.get("CANARY_MARKS")
+    if folder:
+        try:
+            with open(os.path.join(folder, f"{name}.{os.getpid()}"), "w") as stream:  # noqa: PTH118, PTH123
+                stream.write(text)
+        except OSError:
+            return
+
+
+def begin() -> None:
+    """Takes this folder off the path, hooks, and gives the word to whom it belongs."""
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
+    if os.environ.get("CANARY_JOB"):
+        mark("seen")
+        foreign = foreign_canary()
+        if foreign is None:
+            sys.meta_path.insert(0, Finder())
+        else:
+            mark("foreign", str(foreign))
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+begin()

@@ -1,0 +1,37 @@
+"""Versions of the packages that can change a training. Standard library alone."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "peft",
+    "datasets",
+    "accelerate",
+    "tokenizers",
+    "safetensors",
+    "numpy",
+    "bitsandbytes",
+    "triton",
+    "flash-attn",
+    "liger-kernel",
+    "deepspeed",
+    "vllm",
+    "kernels",
+    "rlhf-canary",
+)
+"""Packages that can change what is trained or how fast."""
+
+
+def package_versions() -> dict[str, str | None]:
+    """Installed versions by package; None where it is not installed."""
+    versions: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions

@@ -1,0 +1,71 @@
+"""Hashes of what a trainer is given: rows and tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sized
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MOST_ROWS = 20_000
+"""Rows of a dataset that are hashed; what is beyond shows in the count and in the batches."""
+
+
+def dataset_fingerprint(dataset: Iterable[Any]) -> str:
+    """sha256 over the rows as canonical JSON, a row a line; another order is another hash."""
+    digest = hashlib.sha256()
+    for row in islice(dataset, MOST_ROWS):
+        digest.update(_canonical(row).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """`vocab_sha256`, `chat_template_sha256` (None without one) and the special tokens with ids."""
+    template = tokenizer.chat_template
+    special = {
+        name: {"token": str(token), "id": tokenizer.convert_tokens_to_ids(str(token))}
+        for name, token in tokenizer.special_tokens_map.items()
+        if isinstance(token, str)
+    }
+    return {
+        "vocab_sha256": _sha256(_canonical(tokenizer.get_vocab())),
+        "chat_template_sha256": None if template is None else _sha256(_canonical(template)),
+        "special_tokens": special,
+    }
+
+
+def describe_data(trainer: Any) -> dict[str, Any]:
+    """Stage 2 of the exact lane. Rows are hashed where they can be read twice and in order; of a
+    stream or a Dataset of tensors only what the batches show is known."""
+    facts: dict[str, Any] = {}
+    dataset = getattr(trainer, "train_dataset", None)
+    if isinstance(dataset, Sized):
+        facts["rows"] = len(dataset)
+        if hasattr(dataset, "column_names") and isinstance(dataset, Iterable):
+            facts["dataset_sha256"] = dataset_fingerprint(dataset)
+    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    if tokenizer is not None:
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+    if hasattr(tokenizer, "get_vocab"):
+        facts["tokenizer"] = tokenizer_fingerprint(tokenizer)
+    return facts
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(
+        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_other
+    )
+
+
+def _other(value: object) -> str:
+    """What JSON does not have; an address in memory says nothing of the value."""
+    text = str(value)
+    return type(value).__name__ if " at 0x" in text else text
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

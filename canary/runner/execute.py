@@ -1,0 +1,67 @@
+"""`canary exec`: a user's own command as a canary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.config.load import LoadedConfig, load_values
+from canary.errors import EXIT_OK, UsageError
+from canary.runner.base import Listener
+from canary.runner.outcome import exit_code, failure_text, outcome_text
+from canary.runner.session import run_canary
+
+
+@dataclass(frozen=True)
+class ExecRequest:
+    """What `canary exec` was asked."""
+
+    command: tuple[str, ...]
+    name: str | None = None
+    max_steps: int | None = None
+    config: Path | None = None
+    no_probe: bool = False
+
+    def given(self) -> dict[str, tuple[Any, str]]:
+        """Keys of the config that the command line sets, with the option that set them."""
+        found: dict[str, tuple[Any, str]] = {
+            "training_type": ("exec", "canary exec"),
+            "command": (list(self.command), "canary exec"),
+        }
+        if self.name is not None:
+            found["name"] = (self.name, "--name")
+        if self.max_steps is not None:
+            found["max_steps"] = (self.max_steps, "--max-steps")
+        if self.no_probe:
+            found["probe_steps"] = (0, "--no-probe")
+        return found
+
+
+def load_request(request: ExecRequest) -> LoadedConfig:
+    """The config of a command: the file's, with the command line over it.
+
+    Raises:
+        UsageError: no command, or a key that a command cannot use.
+    """
+    if not request.command:
+        raise UsageError("no command to run", "canary exec -- python train.py")
+    return load_values(request.config, request.given())
+
+
+def run_command(
+    request: ExecRequest, listener: Listener, output_dir: Path | None, verbose: bool
+) -> tuple[Path, int, str]:
+    """Runs the command, watched; returns the run's folder, the exit code (the command's own where
+    it failed) and what is to be said of the run.
+
+    Raises:
+        UsageError: a wrong request or config.
+        MachineError: there was no place to write a record.
+    """
+    loaded = load_request(request)
+    record, run_dir, result = run_canary(loaded, listener, output_dir, echo=True)
+    if result.status != "completed":
+        code = result.command_code or exit_code(result)
+        return run_dir, code if code > 0 else 128 - code, failure_text(result, run_dir, verbose)
+    return run_dir, EXIT_OK, outcome_text(record)

@@ -1,0 +1,160 @@
+"""Standard streams of a user's command: passed on byte for byte, and kept in the log as well."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+CHUNK = 1 << 16
+
+
+class Streams(Protocol):
+    """Starts a process with the streams that it is to have, and closes them after it."""
+
+    def started(
+        self, command: list[str], environment: dict[str, str], log: Path
+    ) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]: ...
+
+
+class LogOnly:
+    """Output to the log alone; `stdin` is what the command read in its first launch, or nothing."""
+
+    def __init__(self, stdin: Path | None = None) -> None:
+        self._stdin = stdin
+
+    @contextlib.contextmanager
+    def started(
+        self, command: list[str], environment: dict[str, str], log: Path
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Yields the started process."""
+        given = self._stdin if self._stdin is not None and self._stdin.exists() else os.devnull
+        with log.open("ab") as stream, Path(given).open("rb") as stdin:
+            yield subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+
+
+@dataclass
+class PassedOn:
+    """This process's own streams, as if the command had been started in its place.
+
+    A terminal stays one: the command gets a pseudo-terminal of the same size. `spool` takes down
+    what is read from a pipe or a file, for a second launch to read again.
+    """
+
+    spool: Path
+    _threads: list[threading.Thread] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def started(
+        self, command: list[str], environment: dict[str, str], log: Path
+    ) -> Iterator[subprocess.Popen[bytes]]:
+        """Yields the started process; at its end, waits for the last of its output."""
+        with log.open("ab", buffering=0) as log_stream:
+            out = _Outlet(sys.stdout.buffer, log_stream)
+            err = _Outlet(sys.stderr.buffer, log_stream)
+            spools = _spools_stdin()
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE if spools else None,
+                stdout=out.inlet,
+                stderr=err.inlet,
+                env=environment,
+                start_new_session=True,
+            )
+            if spools:
+                assert child.stdin is not None
+                self._begin(_pump_stdin, child.stdin, self.spool)
+            for outlet in (out, err):
+                outlet.begin()
+            try:
+                yield child
+            finally:
+                for outlet in (out, err):
+                    outlet.end()
+
+    def _begin(self, work: object, *arguments: object) -> None:
+        thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
+        thread.start()
+        self._threads.append(thread)
+
+
+def _spools_stdin() -> bool:
+    """Whether standard input is a pipe or a file, where what is read is gone for the next."""
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def _pump_stdin(sink: BinaryIO, spool: Path) -> None:
+    """Until the input ends, or the command reads no more."""
+    with contextlib.suppress(OSError), spool.open("wb") as copy, sink:
+        while chunk := os.read(0, CHUNK):
+            copy.write(chunk)
+            copy.flush()
+            sink.write(chunk)
+            sink.flush()
+
+
+class _Outlet:
+    """One output stream of a command: a pipe, or a pseudo-terminal where ours is a terminal."""
+
+    def __init__(self, shown: BinaryIO, log: BinaryIO) -> None:
+        self._shown = shown
+        self._log = log
+        terminal = shown.isatty()
+        self._read, self.inlet = os.openpty() if terminal else os.pipe()
+        if terminal:
+            _same_size(shown.fileno(), self.inlet)
+        self._thread = threading.Thread(target=self._pump, daemon=True)
+
+    def begin(self) -> None:
+        """The process has its end of it: ours of that is closed, so that its end is seen."""
+        os.close(self.inlet)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Waits for what is still on its way; a process that outlives the command may hold it."""
+        self._thread.join(timeout=5.0)
+
+    def _pump(self) -> None:
+        shown = True
+        with contextlib.suppress(OSError):  # a pseudo-terminal ends with EIO
+            while chunk := os.read(self._read, CHUNK):
+                self._log.write(chunk)
+                if shown:
+                    shown = self._show(chunk)
+        os.close(self._read)
+
+    def _show(self, chunk: bytes) -> bool:
+        """Whether anybody still reads it."""
+        try:
+            self._shown.write(chunk)
+            self._shown.flush()
+        except (BrokenPipeError, ValueError):
+            return False
+        return True
+
+
+def _same_size(ours: int, theirs: int) -> None:
+    import fcntl
+    import termios
+
+    with contextlib.suppress(OSError):
+        size = fcntl.ioctl(ours, termios.TIOCGWINSZ, b"\0" * 8)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, size)
