@@ -63,7 +63,7 @@ def _never_negative(record: RunRecord) -> bool:
         weights = [argument(record, f"{side}desirable_weight", 1) for side in ("", "un")]
         return all(weight >= 0 for weight in weights)
     if kind == "cpo":
-        return argument(record, "loss_type", "sigmoid") == "sigmoid"
+        return bool(argument(record, "loss_type", "sigmoid") == "sigmoid")
     return kind == "orpo" or _log_likelihood(record)
 
 

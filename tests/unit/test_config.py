@@ -47,8 +47,8 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("max_steps: 0\n", "max_steps in @:1: input should be greater than or equal to 1, got 0"),
         ("max_steps: true\n", "max_steps in @:1: input should be a valid integer, got True"),
         (
-            "max_steps: null\n",
-            "max_steps in @:1: input should be a valid integer, got None (remove the line "
+            "batch_size: null\n",
+            "batch_size in @:1: input should be a valid integer, got None (remove the line "
             "for the default)",
         ),
         ("seed: 4294967296\n", "seed in @:1: input should be less than 4294967296, got 4294967296"),
@@ -311,8 +311,8 @@ def test_settings_win_and_are_checked_like_files() -> None:
         ("a..b=1", "--set a..b=1 is not key=value (for example --set max_steps=20)"),
         ("name=[a", "--set name=[a: the value is not YAML (quote special characters)"),
         (
-            "max_steps=",
-            "max_steps in --set: input should be a valid integer, got None "
+            "batch_size=",
+            "batch_size in --set: input should be a valid integer, got None "
             "(remove the line for the default)",
         ),
         ("max_steps.x=1", "max_steps in --set: input should be a valid integer, got {'x': 1}"),
