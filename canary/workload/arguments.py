@@ -15,6 +15,7 @@ import torch
 
 from canary.config.schema import OWN_KEYS
 from canary.errors import ConfigError
+from canary.workload import adapt
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -43,7 +44,8 @@ def training_arguments(
     config = spec.config
     _check_trainer_args(config.trainer_args, config_class)
     _check_trackers(config.report_to)
-    settings = _common(spec) | trainer_specific | dict(config.trainer_args)
+    wanted = _common(spec) | trainer_specific | dict(config.trainer_args)
+    settings = adapt.settings(config_class, wanted, spec.notes)
     try:
         return config_class(**settings)
     except (TypeError, ValueError, AttributeError) as error:
@@ -125,14 +127,13 @@ def _check_trackers(names: tuple[str, ...]) -> None:
 
 
 def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
-    known = {field.name for field in dataclasses.fields(config_class) if field.init}
+    known = adapt.field_names(config_class)
     for name in trainer_args:
         key = f"trainer_args.{name}"
-        if name in _SET_BY_FIELD:
-            raise ConfigError(
-                f"'{key}' is set by the config itself", f"set '{_SET_BY_FIELD[name]}'", key=key
-            )
-        if name not in known:
+        field = _SET_BY_FIELD.get(name) or _SET_BY_FIELD.get(adapt.newest_name(name))
+        if field is not None:
+            raise ConfigError(f"'{key}' is set by the config itself", f"set '{field}'", key=key)
+        if not adapt.understood(name, config_class):
             nearest = difflib.get_close_matches(name, sorted(known), n=1)
             raise ConfigError(
                 f"unknown key '{key}': {config_class.__name__} has no such argument",
@@ -143,7 +144,7 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
             raise ConfigError(f"'{key}' is refused", _REFUSED[name], key=key)
     types = {field.name: field.type for field in dataclasses.fields(config_class)}
     for name, value in trainer_args.items():
-        wanted = _numeric_only(types[name])
+        wanted = _numeric_only(types[name]) if name in types else ""
         if wanted and value is not None and not isinstance(value, int | float):
             raise ConfigError(
                 f"trainer_args.{name} is {value!r}, but {config_class.__name__} takes {wanted}",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows
-from canary.workload.experimental import offered, require_completions
+from canary.workload.experimental import require_completions
 from canary.workload.model import load_model, load_tokenizer
 from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator
@@ -15,7 +16,7 @@ from canary.workload.spec import WorkloadSpec
 
 def build(spec: WorkloadSpec) -> Any:
     """A CPOTrainer, not yet started. ConfigError where this trl offers none."""
-    trainer_class, config_class = offered("cpo", "CPO")
+    config_class, trainer_class = adapt.offered("CPO")
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
     arguments = training_arguments(
@@ -26,7 +27,8 @@ def build(spec: WorkloadSpec) -> Any:
         remove_unused_columns=False,
         trust_remote_code=spec.config.trust_remote_code,
     )
-    trainer = trainer_class(
+    trainer = adapt.build(
+        trainer_class,
         model=load_model(spec, tokenizer),
         args=arguments,
         data_collator=data_collator(spec, tokenizer),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from trl import GRPOConfig, GRPOTrainer
+from typing import TYPE_CHECKING
 
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows
 from canary.workload.model import load_tokenizer
@@ -13,14 +14,19 @@ from canary.workload.plugins import callbacks
 from canary.workload.rewards import rewards_for
 from canary.workload.spec import WorkloadSpec
 
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
 
 def build(spec: WorkloadSpec) -> GRPOTrainer:
     """A GRPOTrainer, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
     rewards = rewards_for(spec, rows)
-    arguments = training_arguments(spec, GRPOConfig, **generation_settings(spec))
-    return GRPOTrainer(
+    config_class, trainer_class = adapt.offered("GRPO", takes="reward_funcs")
+    arguments = training_arguments(spec, config_class, **generation_settings(spec))
+    trainer: GRPOTrainer = adapt.build(
+        trainer_class,
         model=load_policy(spec, tokenizer),
         reward_funcs=rewards,
         args=arguments,
@@ -29,3 +35,4 @@ def build(spec: WorkloadSpec) -> GRPOTrainer:
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
+    return trainer

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trl import KTOConfig, KTOTrainer
-
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows, require_enough
 from canary.workload.model import load_model, load_tokenizer, reference_of
@@ -13,22 +12,27 @@ from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator
 from canary.workload.spec import WorkloadSpec
 
+if TYPE_CHECKING:
+    from trl import KTOTrainer
+
 
 def build(spec: WorkloadSpec) -> KTOTrainer:
     """A KTOTrainer whose reference is the policy as it starts, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
     given = spec.config.trainer_args
+    config_class, trainer_class = adapt.offered("KTO")
     arguments = training_arguments(
         spec,
-        KTOConfig,
+        config_class,
         max_length=spec.config.max_length,
         beta=spec.config.beta,
         trust_remote_code=spec.config.trust_remote_code,
         **({} if "loss_type" in given else {"loss_type": "kto"}),
     )
     model = load_model(spec, tokenizer)
-    trainer = KTOTrainer(
+    trainer: KTOTrainer = adapt.build(
+        trainer_class,
         model=model,
         ref_model=reference_of(spec, model),
         args=arguments,

@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from canary.errors import ConfigError, InputError
+from canary.workload import adapt
 from canary.workload.embedded import EMBEDDED_MODEL, tiny_dir
 from canary.workload.embedded.random_llama import parse_random_name, random_llama
 from canary.workload.plugins import model_from_factory
@@ -64,7 +65,7 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
     if config.model_factory is not None:
         return _fit_embeddings(model_from_factory(spec), tokenizer)
     quantization = _quantization(spec)
-    options = {"dtype": torch.float32, **_attention(spec), **quantization}
+    options = {**adapt.dtype_option(torch.float32), **_attention(spec), **quantization}
     size = parse_random_name(config.model_name)
     if size is None:
         model = _from_source(spec, lambda source, access: _load(spec, source, access, options))

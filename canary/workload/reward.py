@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trl import RewardConfig, RewardTrainer
-
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows, require_enough
 from canary.workload.model import load_model, load_tokenizer
 from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator
 from canary.workload.spec import WorkloadSpec
+
+if TYPE_CHECKING:
+    from trl import RewardTrainer
 
 
 def build(spec: WorkloadSpec) -> RewardTrainer:
@@ -22,13 +24,15 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
     """
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
+    config_class, trainer_class = adapt.offered("Reward")
     arguments = training_arguments(
         spec,
-        RewardConfig,
+        config_class,
         max_length=spec.config.max_length,
         trust_remote_code=spec.config.trust_remote_code,
     )
-    trainer = RewardTrainer(
+    trainer: RewardTrainer = adapt.build(
+        trainer_class,
         model=load_model(spec, tokenizer),
         args=arguments,
         data_collator=data_collator(spec, tokenizer),

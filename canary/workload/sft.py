@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from trl import SFTConfig, SFTTrainer
-
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows, require_enough
 from canary.workload.model import load_model, load_tokenizer
@@ -13,21 +12,26 @@ from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator
 from canary.workload.spec import WorkloadSpec
 
+if TYPE_CHECKING:
+    from trl import SFTTrainer
+
 
 def build(spec: WorkloadSpec) -> SFTTrainer:
     """An SFTTrainer over the config's model and data, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
+    config_class, trainer_class = adapt.offered("SFT")
     arguments = training_arguments(
         spec,
-        SFTConfig,
+        config_class,
         max_length=spec.config.max_length,
         packing=False,
         loss_type="nll",
         dataset_text_field="text",
         trust_remote_code=spec.config.trust_remote_code,
     )
-    trainer = SFTTrainer(
+    trainer: SFTTrainer = adapt.build(
+        trainer_class,
         model=load_model(spec, tokenizer),
         args=arguments,
         data_collator=data_collator(spec, tokenizer),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -32,6 +32,7 @@ class WorkloadSpec:
     `cache_dir` is kept between runs; `rows_dir` is shared by the launches of one run: rows put
     there by the first are found prepared by the next (None: rows stay in memory, and every launch
     prepares them anew). `logging_steps` is how often the trainer itself logs, in optimizer steps.
+    `notes` collects a line for each setting that the installed packages cannot honour.
     """
 
     config: CanaryConfig
@@ -40,6 +41,7 @@ class WorkloadSpec:
     max_steps: int
     logging_steps: int = 10
     rows_dir: Path | None = None
+    notes: list[str] = field(default_factory=list, compare=False)
 
 
 def view_for(training_type: str) -> View:

@@ -1,0 +1,215 @@
+"""The one place that knows how trl's and transformers' versions differ: names, places, values.
+
+A trainer's file asks for what it wants by the newest names:
+
+    config_class, trainer_class = adapt.offered("DPO")
+    arguments = training_arguments(spec, config_class, max_length=..., loss_type=["sigmoid"])
+    trainer = adapt.build(trainer_class, model=..., args=arguments, processing_class=tokenizer)
+
+`training_arguments` passes its settings through `settings` below. What the installed version cannot
+honour becomes a line in `spec.notes`, which ends up in the record and on the terminal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+
+import torch
+from packaging.version import Version
+
+from canary.errors import ConfigError
+
+OTHER_NAMES = {
+    "max_length": "max_seq_length",
+    "eval_strategy": "evaluation_strategy",
+    "processing_class": "tokenizer",
+    "dtype": "torch_dtype",
+}
+"""Names of the newest versions, and what they were called before, with the same values."""
+
+ONLY_BEHAVIOUR: Mapping[str, tuple[Any, ...]] = {
+    "loss_type": ("nll", ["sigmoid"], "sigmoid"),
+    "packing": (False,),
+    "use_vllm": (False,),
+    "trust_remote_code": (False, True),  # the canary loads models and tokenizers itself
+    "gradient_checkpointing": (False,),
+    "push_to_hub": (False,),
+}
+"""Values that a version without the setting has by nature: nothing to be said about them."""
+
+MEANT_OTHERWISE = ("no_cuda", "use_cpu", "warmup_ratio")
+"""Settings that another version says with another argument; see `_translated`."""
+
+GONE = (
+    "group_by_length",
+    "include_tokens_per_second",
+    "include_inputs_for_metrics",
+    "jit_mode_eval",
+    "logging_dir",
+    "max_completion_length",
+    "max_prompt_length",
+    "mp_parameters",
+    "overwrite_output_dir",
+    "past_index",
+    "save_safetensors",
+    "use_ipex",
+)
+"""Arguments of some version that others lack: in `trainer_args` they are no typing errors."""
+
+
+def installed(package: str) -> Version:
+    """The installed version of a package of the training stack."""
+    return Version(metadata.version(package))
+
+
+def offered(stem: str, takes: str = "model") -> tuple[type[Any], type[Any]]:
+    """`<stem>Config` and `<stem>Trainer`, from trl or from `trl.experimental.<stem>`.
+
+    A class that is there and does not take the parameter `takes` is not it: a stub that only says
+    where the class went, or an older trainer of the same name. Raises ConfigError where neither
+    place has the pair.
+    """
+    for place in ("trl", f"trl.experimental.{stem.lower()}"):
+        try:
+            module = importlib.import_module(place)
+            config: type[Any] = getattr(module, f"{stem}Config")
+            trainer: type[Any] = getattr(module, f"{stem}Trainer")
+        except (ImportError, AttributeError):
+            continue
+        if takes in parameters(trainer) and dataclasses.is_dataclass(config):
+            return config, trainer
+    raise ConfigError(
+        f"training_type '{stem.lower()}' is not offered by trl {installed('trl')}",
+        "install another trl, or choose another trainer",
+        key="training_type",
+    )
+
+
+def trainer_class(name: str, takes: str = "model") -> type[Any]:
+    """The class that `name` ('KTOTrainer') means in the installed trl; ConfigError without one."""
+    return offered(name.removesuffix("Trainer"), takes)[1]
+
+
+def parameters(callable_: Any) -> frozenset[str]:
+    """Names of the parameters that calling `callable_` takes by name."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = inspect.signature(callable_).parameters.values()
+    return frozenset(parameter.name for parameter in found if parameter.kind in kinds)
+
+
+def understood(name: str, config_class: type[Any]) -> bool:
+    """Whether `name` is an argument of `config_class`, here or in another version."""
+    known = field_names(config_class)
+    return _name_here(name, known) is not None or name in (
+        *GONE,
+        *OTHER_NAMES,
+        *OTHER_NAMES.values(),
+        *MEANT_OTHERWISE,
+    )
+
+
+def newest_name(name: str) -> str:
+    """The newest versions' name of a setting."""
+    newer = {old: new for new, old in (*OTHER_NAMES.items(), ("use_cpu", "no_cuda"))}
+    return newer.get(name, name)
+
+
+def field_names(config_class: type[Any]) -> frozenset[str]:
+    """Names of the arguments that a config class takes."""
+    return frozenset(field.name for field in dataclasses.fields(config_class) if field.init)
+
+
+def settings(
+    config_class: type[Any], wanted: Mapping[str, Any], notes: list[str]
+) -> dict[str, Any]:
+    """`wanted`, by the newest names, as arguments of `config_class` as it is installed.
+
+    Adds a line to `notes` for each setting that the class cannot honour.
+    """
+    known = field_names(config_class)
+    found = _older_defaults(known, wanted)
+    for name, value in wanted.items():
+        here = _name_here(name, known)
+        if here is not None:
+            found[here] = _value_for(config_class, here, value)
+            continue
+        translated = _translated(name, value, known)
+        found.update(translated or {})
+        if translated is None and value not in ONLY_BEHAVIOUR.get(name, ()):
+            notes.append(_not_honoured(config_class, name, value))
+    return found
+
+
+def _name_here(name: str, known: frozenset[str]) -> str | None:
+    """The installed version's name of a setting, whichever version's name was given."""
+    newer = {old: new for new, old in OTHER_NAMES.items()}
+    candidates = (name, OTHER_NAMES.get(name), newer.get(name))
+    return next((known_name for known_name in candidates if known_name in known), None)
+
+
+def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Older trainers cut prompts to a length of their own; the canary has cut them already."""
+    if "max_prompt_length" not in known:
+        return {}
+    return {"max_prompt_length": wanted.get("max_length")}
+
+
+def _translated(name: str, value: Any, known: frozenset[str]) -> dict[str, Any] | None:
+    """A setting said with another argument of another meaning; None where there is none."""
+    if name == "use_cpu" and "no_cuda" in known:
+        return {"no_cuda": value}
+    if name == "no_cuda" and "use_cpu" in known:
+        return {"use_cpu": value}
+    if name == "warmup_ratio" and "warmup_steps" in known and 0 <= value < 1:
+        return {"warmup_steps": value}  # transformers 5 reads a fraction as a ratio
+    return None
+
+
+def _value_for(config_class: type[Any], name: str, value: Any) -> Any:
+    """A loss as a list of names where the class takes lists, as one name where it does not."""
+    if name != "loss_type" or value is None:
+        return value
+    annotation = next(f.type for f in dataclasses.fields(config_class) if f.name == name)
+    takes_list = "list" in str(annotation).lower()
+    if takes_list and isinstance(value, str):
+        return [value]
+    if not takes_list and isinstance(value, list) and len(value) == 1:
+        return value[0]
+    return value
+
+
+def _not_honoured(config_class: type[Any], name: str, value: Any) -> str:
+    return (
+        f"{name} {value!r} is not honoured: {config_class.__name__} of trl {installed('trl')} "
+        f"with transformers {installed('transformers')} has no such setting"
+    )
+
+
+def build(trainer_class: type[Any], **wanted: Any) -> Any:
+    """The trainer, each parameter by the name that the installed class has for it.
+
+    A parameter that is None and unknown to the class is left out. Raises ConfigError for one that
+    has a value: training without it would be another training.
+    """
+    known = parameters(trainer_class)
+    passed: dict[str, Any] = {}
+    for name, value in wanted.items():
+        here = _name_here(name, known)
+        if here is not None:
+            passed[here] = value
+        elif value is not None:
+            raise ConfigError(
+                f"{trainer_class.__name__} of trl {installed('trl')} takes no '{name}'",
+                "leave the setting out, or install another trl",
+            )
+    return trainer_class(**passed)
+
+
+def dtype_option(dtype: torch.dtype) -> dict[str, torch.dtype]:
+    """The argument of `from_pretrained` for the dtype of the weights."""
+    return {"dtype" if installed("transformers") >= Version("4.56") else "torch_dtype": dtype}
