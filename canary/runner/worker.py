@@ -83,7 +83,9 @@ def _train(job: Job, inside: Inside) -> Result:
     set_up_torch(job)
     inside.lap("imports")
     with count_calls() as calls:
-        trainer = _build(build_trainer, _spec(job, config))
+        spec = _spec(job, config)
+        trainer = _build(build_trainer, spec)
+        inside.notes += spec.notes
         inside.lap("build")
         inside.attach(trainer)
         trainer.train()
