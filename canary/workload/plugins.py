@@ -71,7 +71,7 @@ def load_callable(key: str, path: str) -> Callable[..., Any]:
     found = load(key, path)
     if not callable(found):
         raise ConfigError(
-            f"{key} names '{path}', which is a {type(found).__name__} and cannot be called",
+            f"{key} names '{path}', of type {type(found).__name__}, which cannot be called",
             "name a function",
             key=key,
         )

@@ -41,7 +41,16 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
+    if spec.config.load_in_4bit or spec.config.load_in_8bit:
+        _head_in_float32(trainer.model)
     # trl drops pairs of which one is longer than max_length
     kept: Any = trainer.train_dataset
     require_enough(spec, len(kept))
     return trainer
+
+
+def _head_in_float32(model: Any) -> None:
+    """The new head of a quantized model as its input is: trl casts all that trains to bfloat16."""
+    for name, value in model.named_parameters():
+        if value.requires_grad and "modules_to_save" in name:
+            value.data = value.data.float()

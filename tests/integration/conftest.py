@@ -14,6 +14,7 @@ import yaml
 from canary.collect.folder import load_record
 from canary.collect.jsonio import read_rows
 from canary.collect.record import RunRecord
+from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 
 STEPS = 4
 
@@ -32,7 +33,7 @@ TINY = {
 def settings(training_type: str, **changes: object) -> dict[str, object]:
     """A config of a few steps on the embedded default."""
     extra: dict[str, object] = {"name": training_type, "training_type": training_type}
-    if training_type == "grpo":
+    if training_type in ONLINE_TRAINERS:
         extra |= {"max_new_tokens": 12, "num_generations": 2}
     return TINY | extra | changes
 
@@ -89,7 +90,7 @@ def run_config(folder: Path, values: dict[str, object], *arguments: str) -> Fini
     return canary("run", str(path), "-o", str(folder / "out"), *arguments)
 
 
-@pytest.fixture(scope="session", params=["sft", "dpo", "grpo"])
+@pytest.fixture(scope="session", params=TRAINING_TYPES)
 def finished_run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Finished:

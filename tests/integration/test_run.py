@@ -9,9 +9,28 @@ from pathlib import Path
 import pytest
 
 from canary.collect.record import PHASES
+from canary.compare.invariants import invariant_checks
+from canary.config.schema import ONLINE_TRAINERS
 from tests.integration.conftest import STEPS, Finished, run_config, settings
 
 pytestmark = pytest.mark.train
+
+SIDES = {"rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies"}
+ROLLOUT = {
+    *("reward", "reward_std", "kl", "entropy", "completions/mean_length"),
+    *("completions/eos_rate", "clip_ratio/region_mean"),
+}
+MATTERS: dict[str, set[str]] = {
+    "sft": {"mean_token_accuracy", "entropy"},
+    "dpo": SIDES,
+    "reward": {"margin", "accuracy", "min_reward", "mean_reward", "max_reward"},
+    "kto": {"kl", "rewards/chosen", "rewards/rejected", "rewards/margins"},
+    "grpo": ROLLOUT,
+    "rloo": ROLLOUT,
+    "orpo": SIDES | {"nll_loss", "log_odds_ratio"},
+    "cpo": SIDES | {"nll_loss"},
+}
+"""What each trainer's rows must hold, under trl's own names."""
 
 
 def test_a_run_completes_and_prints_its_folder(finished_run: Finished) -> None:
@@ -110,14 +129,55 @@ def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> No
     assert exact["frozen"]["changed"] == []
 
 
-def test_generation_and_reward_are_phases_of_grpo_alone(finished_run: Finished) -> None:
+def test_generation_reward_and_logprob_are_phases_of_online_training_alone(
+    finished_run: Finished,
+) -> None:
     record = finished_run.record()
-    grpo = record.config["training_type"] == "grpo"
-    assert (record.phases["generation"] > 0) is grpo
-    assert (record.phases["reward"] > 0) is grpo
-    assert ("completion_tokens" in record.tokens) is grpo
-    if grpo:
-        assert record.rl["reward"].count == STEPS - 1
+    online = record.config["training_type"] in ONLINE_TRAINERS
+    for name in ("generation", "reward", "logprob"):
+        assert (record.phases[name] > 0) is online, name
+        assert all((row["phases"].get(name, 0) > 0) is online for row in finished_run.rows())  # type: ignore[attr-defined]
+    assert ("completion_tokens" in record.tokens) is online
+
+
+def test_every_step_records_what_matters_for_its_trainer(finished_run: Finished) -> None:
+    record = finished_run.record()
+    wanted = MATTERS[record.config["training_type"]]
+    for row in [*finished_run.rows(), *finished_run.rows(probe=True)]:
+        assert wanted <= set(row["rl"]), row["step"]  # type: ignore[call-overload]
+    for name in wanted:
+        assert record.rl[name].count == STEPS - 1, name
+        assert len(record.exact["trajectory"]["rl"][name]) == 3
+
+
+def test_the_invariants_of_each_trainer_hold(finished_run: Finished) -> None:
+    record = finished_run.record()
+    found = {check.name: check for check in invariant_checks([record])}
+    assert {check.status for check in found.values()} <= {"pass", "skip"}, found
+    kind = record.config["training_type"]
+    asked = {
+        "dpo": {"dpo_first_loss", "loss_not_negative"},
+        "reward": {"loss_not_negative"},
+        "kto": {"kto_first_loss", "loss_not_negative"},
+        "orpo": {"loss_not_negative"},
+        "cpo": {"loss_not_negative"},
+        "grpo": {"starts_at_ratio_one", "advantages_sum_to_zero", "sampled_ids_trained"},
+        "rloo": {"starts_at_ratio_one", "advantages_sum_to_zero", "sampled_ids_trained"},
+    }
+    for name in {"raw_loss_finite", "frozen_unchanged"} | asked.get(kind, set()):
+        assert found[name].status == "pass", name
+
+
+def test_a_second_run_is_bit_equal(
+    finished_run: Finished, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    kind = finished_run.record().config["training_type"]
+    again = run_config(tmp_path_factory.mktemp(kind), settings(kind))
+    assert again.code == 0, again.err + again.log()
+    one, two = finished_run.record(), again.record()
+    for stage, found in one.exact.items():
+        assert found == two.exact[stage], stage
+    assert one.stability.loss_values == two.stability.loss_values
 
 
 def test_the_measured_launch_finds_the_datasets_that_the_probe_prepared(
@@ -145,18 +205,16 @@ def test_what_was_not_measured_says_why(finished_run: Finished) -> None:
     assert record.unmeasured["perf.gpu_utilization_avg"]
 
 
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
-@pytest.mark.parametrize("use_peft", [False, True])
-def test_two_runs_with_one_seed_are_bit_equal(
-    tmp_path: Path, training_type: str, use_peft: bool
-) -> None:
-    values = settings(training_type, use_peft=use_peft, max_steps=3)
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "grpo"])
+def test_two_runs_with_adapters_are_bit_equal(tmp_path: Path, training_type: str) -> None:
+    values = settings(training_type, use_peft=True, max_steps=3)
     first, second = (run_config(tmp_path / name, values) for name in ("a", "b"))
     assert first.code == second.code == 0, first.err + first.log()
     one, two = first.record(), second.record()
     for stage, found in one.exact.items():
         assert found == two.exact[stage], stage
     assert one.stability.loss_values == two.stability.loss_values
-    if use_peft:
-        assert one.exact["frozen"]["tensors"] > 0
-        assert all("lora" in name for name in one.exact["model"]["trainable_groups"])
+    assert one.exact["frozen"]["tensors"] > 0
+    trained = one.exact["model"]["trainable_groups"]
+    heads = {name for name in trained if "lora" not in name}
+    assert len(heads) == (training_type == "reward"), heads
