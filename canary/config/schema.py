@@ -59,7 +59,9 @@ class CanaryConfig(Strict):
     tier: Tier = Field("smoke", description="Length class of the canary.")
     training_type: TrainingType = Field(
         "dpo",
-        description="Which trainer runs; `custom`: that of `trainer_factory`; `exec`: that of `command`.",
+        description=(
+            "Which trainer runs; `custom`: that of `trainer_factory`; `exec`: that of `command`."
+        ),
     )
     command: tuple[str, ...] = Field(
         (),

@@ -277,7 +277,7 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
     record.notes += [note for note in result.notes if note not in record.notes]
     if result.training:
         record.env["packages"] = result.training["packages"]
-        if session.config.training_type == "exec":
+        if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training, kind))
 
 

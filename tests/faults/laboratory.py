@@ -37,7 +37,10 @@ CANARIES: dict[str, dict[str, object]] = {
         trainer_args={"packing": True, "packing_strategy": "bfd"},
     ),
     "dpo": settings("dpo", **SIZE),
+    "reward": settings("reward", **SIZE),
+    "kto": settings("kto", **SIZE),
     "grpo": settings("grpo", **SIZE | {"num_generations": 4, "max_new_tokens": 24}),
+    "rloo": settings("rloo", **SIZE | {"num_generations": 4, "max_new_tokens": 24}),
 }
 """The clean canaries; each is trained once a session."""
 

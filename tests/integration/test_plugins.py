@@ -193,7 +193,7 @@ def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
 def test_a_model_of_the_users_own_trains(tmp_path: Path, training_type: str) -> None:
-    changes = {"beta": 0.1} if training_type == "grpo" else {}
+    changes: dict[str, Any] = {"beta": 0.1} if training_type == "grpo" else {}
     spec = make_spec(tmp_path, training_type, model_factory="own_code:small_model", **changes)
     trainer = build_trainer(spec)
     assert trainer.model.config.hidden_size == 16
@@ -256,11 +256,10 @@ def test_settings_of_vllm_reach_the_trainers_own_arguments(
     """Up to the trainer, whose engine is not installed here."""
     built: dict[str, Any] = {}
 
-    def trainer_class(**given: Any) -> Any:
+    def build(trainer_class: Any, **given: Any) -> Any:
         built.update(given)
 
-    name = f"{training_type.upper()}Trainer"
-    monkeypatch.setattr(f"canary.workload.{training_type}.{name}", trainer_class)
+    monkeypatch.setattr("canary.workload.adapt.build", build)
     find = importlib.util.find_spec
 
     def found_vllm(name: str, package: str | None = None) -> Any:

@@ -13,15 +13,11 @@ from datasets import Dataset, DatasetDict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast, Trainer
 
+from canary.collect.probes.fingerprints import dataset_fingerprint, tokenizer_fingerprint
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import ConfigError, InputError
 from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.data import (
-    dataset_fingerprint,
-    load_rows,
-    rows_needed,
-    tokenizer_fingerprint,
-)
+from canary.workload.data import load_rows, rows_needed
 from canary.workload.embedded import EMBEDDED_DATA, EMBEDDED_MODEL
 from canary.workload.model import load_model, load_tokenizer
 from canary.workload.truncate import truncate_prompt
