@@ -17,12 +17,15 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from packaging.version import Version
 
 from canary.errors import ConfigError
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 OTHER_NAMES = {
     "max_length": "max_seq_length",
@@ -156,7 +159,8 @@ def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[st
     """Older trainers cut prompts to a length of their own; the canary has cut them already."""
     if "max_prompt_length" not in known:
         return {}
-    return {"max_prompt_length": wanted.get("max_length")}
+    longest = wanted.get("max_length")
+    return {"max_prompt_length": longest and longest - 1}  # CPO wants it below max_length
 
 
 def _translated(name: str, value: Any, known: frozenset[str]) -> dict[str, Any] | None:
@@ -208,6 +212,26 @@ def build(trainer_class: type[Any], **wanted: Any) -> Any:
                 "leave the setting out, or install another trl",
             )
     return trainer_class(**passed)
+
+
+def reward_rows(rows: Dataset, config_class: type[Any], notes: list[str]) -> Dataset:
+    """Preference pairs as the installed RewardTrainer reads them.
+
+    Older ones read `chosen` and `rejected` alone, so that the prompt has to be part of both, and
+    log nothing but the loss.
+    """
+    if "pad_token" in field_names(config_class):
+        return rows
+    notes.append(
+        f"RewardTrainer of trl {installed('trl')} logs no accuracy, margin or reward in training"
+    )
+    if "prompt" not in rows.column_names:
+        return rows
+    return rows.map(_with_prompt, remove_columns=["prompt"])
+
+
+def _with_prompt(row: dict[str, Any]) -> dict[str, Any]:
+    return {side: row["prompt"] + row[side] for side in ("chosen", "rejected")}
 
 
 def dtype_option(dtype: torch.dtype) -> dict[str, torch.dtype]:

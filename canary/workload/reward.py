@@ -36,7 +36,7 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
         model=load_model(spec, tokenizer),
         args=arguments,
         data_collator=data_collator(spec, tokenizer),
-        train_dataset=rows,
+        train_dataset=adapt.reward_rows(rows, config_class, spec.notes),
         processing_class=tokenizer,
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),

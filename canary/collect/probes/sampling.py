@@ -50,7 +50,9 @@ class SampledRows:
 
 def sampled_rows(trainer: Any) -> SampledRows | None:
     """Watches the sampling of an online trainer; None for the others."""
-    if not hasattr(trainer, "_generate_single_turn") or not hasattr(trainer.model, "generate"):
+    if not hasattr(trainer, "_generate_and_score_completions"):
+        return None
+    if not hasattr(trainer.model, "generate"):
         return None
     tokenizer = getattr(trainer, "processing_class", None)
     known = getattr(trainer, "eos_token_ids", None) or [getattr(tokenizer, "eos_token_id", None)]

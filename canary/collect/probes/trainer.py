@@ -34,6 +34,8 @@ PHASE_OF_METHOD = {
 }
 """Methods of `transformers.Trainer` and of trl's online trainers, and the phase of their time.
 Those a trainer does not have are left out."""
+LOGPROB_METHODS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
+"""Log-probabilities of trl's online trainers; the second before trl 0.20."""
 METRIC_ATTRIBUTES = ("_metrics", "_stored_metrics")
 """Where trl's trainers gather metrics between two logs; the second in ORPO and CPO."""
 CUT_SHARE, EOS_RATE = "completions/clipped_ratio", "completions/eos_rate"
@@ -100,12 +102,22 @@ class TrainerProbe(TrainerCallback):
             self._wrap(self._trainer, name, functools.partial(self._in_phase, phase))
         self._wrap(self._trainer, "compute_loss", self._around_loss)
         self._wrap(self._trainer, "training_step", self._around_training_step)
-        self._wrap(self._trainer, "_get_per_token_logps_and_entropies", self._around_logprob)
+        for name in LOGPROB_METHODS:
+            self._wrap(self._trainer, name, self._around_logprob)
+        if not hasattr(self._trainer, "_generate_single_turn"):
+            self._attach_generation()
         self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
         accelerator = self._trainer.accelerator
         self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
         self._trainer.add_callback(self)
+
+    def _attach_generation(self) -> None:
+        """Older online trainers generate in the middle of a method that does more."""
+        if hasattr(self._trainer, "_generate_and_score_completions"):
+            around = functools.partial(self._in_phase, "generation")
+            for owner in (self._trainer.model, getattr(self._trainer, "llm", None)):
+                self._wrap(owner, "generate", around)
 
     def detach(self) -> None:
         """Leaves the trainer as it was."""

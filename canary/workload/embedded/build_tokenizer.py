@@ -83,6 +83,8 @@ def write_tokenizer(folder: Path) -> list[Path]:
         "additional_special_tokens": list(ROLES),
         "chat_template": CHAT_TEMPLATE,
         "clean_up_tokenization_spaces": False,
+        # transformers 4 would add token_type_ids, which Llama refuses when it generates
+        "model_input_names": ["input_ids", "attention_mask"],
         "model_max_length": MAX_LENGTH,
         "padding_side": "left",
         "tokenizer_class": "PreTrainedTokenizerFast",
