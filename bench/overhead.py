@@ -31,14 +31,16 @@ def child(arm: str, config_file: str, folder: str) -> None:
     import torch
     from transformers import TrainerCallback
 
-    from canary.runner.worker import RowFile
+    from canary.config.schema import BUILT_IN_STEPS
+    from canary.runner.rows import RowFile
     from canary.workload import build_trainer
     from canary.workload.spec import WorkloadSpec
 
     config = load_config(config_file).config
     torch.set_num_threads(config.threads or torch.get_num_threads())
     place = Path(folder)
-    spec = WorkloadSpec(config, place, place, config.max_steps)
+    steps = config.max_steps or BUILT_IN_STEPS
+    spec = WorkloadSpec(config, place, place, steps)
     trainer = build_trainer(spec)
     marks: list[tuple[float, float]] = []
 
@@ -64,7 +66,7 @@ def child(arm: str, config_file: str, folder: str) -> None:
     steady = marks[WARMUP:]
     count = len(steady) - 1
     wall, cpu = ((steady[-1][i] - steady[0][i]) / count for i in (0, 1))
-    costs = {name: seconds / config.max_steps for name, seconds in own.items()}
+    costs = {name: seconds / steps for name, seconds in own.items()}
     print(json.dumps({"wall": wall, "cpu": cpu, **costs}))
 
 

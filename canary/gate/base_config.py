@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from canary.config.load import LoadedConfig, load_config
-from canary.config.source import parse
+from canary.config.source import parse, read_chain
 from canary.errors import ConfigError
 
 Reader = Callable[[str], bytes | None]
@@ -49,10 +49,20 @@ def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
         if not _fetch(read, path, root, 0):
             return None
         try:
-            return load_config(root / path)
+            return load_config(root / path, _without_command(root / path))
         except ConfigError as error:
             said = error.message.replace(f"{root}/", "")
             raise ConfigError(said, error.hint, key=error.key) from error
+
+
+ANY_COMMAND = ("command=[the input command]",)
+
+
+def _without_command(file: Path) -> tuple[str, ...]:
+    """A setting that completes a config whose command the workflow's input gives."""
+    values, _ = read_chain(file)
+    waits = values.get("training_type") == "exec" and not values.get("command")
+    return ANY_COMMAND if waits else ()
 
 
 def _fetch(read: Reader, path: str, root: Path, depth: int) -> bool:

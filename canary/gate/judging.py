@@ -24,7 +24,7 @@ from canary.compare.thresholds import (
     tier_thresholds,
 )
 from canary.compare.verdict import MIN_HISTORY
-from canary.config.load import LoadedConfig
+from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
@@ -203,16 +203,19 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
         assert base is not None
         for key in AT_LEAST:
             asked, took = getattr(base.config, key), record.config.get(key)
+            if asked is None:
+                continue  # the whole of a user's own training, however long it is
             unprobed = key == "probe_steps" and took == 0 and record is not records[0]
             if not isinstance(took, int):
                 return f"run {record.run_id} has {key} {took!r}, which is no number of steps"
-            if took < (asked or 0) and not unprobed:
+            if took < asked and not unprobed:
                 return (
                     f"run {record.run_id} has {key} {took}, the base branch's config asks for "
                     f"{asked}; change it on the base branch first"
                 )
         for key in AT_MOST:
             asked, took = getattr(base.config, key), record.config.get(key)
+            asked = METRICS_WARMUP if asked is None else asked
             if not isinstance(took, int) or took > asked:
                 return f"run {record.run_id} has {key} {took!r}, the base branch's {asked}"
         done = len(record.stability.loss_values)

@@ -6,6 +6,7 @@ It has no token, and nothing that it writes is believed beyond where the records
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -68,11 +69,6 @@ def train(
     there is something to judge, 4 where the machine could not train, 2 for wrong usage."""
     ends = clock() + 60.0 * settings.timeout_minutes
     try:
-        if settings.command:
-            raise UsageError(
-                "input command: this version has no `canary exec` yet",
-                "name a config with the built-in trainers instead",
-            )
         for config in settings.configs:
             repository_path(settings.folder, config)
         place = prepare(settings, environ)
@@ -129,16 +125,22 @@ def _part(
 
 def _held(settings: TrainSettings, place: Place, config: str) -> tuple[list[str], list[str]]:
     """Settings of the base branch's config that hold here, and what they override, in words."""
-    repeats = [f"repeats={settings.repeats}"] if settings.repeats else []
+    given = [f"repeats={settings.repeats}"] if settings.repeats else []
+    command = command_setting(settings.command)
     if not settings.base_sha:
-        return repeats, []
+        return given + command, []
     path = repository_path(settings.folder, config)
     base = load_base_config(git_reader(place.checkout, settings.base_sha), path)
     if base is None:
         note = f"{config} is not at {settings.base_sha[:9]} (new, or a shallow checkout)"
-        return repeats, [f"{note}: the steps are this change's own"]
-    notes = _overridden(base, load_config(place.folder / config))
-    return held_settings(base, repeats=settings.repeats), notes
+        return given + command, [f"{note}: the steps are this change's own"]
+    notes = _overridden(base, load_config(place.folder / config, command))
+    return held_settings(base, repeats=settings.repeats) + command, notes
+
+
+def command_setting(command: str) -> list[str]:
+    """The input `command` as a setting: bash reads it, as it reads a workflow's `run`."""
+    return [f"command={json.dumps(['bash', '-c', command])}"] if command else []
 
 
 def _overridden(base: LoadedConfig, own: LoadedConfig) -> list[str]:

@@ -54,6 +54,7 @@ def outcome_text(record: RunRecord) -> str:
         )
         lines.append(f"  phases      {shown}")
     lines.append(f"  exact       {exact_line(record)}")
+    lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
 
 
@@ -61,7 +62,7 @@ def exact_line(record: RunRecord) -> str:
     """What the probe saw, in one line."""
     exact = record.exact
     if not exact:
-        return "no probe (probe_steps: 0)"
+        return "no probe: what is learned and the work done cannot be compared"
     work = exact.get("work", {})
     tensors = exact.get("model", {}).get("trainable_tensors", 0)
     parts = [f"{exact['steps']} steps", f"{tensors} trainable tensors"]

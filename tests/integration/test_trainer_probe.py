@@ -12,7 +12,7 @@ from canary.collect.probes.trainer import TrainerProbe
 from canary.config.load import load_config
 from canary.workload import build_trainer
 from canary.workload.spec import WorkloadSpec
-from tests.integration.conftest import settings, write_config
+from tests.integration.conftest import STEPS, settings, write_config
 
 pytestmark = pytest.mark.train
 
@@ -23,13 +23,13 @@ def test_losses_gradients_and_rates_are_those_of_the_trainer(
 ) -> None:
     config = load_config(write_config(tmp_path, settings(training_type, max_length=None))).config
     torch.set_num_threads(1)
-    spec = WorkloadSpec(config, tmp_path, tmp_path, config.max_steps, logging_steps=1)
+    spec = WorkloadSpec(config, tmp_path, tmp_path, STEPS, logging_steps=1)
     trainer = build_trainer(spec)
     rows: list[dict[str, Any]] = []
     TrainerProbe(trainer, rows.append, 0)
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]
-    assert len(rows) == len(logged) == config.max_steps
+    assert len(rows) == len(logged) == STEPS
     for row, entry in zip(rows, logged, strict=True):
         # The trainer adds up in float32 and rounds to what it prints.
         assert row["loss"] == pytest.approx(float(entry["loss"]), rel=1e-5, abs=1e-6)

@@ -76,7 +76,7 @@ def test_the_outcome_is_told_in_units() -> None:
         "  memory      300 MB peak (resident)",
         "  loss        2.0000 -> 2.0000, 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
-        "  exact       no probe (probe_steps: 0)",
+        "  exact       no probe: what is learned and the work done cannot be compared",
     ]
 
 

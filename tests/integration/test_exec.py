@@ -1,0 +1,395 @@
+"""`canary exec`: a user's own training command is watched, and nothing of it changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from canary.collect.folder import load_record
+from canary.collect.jsonio import read_rows
+from canary.collect.record import RunRecord
+from canary.compare.stats import compare_to_baseline
+from canary.workload.embedded import tiny_dir
+from tests.integration.own_scripts import sft_script, write_data
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+PYTHON = sys.executable
+QUIET = os.environ | {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+}
+FASTEST = ("--name", "own", "--no-probe")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One ended command."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path | None = None
+
+    def line(self, word: str) -> str:
+        """The line of standard output that begins with a word."""
+        return next(line for line in self.out.splitlines() if line.startswith(word))
+
+    def record(self) -> RunRecord:
+        assert self.folder is not None, self.err
+        return load_record(self.folder)
+
+
+def bare(folder: Path, *words: str, given: str | None = None) -> Ended:
+    """The command alone."""
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, env=QUIET, input=given, timeout=300
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def watched(
+    folder: Path,
+    *words: str,
+    options: tuple[str, ...] = FASTEST,
+    given: str | None = None,
+    environment: dict[str, str] | None = None,
+) -> Ended:
+    """The command under `canary exec`."""
+    done = subprocess.run(
+        [PYTHON, "-m", "canary.cli", "exec", *options, "-o", str(folder / "runs"), "--", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=QUIET | (environment or {}),
+        input=given,
+        timeout=300,
+    )
+    runs = sorted((folder / "runs").glob("*/metrics.json"))
+    return Ended(done.returncode, done.stdout, done.stderr, runs[-1].parent if runs else None)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and a script in it."""
+    folder = tmp_path_factory.mktemp("own")
+    write_data(folder)
+    sft_script(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def alone(place: Path) -> Ended:
+    return bare(place, PYTHON, "train.py")
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path, alone: Ended) -> Ended:
+    """The script watched to its end, with a probe."""
+    return watched(place, PYTHON, "train.py", options=("--name", "own"))
+
+
+def test_losses_weights_and_output_are_those_of_the_command_alone(
+    alone: Ended, whole: Ended
+) -> None:
+    assert (alone.code, whole.code) == (0, 0), whole.err
+    for word in ("losses", "rates", "saved"):
+        assert whole.line(word) == alone.line(word)
+
+    def untimed(text: str) -> list[str]:
+        return [line for line in text.splitlines() if "train_runtime" not in line]
+
+    assert untimed(whole.out) == untimed(alone.out)
+
+
+def test_the_record_is_complete(whole: Ended) -> None:
+    record = whole.record()
+    assert record.status == "completed"
+    assert [launch.kind for launch in record.launches] == ["measured", "probe"]
+    losses = json.loads(whole.line("losses").removeprefix("losses "))
+    assert record.stability.loss_values == pytest.approx(losses, rel=1e-6)
+    assert set(record.exact) >= {
+        "data", "batches", "model", "first_loss", "first_gradient", "first_update",
+        "trajectory", "work", "memory", "calls", "frozen",
+    }  # fmt: skip
+    assert record.exact["data"]["tokenizer"]["vocab_sha256"]
+    assert record.config["training_type"] == "sft"
+    assert record.config["learning_rate"] == 5e-4
+    assert record.config["gradient_accumulation_steps"] == 2
+    assert record.config["trainer_args"]["optim"].startswith("adamw")
+    assert record.tokens["label_tokens"] > 0
+    assert record.perf.step_time.count == 5
+    assert record.env["packages"]["trl"]
+    assert whole.folder is not None
+    for row in read_rows(whole.folder / "steps.jsonl"):
+        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-6)
+        assert {"data", "forward", "backward", "optimizer"} <= set(row["phases"])
+    assert "train_runtime" in (whole.folder / "log.txt").read_text()
+
+
+def test_the_probe_sees_what_the_measured_launch_trains(whole: Ended) -> None:
+    record = whole.record()
+    # Deterministic kernels add in another order.
+    seen = record.exact["trajectory"]["losses"]
+    assert seen == pytest.approx(record.stability.loss_values, rel=1e-6)
+    assert seen[0] == record.stability.loss_values[0]
+
+
+def test_the_same_command_twice_differs_in_nothing_exact(place: Path, whole: Ended) -> None:
+    again = watched(place, PYTHON, "train.py", options=("--name", "own"))
+    found = compare_to_baseline(again.record(), whole.record())
+    assert found.differences == ()
+    assert not found.failed_checks
+
+
+def test_a_change_of_the_script_is_named_by_its_key(place: Path, whole: Ended) -> None:
+    script = sft_script(place, "faster.py", rate=1e-3)
+    code = script.read_text()
+    original = (place / "train.py").read_text()
+    try:
+        (place / "train.py").write_text(code)
+        changed = watched(place, PYTHON, "train.py", options=("--name", "own"))
+    finally:
+        (place / "train.py").write_text(original)
+    found = compare_to_baseline(changed.record(), whole.record())
+    assert found.verdict == "changed"
+    assert found.first_difference is not None
+    assert (found.first_difference.stage, found.first_difference.signal) == (
+        "config",
+        "learning_rate",
+    )
+
+
+def test_max_steps_ends_early_keeps_the_schedule_and_saves_nothing(
+    place: Path, alone: Ended
+) -> None:
+    cut = watched(
+        place, PYTHON, "train.py", options=("--name", "cut", "--max-steps", "4", "--no-probe")
+    )
+    assert cut.code == 0, cut.err
+    for word in ("losses", "rates"):
+        # Equal from the first on: the learning rate still falls towards the whole training's end.
+        shorter, longer = (side.line(word).rstrip("]") for side in (cut, alone))
+        assert longer.startswith(shorter)
+        assert len(json.loads(cut.line(word).removeprefix(f"{word} "))) == 4
+    assert "save_model does nothing" in cut.err
+    record = cut.record()
+    assert record.status == "completed"
+    assert any("after step 4 of 6" in note for note in record.notes)
+    assert "after step 4 of 6" in cut.err
+    assert "no probe: what is learned and the work done cannot be compared" in cut.err
+
+
+def test_what_is_saved_early_stays_as_it_was(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=4)
+    options = ("--name", "cut", "--max-steps", "2")
+    cut = watched(tmp_path, PYTHON, "train.py", options=options)
+    assert cut.code == 0, cut.err
+    assert cut.line("saved") == "saved None"
+    assert not (tmp_path / "final").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-m", "trl.scripts.dpo", "--dataset_name", "data_dpo"), "dpo"),
+        (("-m", "trl.scripts.reward", "--dataset_name", "data_dpo"), "reward"),
+        (
+            (
+                *("-m", "trl.scripts.grpo", "--dataset_name", "data_grpo"),
+                *("--num_generations", "2", "--max_completion_length", "8"),
+                *("--reward_funcs", "think_format_reward"),
+            ),
+            "grpo",
+        ),
+        (("TRL", "sft", "--dataset_name", "data_sft"), "sft"),
+    ],
+    ids=["dpo", "reward", "grpo", "trl sft"],
+)
+def test_scripts_that_ship_with_trl_are_watched_unmodified(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    write_data(tmp_path)
+    trl = str(Path(PYTHON).parent / "trl")
+    start = (trl, *words[1:]) if words[0] == "TRL" else (PYTHON, *words)
+    arguments = (
+        "--model_name_or_path", str(tiny_dir()), "--output_dir", "out", "--max_steps", "4",
+        "--per_device_train_batch_size", "2", "--report_to", "none", "--use_cpu", "--bf16",
+        "false", "--logging_steps", "1", "--disable_tqdm", "true", "--save_strategy", "no",
+    )  # fmt: skip
+    left = bare(tmp_path, *start, *arguments)
+    assert left.code == 0, left.err
+    weights = (tmp_path / "out" / "model.safetensors").read_bytes()
+    (tmp_path / "out" / "model.safetensors").unlink()
+    right = watched(tmp_path, *start, *arguments, options=("--name", told))
+    assert right.code == 0, right.err
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
+    record = right.record()
+    assert record.config["training_type"] == told
+    assert record.exact["steps"] == 4
+    assert len(record.stability.loss_values) == 4
+    assert record.exact["work"]["operator_total"] > 0
+    if told == "grpo":
+        assert record.phases["generation"] > 0
+        assert record.phases["reward"] > 0
+        assert record.rl["reward"].count > 0
+
+
+def test_a_shell_that_starts_the_training_is_watched(place: Path) -> None:
+    done = watched(place, "bash", "-c", f"echo before && {PYTHON} train.py && exit 3")
+    assert done.code == 3
+    assert done.out.startswith("before\n")
+    record = done.record()
+    assert record.status == "failed"
+    assert "with code 3" in (record.reason or "")
+    assert len(record.stability.loss_values) == 6
+
+
+def test_standard_input_reaches_the_command_in_both_launches(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=2, before="print('read', sys.stdin.read())")
+    done = watched(tmp_path, PYTHON, "train.py", options=("--name", "own"), given="hello\n")
+    assert done.code == 0, done.err
+    assert "read hello" in done.out
+    assert done.folder is not None
+    assert (done.folder / "log.txt").read_text().count("read hello") == 2
+
+
+def test_an_exception_is_the_commands_own_and_the_record_says_where(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    body = """
+class Breaks(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise ZeroDivisionError("by hand")
+trainer.add_callback(Breaks())
+"""
+    sft_script(tmp_path, before=body)
+    done = watched(tmp_path, PYTHON, "train.py")
+    assert done.code == 1
+    assert "ZeroDivisionError: by hand" in done.err
+    record = done.record()
+    assert record.status == "failed"
+    assert "by hand" in (record.reason or "")
+    assert "train.py" in (record.reason or "")
+    assert len(record.stability.loss_values) >= 2
+
+
+def test_a_second_training_is_as_short_as_the_first_and_not_recorded(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    after = "trainer.train(); print('second', trainer.state.global_step)"
+    sft_script(tmp_path, steps=5, after=after)
+    options = ("--name", "two", "--max-steps", "2", "--no-probe")
+    done = watched(tmp_path, PYTHON, "train.py", options=options)
+    assert done.code == 0, done.err
+    assert "second 2" in done.out
+    assert len(done.record().stability.loss_values) == 2
+
+
+def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os.environ['OWN'] = 'ran'")
+    code = "import os, sys; print(os.environ.get('OWN'), [p for p in sys.path if 'attach' in p])"
+    done = watched(place, PYTHON, "-c", code, environment={"PYTHONPATH": str(tmp_path)})
+    assert done.out == "ran []\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((PYTHON, "-c", "print(1)"), "no transformers.Trainer in it"),
+        ((PYTHON, "-c", "from transformers import Trainer"), "its train() not called"),
+        ((PYTHON, "-I", "train.py"), "-I starts it isolated from its environment"),
+        ((PYTHON, "-S", "-c", "1"), "-S starts it without the site module"),
+        ((PYTHON, "-E", "-c", "1"), "-E starts it ignoring its environment"),
+        (("true",), "no Python of this command could be watched"),
+        (("no-such-program",), "cannot start no-such-program"),
+    ],
+)
+def test_a_command_that_cannot_be_watched_says_why(
+    place: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = watched(place, *words)
+    assert done.code == 2, done.err
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.record().status == "failed"
+
+
+def test_a_package_of_the_users_own_with_the_canarys_name_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "canary").mkdir()
+    (tmp_path / "canary" / "__init__.py").write_text("mine = True")
+    code = "import canary, transformers.trainer; print(canary.mine)"
+    done = watched(tmp_path, PYTHON, "-c", code, environment={"PYTHONPATH": str(tmp_path / "")})
+    assert done.out == "True\n"
+    assert done.code == 2
+    assert "hides the canary's own" in done.err
+
+
+def test_a_command_that_fails_before_it_trains_keeps_its_exit_code(place: Path) -> None:
+    done = watched(place, PYTHON, "-c", "import sys; sys.exit(7)")
+    assert done.code == 7
+    assert "before it trained" in done.err
+
+
+def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path: Path) -> None:
+    config = tmp_path / "limits.yaml"
+    config.write_text("name: slow\ntimeout: 2\nprobe_steps: 0\n")
+    mark = tmp_path / "still-there"
+    code = f"sleep 6; touch {mark}"
+    done = watched(place, "bash", "-c", code, options=("--config", str(config)))
+    assert done.code == 4
+    assert done.record().status == "timeout"
+    time.sleep(5)
+    assert not mark.exists()
+
+
+def test_an_interrupt_leaves_a_record(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=4000)
+    child = subprocess.Popen(
+        [PYTHON, "-m", "canary.cli", "exec", *FASTEST, "-o", "runs", "--", PYTHON, "train.py"],
+        cwd=tmp_path,
+        env=QUIET,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        rows = list((tmp_path / "runs").glob("*/steps.jsonl"))
+        if rows and rows[0].stat().st_size:
+            break
+        time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(60) in (4, 130)
+    record = load_record(next((tmp_path / "runs").glob("*/metrics.json")).parent)
+    assert record.status == "interrupted"
+    assert record.stability.loss_values
+
+
+def test_a_config_with_a_command_is_run_as_any_other(place: Path) -> None:
+    (place / "canary.yaml").write_text(
+        f"name: fromfile\ncommand: [{PYTHON}, train.py]\nmax_steps: 3\nprobe_steps: 2\n"
+    )
+    done = subprocess.run(
+        [PYTHON, "-m", "canary.cli", "run", "canary.yaml", "-o", "other"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        env=QUIET,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    # Standard output is the run's folder alone: what the command printed is in the log.
+    assert done.stdout.count("\n") == 1
+    record = load_record(place / done.stdout.strip())
+    assert (record.status, record.exact["steps"]) == ("completed", 2)
