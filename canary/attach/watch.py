@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,9 +11,9 @@ from typing import Any
 
 from canary.attach.suppress import Suppression
 from canary.collect.probes.calls import count_calls
-from canary.runner.base import Job, Result, rank_path
+from canary.runner.base import Job, Result
 from canary.runner.failure import describe_failure, one_line
-from canary.runner.inside import Inside, set_up_torch
+from canary.runner.inside import Inside, claim, set_up_torch
 
 
 class Watch:
@@ -39,23 +38,11 @@ class Watch:
             return train()
         self._running = True
         try:
-            if not self._claim():
+            if not claim(self._job):
                 return self._unwatched(trainer, train)
             return self._watched(trainer, train)
         finally:
             self._running = False
-
-    def _claim(self) -> bool:
-        """Whether no other training of this command and rank was there before."""
-        rank = int(os.environ.get("RANK", "0"))
-        claim = rank_path(Path(self._job.scratch_dir) / "claim", rank)
-        try:
-            descriptor = os.open(claim, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-        except FileExistsError:
-            return False
-        with os.fdopen(descriptor, "w") as stream:
-            stream.write(str(os.getpid()))
-        return True
 
     def _unwatched(self, trainer: Any, train: Callable[[], Any]) -> Any:
         """A second training: not recorded, and no longer than the first."""

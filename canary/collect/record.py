@@ -12,25 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from canary.collect.jsonio import number
+from canary.collect.phases import PHASES as PHASES
 
 SCHEMA_VERSION: Literal[1] = 1
 
 Status = Literal["running", "completed", "failed", "timeout", "oom", "interrupted"]
-
-PHASES = (
-    "data",
-    "forward",
-    "backward",
-    "optimizer",
-    "generation",
-    "reward",
-    "logprob",
-    "logging",
-    "checkpoint",
-    "other",
-)
-"""Where a step's wall time goes. `logprob`: log-probabilities outside the loss (policy's old ones
-and the reference's, in GRPO); the reference's forward of DPO is part of `forward`."""
 
 Number = Annotated[float, BeforeValidator(number)]
 """A float whose non-finite values travel as strings."""

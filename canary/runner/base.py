@@ -61,6 +61,8 @@ class Result:
     `canary.collect.probes.settings`)."""
     notes: tuple[str, ...] = ()
     """A line each for what a user must know of this launch."""
+    unmeasured: dict[str, str] = field(default_factory=dict)
+    """What this launch could not measure, and why."""
     wall_seconds: float | None = None
     command_code: int | None = None
     """Exit code of the user's own command, where there was one."""

@@ -10,21 +10,23 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from canary.collect.probes.calls import CallCounts, WrittenFiles
-from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.exact import ExactProbe, Trained
 from canary.collect.probes.fingerprints import describe_data
 from canary.collect.probes.settings import describe_device, describe_training
-from canary.collect.probes.trainer import TrainerProbe
 from canary.runner.base import Job, Result, rank_path
 from canary.runner.rows import RowFile
+
+if TYPE_CHECKING:
+    from canary.collect.probes.trainer import TrainerProbe
 
 
 def set_up_torch(job: Job) -> None:
     """Threads as asked; in the probe, deterministic kernels."""
-    import torch
-
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     if job.kind == "probe":
@@ -32,6 +34,19 @@ def set_up_torch(job: Job) -> None:
         # out by itself which signals repeat.
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
+
+
+def claim(job: Job) -> bool:
+    """Whether no other training of this job and rank was there before: the first is recorded."""
+    rank = int(os.environ.get("RANK", "0"))
+    path = rank_path(Path(job.scratch_dir) / "claim", rank)
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(str(os.getpid()))
+    return True
 
 
 class Inside:
@@ -55,37 +70,50 @@ class Inside:
 
     def attach(self, trainer: Any, on_cut: Callable[[], None] | None = None) -> TrainerProbe:
         """Puts the probes on a trainer that is about to train."""
+        # Here, because a loop without transformers uses the rest of this class.
+        from canary.collect.probes.trainer import TrainerProbe
+
         job = self.job
-        self._training = describe_training(trainer)
-        self._exact = ExactProbe(trainer) if job.kind == "probe" else None
-        probe = TrainerProbe(
+        exact = self.begin(trainer, describe_training(trainer))
+        return TrainerProbe(
             trainer,
-            self._keep,
+            self.keep,
             job.launch,
             stop_after=job.stop_after,
-            exact=self._exact,
+            exact=exact,
             on_cut=on_cut,
         )
-        self._files = WrittenFiles(leave_out=_own_files(job))
-        self._files.begin()
-        return probe
 
-    def _keep(self, row: dict[str, Any]) -> None:
+    def begin(self, trained: Trained, training: dict[str, Any]) -> ExactProbe | None:
+        """A training is about to begin, described as `training`; in the probe, returns what looks
+        at it closely."""
+        self._training = training
+        self._exact = ExactProbe(trained) if self.job.kind == "probe" else None
+        self._files = WrittenFiles(leave_out=_own_files(self.job))
+        self._files.begin()
+        return self._exact
+
+    def keep(self, row: dict[str, Any]) -> None:
+        """Writes the row of a step."""
         self._rows.append(row)
         if self.job.kind == "probe":
             self._kept.append(row)
 
     def completed(self, trainer: Any, calls: CallCounts) -> Result:
-        """What the finished training leaves."""
-        assert self._files is not None  # attach came first
-        counted = {**calls.describe(), **self._files.end()}
+        """What the finished training of a trainer leaves."""
+        return self.finished(trainer, torch.device(trainer.args.device), calls)
+
+    def finished(self, trained: Trained, device: torch.device, calls: CallCounts | None) -> Result:
+        """What a finished training leaves."""
+        assert self._files is not None  # begin came first
+        counted: dict[str, Any] = {**(calls.describe() if calls else {}), **self._files.end()}
         self.lap("training")
         found: dict[str, Any] = {}
         if self._exact is not None:
             self._exact.add_rows(self._kept)
             found = {
                 "steps": len(self._kept),
-                "data": describe_data(trainer),
+                "data": describe_data(trained),
                 **self._exact.found,
                 "calls": counted,
             }
@@ -94,7 +122,7 @@ class Inside:
             exact=found,
             calls=counted,
             startup_seconds=self.startup,
-            device=describe_device(trainer, self._training["dtype"]),
+            device=describe_device(device, self._training["dtype"]),
             training=self._training,
             notes=tuple(self.notes),
             wall_seconds=time.perf_counter() - self._started,

@@ -274,6 +274,7 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
         record.perf.startup_seconds = session.record.launches[-1].startup_seconds
     if result.device:
         record.env["device"] = result.device
+    record.unmeasured.update(result.unmeasured)
     record.notes += [note for note in result.notes if note not in record.notes]
     if result.training:
         record.env["packages"] = result.training["packages"]

@@ -41,6 +41,11 @@ def _counted(counts: Counter[str], name: str, original: Callable[..., Any]) -> C
     return wrapper
 
 
+def can_count_calls() -> bool:
+    """Whether this process has loaded the libraries whose calls are counted."""
+    return {"datasets", "transformers"} <= set(sys.modules)
+
+
 @contextmanager
 def count_calls() -> Iterator[CallCounts]:
     """Counts on the library's classes, so that calls made inside trainers are seen too."""

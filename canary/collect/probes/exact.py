@@ -18,7 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -40,10 +40,19 @@ WORK_STEP = 3
 """The step whose operators are counted: past the first steps' one-off work."""
 
 
+class Trained(Protocol):
+    """What is looked at: a trainer, or the parts of a loop. A trainer may also have a `ref_model`
+    and a `processing_class` (its tokenizer)."""
+
+    @property
+    def model(self) -> Any:
+        """The module in training; None in a loop that did not name it."""
+
+
 class ExactProbe:
     """Listens to the training and describes what has no noise."""
 
-    def __init__(self, trainer: Any, work_step: int = WORK_STEP) -> None:
+    def __init__(self, trainer: Trained, work_step: int = WORK_STEP) -> None:
         self._trainer = trainer
         self._work_step = work_step
         self._work: WorkProbe | None = None
@@ -58,12 +67,13 @@ class ExactProbe:
     def training_begins(self) -> None:
         """Describes the initial model; called when optimizer and model are ready."""
         model = self._trainer.model
-        self._initial = parameter_digests(model)
-        self.found["model"] = describe_model(model, self._initial)
+        if model is not None:
+            self._initial = parameter_digests(model)
+            self.found["model"] = describe_model(model, self._initial)
         reference = self._reference_model()
         if reference is not None:
             self._reference = parameter_digests(reference)
-            self.found["model"]["reference_sha256"] = combined(self._reference)
+            self.found.setdefault("model", {})["reference_sha256"] = combined(self._reference)
         self._live.freeze()
         self._begin_work_if_next(0)
 
@@ -88,9 +98,9 @@ class ExactProbe:
                 described["not_sampled"] = strangers
             self._micro.append(described)
 
-    def gradients_ready(self) -> None:
-        """Before the first clip: norms by module group."""
-        if "first_gradient" not in self.found:
+    def gradients_ready(self, again: bool = False) -> None:
+        """Before the first clip: norms by module group; `again` where more was added to them."""
+        if again or "first_gradient" not in self.found:
             with _disable_current_modes():
                 self.found["first_gradient"] = gradient_norms(self._trainer.model)
 
@@ -140,6 +150,8 @@ class ExactProbe:
             ),
         }
         model = self._trainer.model
+        if model is None:
+            return
         final = parameter_digests(model)
         frozen = [name for name, value in model.named_parameters() if not value.requires_grad]
         reference = self._reference_model()

@@ -87,32 +87,31 @@ def arguments_of(arguments: Any) -> dict[str, Any]:
         name = field.name
         if name in PASSING or name.endswith("_token") or not hasattr(arguments, name):
             continue
-        value = _plain(getattr(arguments, name))
+        value = plain(getattr(arguments, name))
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        if name in TELLING or value != _plain(default):
+        if name in TELLING or value != plain(default):
             found[name] = value
     return found
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """As JSON holds it; of other objects their type."""
     if isinstance(value, Enum):
-        return _plain(value.value)
+        return plain(value.value)
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, str | int | float | bool):
         return value
     text = str(value)
     return type(value).__name__ if " at 0x" in text or len(text) > 200 else text
 
 
-def describe_device(trainer: Any, dtype: str) -> dict[str, Any]:
+def describe_device(device: torch.device, dtype: str) -> dict[str, Any]:
     """The device that trained: type, name, index, threads; peaks in bytes on a GPU."""
-    device = torch.device(trainer.args.device)
     facts: dict[str, Any] = {
         "type": device.type,
         "threads": torch.get_num_threads(),

@@ -8,20 +8,15 @@ wrapped on this one instance; the class and other trainers stay as they are.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any
 
-import psutil
 import torch
 from transformers import TrainerCallback
 
 from canary.collect.probes.batches import count_tokens
-from canary.collect.probes.clock import StepClock, StepTime
 from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.scalars import DeferredScalars
-
-Row = dict[str, Any]
+from canary.collect.probes.steps import Row, StepRows
 
 PHASE_OF_METHOD = {
     "get_batch_samples": "data",
@@ -42,24 +37,12 @@ CUT_SHARE, EOS_RATE = "completions/clipped_ratio", "completions/eos_rate"
 """Of a step's completions: those cut at the longest length, and those that ended themselves."""
 
 
-class _Pending:
-    """A finished step whose device values may not have arrived yet."""
-
-    def __init__(self, row: Row, time_: StepTime, scalars: DeferredScalars) -> None:
-        self.row, self.time, self.scalars = row, time_, scalars
-
-    def complete(self) -> Row:
-        values = self.scalars.read()
-        micro = [values.pop(f"loss{index}") for index in range(self.row.pop("micro_batches"))]
-        self.row["wall_s"] = self.time.wall_s()
-        self.row["phases"] = self.time.by_phase()
-        self.row["micro_losses"] = micro
-        # The trainer sums the losses of a step's micro-batches, each already divided.
-        self.row["loss"] = sum(micro) if micro else None
-        self.row["grad_norm"] = values.pop("grad_norm", None)
-        for name in ("input_tokens", "label_tokens", "completion_tokens"):
-            self.row[name] = int(values[name]) if name in values else None
-        return self.row
+def _fill(row: Row, values: dict[str, float]) -> None:
+    micro = [values.pop(f"loss{index}") for index in range(row.pop("micro_batches"))]
+    row["micro_losses"] = micro
+    # The trainer sums the losses of a step's micro-batches, each already divided.
+    row["loss"] = sum(micro) if micro else None
+    row["grad_norm"] = values.pop("grad_norm", None)
 
 
 class TrainerProbe(TrainerCallback):
@@ -76,16 +59,13 @@ class TrainerProbe(TrainerCallback):
         on_cut: Callable[[], None] | None = None,
     ) -> None:
         self._trainer = trainer
-        self._sink = sink
         self._launch = launch
         self._stop_after = stop_after
         self._exact = exact
         self._on_cut = on_cut
         self._cut = False
-        self._device = torch.device(trainer.args.device)
-        self._clock = StepClock(self._device)
-        self._process = psutil.Process()
-        self._pending: list[_Pending] = []
+        self._ended = StepRows(torch.device(trainer.args.device), sink)
+        self._clock = self._ended.clock
         self._losses: list[torch.Tensor] = []
         self._tokens: dict[str, torch.Tensor | int] = {}
         self._grad_norm: torch.Tensor | float | None = None
@@ -228,9 +208,7 @@ class TrainerProbe(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._close_step()
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
-        self._flush(wait=True)
+        self._ended.flush(wait=True)
         if self._exact is not None:
             self._exact.training_ended()
 
@@ -264,7 +242,6 @@ class TrainerProbe(TrainerCallback):
             scalars["grad_norm"] = self._grad_norm
         if self._exact is not None:
             self._exact.step_ended(self._ended_step)
-        deferred = DeferredScalars(scalars)
         row: Row = {
             "launch": self._launch,
             "step": self._ended_step,
@@ -272,33 +249,8 @@ class TrainerProbe(TrainerCallback):
             "learning_rate": self._learning_rate,
             "samples": self._trainer.args.per_device_train_batch_size * len(self._losses),
             "rl": self._rl,
-            **self._memory(),
         }
         self._ended_step = None
         self._losses, self._tokens, self._grad_norm = [], {}, None
         self._rl_seen = {name: len(values) for name, values in self._logged_metrics().items()}
-        self._pending.append(_Pending(row, self._clock.close(), deferred))
-        self._flush(wait=False)
-
-    def _memory(self) -> dict[str, int | None]:
-        rss = self._process.memory_info().rss
-        if self._device.type != "cuda":
-            return {
-                "rss_bytes": rss,
-                "allocated_bytes": None,
-                "reserved_bytes": None,
-                "peak_bytes": None,
-            }
-        stats = torch.cuda.memory_stats(self._device)
-        return {
-            "rss_bytes": rss,
-            "allocated_bytes": stats["allocated_bytes.all.current"],
-            "reserved_bytes": stats["reserved_bytes.all.peak"],
-            "peak_bytes": stats["allocated_bytes.all.peak"],
-        }
-
-    def _flush(self, wait: bool) -> None:
-        while self._pending and (wait or self._pending[0].time.is_ready()):
-            row = self._pending.pop(0).complete()
-            row["time"] = time.time()
-            self._sink(row)
+        self._ended.close(row, scalars, _fill)

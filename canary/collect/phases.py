@@ -1,0 +1,18 @@
+"""Where a step's wall time goes: the names of the phases. Standard library alone."""
+
+from __future__ import annotations
+
+PHASES = (
+    "data",
+    "forward",
+    "backward",
+    "optimizer",
+    "generation",
+    "reward",
+    "logprob",
+    "logging",
+    "checkpoint",
+    "other",
+)
+"""Where a step's wall time goes. `logprob`: log-probabilities outside the loss (policy's old ones
+and the reference's, in GRPO); the reference's forward of DPO is part of `forward`."""

@@ -1,0 +1,84 @@
+"""Steps that have ended, and become rows once the device has their times and values."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+import torch
+
+from canary.collect.probes.clock import StepClock, StepTime
+from canary.collect.probes.scalars import DeferredScalars
+
+Row = dict[str, Any]
+TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
+
+
+@dataclass(frozen=True)
+class _Ended:
+    row: Row
+    time: StepTime
+    scalars: DeferredScalars
+    fill: Callable[[Row, dict[str, float]], None]
+
+    def complete(self) -> Row:
+        values = self.scalars.read()
+        self.row["wall_s"] = self.time.wall_s()
+        self.row["phases"] = self.time.by_phase()
+        self.fill(self.row, values)
+        for name in TOKENS:
+            self.row[name] = int(values[name]) if name in values else None
+        return self.row
+
+
+class StepRows:
+    """The clock of a training and its ended steps, handed to `sink` in order."""
+
+    def __init__(self, device: torch.device, sink: Callable[[Row], None]) -> None:
+        self.clock = StepClock(device)
+        self._device = device
+        self._sink = sink
+        self._process = psutil.Process()
+        self._ended: list[_Ended] = []
+
+    def close(
+        self,
+        row: Row,
+        scalars: dict[str, torch.Tensor | float | int],
+        fill: Callable[[Row, dict[str, float]], None],
+    ) -> None:
+        """Ends the step here. `fill` puts the values of `scalars` into the row, once they are on
+        the host; token counts are taken from them by name."""
+        deferred = DeferredScalars(scalars)
+        row.update(self._memory())
+        self._ended.append(_Ended(row, self.clock.close(), deferred, fill))
+        self.flush()
+
+    def flush(self, wait: bool = False) -> None:
+        """Hands on what is ready; with `wait`, all, after waiting for the device."""
+        if wait and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        while self._ended and (wait or self._ended[0].time.is_ready()):
+            row = self._ended.pop(0).complete()
+            row["time"] = time.time()
+            self._sink(row)
+
+    def _memory(self) -> dict[str, int | None]:
+        rss = self._process.memory_info().rss
+        if self._device.type != "cuda":
+            return {
+                "rss_bytes": rss,
+                "allocated_bytes": None,
+                "reserved_bytes": None,
+                "peak_bytes": None,
+            }
+        stats = torch.cuda.memory_stats(self._device)
+        return {
+            "rss_bytes": rss,
+            "allocated_bytes": stats["allocated_bytes.all.current"],
+            "reserved_bytes": stats["reserved_bytes.all.peak"],
+            "peak_bytes": stats["allocated_bytes.all.peak"],
+        }
