@@ -20,6 +20,9 @@ METRIC_FACTOR = 100.0
 """Metrics are means over few tokens, differences of large sums: their tolerance is that of the
 loss, so many times, of their largest value."""
 GRADIENT_NORM_FACTOR = 10.0
+VANISHING = 0.05
+"""Of the largest gradient norm of a rollout trainer: where every group earned the same, what is
+left of the gradient is rounding, and has no scale of its own."""
 
 
 def loss_floor(record: RunRecord) -> float:
@@ -192,11 +195,13 @@ def trajectory_differences(
             tolerance,
             1.0,
         )
+    norms = before.get("grad_norms", [])
+    largest = max((abs(v) for v in norms if _finite(v)), default=0.0)
     found += _sequence(
         "grad_norm",
-        before.get("grad_norms", []),
+        norms,
         after.get("grad_norms", []),
-        0.0,
+        VANISHING * largest if is_rollout(current) else 0.0,
         tolerance,
         GRADIENT_NORM_FACTOR,
     )

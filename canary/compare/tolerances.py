@@ -4,7 +4,9 @@ Relative differences. The float32 and bfloat16 rows were measured on the embedde
 DPO, CPU): another attention kernel moved losses by at most 7e-7 over 100 steps, group gradients by
 5e-7 and gradient norms by 1.1e-6 in float32, and bfloat16 losses by 1.2e-2 over 12 steps; another
 thread count moved nothing. The smallest real faults (beta2, weight decay) reach 2.9e-6 in ten steps
-and 3e-5 in sixty. The float16 row was not measured.
+and 3e-5 in sixty. Reward, KTO, ORPO and CPO stayed within the float32 row over 12 steps. Over
+packed weights (4 or 8 bits) trl keeps the adapters in bfloat16: another kernel moved losses by
+5.4e-6, group gradients by 3.3e-5 and updates by 3e-6 over 12 steps. The float16 row was not measured.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ TIGHT_STEPS = 10
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Relative tolerances of one dtype."""
+    """Relative tolerances of one dtype, or of packed weights."""
 
     first_loss: float
     gradient: float
@@ -34,13 +36,18 @@ class Tolerance:
 TOLERANCES: dict[str, Tolerance] = {
     "float32": Tolerance(first_loss=5e-7, gradient=1e-5, update=2e-6, trajectory=1.5e-6),
     "bfloat16": Tolerance(first_loss=3e-3, gradient=5e-2, update=5e-3, trajectory=3e-2),
+    "quantized": Tolerance(first_loss=1e-6, gradient=1e-4, update=1e-5, trajectory=2e-5),
     "float16": Tolerance(first_loss=5e-4, gradient=1e-2, update=1e-3, trajectory=5e-3),
 }
 
 
 def tolerance_for(record: RunRecord) -> Tolerance:
-    """By the record's dtype; float32 where it says none."""
-    return TOLERANCES.get(str(record.config.get("dtype", "float32")), TOLERANCES["float32"])
+    """By the record's dtype, float32 where it says none, and by the base's where it is packed."""
+    name = str(record.config.get("dtype", "float32"))
+    packed = record.config.get("load_in_4bit") or record.config.get("load_in_8bit")
+    if packed and name == "float32":
+        name = "quantized"
+    return TOLERANCES.get(name, TOLERANCES["float32"])
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,15 @@ BENIGN = [
         config={"attn_implementation": "eager"},
         may_warn=("operators", "flops", "host_reads"),
     ),
+    *(
+        Benign(
+            f"eager_attention_{trainer}",
+            trainer,
+            config={"attn_implementation": "eager"},
+            may_warn=("operators", "flops", "host_reads"),
+        )
+        for trainer in ("reward", "kto", "rloo")
+    ),
 ]
 
 

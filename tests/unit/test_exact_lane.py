@@ -9,10 +9,11 @@ import pytest
 
 from canary.collect.record import RunRecord
 from canary.compare.exact import LEARNED_STAGES
+from canary.compare.learning_stages import trajectory_differences
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.tolerances import TOLERANCES, Tolerance
-from tests.unit.comparing import altered, history, record, statuses
+from tests.unit.comparing import altered, example, history, record, statuses
 
 BASELINE = history(0.005, 5)
 CURRENT = record(100)
@@ -250,6 +251,32 @@ def test_each_dtype_has_its_own_tolerance(stage: str, path: Path, name: str, dty
     for share, status in ((0.9, "pass"), (1.1, "fail")):
         moved = altered(current, *path, to=was / (1 - share * tolerance))
         assert compared(moved, baseline).check(stage).status == status, share
+
+
+VANISHED = [("grpo", 1e-7, "same"), ("grpo", 0.01, "differs"), ("sft", 1e-7, "differs")]
+
+
+@pytest.mark.parametrize(("key", "status"), [("load_in_4bit", "pass"), ("use_peft", "fail")])
+def test_adapters_over_packed_weights_may_move_further(key: str, status: str) -> None:
+    """5.4e-6 is what another attention kernel did to one; it is no arithmetic of float32."""
+    path = ("exact", "trajectory", "losses", 4)
+    baseline = [with_config(run, key, True) for run in BASELINE]
+    current = with_config(CURRENT, key, True)
+    moved = altered(current, *path, to=value_at(current, path) * (1 + 5.4e-6))
+    assert compared(moved, baseline).check("trajectory").status == status
+
+
+@pytest.mark.parametrize(("kind", "norm", "status"), VANISHED)
+def test_a_rollouts_gradient_of_nothing_but_rounding_has_no_scale_of_its_own(
+    kind: str, norm: float, status: str
+) -> None:
+    path = ("exact", "trajectory", "grad_norms", 4)
+    baseline = altered(example(kind), *path, to=norm)
+    found = trajectory_differences(
+        baseline, altered(baseline, *path, to=0.0), TOLERANCES["float32"]
+    )
+    signals = [difference.signal for difference in found]
+    assert (signals == ["grad_norm"]) is (status == "differs"), signals
 
 
 def test_the_trajectorys_tolerance_grows_with_the_square_of_the_step() -> None:
