@@ -6,7 +6,8 @@ DPO, CPU): another attention kernel moved losses by at most 7e-7 over 100 steps,
 thread count moved nothing. The smallest real faults (beta2, weight decay) reach 2.9e-6 in ten steps
 and 3e-5 in sixty. Reward, KTO, ORPO and CPO stayed within the float32 row over 12 steps. Over
 packed weights (4 or 8 bits) trl keeps the adapters in bfloat16: another kernel moved losses by
-5.4e-6, group gradients by 3.3e-5 and updates by 3e-6 over 12 steps. The float16 row was not measured.
+5.4e-6, group gradients by 3.3e-5 and updates by 3e-6 over 12 steps. The float16 row was not
+measured.
 """
 
 from __future__ import annotations
