@@ -27,7 +27,7 @@ FOLDERS = {
 }
 """Variables that name a folder, and where below the scratch folder it lies."""
 
-WRITING = ("ab", "calibrate", "demo", "run")
+WRITING = ("ab", "calibrate", "demo", "exec", "run")
 
 
 def writable(folder: Path) -> bool:
@@ -70,7 +70,8 @@ def _only_sample(text: str) -> bool:
 def completed(arguments: list[str], scratch: Path) -> list[str]:
     """The arguments, with samples found and run folders where they can be written."""
     done = [str(SAMPLES / text) if _only_sample(text) else text for text in arguments]
-    given = any(text.startswith(("-o", "--help", "--output-dir")) for text in done)
+    own = done[: done.index("--")] if "--" in done else done
+    given = any(text.startswith(("-o", "--help", "--output-dir")) for text in own)
     if not done or done[0] not in WRITING or given or writable(Path.cwd()):
         return done
     output = str(RECORDS if writable(RECORDS) else scratch / "records")

@@ -1,10 +1,16 @@
-"""Training scripts as users have them, and the data that they read, for the tests of `exec`."""
+"""Training scripts as users have them, their data, and ways to run them."""
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
 from canary.workload.embedded import data_file, tiny_dir
 
 ROWS = 48
@@ -70,3 +76,59 @@ def write_data(folder: Path) -> None:
         rows = [json.loads(line) for line in lines]
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (place / "train.jsonl").write_text(text)
+
+
+PYTHON = sys.executable
+QUIET = os.environ | {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
+}
+FASTEST = ("--name", "own", "--no-probe")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """One ended command."""
+
+    code: int
+    out: str
+    err: str
+    folder: Path | None = None
+
+    def line(self, word: str) -> str:
+        """The line of standard output that begins with a word."""
+        return next(line for line in self.out.splitlines() if line.startswith(word))
+
+    def record(self) -> RunRecord:
+        assert self.folder is not None, self.err
+        return load_record(self.folder)
+
+
+def bare(folder: Path, *words: str, given: str | None = None) -> Ended:
+    """The command alone."""
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, env=QUIET, input=given, timeout=300
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def watched(
+    folder: Path,
+    *words: str,
+    options: tuple[str, ...] = FASTEST,
+    given: str | None = None,
+    environment: dict[str, str] | None = None,
+) -> Ended:
+    """The command under `canary exec`."""
+    done = subprocess.run(
+        [PYTHON, "-m", "canary.cli", "exec", *options, "-o", str(folder / "runs"), "--", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=QUIET | (environment or {}),
+        input=given,
+        timeout=300,
+    )
+    runs = sorted((folder / "runs").glob("*/metrics.json"))
+    return Ended(done.returncode, done.stdout, done.stderr, runs[-1].parent if runs else None)

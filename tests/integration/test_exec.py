@@ -3,79 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from canary.collect.folder import load_record
 from canary.collect.jsonio import read_rows
-from canary.collect.record import RunRecord
 from canary.compare.stats import compare_to_baseline
 from canary.workload.embedded import tiny_dir
-from tests.integration.own_scripts import sft_script, write_data
+from tests.integration.own_scripts import (
+    FASTEST,
+    PYTHON,
+    QUIET,
+    Ended,
+    bare,
+    sft_script,
+    watched,
+    write_data,
+)
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
-
-PYTHON = sys.executable
-QUIET = os.environ | {
-    "HF_HUB_OFFLINE": "1",
-    "OMP_NUM_THREADS": "1",
-    "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
-}
-FASTEST = ("--name", "own", "--no-probe")
-
-
-@dataclass(frozen=True)
-class Ended:
-    """One ended command."""
-
-    code: int
-    out: str
-    err: str
-    folder: Path | None = None
-
-    def line(self, word: str) -> str:
-        """The line of standard output that begins with a word."""
-        return next(line for line in self.out.splitlines() if line.startswith(word))
-
-    def record(self) -> RunRecord:
-        assert self.folder is not None, self.err
-        return load_record(self.folder)
-
-
-def bare(folder: Path, *words: str, given: str | None = None) -> Ended:
-    """The command alone."""
-    done = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, env=QUIET, input=given, timeout=300
-    )
-    return Ended(done.returncode, done.stdout, done.stderr)
-
-
-def watched(
-    folder: Path,
-    *words: str,
-    options: tuple[str, ...] = FASTEST,
-    given: str | None = None,
-    environment: dict[str, str] | None = None,
-) -> Ended:
-    """The command under `canary exec`."""
-    done = subprocess.run(
-        [PYTHON, "-m", "canary.cli", "exec", *options, "-o", str(folder / "runs"), "--", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=QUIET | (environment or {}),
-        input=given,
-        timeout=300,
-    )
-    runs = sorted((folder / "runs").glob("*/metrics.json"))
-    return Ended(done.returncode, done.stdout, done.stderr, runs[-1].parent if runs else None)
 
 
 @pytest.fixture(scope="module")
@@ -326,10 +276,11 @@ def test_a_command_that_cannot_be_watched_says_why(
 
 
 def test_a_package_of_the_users_own_with_the_canarys_name_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "canary").mkdir()
-    (tmp_path / "canary" / "__init__.py").write_text("mine = True")
-    code = "import canary, transformers.trainer; print(canary.mine)"
-    done = watched(tmp_path, PYTHON, "-c", code, environment={"PYTHONPATH": str(tmp_path / "")})
+    (tmp_path / "own" / "canary").mkdir(parents=True)
+    (tmp_path / "own" / "canary" / "__init__.py").write_text("mine = True")
+    script = tmp_path / "own" / "train.py"
+    script.write_text("import transformers.trainer, canary; print(canary.mine)")
+    done = watched(tmp_path, PYTHON, str(script))
     assert done.out == "True\n"
     assert done.code == 2
     assert "hides the canary's own" in done.err

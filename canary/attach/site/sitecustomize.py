@@ -38,6 +38,10 @@ class Finder:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
+            foreign = foreign_canary()
+            if foreign is not None:
+                mark("foreign", foreign)
+                return
             mark("hooked")
             load_canary()
             from canary.attach.hook import hook
@@ -66,12 +70,11 @@ def load_canary() -> None:
 
 def foreign_canary() -> str | None:
     """A package of the user's own that has the canary's name; None where there is none."""
-    spec = importlib.machinery.PathFinder.find_spec("canary")
+    loaded = sys.modules.get("canary")
+    spec = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec("canary")
     if spec is None:
         return None
-    if not spec.submodule_search_locations:
-        return spec.origin
-    folders = list(spec.submodule_search_locations)
+    folders = list(spec.submodule_search_locations or [str(spec.origin)])
     ours = [folder for folder in folders if os.path.isdir(os.path.join(folder, "attach"))]  # noqa: PTH112, PTH118
     return None if ours else folders[0]
 
@@ -92,11 +95,7 @@ def begin() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("CANARY_JOB"):
         mark("seen")
-        foreign = foreign_canary()
-        if foreign is None:
-            sys.meta_path.insert(0, Finder())
-        else:
-            mark("foreign", str(foreign))
+        sys.meta_path.insert(0, Finder())
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
