@@ -1,3 +1,19 @@
 """RLHF Canary: a short training run on every change, compared with the runs before it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from canary.recorder import Recorder as Recorder
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`canary.Recorder`, which needs torch, when it is asked for."""
+    if name == "Recorder":
+        from canary.recorder import Recorder
+
+        return Recorder
+    raise AttributeError(f"module 'canary' has no attribute {name!r}")

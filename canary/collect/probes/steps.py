@@ -64,7 +64,8 @@ class StepRows:
         while self._ended and (wait or self._ended[0].time.is_ready()):
             row = self._ended.pop(0).complete()
             row["time"] = time.time()
-            self._sink(row)
+            with self.clock.phase("logging"):
+                self._sink(row)
 
     def _memory(self) -> dict[str, int | None]:
         rss = self._process.memory_info().rss

@@ -1,0 +1,146 @@
+"""What a loop trains: model, optimizers and the rest that its user named, and their description."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from canary.collect.packages import package_versions
+from canary.collect.probes.settings import KINDS, plain
+from canary.errors import UsageError
+
+TYPES = (*KINDS, "custom")
+SECRETS = ("token", "key", "secret", "password")
+"""Last words of names in a loop's settings that no record holds."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The parts of a loop, under the names that a trainer has for them."""
+
+    name: str
+    model: Any = None
+    optimizers: tuple[torch.optim.Optimizer, ...] = ()
+    ref_model: Any = None
+    processing_class: Any = None
+    train_dataset: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is; without one, where torch computes."""
+        if self.model is not None:
+            first = next(self.model.parameters(), None)
+            if first is not None:
+                return torch.device(first.device)
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def describe(self) -> dict[str, Any]:
+        """As `canary.collect.probes.settings` describes a trainer."""
+        settings = {
+            name: plain(value)
+            for name, value in self.settings.items()
+            if name.rpartition("_")[2] not in SECRETS
+        }
+        return {
+            "trainer": "canary.Recorder",
+            "training_type": settings.pop("training_type", "custom"),
+            "model_name": settings.pop("model_name", None) or self._name_of_model(),
+            "dtype": settings.pop("dtype", None) or self._dtype(),
+            "use_peft": settings.pop("use_peft", hasattr(self.model, "peft_config")),
+            "world_size": 1,
+            "arguments": settings,
+            "packages": package_versions(),
+        }
+
+    def _name_of_model(self) -> str | None:
+        """Its id on the hub; the class of one that came from elsewhere: where a folder lies says
+        nothing of what is in it."""
+        if self.model is None:
+            return None
+        name = getattr(getattr(self.model, "config", None), "_name_or_path", None)
+        return name if name and not Path(name).exists() else type(self.model).__name__
+
+    def _dtype(self) -> str:
+        """That of the parameters, where they are of one; a loop may compute in another."""
+        found = {value.dtype for value in self.model.parameters()} if self.model is not None else ()
+        return str(next(iter(found))).removeprefix("torch.") if len(found) == 1 else "float32"
+
+    def unmeasured(self) -> dict[str, str]:
+        """What a record of this loop cannot hold, and why."""
+        found: dict[str, str] = {}
+        if self.model is None:
+            no_model = "the Recorder was given no model"
+            found |= dict.fromkeys(
+                ("exact.model", "exact.first_gradient", "exact.first_update", "exact.frozen"),
+                no_model,
+            )
+        if not self.optimizers:
+            found["exact.trajectory.learning_rates"] = "the Recorder was given no optimizer"
+        if self.train_dataset is None:
+            found["exact.data.dataset_sha256"] = "the Recorder was given no dataset"
+        if self.processing_class is None:
+            found["exact.data.tokenizer"] = "the Recorder was given no tokenizer"
+        return found
+
+
+def plain_optimizers(given: Any) -> tuple[torch.optim.Optimizer, ...]:
+    """The torch optimizers behind what a user named: one, or several, or wrappers of them.
+
+    Raises:
+        UsageError: something that is none.
+    """
+    if given is None:
+        return ()
+    several = list(given) if isinstance(given, Sequence) else [given]
+    found = []
+    for optimizer in several:
+        inner = optimizer
+        while not isinstance(inner, torch.optim.Optimizer):
+            inner = getattr(inner, "optimizer", None)
+            if inner is None:
+                kind = type(optimizer).__name__
+                raise UsageError(
+                    f"Recorder(optimizer=...) takes torch optimizers, got {kind}",
+                    "leave it out for an optimizer of another kind",
+                )
+        # accelerate's wrapper is an Optimizer itself, and holds the one that steps.
+        held = getattr(inner, "optimizer", None)
+        found.append(held if isinstance(held, torch.optim.Optimizer) else inner)
+    return tuple(found)
+
+
+def plain_model(given: Any) -> Any:
+    """The module behind a wrapper for several ranks.
+
+    Raises:
+        UsageError: no module.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, torch.nn.Module):
+        raise UsageError(
+            f"Recorder(model=...) takes a torch.nn.Module, got {type(given).__name__}",
+            "leave it out for a model of another framework",
+        )
+    if isinstance(given, torch.nn.parallel.DistributedDataParallel | torch.nn.DataParallel):
+        return given.module
+    return given
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raises:
+    UsageError: a training type that the canary does not know.
+    """
+    kind = settings.get("training_type", "custom")
+    if kind not in TYPES:
+        near = difflib.get_close_matches(str(kind), TYPES, n=1)
+        raise UsageError(
+            f"unknown training_type {kind!r} in Recorder(config=...)",
+            f"did you mean {near[0]!r}?" if near else f"one of {', '.join(TYPES)}",
+        )

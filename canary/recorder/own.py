@@ -1,0 +1,265 @@
+"""The whole record of a loop, written by the loop's own process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+import yaml
+
+from canary.collect.environment import fingerprint, git_state
+from canary.collect.folder import (
+    RunFolder,
+    close_launches,
+    measured_rows,
+    new_run_id,
+    start_record,
+)
+from canary.collect.gpu import device_in_use, health, list_devices
+from canary.collect.probes.calls import WrittenFiles, can_count_calls, count_calls
+from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.fingerprints import describe_data
+from canary.collect.probes.settings import describe_device
+from canary.collect.probes.steps import Row
+from canary.collect.record import Launch, RunRecord
+from canary.collect.summary import summarise
+from canary.collect.tracked import exact_scalars, row_scalars
+from canary.config.load import METRICS_WARMUP
+from canary.recorder.keeper import is_failure, process_started
+from canary.recorder.loop import Loop
+from canary.recorder.probe import LoopProbe
+from canary.runner.base import Result, disk_full
+from canary.runner.devices import DEVICE_ONLY
+from canary.runner.failure import describe_failure
+from canary.runner.rows import RowFile
+from canary.runner.settings import as_config
+
+LOG = (
+    "The Recorder runs inside the loop's own process and keeps no copy of what that prints; "
+    "under canary exec the output is here.\n"
+)
+Tracker = Callable[[int, dict[str, float]], None]
+
+
+class OwnKeeper:
+    """A run's folder and its record. The training goes on whatever becomes of them."""
+
+    def __init__(
+        self,
+        name: str,
+        output_dir: Path,
+        probe_steps: int,
+        max_steps: int | None,
+        tracker: Tracker | None,
+    ) -> None:
+        self._name = name
+        self._probe_steps = probe_steps
+        self.stop_after = max_steps
+        self.launch = 1 if probe_steps else 0
+        self._tracker = tracker
+        now = datetime.now(UTC)
+        self._folder = RunFolder.create(output_dir.absolute(), new_run_id(name, now))
+        self._record: RunRecord = start_record(self._folder.path.name, name, now, {})
+        self._started = time.monotonic()
+        self._broken: OSError | None = None
+        self._stack = contextlib.ExitStack()
+        self._kept: list[Row] = []
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self._folder.path
+
+    def begins(self, loop: Loop) -> ExactProbe | None:
+        """Writes what is known before the first step."""
+        startup = time.perf_counter() - process_started()
+        self._loop = loop
+        self._device = loop.device
+        training = loop.describe()
+        self._dtype = str(training["dtype"])
+        config = {
+            "name": self._name,
+            **as_config(training, "measured"),
+            "device": self._device.type,
+            "threads": torch.get_num_threads(),
+            "max_steps": self.stop_after,
+            "probe_steps": self._probe_steps,
+            "metrics_warmup_steps": self._probe_steps + METRICS_WARMUP,
+            "output_dir": str(self._folder.path.parent),
+        }
+        self._folder.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        self._folder.log.write_text(LOG, encoding="utf-8")
+        self._record = self._record.model_copy(
+            update={
+                "config": config,
+                "env": fingerprint(),
+                "git": git_state(Path.cwd()),
+                "notes": self._notes(),
+                "unmeasured": self._unmeasured(),
+            }
+        )
+        self._look_at_device()
+        if self._probe_steps:
+            self._record.launches.append(Launch(index=0, kind="probe", status="running"))
+        self._record.launches.append(
+            Launch(
+                index=self.launch,
+                kind="measured",
+                status="running",
+                startup_seconds={"before_training": startup},
+            )
+        )
+        self._record.perf.startup_seconds = {"before_training": startup}
+        self._rows = RowFile(self._folder.steps)
+        self._folder.write(self._record)
+        return self._probe_begins()
+
+    def _notes(self) -> list[str]:
+        found = []
+        if self._probe_steps:
+            found.append(
+                f"the first {self._probe_steps} steps carry the exact signals and are left out of "
+                "the speeds; their kernels were not forced to be deterministic, as those of "
+                "canary exec are"
+            )
+        ranks = int(os.environ.get("WORLD_SIZE", "1"))
+        if ranks > 1:
+            found.append(f"rank 0 of {ranks} alone is recorded; canary exec records them all")
+        return found
+
+    def _unmeasured(self) -> dict[str, str]:
+        found = {"profiler": "profiling was off", **self._loop.unmeasured()}
+        sampled = "sampled from outside of the process, by canary exec"
+        found |= dict.fromkeys(("memory.sampled", "perf.cpu_utilization_avg"), sampled)
+        if self._device.type == "cuda":
+            found["perf.gpu_utilization_avg"] = sampled
+        else:
+            found |= dict.fromkeys(DEVICE_ONLY, f"the loop trains on {self._device.type}")
+        return found
+
+    def _look_at_device(self) -> None:
+        self._record.env["device"] = describe_device(self._device, self._dtype)
+        if self._device.type == "cuda":
+            variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+            device = device_in_use("auto", list_devices().found, variable)
+            if device is not None:
+                self._record.gpu_health.update(health(device))
+
+    def _probe_begins(self) -> ExactProbe | None:
+        if not self._probe_steps:
+            return None
+        exact = ExactProbe(self._loop)
+        self._probe_rows = RowFile(self._folder.probe_steps)
+        self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
+        folder = self._folder
+        own = (folder.steps, folder.probe_steps, folder.log, folder.path)
+        self._files = WrittenFiles(leave_out=own)
+        self._files.begin()
+        return exact
+
+    def keep(self, row: Row) -> None:
+        """Writes one row; where that cannot be done, this one and all after it are given up."""
+        if self._tracker is not None:
+            self._tracker(row["step"], row_scalars(row))
+        if self._broken is not None:
+            return
+        try:
+            self._rows.append(row)
+            if row["step"] <= self._probe_steps:
+                self._probe_rows.append(row)
+                self._kept.append(row)
+        except OSError as error:
+            self._broken = error
+            print(f"canary: recording ends here: {error}", file=sys.stderr, flush=True)
+
+    def step_ended(self, probe: LoopProbe) -> None:
+        """After the probe's last step, its signals are written and nothing looks closely."""
+        if probe.exact is not None and probe.steps == self._probe_steps:
+            probe.rows.flush(wait=True)
+            self._probe_ends(probe)
+            with self._given_up_on_error():
+                self._folder.write(self._record)
+
+    def _probe_ends(self, probe: LoopProbe) -> None:
+        exact, probe.exact = probe.exact, None
+        assert exact is not None
+        exact.training_ended()
+        exact.add_rows(self._kept)
+        calls = {**(self._calls.describe() if self._calls else {}), **self._files.end()}
+        self._stack.close()
+        self._probe_rows.close()
+        self._record.exact.update(
+            steps=len(self._kept), data=describe_data(self._loop), **exact.found, calls=calls
+        )
+        self._record.launches[0] = self._record.launches[0].model_copy(
+            update={"status": "completed", "steps": len(self._kept)}
+        )
+        if self._tracker is not None:
+            self._tracker(len(self._kept), exact_scalars(self._record.exact))
+
+    def past_end(self) -> None:
+        """A loop that goes on is no longer recorded."""
+
+    def ends(self, probe: LoopProbe, error: BaseException | None) -> None:
+        """The last word of the record. A loop that failed has its own error to tell."""
+        if error is not None and is_failure(error):
+            probe.detach()
+            self._stack.close()
+            result = describe_failure(error)
+            with contextlib.suppress(RuntimeError):  # of a device that failed
+                probe.rows.flush(wait=True)
+        else:
+            result = self._completed(probe)
+        self._rows.close()
+        with self._given_up_on_error():
+            self._finish(result)
+        words = f": {result.reason}" if result.reason else ""
+        print(f"canary: {result.status}{words}; {self.path}", file=sys.stderr, flush=True)
+
+    def _completed(self, probe: LoopProbe) -> Result:
+        probe.stop()
+        if probe.exact is not None:
+            self._probe_ends(probe)
+        if self._broken is not None:
+            full = self._broken.errno in (errno.ENOSPC, errno.EDQUOT)
+            reason = f"a row could not be written: {self._broken}"
+            return disk_full(str(self.path)) if full else Result(status="failed", reason=reason)
+        if not probe.steps:
+            return Result(status="failed", reason="the Recorder saw no step")
+        return Result(status="completed")
+
+    def _finish(self, result: Result) -> None:
+        rows = measured_rows(self._folder)
+        timed = max(0, len(rows) - self._probe_steps)
+        warmup = self._probe_steps + min(METRICS_WARMUP, timed // 5)
+        record = self._record
+        record.config["metrics_warmup_steps"] = warmup
+        record.env["device"] = describe_device(self._device, self._dtype)
+        close_launches(record, result.status)
+        record = summarise(record, rows, warmup)
+        self._folder.finish(
+            record.model_copy(
+                update={
+                    "status": result.status,
+                    "reason": result.reason,
+                    "duration_seconds": time.monotonic() - self._started,
+                }
+            )
+        )
+        shutil.rmtree(self._folder.scratch, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _given_up_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._broken = error
+            print(f"canary: the record cannot be written: {error}", file=sys.stderr, flush=True)
