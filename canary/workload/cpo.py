@@ -6,8 +6,8 @@ from typing import Any
 
 from canary.workload import adapt
 from canary.workload.arguments import training_arguments
+from canary.workload.completions import require_completions
 from canary.workload.data import load_rows
-from canary.workload.experimental import require_completions
 from canary.workload.model import load_model, load_tokenizer
 from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator

@@ -1,4 +1,4 @@
-"""What ORPO and CPO share."""
+"""Pairs that truncation left without a completion, which ORPO and CPO would keep."""
 
 from __future__ import annotations
 
