@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +16,13 @@ from tests.github.gatehouse import NAME, git, pull_event, push_event
 from tests.github.server import GitHub
 from tests.integration.composite import Runner
 from tests.integration.conftest import settings
+from tests.integration.own_scripts import sft_script, write_data
 
 __all__ = ["description", "github"]
+
+PATIENT = {"max_step_time_increase_pct": 1000.0, "max_tps_drop_pct": 99.0}
+"""These tests are not about time, and the machine that they run on may be busy."""
+SMALL: dict[str, object] = {"max_steps": 8, "dataset_size": 40, "thresholds": PATIENT}
 
 INPUTS = {"gpus": "none", "image": "registry.example/canary@sha256:00", "config": "canary.yaml"}
 
@@ -32,7 +38,7 @@ def made(root: Path, github: GitHub, server: GitServer) -> Runner:
     checkout = root / "checkout"
     origin = server.make(NAME)
     git(root, "init", "-q", "-b", "main", str(checkout))
-    config = settings("sft", max_steps=8, dataset_size=40)
+    config = settings("sft", **SMALL)
     (checkout / "canary.yaml").write_text(yaml.safe_dump(config))
     git(checkout, "add", ".")
     git(checkout, "commit", "-qm", "base")
@@ -84,7 +90,7 @@ def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github
     assert git(origin, "ls-tree", "-r", "--name-only", "canary-baselines").count(".json") == 1
 
     # A change that trains at twice the rate.
-    config = settings("sft", max_steps=8, dataset_size=40, learning_rate=1e-3)
+    config = settings("sft", **SMALL, learning_rate=1e-3)
     (runner.workspace / "canary.yaml").write_text(yaml.safe_dump(config))
     git(runner.workspace, "commit", "-qam", "faster")
     head = git(runner.workspace, "rev-parse", "HEAD")
@@ -103,6 +109,50 @@ def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github
     assert "learning\\_rate 0.0005 -> 0.001" in comment.body
     assert repository.statuses_of(head)[0].state == "failure"
     assert runner.outputs()["comment-url"].endswith(f"issuecomment-{comment.id}")
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_training_command_of_the_repository_goes_through_both_halves(
+    runner: Runner, github: GitHub
+) -> None:
+    repository = github.state.repositories[NAME]
+    config: dict[str, object] = {
+        "name": "own",
+        "training_type": "exec",
+        "max_steps": 7,
+        "probe_steps": 3,
+    }
+    config["thresholds"] = PATIENT
+    (runner.workspace / "canary.yaml").write_text(yaml.safe_dump(config))
+    write_data(runner.workspace)
+    sft_script(runner.workspace, steps=9)
+    git(runner.workspace, "add", ".")
+    git(runner.workspace, "commit", "-qm", "a script")
+    base = git(runner.workspace, "rev-parse", "HEAD")
+    origin = runner.root / "server" / f"{NAME}.git"
+    git(runner.workspace, "push", "-q", str(origin), "main")
+    files = {"canary.yaml": (runner.workspace / "canary.yaml").read_bytes()}
+    repository.add_commit(files, sha=base, branch="main")
+    command = {"command": f"echo begins && {sys.executable} train.py"}
+    inputs = INPUTS | command | {"token": github.token}
+    on(runner, github, "push", push_event(base), 1)
+    done = runner.step("Train", INPUTS | command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = runner.step("Report", inputs)
+    assert runner.outputs()["verdict"] == "no-baseline", done.stdout + done.stderr
+
+    sft_script(runner.workspace, steps=9, rate=1e-3)
+    git(runner.workspace, "commit", "-qam", "faster")
+    head = git(runner.workspace, "rev-parse", "HEAD")
+    git(runner.workspace, "push", "-q", str(origin), "HEAD:faster")
+    pull = repository.add_pull(head, base_sha=base)
+    on(runner, github, "pull_request", pull_event(pull, "opened", None), 2)
+    assert runner.step("Train", INPUTS | command).returncode == 0
+    assert runner.step("Report", inputs).returncode == 1
+    assert runner.outputs()["verdict"] == "changed"
+    (comment,) = repository.comments_on(pull.number)
+    assert "learning\\_rate 0.0005 -> 0.001" in comment.body
 
 
 def test_a_run_half_that_could_not_train_is_answered_with_its_sentence(
