@@ -80,7 +80,12 @@ def main() -> int:
     known = stored() if RESULTS.exists() else {}
     new = [json.loads(path.read_text(encoding="utf-8")) for path in asked.results]
     if asked.write:
-        known |= {found["trl"]: {k: v for k, v in found.items() if k != "trl"} for found in new}
+        for found in new:
+            before = known.get(found["trl"], {}).get("trainers", {})
+            known[found["trl"]] = {
+                "packages": found["packages"],
+                "trainers": before | found["trainers"],
+            }
         known = {version: known[version] for version in sorted(known, key=version_key)}
         RESULTS.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
         PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), known), encoding="utf-8")

@@ -69,6 +69,8 @@ class Watch:
 
         def cut() -> None:
             self._suppression.saves()
+            if self._job.kind == "probe":
+                return  # a probe is always short
             state = trainer.state
             inside.notes.append(
                 f"ended after step {state.global_step} of {state.max_steps}: what saves, pushes or "
@@ -77,7 +79,7 @@ class Watch:
 
         probe = inside.attach(trainer, on_cut=cut)
         try:
-            outcome = train()
+            outcome = probe.run(train)
         except BaseException as error:
             inside.leave(describe_failure(error))
             raise

@@ -87,8 +87,7 @@ def _train(job: Job, inside: Inside) -> Result:
         trainer = _build(build_trainer, spec)
         inside.notes += spec.notes
         inside.lap("build")
-        inside.attach(trainer)
-        trainer.train()
+        inside.attach(trainer).run(trainer.train)
     return inside.completed(trainer, calls)
 
 

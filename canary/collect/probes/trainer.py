@@ -16,6 +16,7 @@ from transformers import TrainerCallback
 
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.steps import Row, StepRows
 
 PHASE_OF_METHOD = {
@@ -37,11 +38,11 @@ CUT_SHARE, EOS_RATE = "completions/clipped_ratio", "completions/eos_rate"
 """Of a step's completions: those cut at the longest length, and those that ended themselves."""
 
 
-def _fill(row: Row, values: dict[str, float]) -> None:
+def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
     micro = [values.pop(f"loss{index}") for index in range(row.pop("micro_batches"))]
     row["micro_losses"] = micro
     # The trainer sums the losses of a step's micro-batches, each already divided.
-    row["loss"] = sum(micro) if micro else None
+    row["loss"] = sum(micro) / (len(micro) if mean else 1) if micro else None
     row["grad_norm"] = values.pop("grad_norm", None)
 
 
@@ -74,12 +75,14 @@ class TrainerProbe(TrainerCallback):
         self._rl_seen: dict[str, int] = {}
         self._ended_step: int | None = None
         self._in_loss = False
+        self._own_loop: OwnLoop | None = OwnLoop(trainer, self._clock, exact, self._batch_enters)
         self._undo: list[Callable[[], None]] = []
         self._attach()
 
     def _attach(self) -> None:
         for name, phase in PHASE_OF_METHOD.items():
             self._wrap(self._trainer, name, functools.partial(self._in_phase, phase))
+        self._wrap(self._trainer, "_inner_training_loop", self._around_loop)
         self._wrap(self._trainer, "compute_loss", self._around_loss)
         self._wrap(self._trainer, "training_step", self._around_training_step)
         for name in LOGPROB_METHODS:
@@ -98,6 +101,14 @@ class TrainerProbe(TrainerCallback):
             around = functools.partial(self._in_phase, "generation")
             for owner in (self._trainer.model, getattr(self._trainer, "llm", None)):
                 self._wrap(owner, "generate", around)
+
+    def run(self, train: Callable[[], Any]) -> Any:
+        """Calls `train`; one whose own loop was cut short gives None."""
+        try:
+            return train()
+        except LoopEnded:
+            self._finish()
+            return None
 
     def detach(self) -> None:
         """Leaves the trainer as it was."""
@@ -126,6 +137,10 @@ class TrainerProbe(TrainerCallback):
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase(phase):
             return original(*args, **kwargs)
+
+    def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._own_loop = None
+        return original(*args, **kwargs)
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs["inputs"]
@@ -171,6 +186,8 @@ class TrainerProbe(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._exact is not None:
             self._exact.training_begins()
+        if self._own_loop is not None:
+            self._own_loop.attach(self._wrap)
         self._clock.start()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -194,7 +211,18 @@ class TrainerProbe(TrainerCallback):
             self._cut = state.global_step < state.max_steps
             if self._cut and self._on_cut is not None:
                 self._on_cut()
+        if self._own_loop is not None:
+            self._own_step_ends(self._own_loop)
         return control
+
+    def _own_step_ends(self, loop: OwnLoop) -> None:
+        """A loop that calls back nowhere else: the step's end is now, and so may be its own."""
+        self._losses, self._rl = loop.losses, loop.metrics
+        self._learning_rate = loop.learning_rate
+        self._close_step()
+        loop.next_step()
+        if self._cut:
+            raise LoopEnded
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         if self._cut:
@@ -207,6 +235,9 @@ class TrainerProbe(TrainerCallback):
         self._close_step()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
         self._close_step()
         self._ended.flush(wait=True)
         if self._exact is not None:
@@ -247,10 +278,15 @@ class TrainerProbe(TrainerCallback):
             "step": self._ended_step,
             "micro_batches": len(self._losses),
             "learning_rate": self._learning_rate,
-            "samples": self._trainer.args.per_device_train_batch_size * len(self._losses),
+            "samples": self._samples(),
             "rl": self._rl,
         }
         self._ended_step = None
         self._losses, self._tokens, self._grad_norm = [], {}, None
         self._rl_seen = {name: len(values) for name, values in self._logged_metrics().items()}
-        self._ended.close(row, scalars, _fill)
+        self._ended.close(row, scalars, functools.partial(_fill, mean=self._own_loop is not None))
+
+    def _samples(self) -> int:
+        if self._own_loop is not None:
+            return self._own_loop.samples
+        return int(self._trainer.args.per_device_train_batch_size) * len(self._losses)
