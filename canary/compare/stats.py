@@ -177,7 +177,7 @@ def _compare(
         *exact.checks,
     ]
     found = with_what_was_lost(found, now, good, options.thresholds)
-    checks = with_the_change(found)
+    checks = with_the_change(found, exact.environment_changes)
     verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)
     accepted = accept if verdict == "changed" else None
     return Comparison(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.changes import shown
-from canary.compare.exact import OUTCOME_STAGES
+from canary.compare.exact import LEARNED_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 MIN_HISTORY = 3
@@ -25,13 +25,29 @@ LEARNING_TRENDS = ("final_loss", "gradient_explosion", "kl", "reward", "margin",
 objective may have another scale, and a person accepts the trend with the change."""
 
 
-def with_the_change(checks: Sequence[Check]) -> tuple[Check, ...]:
-    """Failed trends of learning as part of a change that needs acceptance, where there is one."""
+PACKAGES_OWN_COUNTS = (
+    "host_reads",
+    "operators",
+    "tokenizer_calls",
+    "dataset_maps",
+    "files_written",
+    "bytes_written",
+)
+"""Counts of how a package goes about its work: another version has others, and a person accepts
+them with what the version changed. Work itself (FLOPs, tokens fed, time, memory) is not excused."""
+
+
+def with_the_change(checks: Sequence[Check], environment: Sequence[KeyChange]) -> tuple[Check, ...]:
+    """Failed trends of learning as part of a change that needs acceptance, where there is one; and
+    where packages changed with it, the counts of how those work."""
     if not any(check.status == "changed" for check in checks):
         return tuple(checks)
+    excused: tuple[str, ...] = LEARNING_TRENDS
+    if any(change.key.startswith("packages.") for change in environment):
+        excused += PACKAGES_OWN_COUNTS
     return tuple(
         replace(check, status="changed")
-        if check.status == "fail" and check.name in LEARNING_TRENDS
+        if check.status == "fail" and check.name in excused
         else check
         for check in checks
     )
@@ -117,13 +133,15 @@ def _changed_line(
         if not change.cosmetic
     ]
     words = ", ".join(causes[:3]) + (f" and {len(causes) - 3} more" if len(causes) > 3 else "")
-    outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
-    worse = [c.message for c in checks if c.status == "changed" and c.name in LEARNING_TRENDS]
-    said = [*([outcome.message] if outcome else []), *worse]
+    moved = next((c for c in checks if c.status == "changed" and c.name in LEARNED_STAGES), None)
+    with_it = (*LEARNING_TRENDS, *PACKAGES_OWN_COUNTS)
+    worse = [c.message for c in checks if c.status == "changed" and c.name in with_it]
+    said = [*([f"{moved.name} moved first: {moved.message}"] if moved else []), *worse]
     what = f" ({'; '.join(said)})" if said else ""
+    verb = "changes" if len(causes) == 1 else "change"
     if accepted:
-        return f"Changed and accepted ({accepted}): {words} changes what is learned{what}."
-    return f"Changed, needs acceptance: {words} changes what is learned{what}."
+        return f"Changed and accepted ({accepted}): {words} {verb} what is learned{what}."
+    return f"Changed, needs acceptance: {words} {verb} what is learned{what}."
 
 
 def _inconclusive_line(checks: Sequence[Check]) -> str:

@@ -21,6 +21,8 @@ STEPS, UPDATES, BATCH, LONGEST = 4, 2, 2, 6
 class LoopTrainer(Trainer):
     """Samples, then updates twice, and calls back as PPO does: at the end of each step only."""
 
+    control: Any
+
     def train(self, *_: Any, **__: Any) -> None:  # type: ignore[override]
         self.computed: list[list[float]] = []
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
