@@ -32,6 +32,8 @@ class Job:
     """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
     threads: int | None = None
     """CPU threads of torch; None leaves them as they are."""
+    exact_scalars: dict[str, float] = field(default_factory=dict)
+    """What the probe before this launch saw, for trackers (see `canary.collect.tracked`)."""
 
     def write(self, path: Path) -> None:
         """Writes the job for the child."""

@@ -57,6 +57,8 @@ class Inside:
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
+        self.tell: Callable[[dict[str, Any]], None] | None = None
+        """Also gets each row, in the time of the logging phase."""
         self._started = started
         self._rows = RowFile(rank_path(Path(job.rows_file), self.rank))
         self._kept: list[dict[str, Any]] = []
@@ -96,6 +98,8 @@ class Inside:
     def keep(self, row: dict[str, Any]) -> None:
         """Writes the row of a step."""
         self._rows.append(row)
+        if self.tell is not None:
+            self.tell(row)
         if self.job.kind == "probe":
             self._kept.append(row)
 

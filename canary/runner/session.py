@@ -22,6 +22,7 @@ from canary.collect.folder import (
 )
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import Row, summarise
+from canary.collect.tracked import exact_scalars
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
@@ -306,4 +307,5 @@ def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir
         rows_dir=str(folder.scratch / "rows"),
         stop_after=steps if kind == "probe" or session.config.training_type == "exec" else None,
         threads=session.config.threads,
+        exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
     )

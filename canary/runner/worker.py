@@ -78,14 +78,20 @@ def _train(job: Job, inside: Inside) -> Result:
 
     from canary.collect.probes.calls import count_calls
     from canary.runner.inside import set_up_torch
+    from canary.runner.reporting import Reporter, keep_tensorboard, silence
     from canary.workload import build_trainer
 
     set_up_torch(job)
+    keep_tensorboard(job)
     inside.lap("imports")
     with count_calls() as calls:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
         inside.notes += spec.notes
+        if job.kind == "measured":
+            inside.tell = Reporter(trainer, job).step
+        else:
+            silence(trainer)
         inside.lap("build")
         inside.attach(trainer).run(trainer.train)
     return inside.completed(trainer, calls)
