@@ -1,4 +1,4 @@
-"""`canary exec` where the command fails, never trains, or is ended: each with its words and code."""
+"""`canary exec` where the command fails, never trains or is ended: each with its words and code."""
 
 from __future__ import annotations
 
