@@ -272,6 +272,9 @@ def test_run_folders_go_elsewhere_when_the_checkout_is_read_only(
         [],
     ):
         assert entrypoint.completed(kept, open_folder) == kept
+    # What stands behind -- is the user's command, whatever its options are called.
+    there = ["exec", "--output-dir", there[2], "--", "train", "-o", "x"]
+    assert entrypoint.completed(["exec", "--", "train", "-o", "x"], open_folder) == there
 
 
 def test_caches_follow_the_scratch_folder_and_what_the_user_set_stays(open_folder: Path) -> None:
