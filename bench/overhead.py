@@ -1,14 +1,22 @@
-"""Step time of a measured launch against the bare trainer: `python -m bench.overhead`.
+"""What measuring costs a step: `python -m bench.overhead [run|exec|recorder] [CONFIG]`.
 
-Each process builds the same trainer as the canary does and trains it, with the light probes or
-without them, in alternating order (ABBA). The time is the mean wall time between step ends after
-warm-up, taken by one clock of this program in both arms. Prints the ratio with a 95% interval from
-the pairs' log ratios (Student's t), and what the probes' own calls cost a step.
+Each pair is the same training without the canary and with it, in processes of their own and in
+alternating order (ABBA):
+
+- `run`: the built-in trainer, with the light probes of a measured launch or without them;
+- `exec`: a program that trains the same, started by Python or by `canary exec --no-probe`;
+- `recorder`: a plain loop on the embedded model, with the Recorder past its probe or without it.
+
+The time is the mean wall time between step ends after warm-up, taken by one clock of this program
+in both arms. Prints the ratios with a 95% interval from the pairs' log ratios (Student's t), and
+what the canary's own calls cost a step.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import json
 import math
 import statistics
@@ -16,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +33,25 @@ from scipy import stats
 from canary.config.load import load_config
 
 WARMUP = 10
+LOOP_STEPS = 110
+OWN_CALLS = {
+    "canary.collect.probes.trainer": (("TrainerProbe", "_close_step", "_batch_enters"),),
+    "canary.recorder.probe": (("LoopProbe", "step_begins", "step_ends", "loss"),),
+    "canary.collect.probes.clock": (("StepClock", "switch"),),
+}
+"""Methods that are the canary's own time in a step: module, class, names."""
+ARMS = {"run": ("bare", "probed"), "exec": ("bare", "watched"), "recorder": ("loop", "recorded")}
+
+Marks = list[tuple[float, float]]
 
 
-def child(arm: str, config_file: str, folder: str) -> None:
-    """One process: prints the mean seconds a step after warm-up, and CPU seconds likewise."""
+def mark(marks: Marks) -> None:
+    """A step has ended: wall and CPU seconds now."""
+    marks.append((time.perf_counter(), time.process_time()))
+
+
+def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
+    """The trainer of a config; `probed` puts the probes on it, the other arms leave it alone."""
     import torch
     from transformers import TrainerCallback
 
@@ -38,62 +62,120 @@ def child(arm: str, config_file: str, folder: str) -> None:
 
     config = load_config(config_file).config
     torch.set_num_threads(config.threads or torch.get_num_threads())
-    place = Path(folder)
     steps = config.max_steps or BUILT_IN_STEPS
-    spec = WorkloadSpec(config, place, place, steps)
-    trainer = build_trainer(spec)
-    marks: list[tuple[float, float]] = []
+    trainer = build_trainer(WorkloadSpec(config, place, place, steps))
 
-    class Marks(TrainerCallback):  # type: ignore[misc]
+    class Marking(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, *_: Any, **__: Any) -> None:
-            marks.append((time.perf_counter(), time.process_time()))
+            mark(marks)
 
-    trainer.add_callback(Marks())
-    own: dict[str, float] = {}
-    if arm == "canary":
-        from canary.collect.probes.clock import StepClock
+    trainer.add_callback(Marking())
+    if arm == "probed":
         from canary.collect.probes.trainer import TrainerProbe
 
-        for owner, name in (
-            (TrainerProbe, "_close_step"),
-            (TrainerProbe, "_batch_enters"),
-            (StepClock, "switch"),
-        ):
-            time_calls(owner, name, own)
-        rows = RowFile(place / "steps.jsonl")
-        TrainerProbe(trainer, rows.append, 0)
+        TrainerProbe(trainer, RowFile(place / "steps.jsonl").append, 0)
     trainer.train()
+
+
+def loop(arm: str, place: Path, marks: Marks) -> None:
+    """A plain loop over random tokens on the embedded model; `recorded` puts the Recorder in it."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from canary import Recorder
+    from canary.workload.embedded import tiny_dir
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    model = AutoModelForCausalLM.from_pretrained(tiny_dir()).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    batches = [torch.randint(3, 300, (8, 64)) for _ in range(LOOP_STEPS)]
+    if arm == "loop":
+        for ids in batches:
+            loss = model(input_ids=ids, labels=ids).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            mark(marks)
+        return
+    recorder = Recorder(
+        "overhead", model=model, optimizer=optimizer, output_dir=place, probe_steps=0
+    )
+    with recorder:
+        for ids in batches:
+            with recorder.step({"input_ids": ids, "labels": ids}) as step:
+                with step.phase("forward"):
+                    loss = model(input_ids=ids, labels=ids).loss
+                step.loss(loss)
+                with step.phase("backward"):
+                    loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            mark(marks)
+
+
+def child(arm: str, config_file: str, folder: str) -> None:
+    """One process: prints the mean seconds a step after warm-up, CPU seconds and own calls."""
+    marks: Marks = []
+    own: dict[str, float] = {}
+    if arm in ("probed", "watched", "recorded"):
+        time_own_calls(own, arm)
+    if arm in ("loop", "recorded"):
+        loop(arm, Path(folder), marks)
+    else:
+        train(arm, config_file, Path(folder), marks)
     steady = marks[WARMUP:]
     count = len(steady) - 1
     wall, cpu = ((steady[-1][i] - steady[0][i]) / count for i in (0, 1))
-    costs = {name: seconds / steps for name, seconds in own.items()}
-    print(json.dumps({"wall": wall, "cpu": cpu, **costs}))
+    costs = {name: seconds / len(marks) for name, seconds in own.items()}
+    print("\nOVERHEAD " + json.dumps({"wall": wall, "cpu": cpu, **costs}), flush=True)
 
 
-def time_calls(owner: type, name: str, totals: dict[str, float]) -> None:
-    """Adds up the seconds spent inside one method, in `totals`."""
-    original = getattr(owner, name)
+def time_own_calls(totals: dict[str, float], arm: str) -> None:
+    """Adds up the seconds inside the canary's own methods; of calls within calls the outer one."""
+    inside: list[str] = []
 
-    def timed(*args: Any, **kwargs: Any) -> Any:
+    @contextlib.contextmanager
+    def timed(name: str) -> Iterator[None]:
+        inside.append(name)
         start = time.perf_counter()
         try:
-            return original(*args, **kwargs)
+            yield
         finally:
-            totals[name] = totals.get(name, 0.0) + time.perf_counter() - start
+            inside.pop()
+            if not inside:
+                totals[name] = totals.get(name, 0.0) + time.perf_counter() - start
 
-    setattr(owner, name, timed)
+    def wrap(owner: Any, name: str) -> None:
+        original = getattr(owner, name)
+
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with timed(name):
+                return original(*args, **kwargs)
+
+        setattr(owner, name, wrapper)
+
+    for module, classes in OWN_CALLS.items():
+        if (module == "canary.recorder.probe") != (arm == "recorded") and "clock" not in module:
+            continue
+        loaded = importlib.import_module(module)
+        for class_name, *names in classes:
+            for name in names:
+                wrap(getattr(loaded, class_name), name)
 
 
 def measure(arm: str, config_file: str) -> dict[str, float]:
     """Runs one child."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.overhead", "--child", arm, config_file, folder],
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-    found: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+        words = [sys.executable, "-m", "bench.overhead", "--child", arm, config_file, folder]
+        if arm == "watched":
+            options = ["--name", "overhead", "--no-probe", "-o", f"{folder}/out"]
+            words = [sys.executable, "-m", "canary.cli", "exec", *options, "--", *words]
+        done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{arm} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    line = next(line for line in done.stdout.splitlines() if line.startswith("OVERHEAD "))
+    found: dict[str, float] = json.loads(line.removeprefix("OVERHEAD "))
     return found
 
 
@@ -105,9 +187,30 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
+def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str) -> None:
+    """Prints the ratios of wall and of CPU time, and the own calls."""
+    names = sorted(set().union(*(pair[own_arm] for pair in pairs)) - {"wall", "cpu"})
+    costs = {n: statistics.median(pair[own_arm].get(n, 0.0) for pair in pairs) for n in names}
+    parts = ", ".join(f"{name} {1000 * cost:.3f}" for name, cost in costs.items())
+    share = statistics.median(
+        sum(pair[own_arm].get(n, 0.0) for n in names) / pair[bare_arm]["wall"] for pair in pairs
+    )
+    print(f"own   {1000 * sum(costs.values()):.3f} ms a step ({parts}), {100 * share:.2f}% of bare")
+    for figure in ("wall", "cpu"):
+        ratios = [pair[own_arm][figure] / pair[bare_arm][figure] for pair in pairs]
+        mean, low, high = interval(ratios)
+        bare = statistics.median(pair[bare_arm][figure] for pair in pairs)
+        print(
+            f"{figure:<5} ratio {mean:.4f} [{low:.4f}, {high:.4f}], median "
+            f"{statistics.median(ratios):.4f} over {len(pairs)} pairs, "
+            f"bare {1000 * bare:.1f} ms a step; target 1.02"
+        )
+
+
 def main() -> None:
-    """Prints the ratios of wall and of CPU time."""
+    """Runs the pairs of one comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", default="run", choices=ARMS)
     parser.add_argument("config", nargs="?", default="configs/dpo_smoke.yaml")
     parser.add_argument("-n", type=int, default=10, help="pairs")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
@@ -115,26 +218,12 @@ def main() -> None:
     if arguments.child:
         child(*arguments.child)
         return
+    arms = ARMS[arguments.what]
     pairs: list[dict[str, dict[str, float]]] = []
     for number in range(arguments.n):
-        order = ("bare", "canary") if number % 2 == 0 else ("canary", "bare")
+        order = arms if number % 2 == 0 else tuple(reversed(arms))
         pairs.append({arm: measure(arm, arguments.config) for arm in order})
-    names = sorted(set(pairs[0]["canary"]) - {"wall", "cpu"})
-    costs = {n: statistics.median(pair["canary"][n] for pair in pairs) for n in names}
-    parts = ", ".join(f"{name} {1000 * cost:.3f}" for name, cost in costs.items())
-    share = statistics.median(
-        sum(pair["canary"][n] for n in names) / pair["bare"]["wall"] for pair in pairs
-    )
-    print(f"own   {1000 * sum(costs.values()):.3f} ms a step ({parts}), {100 * share:.2f}% of bare")
-    for figure in ("wall", "cpu"):
-        mean, low, high = interval(
-            [pair["canary"][figure] / pair["bare"][figure] for pair in pairs]
-        )
-        bare = statistics.median(pair["bare"][figure] for pair in pairs)
-        print(
-            f"{figure:<5} ratio {mean:.4f} [{low:.4f}, {high:.4f}] over {len(pairs)} pairs, "
-            f"bare {1000 * bare:.1f} ms a step; target 1.02"
-        )
+    report(pairs, *arms)
 
 
 if __name__ == "__main__":

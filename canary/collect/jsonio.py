@@ -39,7 +39,11 @@ def number(value: Any) -> Any:
 
 def dumps(value: Any, indent: int | None = None) -> str:
     """Serialises to strict JSON."""
-    return json.dumps(to_strict(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    try:
+        # Most of what is written, a row a step, is strict as it stands.
+        return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return json.dumps(to_strict(value), indent=indent, allow_nan=False, ensure_ascii=False)
 
 
 def _refuse(name: str) -> float:

@@ -58,7 +58,8 @@ class LoopProbe:
         self.steps = 0
         """Steps that have ended."""
         self.exact = exact
-        self.rows = StepRows(loop.device, sink)
+        self._device = loop.device
+        self.rows = StepRows(self._device, sink)
         self._clock = self.rows.clock
         self._loop = loop
         self._launch = launch
@@ -71,6 +72,9 @@ class LoopProbe:
         """The loop begins: hooks the optimizers; what comes before the first step is data."""
         if self.exact is not None:
             self.exact.training_begins()
+            if self._device.type == "cuda":
+                # Hashing a large model takes memory that the loop does not.
+                torch.cuda.reset_peak_memory_stats(self._device)
         for optimizer in self._loop.optimizers:
             self._handles.append(optimizer.register_step_pre_hook(self._optimizer_begins))
             self._handles.append(optimizer.register_step_post_hook(self._optimizer_ended))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -204,6 +205,20 @@ def test_the_loop_trains_as_it_does_alone(tmp_path: Path) -> None:
         optimizer.zero_grad()
         losses.append(loss.item())
     assert train(tmp_path).stability.loss_values == losses
+
+
+def test_the_example_of_the_docs_leaves_a_complete_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (EXAMPLES.parent / "docs" / "recorder.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "recorder.md", "exec"), {})
+    record = load_record(only_run(tmp_path / "canary_output"))
+    assert record.status == "completed"
+    assert len(record.stability.loss_values) == 30
+    assert record.exact["first_update"]["tensors_changed"] == 3
+    assert record.rl["reward"].count > 0
 
 
 def example(name: str, folder: Path, **variables: str) -> subprocess.Popen[bytes]:
