@@ -110,7 +110,7 @@ class JobKeeper:
         if not probe.steps:
             return Result(
                 status="failed",
-                reason="the Recorder saw no step",
+                reason=self._loop.why_no_step(probe.begun),
                 hint="put each step of the loop into: with recorder.step(batch) as step",
                 usage_error=True,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +54,7 @@ class Loop:
             "model_name": settings.pop("model_name", None) or self._name_of_model(),
             "dtype": settings.pop("dtype", None) or self._dtype(),
             "use_peft": settings.pop("use_peft", hasattr(self.model, "peft_config")),
-            "world_size": 1,
+            "world_size": int(os.environ.get("WORLD_SIZE", "1")),
             "arguments": settings,
             "packages": package_versions(),
         }
@@ -70,6 +71,12 @@ class Loop:
         """That of the parameters, where they are of one; a loop may compute in another."""
         found = {value.dtype for value in self.model.parameters()} if self.model is not None else ()
         return str(next(iter(found))).removeprefix("torch.") if len(found) == 1 else "float32"
+
+    def why_no_step(self, begun: bool) -> str:
+        """What a loop did without in which no step ended."""
+        if begun and self.optimizers:
+            return "no step ended: the optimizer that the Recorder was given never stepped"
+        return "the Recorder saw no step"
 
     def unmeasured(self) -> dict[str, str]:
         """What a record of this loop cannot hold, and why."""

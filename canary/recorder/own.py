@@ -233,7 +233,7 @@ class OwnKeeper:
             reason = f"a row could not be written: {self._broken}"
             return disk_full(str(self.path)) if full else Result(status="failed", reason=reason)
         if not probe.steps:
-            return Result(status="failed", reason="the Recorder saw no step")
+            return Result(status="failed", reason=self._loop.why_no_step(probe.begun))
         return Result(status="completed")
 
     def _finish(self, result: Result) -> None:

@@ -57,6 +57,8 @@ class LoopProbe:
     ) -> None:
         self.steps = 0
         """Steps that have ended."""
+        self.begun = False
+        """Whether any has begun."""
         self.exact = exact
         self._device = loop.device
         self.rows = StepRows(self._device, sink)
@@ -96,7 +98,7 @@ class LoopProbe:
         """A step, or the next micro-batch of one whose optimizer has not stepped yet."""
         self._clock.switch("other")
         if not self._running:
-            self._running = True
+            self._running = self.begun = True
             if self.exact is not None and self._loop.model is not None:
                 self.exact.update_begins()
         if batch is not None:

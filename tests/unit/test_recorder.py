@@ -243,6 +243,16 @@ def test_settings_that_are_secret_are_not_kept(tmp_path: Path) -> None:
     assert (record.status, record.reason) == ("failed", "the Recorder saw no step")
 
 
+def test_an_optimizer_that_never_steps_is_named(tmp_path: Path) -> None:
+    weight = torch.nn.Linear(1, 1)
+    other = torch.optim.SGD(weight.parameters(), lr=0.1)
+    recorder = bare(tmp_path, optimizer=other)
+    with recorder, recorder.step() as step:
+        step.loss(1.0)
+    assert recorder.folder is not None
+    assert "never stepped" in (load_record(recorder.folder).reason or "")
+
+
 def test_batches_of_any_form_are_named_and_hashed_by_all_they_hold() -> None:
     image, label = torch.ones(2, 3), torch.tensor([1, 0])
     assert set(named((image, label))) == {"0", "1"}
