@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test clean
+.PHONY: demo test stacks clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
@@ -16,6 +16,10 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
+
+# The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them.
+stacks: $(VENV)/.dev
+	$(BIN)/nox -s stacks -- 0.19.1 1.16.0 --quick
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -34,4 +38,4 @@ $(VENV)/.dev: $(VENV)/.train
 	@touch $@
 
 clean:
-	rm -rf $(VENV) canary_output build *.egg-info
+	rm -rf $(VENV) .nox canary_output build *.egg-info

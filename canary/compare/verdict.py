@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.changes import shown
-from canary.compare.exact import LEARNED_STAGES
+from canary.compare.exact import LEARNED_STAGES, OUTCOME_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 MIN_HISTORY = 3
@@ -136,7 +136,11 @@ def _changed_line(
     moved = next((c for c in checks if c.status == "changed" and c.name in LEARNED_STAGES), None)
     with_it = (*LEARNING_TRENDS, *PACKAGES_OWN_COUNTS)
     worse = [c.message for c in checks if c.status == "changed" and c.name in with_it]
-    said = [*([f"{moved.name} moved first: {moved.message}"] if moved else []), *worse]
+    outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
+    said = [f"{moved.name} moved first: {moved.message}"] if moved else []
+    if outcome is not None and outcome is not moved:
+        said.append(outcome.message)
+    said += worse
     what = f" ({'; '.join(said)})" if said else ""
     verb = "changes" if len(causes) == 1 else "change"
     if accepted:

@@ -32,6 +32,8 @@ OTHER_NAMES = {
     "eval_strategy": "evaluation_strategy",
     "processing_class": "tokenizer",
     "dtype": "torch_dtype",
+    "activation_checkpointing": "gradient_checkpointing",
+    "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
 """Names of the newest versions, and what they were called before, with the same values."""
 
@@ -40,7 +42,7 @@ ONLY_BEHAVIOUR: Mapping[str, tuple[Any, ...]] = {
     "packing": (False,),
     "use_vllm": (False,),
     "trust_remote_code": (False, True),  # the canary loads models and tokenizers itself
-    "gradient_checkpointing": (False,),
+    "activation_checkpointing": (False,),
     "push_to_hub": (False,),
 }
 """Values that a version without the setting has by nature: nothing to be said about them."""
@@ -143,16 +145,17 @@ def settings(
             continue
         translated = _translated(name, value, known)
         found.update(translated or {})
-        if translated is None and value not in ONLY_BEHAVIOUR.get(name, ()):
+        if translated is None and value not in ONLY_BEHAVIOUR.get(newest_name(name), ()):
             notes.append(_not_honoured(config_class, name, value))
     return found
 
 
 def _name_here(name: str, known: frozenset[str]) -> str | None:
-    """The installed version's name of a setting, whichever version's name was given."""
+    """The installed version's name of a setting, whichever version's name was given; the newest,
+    where it has both."""
     newer = {old: new for new, old in OTHER_NAMES.items()}
-    candidates = (name, OTHER_NAMES.get(name), newer.get(name))
-    return next((known_name for known_name in candidates if known_name in known), None)
+    newest = newer.get(name, name)
+    return next((here for here in (newest, OTHER_NAMES.get(newest)) if here in known), None)
 
 
 def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def _common(spec: WorkloadSpec) -> dict[str, Any]:
         "bf16": config.dtype == "bfloat16",
         "fp16": config.dtype == "float16",
         "use_cpu": not cuda,
-        "gradient_checkpointing": False,
+        "activation_checkpointing": False,
         "seed": config.seed,
         "data_seed": config.seed,
         "dataloader_num_workers": config.num_workers,

@@ -66,6 +66,17 @@ def test_older_names_in_a_config_are_found_in_the_newest_class() -> None:
     assert notes == []
 
 
+@dataclass
+class Both:
+    activation_checkpointing: bool | None = None
+    gradient_checkpointing: bool | None = None
+
+
+def test_of_two_names_for_one_thing_the_last_that_was_given_counts() -> None:
+    given = {"activation_checkpointing": False, "gradient_checkpointing": True}
+    assert adapt.settings(Both, given, []) == {"activation_checkpointing": True}
+
+
 def test_a_setting_that_is_nowhere_is_said() -> None:
     notes: list[str] = []
     assert adapt.settings(Bare, {"max_length": 8, "group_by_length": True}, notes) == {
