@@ -19,8 +19,9 @@ nox.options.default_venv_backend = "venv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["stacks"]
 
-NEWEST = "1.16.0"
-STACKS = ("0.19.1", "0.29.1", "1.0.0", "1.12.0", NEWEST)
+OLDEST, NEWEST = "0.19.1", "1.16.0"
+BEST_EFFORT = ("0.11.4",)
+STACKS = (*BEST_EFFORT, OLDEST, "0.29.1", "1.0.0", "1.12.0", NEWEST)
 QUICK = ("sft", "dpo", "reward", "grpo", "ppo")
 RESULTS = Path("build/stacks")
 

@@ -42,7 +42,7 @@ EXTRA = {
     "rloo": {"max_new_tokens": 12, "num_generations": 2},
 }
 PPO_SCRIPT = Path(__file__).with_name("stacks_ppo.py")
-NOT_OFFERED = ("is not offered by trl", "this trl has no PPO")
+NOT_OFFERED = ("is not offered by trl", "this trl has no PPO that is a Trainer")
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,11 @@ def ppo() -> tuple[Any, Any]:
     for place in PLACES:
         try:
             module = importlib.import_module(place)
-            return module.PPOConfig, module.PPOTrainer
+            if "total_episodes" in module.PPOConfig.__dataclass_fields__:
+                return module.PPOConfig, module.PPOTrainer
         except (ImportError, AttributeError):
             continue
-    raise SystemExit("this trl has no PPO")
+    raise SystemExit("this trl has no PPO that is a Trainer")
 
 
 def main(folder: str, steps: int) -> None:

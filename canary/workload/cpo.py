@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.workload import adapt
+from canary.workload import adapt, older_rows
 from canary.workload.arguments import training_arguments
 from canary.workload.completions import require_completions
 from canary.workload.data import load_rows
@@ -18,7 +18,7 @@ def build(spec: WorkloadSpec) -> Any:
     """A CPOTrainer, not yet started. ConfigError where this trl offers none."""
     config_class, trainer_class = adapt.offered("CPO")
     tokenizer = load_tokenizer(spec)
-    rows = load_rows(spec, tokenizer)
+    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
     arguments = training_arguments(
         spec,
         config_class,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canary.workload import adapt
+from canary.workload import adapt, older_rows
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows, require_enough
 from canary.workload.model import load_model, load_tokenizer
@@ -23,7 +23,7 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
     one label already keeps its own.
     """
     tokenizer = load_tokenizer(spec)
-    rows = load_rows(spec, tokenizer)
+    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
     config_class, trainer_class = adapt.offered("Reward")
     arguments = training_arguments(
         spec,

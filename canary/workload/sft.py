@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canary.workload import adapt
+from canary.workload import adapt, older_rows
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows, require_enough
 from canary.workload.model import load_model, load_tokenizer
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def build(spec: WorkloadSpec) -> SFTTrainer:
     """An SFTTrainer over the config's model and data, not yet started."""
     tokenizer = load_tokenizer(spec)
-    rows = load_rows(spec, tokenizer)
+    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
     config_class, trainer_class = adapt.offered("SFT")
     arguments = training_arguments(
         spec,
@@ -34,7 +34,7 @@ def build(spec: WorkloadSpec) -> SFTTrainer:
         trainer_class,
         model=load_model(spec, tokenizer),
         args=arguments,
-        data_collator=data_collator(spec, tokenizer),
+        data_collator=data_collator(spec, tokenizer) or older_rows.collator(spec, tokenizer),
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=callbacks(spec),

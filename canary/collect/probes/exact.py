@@ -24,6 +24,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.collect.probes.batches import describe_batch
+from canary.collect.probes.fingerprints import tokenizer_of
 from canary.collect.probes.operators import LiveTensors, WorkProbe, recompiles
 from canary.collect.probes.parameters import (
     UpdateProbe,
@@ -91,7 +92,7 @@ class ExactProbe:
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Describes one micro-batch as it enters the loss."""
         with _disable_current_modes():
-            tokenizer = getattr(self._trainer, "processing_class", None)
+            tokenizer = tokenizer_of(self._trainer)
             described = describe_batch(inputs, tokenizer)
             strangers = self._sampled.not_sampled(inputs) if self._sampled else None
             if strangers is not None:

@@ -38,6 +38,11 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     }
 
 
+def tokenizer_of(trainer: Any) -> Any:
+    """The trainer's tokenizer or processor; `tokenizer` before transformers 4.46."""
+    return getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+
+
 def describe_data(trainer: Any) -> dict[str, Any]:
     """Stage 2 of the exact lane. Rows are hashed where they can be read twice and in order; of a
     stream or a Dataset of tensors only what the batches show is known."""
@@ -47,7 +52,7 @@ def describe_data(trainer: Any) -> dict[str, Any]:
         facts["rows"] = len(dataset)
         if hasattr(dataset, "column_names") and isinstance(dataset, Iterable):
             facts["dataset_sha256"] = dataset_fingerprint(dataset)
-    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    tokenizer = tokenizer_of(trainer)
     if tokenizer is not None:
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
     if hasattr(tokenizer, "get_vocab"):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
@@ -75,6 +75,8 @@ class TrainerProbe(TrainerCallback):
         self._rl_seen: dict[str, int] = {}
         self._ended_step: int | None = None
         self._in_loss = False
+        # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
+        self._bare_loop = not hasattr(Trainer, "get_batch_samples")
         self._own_loop: OwnLoop | None = OwnLoop(trainer, self._clock, exact, self._batch_enters)
         self._undo: list[Callable[[], None]] = []
         self._attach()
@@ -159,6 +161,8 @@ class TrainerProbe(TrainerCallback):
             self._exact.micro_batch(inputs)
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._bare_loop:
+            self._clock.switch("other")
         loss = original(*args, **kwargs)
         self._losses.append(loss.detach())
         return loss
@@ -174,6 +178,8 @@ class TrainerProbe(TrainerCallback):
             self._exact.gradients_ready()
         with self._clock.phase("optimizer"):
             self._grad_norm = original(*args, **kwargs)
+        if self._bare_loop:
+            self._update_begins(self._trainer.optimizer)
         return self._grad_norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -181,7 +187,12 @@ class TrainerProbe(TrainerCallback):
             self._exact.work_ends(self._ended_step)
         result = original(*args, **kwargs)
         self._close_step()
+        self._batch_is_taken()
         return result
+
+    def _batch_is_taken(self) -> None:
+        if self._bare_loop:
+            self._clock.switch("data")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._exact is not None:
@@ -189,12 +200,19 @@ class TrainerProbe(TrainerCallback):
         if self._own_loop is not None:
             self._own_loop.attach(self._wrap)
         self._clock.start()
+        if self._own_loop is None:
+            self._batch_is_taken()
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._batch_is_taken()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
+
+    def _update_begins(self, optimizer: Any) -> None:
         if self._exact is not None:
             self._exact.gradients_ready()
             self._exact.update_begins()
-        optimizer = kwargs.get("optimizer") or self._trainer.optimizer
         self._learning_rate = float(optimizer.param_groups[0]["lr"])
         self._clock.switch("optimizer")
 
