@@ -99,6 +99,7 @@ class JobKeeper:
         """Leaves the result for the parent."""
         with self._stack:
             if error is not None and is_failure(error):
+                probe.give_up()
                 self._inside.leave(describe_failure(error))
                 return
             probe.stop()

@@ -182,7 +182,7 @@ class OwnKeeper:
 
     def step_ended(self, probe: LoopProbe) -> None:
         """After the probe's last step, its signals are written and nothing looks closely."""
-        if probe.exact is not None and probe.steps == self._probe_steps:
+        if probe.exact is not None and probe.steps in (self._probe_steps, self.stop_after):
             probe.rows.flush(wait=True)
             self._probe_ends(probe)
             with self._given_up_on_error():
@@ -211,7 +211,7 @@ class OwnKeeper:
     def ends(self, probe: LoopProbe, error: BaseException | None) -> None:
         """The last word of the record. A loop that failed has its own error to tell."""
         if error is not None and is_failure(error):
-            probe.detach()
+            probe.give_up()
             self._stack.close()
             result = describe_failure(error)
             with contextlib.suppress(RuntimeError):  # of a device that failed

@@ -88,6 +88,12 @@ class LoopProbe:
         self.detach()
         self.rows.flush(wait=True)
 
+    def give_up(self) -> None:
+        """The loop failed: nothing of it is looked at any more."""
+        self.detach()
+        if self.exact is not None:
+            self.exact.give_up()
+
     def detach(self) -> None:
         """Unhooks the optimizers."""
         for handle in self._handles:

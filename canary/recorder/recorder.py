@@ -67,6 +67,12 @@ class Recorder:
                 f"{name!r} cannot be the name of a canary",
                 "letters, digits, '.', '_' and '-', at most 64",
             )
+        for argument, value, least in (
+            ("probe_steps", probe_steps, 0),
+            ("max_steps", max_steps, 1),
+        ):
+            if value is not None and value < least:
+                raise UsageError(f"Recorder({argument}={value})", f"{argument} is {least} or more")
         check_settings(config or {})
         self._loop = Loop(
             name=name,

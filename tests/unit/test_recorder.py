@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from canary import Recorder
 from canary.collect.folder import load_record
@@ -40,6 +42,8 @@ def test_importing_canary_loads_no_torch() -> None:
     ("arguments", "words"),
     [
         ({"name": "a loop"}, "'a loop' cannot be the name"),
+        ({"max_steps": 0}, "max_steps is 1 or more"),
+        ({"probe_steps": -1}, "probe_steps is 0 or more"),
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
@@ -241,6 +245,28 @@ def test_settings_that_are_secret_are_not_kept(tmp_path: Path) -> None:
     text = json.dumps(record.model_dump(mode="json"))
     assert "hf_x" not in text
     assert (record.status, record.reason) == ("failed", "the Recorder saw no step")
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_steps": 2}])
+def test_nothing_is_counted_after_a_failure_or_the_last_step(
+    tmp_path: Path, limits: dict[str, int]
+) -> None:
+    """Step 3 is the one whose operators are counted."""
+    recorder = bare(tmp_path, **limits)
+
+    def loop() -> None:
+        with recorder:
+            for number in range(3):
+                with recorder.step() as step:
+                    step.loss(1.0)
+                    if number == 2:
+                        assert (_get_current_dispatch_mode() is None) == bool(limits)
+                        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        loop()
+    assert _get_current_dispatch_mode() is None
+    assert gc.get_freeze_count() == 0
 
 
 def test_an_optimizer_that_never_steps_is_named(tmp_path: Path) -> None:

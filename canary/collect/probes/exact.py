@@ -137,12 +137,16 @@ class ExactProbe:
         self._live.count()
         self._begin_work_if_next(step)
 
-    def training_ended(self) -> None:
-        """Memory slopes, and whether anything moved that was declared still."""
+    def give_up(self) -> None:
+        """Nothing is counted any more: the training has ended, or failed."""
         if self._work is not None:
             self._work.end()
             self._work = None
         self._live.release()
+
+    def training_ended(self) -> None:
+        """Memory slopes, and whether anything moved that was declared still."""
+        self.give_up()
         self.found["memory"] = {
             "live_tensors": self._live.counts,
             "live_bytes": self._live.bytes,
