@@ -79,7 +79,7 @@ class JobKeeper:
 
     def step_ended(self, probe: LoopProbe) -> None:
         """At the last step that is recorded, what saves transformers' models does so no more."""
-        if probe.steps == self.stop_after and "transformers" in sys.modules:
+        if probe.steps == self.stop_after and sys.modules.get("transformers") is not None:
             from canary.attach.suppress import Suppression
 
             Suppression(self._job.kind, _say).saves()

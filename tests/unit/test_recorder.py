@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,19 @@ from canary.collect.jsonio import read_rows
 from canary.collect.phases import PHASES
 from canary.errors import MachineError, UsageError
 from canary.recorder.values import hashable, named, rows_of
+from canary.runner.base import Job, Kind, Result
+
+LOOP = """
+import sys
+sys.modules.update(dict.fromkeys({blocked!r}))
+from canary import Recorder
+with Recorder("loop", output_dir={folder!r}) as recorder:
+    for number in range(4):
+        with recorder.step({{"x": [number]}}) as step:
+            step.loss(number)
+"""
+TRAINING_STACK = ("transformers", "trl", "peft", "datasets", "accelerate")
+OF_THE_COMMAND_LINE = ("pydantic", "yaml", "rich", "typer", "jinja2", "scipy")
 
 
 def bare(folder: Path, **arguments: Any) -> Recorder:
@@ -32,10 +47,45 @@ def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_importing_canary_loads_no_torch() -> None:
-    import subprocess
-
     code = "import sys, canary; sys.exit('torch' in sys.modules or 'pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_alone_it_needs_torch_and_nothing_else_that_trains(tmp_path: Path) -> None:
+    code = LOOP.format(blocked=TRAINING_STACK, folder=str(tmp_path))
+    subprocess.run([sys.executable, "-c", code], check=True)
+    (run,) = tmp_path.iterdir()
+    assert load_record(run).stability.loss_values == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", ["measured", "probe"])
+def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: Kind) -> None:
+    """No package of the canary's own: the command's Python may have none of them."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    files = {name: str(tmp_path / name) for name in ("config", "rows", "result", "cache")}
+    job = Job(
+        kind=kind,
+        launch=0,
+        config_file=files["config"],
+        rows_file=files["rows"],
+        result_file=files["result"],
+        scratch_dir=str(scratch),
+        cache_dir=files["cache"],
+        rows_dir=files["cache"],
+        stop_after=3,
+    )
+    job.write(tmp_path / "job.json")
+    blocked = (*TRAINING_STACK, *OF_THE_COMMAND_LINE)
+    code = LOOP.format(blocked=blocked, folder=str(tmp_path / "none"))
+    environment = os.environ | {"CANARY_JOB": str(tmp_path / "job.json")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    result = Result.read(Path(files["result"]))
+    assert result is not None
+    assert result.status == "completed"
+    assert [row["loss"] for row in read_rows(Path(files["rows"]))] == [0.0, 1.0, 2.0]
+    assert bool(result.exact) == (kind == "probe")
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def _counted(counts: Counter[str], name: str, original: Callable[..., Any]) -> C
 
 def can_count_calls() -> bool:
     """Whether this process has loaded the libraries whose calls are counted."""
-    return {"datasets", "transformers"} <= set(sys.modules)
+    return all(sys.modules.get(name) is not None for name in ("datasets", "transformers"))
 
 
 @contextmanager
