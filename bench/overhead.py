@@ -9,7 +9,7 @@ alternating order (ABBA):
 
 The time is the mean wall time between step ends after warm-up, taken by one clock of this program
 in both arms. Prints the ratios with a 95% interval from the pairs' log ratios (Student's t), and
-what the canary's own calls cost a step.
+what the canary's own calls cost a step in CPU time, which other work on the machine moves least.
 """
 
 from __future__ import annotations
@@ -132,19 +132,19 @@ def child(arm: str, config_file: str, folder: str) -> None:
 
 
 def time_own_calls(totals: dict[str, float], arm: str) -> None:
-    """Adds up the seconds inside the canary's own methods; of calls within calls the outer one."""
+    """Adds up the CPU seconds inside the canary's own methods; of calls within calls the outer."""
     inside: list[str] = []
 
     @contextlib.contextmanager
     def timed(name: str) -> Iterator[None]:
         inside.append(name)
-        start = time.perf_counter()
+        start = time.thread_time()
         try:
             yield
         finally:
             inside.pop()
             if not inside:
-                totals[name] = totals.get(name, 0.0) + time.perf_counter() - start
+                totals[name] = totals.get(name, 0.0) + time.thread_time() - start
 
     def wrap(owner: Any, name: str) -> None:
         original = getattr(owner, name)
@@ -193,9 +193,12 @@ def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str
     costs = {n: statistics.median(pair[own_arm].get(n, 0.0) for pair in pairs) for n in names}
     parts = ", ".join(f"{name} {1000 * cost:.3f}" for name, cost in costs.items())
     share = statistics.median(
-        sum(pair[own_arm].get(n, 0.0) for n in names) / pair[bare_arm]["wall"] for pair in pairs
+        sum(pair[own_arm].get(n, 0.0) for n in names) / pair[bare_arm]["cpu"] for pair in pairs
     )
-    print(f"own   {1000 * sum(costs.values()):.3f} ms a step ({parts}), {100 * share:.2f}% of bare")
+    print(
+        f"own   {1000 * sum(costs.values()):.3f} ms of CPU a step ({parts}), "
+        f"{100 * share:.2f}% of bare"
+    )
     for figure in ("wall", "cpu"):
         ratios = [pair[own_arm][figure] / pair[bare_arm][figure] for pair in pairs]
         mean, low, high = interval(ratios)

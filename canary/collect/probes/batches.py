@@ -8,7 +8,9 @@ layouts of older trl versions (`input_ids_chosen`; prompts apart from completion
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,14 +92,21 @@ def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
     if not found:
         return {"label_tokens": inputs["labels"].ne(IGNORE).sum()} if "labels" in inputs else {}
     counts: dict[str, torch.Tensor | int] = {
-        "input_tokens": sum(part.present.sum() * part.repeats for part in found)
+        "input_tokens": _total([part.present.sum() * part.repeats for part in found])
+        if any(part.repeats > 1 for part in found)
+        else _total([part.present.sum() for part in found])
     }
     learned = [part.learned.sum() for part in found if part.learned is not None]
     if learned:
-        counts["label_tokens"] = sum(learned)
+        counts["label_tokens"] = _total(learned)
     if "completion_ids" in inputs and "prompt_ids" in inputs:
         counts["completion_tokens"] = counts["label_tokens"]
     return counts
+
+
+def _total(counts: list[torch.Tensor]) -> torch.Tensor:
+    """Without the operator that `sum` spends on adding the first to 0."""
+    return functools.reduce(operator.add, counts)
 
 
 def integer_tensors(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -92,7 +92,8 @@ class WrittenFiles:
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
-        if not self._counting or event != "open":
+        # Called some hundred times a step for events that do not matter here: `id` is one.
+        if event != "open" or not self._counting:
             return
         path, _, flags = args
         writing = flags & (os.O_WRONLY | os.O_RDWR) if isinstance(flags, int) else 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +37,24 @@ class _Ended:
         return self.row
 
 
+class _Resident:
+    """Resident memory of this process; on Linux from a file that stays open, which costs a tenth
+    of what psutil's reading does."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._file: int | None = None
+        if sys.platform == "linux":
+            self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._file)
+
+    def bytes(self) -> int:
+        """Now."""
+        if self._file is None:
+            return int(self._process.memory_info().rss)
+        return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 class StepRows:
     """The clock of a training and its ended steps, handed to `sink` in order."""
 
@@ -41,7 +62,7 @@ class StepRows:
         self.clock = StepClock(device)
         self._device = device
         self._sink = sink
-        self._process = psutil.Process()
+        self._resident = _Resident()
         self._ended: list[_Ended] = []
 
     def close(
@@ -68,7 +89,7 @@ class StepRows:
                 self._sink(row)
 
     def _memory(self) -> dict[str, int | None]:
-        rss = self._process.memory_info().rss
+        rss = self._resident.bytes()
         if self._device.type != "cuda":
             return {
                 "rss_bytes": rss,
