@@ -39,6 +39,8 @@ def stacks(session: nox.Session, trl: str) -> None:
         python = "python"
     result = RESULTS / f"{trl}.json"
     write = "--write" in session.posargs
+    if write:
+        session.run(python, "-m", "bench.stacks_arguments", external=python != "python")
     trainers = QUICK if "--quick" in session.posargs else ()
     # With --write a failure is an outcome, and the table says so.
     codes = [0, 1] if write else [0]

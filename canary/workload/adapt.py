@@ -13,10 +13,13 @@ honour becomes a line in `spec.notes`, which ends up in the record and on the te
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
+import json
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -50,21 +53,8 @@ ONLY_BEHAVIOUR: Mapping[str, tuple[Any, ...]] = {
 MEANT_OTHERWISE = ("no_cuda", "use_cpu", "warmup_ratio")
 """Settings that another version says with another argument; see `_translated`."""
 
-GONE = (
-    "group_by_length",
-    "include_tokens_per_second",
-    "include_inputs_for_metrics",
-    "jit_mode_eval",
-    "logging_dir",
-    "max_completion_length",
-    "max_prompt_length",
-    "mp_parameters",
-    "overwrite_output_dir",
-    "past_index",
-    "save_safetensors",
-    "use_ipex",
-)
-"""Arguments of some version that others lack: in `trainer_args` they are no typing errors."""
+KNOWN_ARGUMENTS = Path(__file__).with_name("known_arguments.json")
+"""Arguments that a config class has in some tested version; see bench/stacks_arguments.py."""
 
 
 def installed(package: str) -> Version:
@@ -109,13 +99,19 @@ def parameters(callable_: Any) -> frozenset[str]:
 
 def understood(name: str, config_class: type[Any]) -> bool:
     """Whether `name` is an argument of `config_class`, here or in another version."""
-    known = field_names(config_class)
-    return _name_here(name, known) is not None or name in (
-        *GONE,
-        *OTHER_NAMES,
-        *OTHER_NAMES.values(),
-        *MEANT_OTHERWISE,
+    return (
+        _name_here(name, field_names(config_class)) is not None
+        or name in MEANT_OTHERWISE
+        or name in known_arguments(config_class.__name__)
     )
+
+
+@functools.cache
+def known_arguments(class_name: str) -> frozenset[str]:
+    """Arguments that a config class has in some tested version; of a class of the user's own, those
+    that every class has."""
+    lists = json.loads(KNOWN_ARGUMENTS.read_text(encoding="utf-8"))
+    return frozenset((*lists["every"], *lists.get(class_name, ())))
 
 
 def newest_name(name: str) -> str:

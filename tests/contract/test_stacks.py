@@ -73,3 +73,13 @@ def test_the_extra_takes_the_oldest_stack() -> None:
     for line in project["optional-dependencies"]["train"]:
         wanted = Requirement(line)
         assert oldest[wanted.name] in wanted.specifier, line
+
+
+def test_arguments_of_the_newest_stack_are_in_the_list() -> None:
+    from bench.stacks_arguments import STEMS, installed_arguments
+    from canary.workload.adapt import known_arguments
+
+    installed = installed_arguments()
+    assert len(installed) == len(STEMS)
+    for name, arguments in installed.items():
+        assert arguments <= known_arguments(name), "run nox -s stacks -- --write"

@@ -101,11 +101,27 @@ def test_several_losses_stay_a_list_where_the_class_takes_one() -> None:
     assert found["loss_type"] == ["sigmoid", "sft"]  # the class itself refuses it
 
 
-def test_a_name_of_another_version_is_no_typing_error() -> None:
-    assert adapt.understood("warmup_ratio", Newest)
-    assert adapt.understood("max_seq_length", Newest)
-    assert adapt.understood("logging_dir", Newest)
-    assert not adapt.understood("wamup_ratio", Newest)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "warmup_ratio",
+        "max_seq_length",
+        "logging_dir",
+        "group_by_length",
+        "activation_checkpointing",
+    ],
+)
+def test_a_name_of_another_version_is_no_typing_error(name: str) -> None:
+    assert adapt.understood(name, Newest)
+
+
+def test_a_name_that_another_trainer_has_is_a_typing_error() -> None:
+    class GRPOConfig(Newest):
+        pass
+
+    assert adapt.understood("num_generations", GRPOConfig)
+    assert not adapt.understood("num_generations", Newest)
+    assert not adapt.understood("wamup_ratio", GRPOConfig)
 
 
 class _NewTrainer:
