@@ -71,18 +71,38 @@ def run(
     config: Config = None,
     output_dir: OutputDir = None,
     set_: Set = None,
+    nproc: Annotated[
+        int | None, typer.Option("--nproc", help="Ranks on this machine, through torchrun.")
+    ] = None,
+    nnodes: Annotated[int, typer.Option("--nnodes", help="Machines, each with its `run`.")] = 1,
+    node_rank: Annotated[
+        int | None, typer.Option("--node-rank", help="Which of them this is, from 0.")
+    ] = None,
+    rdzv_endpoint: Annotated[
+        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Where they meet.")
+    ] = None,
+    rdzv_id: Annotated[
+        str, typer.Option("--rdzv-id", help="Name of the meeting, the same on each.")
+    ] = "canary",
+    rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As torchrun's.")] = "c10d",
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the record's path.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Train a canary and leave a record of it."""
     from canary.config.load import load_config
+    from canary.runner.distributed import Rendezvous
     from canary.runner.outcome import exit_code, failure_text, outcome_text
     from canary.runner.progress import listener_for
     from canary.runner.session import run_canary
 
     stoppable()
-    loaded = load_config(config, set_ or [])
-    record, run_dir, result = run_canary(loaded, listener_for(sys.stderr, quiet), output_dir)
+    ranks = [] if nproc is None else [f"nproc={nproc}"]
+    loaded = load_config(config, [*(set_ or []), *ranks])
+    rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint, rdzv_id, rdzv_backend)
+    rendezvous.check()
+    record, run_dir, result = run_canary(
+        loaded, listener_for(sys.stderr, quiet), output_dir, rendezvous=rendezvous
+    )
     with contextlib.suppress(BrokenPipeError):
         if result.status != "completed":
             typer.echo(failure_text(result, run_dir, verbose), err=True)

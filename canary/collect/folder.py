@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import socket
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ import psutil
 from pydantic import ValidationError
 
 from canary.collect import jsonio
+from canary.collect.ranks import RankRows, merged_rows
 from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord, Status
 from canary.collect.shapes import Parts
-from canary.collect.summary import summarise
+from canary.collect.summary import summarise_ranks
 from canary.errors import InputError, MachineError, RecordError
 
 RESERVE_BYTES = 256 * 1024
@@ -120,9 +120,9 @@ def close_launches(record: RunRecord, status: Status) -> None:
     ]
 
 
-def measured_rows(folder: RunFolder) -> list[dict[str, Any]]:
-    """The rows of the measured launches, in the order written."""
-    return list(jsonio.read_rows(folder.steps))
+def measured_rows(folder: RunFolder) -> dict[int, list[dict[str, Any]]]:
+    """The rows of the measured launches by rank, in the order written."""
+    return RankRows(folder.steps).read()
 
 
 def _metrics_path(path: Path) -> Path:
@@ -183,9 +183,11 @@ def parse_record(document: Any, source: Path) -> RunRecord:
 def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
     """The record of a process that is gone: summarised from its rows, written back if possible."""
     assert record.owner is not None
-    rows: Sequence[dict[str, Any]] = measured_rows(folder)
+    by_rank = measured_rows(folder)
+    rows = merged_rows(by_rank)
     close_launches(record, "interrupted")
-    corrected = summarise(record, rows, int(record.config.get("metrics_warmup_steps") or 0))
+    warmup = int(record.config.get("metrics_warmup_steps") or 0)
+    corrected = summarise_ranks(record, by_rank, warmup)
     times = [row["time"] for row in rows if "time" in row]
     started = datetime.fromisoformat(record.timestamp).timestamp()
     corrected = corrected.model_copy(

@@ -72,6 +72,18 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
+def rows_since(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """Rows that were appended after `offset` bytes, and the offset after them. A line that is still
+    being written waits for the next look."""
+    if not path.exists():
+        return [], offset
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        text = stream.read()
+    whole = text[: text.rfind(b"\n") + 1]
+    return [loads(line) for line in whole.splitlines() if line.strip()], offset + len(whole)
+
+
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the rows of a JSON-lines file; a last line cut off by a crash is left out."""
     if not path.exists():

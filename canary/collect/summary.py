@@ -3,7 +3,7 @@
 A row is one optimizer step of one launch:
 `{launch, step, wall_s, phases: {name: s}, loss, micro_losses, grad_norm, learning_rate,
 input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes, reserved_bytes,
-peak_bytes, rl: {metric: value}, time}`.
+peak_bytes, rl: {metric: value}, time}`; of one of several ranks also `{collectives, wait_s}`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from canary.collect.jsonio import number
+from canary.collect.ranks import ByRank, describe_ranks, merged_rows
 from canary.collect.record import PHASES, Distribution, Growth, Launch, RunRecord, Stability
 
 Row = dict[str, Any]
@@ -216,6 +217,16 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             ],
         }
     )
+
+
+def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecord:
+    """The same from the rows of every rank, with what only their comparison tells."""
+    found = describe_ranks(by_rank, warmup)
+    for name in ("imbalance", "wait_s"):
+        if name in found:
+            found[name] = distribution(found[name]).model_dump()
+    record = record.model_copy(update={"ranks": record.ranks | found})
+    return summarise(record, merged_rows(by_rank), warmup)
 
 
 def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:

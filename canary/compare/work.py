@@ -132,7 +132,9 @@ def _operators_that_differ(baseline: RunRecord, current: RunRecord) -> str:
 def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> list[Counted]:
     before, after = baseline.exact.get("work", {}), current.exact.get("work", {})
     reason = _not_the_same_step(baseline, current)
-    micro_batches = max(1, len(_micro(current, int(after.get("step", 1)))))
+    # Of several ranks the first is counted: its micro-batches alone say what a read in each costs.
+    of_step = _micro(current, int(after.get("step", 1)))
+    micro_batches = max(1, sum(not micro.get("rank") for micro in of_step))
 
     def counted(name: str, key: str, limit: float, words: str, *, share: bool = False) -> Counted:
         """One count of the step; with `share`, its limit is in percent of the baseline."""

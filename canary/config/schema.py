@@ -189,6 +189,9 @@ class CanaryConfig(Strict):
     threads: int | None = Field(
         1, ge=1, description="CPU threads of torch; null: torch's default (and that of `exec`)."
     )
+    nproc: int | None = Field(
+        None, ge=1, description="Ranks on this machine, through torchrun; null: one process."
+    )
     num_workers: int = Field(0, ge=0, description="Processes that load data.")
     report_to: tuple[str, ...] = Field(
         (), strict=False, description="Trackers, as transformers names them."

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from canary.collect import jsonio
+from canary.collect.ranks import rank_path as rank_path
 
 if TYPE_CHECKING:
     # Not at run time: the Python of a user's own command may have no pydantic.
@@ -66,6 +67,8 @@ class Result:
     unmeasured: dict[str, str] = field(default_factory=dict)
     """What this launch could not measure, and why."""
     wall_seconds: float | None = None
+    ranks: dict[str, Any] = field(default_factory=dict)
+    """Of a launch of several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None
     """Exit code of the user's own command, where there was one."""
 
@@ -93,11 +96,6 @@ def disk_full(place: str | None = None) -> Result:
         reason=f"no space left on the disk of {place or 'the run folder'}",
         hint="free some space, or choose another folder with -o",
     )
-
-
-def rank_path(path: Path, rank: int) -> Path:
-    """The file of one rank beside rank 0's: `steps.jsonl`, `steps.rank1.jsonl`, ..."""
-    return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}{path.suffix}")
 
 
 class Listener(Protocol):

@@ -14,6 +14,7 @@ from canary.errors import InputError
 from canary.runner.base import Job, Result
 from canary.runner.local import LocalRunner, died
 from canary.runner.streams import Streams
+from canary.runner.watching import RankWatch
 
 SITE = Path(__file__).parents[1] / "attach" / "site"
 DEAF = {
@@ -84,8 +85,8 @@ class CommandRunner(LocalRunner):
         if child.poll() is None:
             super()._tidy(child)
 
-    def _outcome(self, job: Job, returncode: int | None) -> Result:
-        result = Result.read(Path(job.result_file))
+    def _outcome(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
+        result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode)
         elif result.status == "completed" and returncode:

@@ -7,8 +7,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from canary.collect.gpu import Device, device_in_use, device_lock, health, list_devices
+from canary.collect.gpu import (
+    Device,
+    device_in_use,
+    device_lock,
+    health,
+    list_devices,
+    visible,
+)
 from canary.collect.sampler import BackgroundSampler
+from canary.errors import MachineError
 
 LOCK_WAIT_S = 600.0
 
@@ -21,15 +29,18 @@ DEVICE_ONLY = (
 
 
 class DeviceWatch:
-    """Holds the lock of the device in use, and samples it during measured launches.
+    """Holds the lock of the device in use, and samples it during measured launches. Of several
+    ranks each has a device: all are held, the first is sampled.
 
     Raises (on entry):
         MachineError: the device asked for is not there, or held by another canary.
     """
 
-    def __init__(self, setting: str, lock_dir: Path) -> None:
+    def __init__(self, setting: str, lock_dir: Path, ranks: int = 1) -> None:
         self._setting = setting
         self._lock_dir = lock_dir
+        self._ranks = ranks
+        self._others: list[Device] = []
         self._stack = ExitStack()
         self._sampler: BackgroundSampler | None = None
         self.device: Device | None = None
@@ -40,11 +51,25 @@ class DeviceWatch:
         variable = os.environ.get("CUDA_VISIBLE_DEVICES")
         self.device = device_in_use(self._setting, devices.found, variable)
         if self.device is not None:
-            self._stack.enter_context(device_lock(self.device.uuid, self._lock_dir, LOCK_WAIT_S))
+            self._others = self._further(self.device, visible(devices.found, variable))
+            # In one order everywhere, so that two runs never wait for each other.
+            for uuid in sorted(device.uuid for device in (self.device, *self._others)):
+                self._stack.enter_context(device_lock(uuid, self._lock_dir, LOCK_WAIT_S))
         self._reason = devices.reason or (
             "device: cpu was asked for" if self._setting == "cpu" else "no GPU is visible"
         )
         return self
+
+    def _further(self, first: Device, seen: list[Device]) -> list[Device]:
+        """Devices of the ranks after the first: those that follow its own."""
+        place = seen.index(first)
+        found = seen[place : place + self._ranks]
+        if len(found) < self._ranks:
+            raise MachineError(
+                f"{self._ranks} ranks need a GPU each and {len(found)} are there",
+                "lower nproc, or set device: cpu",
+            )
+        return found[1:]
 
     def __exit__(self, *_: object) -> None:
         self.stop_sampling()
@@ -52,8 +77,11 @@ class DeviceWatch:
 
     @property
     def uuid(self) -> str | None:
-        """Of the device in use; None without one, and for a MIG slice, which the user selects."""
-        return None if self.device is None or self.device.mig else self.device.uuid
+        """Of the device in use, or of those of all ranks with commas between; None without one, and
+        for a MIG slice, which the user selects."""
+        if self.device is None or self.device.mig:
+            return None
+        return ",".join(device.uuid for device in (self.device, *self._others))
 
     def health(self) -> dict[str, Any]:
         """State of the device before the run; empty without one."""

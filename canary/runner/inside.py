@@ -7,18 +7,24 @@ the `Recorder`. Imports nothing that a Python with a training stack alone does n
 from __future__ import annotations
 
 import os
+import socket
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from canary.collect.jsonio import read_rows
 from canary.collect.probes.calls import CallCounts, WrittenFiles
+from canary.collect.probes.distributed import describe_distributed, of_every_rank, world_size
 from canary.collect.probes.exact import ExactProbe, Trained
 from canary.collect.probes.fingerprints import describe_data
 from canary.collect.probes.settings import describe_device, describe_training
-from canary.runner.base import Job, Result, rank_path
+from canary.collect.ranks import rank_path
+from canary.runner.base import Job, Result
+from canary.runner.pulse import leave_pulse
 from canary.runner.rows import RowFile
 
 if TYPE_CHECKING:
@@ -60,6 +66,7 @@ class Inside:
         self.tell: Callable[[dict[str, Any]], None] | None = None
         """Also gets each row, in the time of the logging phase."""
         self._started = started
+        self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
         self._rows = RowFile(rank_path(Path(job.rows_file), self.rank))
         self._kept: list[dict[str, Any]] = []
         self._exact: ExactProbe | None = None
@@ -91,7 +98,7 @@ class Inside:
         at it closely."""
         self._training = training
         self._exact = ExactProbe(trained) if self.job.kind == "probe" else None
-        self._files = WrittenFiles(leave_out=_own_files(self.job))
+        self._files = WrittenFiles(leave_out=_own_files(self.job, self.rank))
         self._files.begin()
         return self._exact
 
@@ -111,6 +118,9 @@ class Inside:
         """What a finished training leaves."""
         assert self._files is not None  # begin came first
         counted: dict[str, Any] = {**(calls.describe() if calls else {}), **self._files.end()}
+        if world_size() > 1:
+            # The ranks share a log, and no rank can tell its own part of it.
+            counted["bytes_written"] = None
         self.lap("training")
         found: dict[str, Any] = {}
         if self._exact is not None:
@@ -127,7 +137,7 @@ class Inside:
             calls=counted,
             startup_seconds=self.startup,
             device=describe_device(device, self._training["dtype"]),
-            training=self._training,
+            training=self._training | {"distributed": describe_distributed(trained)},
             notes=tuple(self.notes),
             wall_seconds=time.perf_counter() - self._started,
         )
@@ -135,11 +145,44 @@ class Inside:
     def leave(self, result: Result) -> None:
         """Writes the result where the parent looks for it, and closes the rows."""
         self._rows.close()
+        if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:
+            result = self._gathered(result)
         result.write(rank_path(Path(self.job.result_file), self.rank))
 
+    def _gathered(self, result: Result) -> Result:
+        """Rank 0 writes down what the ranks of other machines have; they learn where."""
+        rows_file = rank_path(Path(self.job.rows_file), self.rank)
+        rows = [row for row in read_rows(rows_file) if row["launch"] == self.job.launch]
+        node = os.environ.get("GROUP_RANK", "0")
+        place = {"node": node, "host": socket.gethostname(), "run_dir": str(rows_file.parent)}
+        everyone = of_every_rank(place | {"rows": rows, "result": asdict(result)})
+        main = everyone[0]
+        if main["node"] != node:
+            ranks = [rank for rank, one in enumerate(everyone) if one["node"] == node]
+            note = (
+                f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))} of "
+                f"{len(everyone)} ran here; the record of all ranks is {main['run_dir']} on "
+                f"{main['host']}"
+            )
+            return replace(result, notes=(*result.notes, note))
+        if self.rank == 0:
+            for rank, one in enumerate(everyone):
+                if one["node"] != node:
+                    self._keep_far(rank, one)
+        return result
 
-def _own_files(job: Job) -> tuple[Path, ...]:
+    def _keep_far(self, rank: int, one: dict[str, Any]) -> None:
+        """A rank of another machine, as if it had run on this one."""
+        rows = RowFile(rank_path(Path(self.job.rows_file), rank))
+        for row in one["rows"]:
+            rows.append(row)
+        rows.close()
+        Result(**one["result"]).write(rank_path(Path(self.job.result_file), rank))
+
+
+def _own_files(job: Job, rank: int) -> tuple[Path, ...]:
     """Files that the canary itself writes while it trains."""
     run_dir = Path(job.rows_file).parent
     names = ("steps.jsonl", "probe_steps.jsonl", "log.txt")
-    return (*(run_dir / name for name in names), Path(job.cache_dir))
+    rows = rank_path(Path(job.rows_file), rank)
+    return (*(run_dir / name for name in names), rows, Path(job.cache_dir))

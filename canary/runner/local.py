@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from canary.collect import jsonio
+from canary.collect.ranks import rank_files, rank_path
 from canary.runner.base import EXIT_DISK_FULL, Job, Listener, Result, disk_full
+from canary.runner.watching import RankWatch
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -23,22 +25,19 @@ GRACE_S = 5.0
 
 
 class RowTail:
-    """Reads the rows that were appended since the last look."""
+    """Reads the rows that were appended since the last look, by rank 0 or, on a machine that has
+    no rank 0, by the lowest one."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = path.stat().st_size if path.exists() else 0
+        self._offsets = {rank: file.stat().st_size for rank, file in rank_files(path).items()}
 
-    def new_rows(self) -> list[dict[str, Any]]:
+    def new_rows(self, ranks: Sequence[int] = ()) -> list[dict[str, Any]]:
         """Whole lines only; a line still being written waits for the next look."""
-        if not self._path.exists():
-            return []
-        with self._path.open("rb") as stream:
-            stream.seek(self._offset)
-            text = stream.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        return [jsonio.loads(line) for line in whole.splitlines() if line.strip()]
+        rank = min(ranks, default=0)
+        path = rank_path(self._path, rank)
+        rows, self._offsets[rank] = jsonio.rows_since(path, self._offsets.get(rank, 0))
+        return rows
 
 
 class LocalRunner:
@@ -66,19 +65,22 @@ class LocalRunner:
         job_file = Path(job.result_file).with_suffix(".job.json")
         job.write(job_file)
         tail = RowTail(Path(job.rows_file))
+        watch = RankWatch(job, self._log)
         started = time.monotonic()
         with self._child(job, job_file) as child:
             if self._on_start is not None:
                 self._on_start(child.pid)
             try:
-                timed_out = self._follow(child, job, tail, listener, deadline)
+                timed_out = self._follow(child, job, tail, watch, listener, deadline)
+                if timed_out:
+                    watch.ask()
             finally:
                 self._tidy(child)
-        for row in tail.new_rows():
+        for row in tail.new_rows(watch.local_ranks()):
             listener.step_ended(job.kind, row)
         if timed_out:
-            return self._timed_out(job, time.monotonic() - started)
-        return self._outcome(job, child.returncode)
+            return self._timed_out(job, time.monotonic() - started, watch)
+        return self._outcome(job, child.returncode, watch)
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
@@ -96,30 +98,36 @@ class LocalRunner:
     def _tidy(self, child: subprocess.Popen[bytes]) -> None:
         end_tree(child)
 
-    def _timed_out(self, job: Job, seconds: float) -> Result:
+    def _timed_out(self, job: Job, seconds: float, watch: RankWatch) -> Result:
+        reason = f"the {job.kind} launch was still running at the timeout ({seconds:.0f} s into it)"
+        standing = watch.standing()
+        stuck = watch.stuck_rank()
+        failed = {} if stuck is None else {"failed_rank": stuck}
         return Result(
             status="timeout",
-            reason=f"the {job.kind} launch was still running at the timeout "
-            f"({seconds:.0f} s into it)",
+            reason=f"{reason}; {standing}" if standing else reason,
             hint="raise `timeout`, or lower max_steps",
+            ranks=watch.facts() | failed,
             wall_seconds=seconds,
         )
 
-    def _outcome(self, job: Job, returncode: int | None) -> Result:
+    def _outcome(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
         """How the launch ended, of a process that is gone."""
-        return Result.read(Path(job.result_file)) or died(returncode)
+        return watch.outcome() or died(returncode)
 
     def _follow(
         self,
         child: subprocess.Popen[bytes],
         job: Job,
         tail: RowTail,
+        watch: RankWatch,
         listener: Listener,
         deadline: float,
     ) -> bool:
         """Reports rows until the child ends; True when the deadline came first."""
         while child.poll() is None:
-            for row in tail.new_rows():
+            watch.look()
+            for row in tail.new_rows(watch.local_ranks()):
                 listener.step_ended(job.kind, row)
             listener.waiting()
             if time.monotonic() > deadline:

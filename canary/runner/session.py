@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +16,12 @@ from canary.collect.environment import fingerprint, git_state
 from canary.collect.folder import (
     RunFolder,
     close_launches,
-    measured_rows,
     new_run_id,
     start_record,
 )
+from canary.collect.ranks import RankRows, merged_rows
 from canary.collect.record import Launch, RunRecord
-from canary.collect.summary import Row, summarise
+from canary.collect.summary import Row, summarise_ranks
 from canary.collect.tracked import exact_scalars
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
@@ -30,6 +30,7 @@ from canary.errors import InputError, MachineError
 from canary.runner.base import Job, Kind, Listener, Result, disk_full
 from canary.runner.command import CommandRunner
 from canary.runner.devices import DeviceWatch
+from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
 from canary.runner.local import LocalRunner
 from canary.runner.settings import as_config
 from canary.runner.streams import LogOnly, PassedOn, Streams
@@ -46,14 +47,22 @@ class Session:
     """Keeps the record of one run up to date; a listener (the terminal) hears the same events."""
 
     def __init__(
-        self, loaded: LoadedConfig, folder: RunFolder, listener: Listener, *, echo: bool = False
+        self,
+        loaded: LoadedConfig,
+        folder: RunFolder,
+        listener: Listener,
+        *,
+        echo: bool = False,
+        rendezvous: Rendezvous | None = None,
     ) -> None:
         self.config: CanaryConfig = loaded.config
         self.folder = folder
         self.echo = echo
         """Whether a user's command has this process's own streams."""
+        self.rendezvous = rendezvous or Rendezvous()
         self._listener = listener
-        self._rows: list[Row] = []
+        self._rows = RankRows(folder.steps)
+        self._measured = False
         self._launch_steps = 0
         self._started = time.monotonic()
         self._written = 0.0
@@ -88,9 +97,8 @@ class Session:
     def step_ended(self, kind: Kind, row: Row) -> None:
         """A row came in; `metrics.json` follows at most once a second."""
         self._launch_steps += 1
-        first = kind == "measured" and not self._rows
-        if kind == "measured":
-            self._rows.append(row)
+        first = kind == "measured" and not self._measured
+        self._measured = self._measured or first
         self._listener.step_ended(kind, row)
         if first or time.monotonic() - self._written > WRITE_EVERY_S:
             self.write()
@@ -122,21 +130,21 @@ class Session:
         self.folder.write(self.record)
 
     def _summary(self) -> RunRecord:
-        record = summarise(self.record, self._rows, self._warmup())
+        by_rank = self._rows.read()
+        record = summarise_ranks(self.record, by_rank, self._warmup(merged_rows(by_rank)))
         return record.model_copy(update={"duration_seconds": time.monotonic() - self._started})
 
-    def _warmup(self) -> int:
+    def _warmup(self, rows: Sequence[Row]) -> int:
         """Steps left out of the speeds; of a training of unknown length, by what it had."""
         given = self.config.metrics_warmup_steps
         if given is None:
-            done = max((row["step"] for row in self._rows), default=0)
+            done = max((row["step"] for row in rows), default=0)
             given = min(METRICS_WARMUP, done // 5)
             self.record.config["metrics_warmup_steps"] = given
         return given
 
     def finish(self, result: Result) -> RunRecord:
         """The last word: the status of the whole run, and every row that reached the disk."""
-        self._rows = measured_rows(self.folder)
         close_launches(self.record, result.status)
         self.record = self._summary()
         reason, nan_at = result.reason, self.record.stability.nan_at
@@ -159,8 +167,11 @@ def run_canary(
     output_dir: Path | None = None,
     *,
     echo: bool = False,
+    rendezvous: Rendezvous | None = None,
 ) -> tuple[RunRecord, Path, Result]:
     """Runs a canary and returns its record, its folder, and how it ended.
+
+    `rendezvous`: where this machine's ranks meet those of others.
 
     A run that fails is not an exception here: its record says how. Ctrl-C and SIGTERM
     (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`.
@@ -176,7 +187,7 @@ def run_canary(
     config = loaded.config
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
-    session = Session(loaded, folder, listener, echo=echo)
+    session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous)
     try:
         listener.run_begins(folder.path, config)
         session.write()
@@ -202,7 +213,7 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     config = session.config
     deadline = time.monotonic() + config.timeout
     result = Result(status="failed", reason="no launch was asked for")
-    with DeviceWatch(config.device, cache_dir) as watch:
+    with DeviceWatch(config.device, cache_dir, config.nproc or 1) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
         for launch, kind in enumerate(plan_of(config)):
@@ -245,7 +256,10 @@ def runner_for(
     on_start = watch.start_sampling if kind == "measured" else None
     if config.training_type != "exec":
         environment = child_environment(config, cache_dir, kind, watch.uuid, os.environ)
-        return LocalRunner(folder.log, environment, on_start=on_start)
+        if config.nproc is None and session.rendezvous.nnodes == 1:
+            return LocalRunner(folder.log, environment, on_start=on_start)
+        command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
+        return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     spool = folder.scratch / "stdin"
     first = session.echo and launch == 0
     streams: Streams = PassedOn(spool) if first else LogOnly(spool)
@@ -282,6 +296,7 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
         left_out = CACHED_CALLS if own else ()
         record.io.update({k: v for k, v in result.calls.items() if k not in left_out})
         record.perf.startup_seconds = session.record.launches[-1].startup_seconds
+    _keep_ranks(session, result)
     if result.device:
         record.env["device"] = result.device
     record.unmeasured.update(result.unmeasured)
@@ -290,6 +305,24 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
         record.env["packages"] = result.training["packages"]
         if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training, kind))
+
+
+def _keep_ranks(session: Session, result: Result) -> None:
+    """How many ranks there were and how they were set up."""
+    record = session.record
+    distributed = result.training.get("distributed") or {}
+    world_size = result.ranks.get("world_size") or distributed.get("world_size", 1)
+    if distributed:
+        record.env["distributed"] = distributed
+    if world_size > 1:
+        record.env["world_size"] = world_size
+        record.ranks.update(result.ranks)
+        if "backend" in distributed:
+            record.ranks["backend"] = distributed["backend"]
+    elif result.training:
+        note = fewer_than_asked(session.config.command, world_size)
+        if note and note not in record.notes:
+            record.notes.append(note)
 
 
 def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir: Path) -> Job:

@@ -51,7 +51,8 @@ def child_environment(
     folder (`Job.rows_dir`): the probe always prepares them anew and the measured launches always
     find them, which makes the counts of tokenizer calls and cache hits exact.
 
-    `device` is the uuid of the GPU in use; None without one.
+    `device` is the uuid of the GPU in use, or those of several ranks with commas between; None
+    without one.
     """
     environment = dict(base)
     environment |= {
@@ -75,7 +76,7 @@ def child_environment(
     if config.device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
     elif device is not None:
-        # One device, by its uuid: trainers that see several would use several.
+        # A device a rank, by its uuid: a trainer that sees more would use more.
         environment["CUDA_VISIBLE_DEVICES"] = device
     return environment
 

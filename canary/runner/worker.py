@@ -8,7 +8,6 @@ trainer, attach the probes, train, leave the result. It writes rows as steps end
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import sys
@@ -18,23 +17,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canary.collect.ranks import rank_path
 from canary.config.load import load_config
 from canary.config.schema import BUILT_IN_STEPS, CanaryConfig
 from canary.errors import CanaryError, ConfigError
 from canary.runner.base import EXIT_DISK_FULL, Job, Result
 from canary.runner.failure import FULL, describe_failure, one_line
+from canary.runner.lifeline import die_with_parent
 from canary.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from canary.runner.inside import Inside
 
-PR_SET_PDEATHSIG = 1
-
 
 def main(arguments: list[str]) -> int:
     """Runs the job named on the command line; 0 when the training completed."""
     started = time.perf_counter()
-    _die_with_parent()
+    die_with_parent()
     signal.signal(signal.SIGTERM, _interrupt)
     job = Job.read(Path(arguments[0]))
     inside = None
@@ -51,7 +50,7 @@ def main(arguments: list[str]) -> int:
         result = describe_failure(error)
     try:
         if inside is None:
-            result.write(Path(job.result_file))
+            result.write(rank_path(Path(job.result_file), int(os.environ.get("RANK", "0"))))
         else:
             inside.leave(result)
     except OSError as error:
@@ -59,14 +58,6 @@ def main(arguments: list[str]) -> int:
             return EXIT_DISK_FULL
         raise
     return 0 if result.status == "completed" else 1
-
-
-def _die_with_parent() -> None:
-    """Where the system can (Linux): the kernel ends this process when its parent is gone."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1 and os.environ.get("CANARY_PARENT") not in (None, "1"):
-            os._exit(1)
 
 
 def _interrupt(*_: Any) -> None:
@@ -119,12 +110,17 @@ def _build(build: Callable[[WorkloadSpec], Any], spec: WorkloadSpec) -> Any:
 
 
 def _spec(job: Job, config: CanaryConfig) -> WorkloadSpec:
+    rank = int(os.environ.get("RANK", "0"))
+    # Each rank saves a model of its own: none reads what another has half written.
+    scratch = Path(job.scratch_dir) / (f"rank{rank}" if rank else "")
+    scratch.mkdir(exist_ok=True)
     return WorkloadSpec(
         config=config,
-        scratch_dir=Path(job.scratch_dir),
+        scratch_dir=scratch,
         cache_dir=Path(job.cache_dir),
         max_steps=config.max_steps or BUILT_IN_STEPS,
         rows_dir=Path(job.rows_dir),
+        ranks=int(os.environ.get("WORLD_SIZE", "1")),
     )
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from datasets import Dataset
@@ -112,8 +115,20 @@ def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
         return rows
     folder = spec.rows_dir / dataset_fingerprint(rows)[:16]
     if not folder.exists():
-        rows.save_to_disk(str(folder))
+        _save_whole(rows, folder)
     return Dataset.load_from_disk(str(folder))
+
+
+def _save_whole(rows: Dataset, folder: Path) -> None:
+    """Saves rows so that another rank, which may save the same, sees all of them or none."""
+    own = folder.with_name(f"{folder.name}.{os.getpid()}")
+    rows.save_to_disk(str(own))
+    try:
+        own.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        shutil.rmtree(own)
 
 
 def _cut_prompts(
@@ -136,7 +151,8 @@ def rows_needed(spec: WorkloadSpec) -> int:
     GRPO and RLOO take `num_generations` completions of each prompt and use that many fewer rows.
     """
     config = spec.config
-    samples: int = spec.max_steps * config.batch_size * config.gradient_accumulation_steps
+    together = config.batch_size * config.gradient_accumulation_steps * spec.ranks
+    samples: int = spec.max_steps * together
     if config.training_type in ONLINE_TRAINERS:
         samples = -(-samples // (config.num_generations or 1))
     return samples
@@ -158,7 +174,8 @@ def require_enough(spec: WorkloadSpec, rows: int) -> None:
         return
     raise InputError(
         f"{spec.max_steps} steps need {needed} rows (batch_size {config.batch_size} x "
-        f"gradient_accumulation_steps {config.gradient_accumulation_steps}), but dataset "
+        f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
+        f"{f' x {spec.ranks} ranks' if spec.ranks > 1 else ''}), but dataset "
         f"'{config.dataset_name}' gives {rows}",
         "lower max_steps, raise dataset_size, or set allow_repeat: true to see rows again",
     )

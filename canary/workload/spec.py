@@ -32,6 +32,7 @@ class WorkloadSpec:
     `cache_dir` is kept between runs; `rows_dir` is shared by the launches of one run: rows put
     there by the first are found prepared by the next (None: rows stay in memory, and every launch
     prepares them anew). `logging_steps` is how often the trainer itself logs, in optimizer steps.
+    `ranks` is the number of processes that share the training, each with a micro-batch of its own.
     `notes` collects a line for each setting that the installed packages cannot honour.
     """
 
@@ -41,6 +42,7 @@ class WorkloadSpec:
     max_steps: int
     logging_steps: int = 10
     rows_dir: Path | None = None
+    ranks: int = 1
     notes: list[str] = field(default_factory=list, compare=False)
 
 

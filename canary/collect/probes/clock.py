@@ -93,6 +93,10 @@ class StepClock:
         self._marks: list[Mark] = []
         self._phases: list[str] = []
 
+    def mark(self) -> Mark:
+        """This moment, on the clock of the steps."""
+        return self._make_mark()
+
     def start(self) -> None:
         """Begins the first step now."""
         self._marks = [self._make_mark()]

@@ -14,6 +14,11 @@ HASH_BYTES_UP_TO = 400_000_000
 """Models larger than this many bytes are hashed from checksums taken on their device."""
 
 
+def local(value: torch.Tensor) -> torch.Tensor:
+    """The part of a parameter that this rank holds: of a sharded one its shard."""
+    return value.to_local() if hasattr(value, "to_local") else value
+
+
 def _checksum(value: torch.Tensor) -> bytes:
     """Two 64-bit sums over the raw bits, one weighted by position, computed on the device."""
     bits = value.detach().contiguous().view(-1).view(torch.uint8)
@@ -40,7 +45,8 @@ def parameter_digests(model: nn.Module) -> dict[str, bytes]:
     total = sum(p.numel() * p.element_size() for p in model.parameters())
     exact_bytes = total <= HASH_BYTES_UP_TO
     return {
-        name: tensor_digest(value, exact_bytes) for name, value in sorted(model.named_parameters())
+        name: tensor_digest(local(value), exact_bytes)
+        for name, value in sorted(model.named_parameters())
     }
 
 
@@ -61,6 +67,7 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> dict[str, Any
         "parameters": sum(value.numel() for _, value in named),
         "trainable_parameters": sum(v.numel() for _, v in named if v.requires_grad),
         "trainable_tensors": len(trainable),
+        "sharded": any(local(value) is not value for _, value in named),
         "trainable_names_sha256": hashlib.sha256("\n".join(trainable).encode()).hexdigest(),
         "trainable_groups": dict(sorted(Counter(group_of(name) for name in trainable).items())),
         "dtypes": dict(sorted(Counter(str(value.dtype) for _, value in named).items())),
@@ -80,7 +87,7 @@ def gradient_norms(model: nn.Module) -> dict[str, Any]:
     without: list[str] = []
     for name, value in model.named_parameters():
         if value.grad is not None:
-            norms[group_of(name)] += float(value.grad.detach().double().norm()) ** 2
+            norms[group_of(name)] += float(local(value.grad.detach()).double().norm()) ** 2
         elif value.requires_grad:
             without.append(name)
     return {
@@ -95,7 +102,7 @@ class UpdateProbe:
 
     def __init__(self, model: nn.Module) -> None:
         self._before = {
-            name: value.detach().cpu().clone()
+            name: local(value.detach()).cpu().clone()
             for name, value in model.named_parameters()
             if value.requires_grad
         }
@@ -107,7 +114,7 @@ class UpdateProbe:
         for name, value in model.named_parameters():
             if name not in self._before:
                 continue
-            change = value.detach().cpu().double() - self._before[name].double()
+            change = local(value.detach()).cpu().double() - self._before[name].double()
             size = float(change.norm())
             squared += size**2
             if size == 0.0:

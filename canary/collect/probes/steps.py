@@ -14,6 +14,7 @@ import psutil
 import torch
 
 from canary.collect.probes.clock import StepClock, StepTime
+from canary.collect.probes.collectives import CollectiveWatch, Waits
 from canary.collect.probes.scalars import DeferredScalars
 
 Row = dict[str, Any]
@@ -24,6 +25,7 @@ TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
 class _Ended:
     row: Row
     time: StepTime
+    waits: Waits | None
     scalars: DeferredScalars
     fill: Callable[[Row, dict[str, float]], None]
 
@@ -31,6 +33,9 @@ class _Ended:
         values = self.scalars.read()
         self.row["wall_s"] = self.time.wall_s()
         self.row["phases"] = self.time.by_phase()
+        if self.waits is not None:
+            self.row["collectives"] = self.waits.count
+            self.row["wait_s"] = self.waits.seconds()
         self.fill(self.row, values)
         for name in TOKENS:
             self.row[name] = int(values[name]) if name in values else None
@@ -56,10 +61,12 @@ class _Resident:
 
 
 class StepRows:
-    """The clock of a training and its ended steps, handed to `sink` in order."""
+    """The clock of a training and its ended steps, handed to `sink` in order. Between `begin` and
+    `end` of `collectives`, rows of one of several ranks also have `collectives` and `wait_s`."""
 
     def __init__(self, device: torch.device, sink: Callable[[Row], None]) -> None:
         self.clock = StepClock(device)
+        self.collectives = CollectiveWatch(self.clock.mark)
         self._device = device
         self._sink = sink
         self._resident = _Resident()
@@ -75,7 +82,8 @@ class StepRows:
         the host; token counts are taken from them by name."""
         deferred = DeferredScalars(scalars)
         row.update(self._memory())
-        self._ended.append(_Ended(row, self.clock.close(), deferred, fill))
+        waits = self.collectives.step_ended()
+        self._ended.append(_Ended(row, self.clock.close(), waits, deferred, fill))
         self.flush()
 
     def flush(self, wait: bool = False) -> None:

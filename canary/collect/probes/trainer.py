@@ -67,6 +67,7 @@ class TrainerProbe(TrainerCallback):
         self._cut = False
         self._ended = StepRows(torch.device(trainer.args.device), sink)
         self._clock = self._ended.clock
+        self._collectives = self._ended.collectives
         self._losses: list[torch.Tensor] = []
         self._tokens: dict[str, torch.Tensor | int] = {}
         self._grad_norm: torch.Tensor | float | None = None
@@ -93,7 +94,7 @@ class TrainerProbe(TrainerCallback):
             self._attach_generation()
         self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
         accelerator = self._trainer.accelerator
-        self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
+        self._wrap(accelerator, "backward", self._around_backward)
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
         self._trainer.add_callback(self)
 
@@ -115,6 +116,7 @@ class TrainerProbe(TrainerCallback):
     def detach(self) -> None:
         """Leaves the trainer as it was."""
         self._trainer.remove_callback(self)
+        self._collectives.end()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -143,6 +145,11 @@ class TrainerProbe(TrainerCallback):
     def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._own_loop = None
         return original(*args, **kwargs)
+
+    def _around_backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._clock.phase("backward"):
+            loss = args[0] if args else kwargs.get("loss")
+            return self._collectives.backward(loss, lambda: original(*args, **kwargs))
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs["inputs"]
@@ -199,6 +206,7 @@ class TrainerProbe(TrainerCallback):
             self._exact.training_begins()
         if self._own_loop is not None:
             self._own_loop.attach(self._wrap)
+        self._collectives.begin()
         self._clock.start()
         if self._own_loop is None:
             self._batch_is_taken()
@@ -258,6 +266,7 @@ class TrainerProbe(TrainerCallback):
     def _finish(self) -> None:
         self._close_step()
         self._ended.flush(wait=True)
+        self._collectives.end()
         if self._exact is not None:
             self._exact.training_ended()
 
