@@ -231,6 +231,23 @@ def learning_rate_positive(record: RunRecord) -> Check:
     return result(name, bool(zero), f"{len(zero)} steps at learning rate 0", float(len(zero)))
 
 
+def ranks_agree(record: RunRecord) -> Check:
+    """Ranks that each hold the whole model begin and end with equal parameters."""
+    name = "ranks_agree"
+    ranks = record.exact.get("ranks")
+    if not ranks:
+        return skip(name, "for several ranks")
+    if ranks.get("sharded"):
+        return skip(name, "each rank holds a part of the parameters")
+    for moment in ("final", "initial"):
+        hashes = ranks.get(f"{moment}_parameters_sha256") or {}
+        others = [rank for rank, found in hashes.items() if found != next(iter(hashes.values()))]
+        if others:
+            words = f"{moment} parameters of rank {', '.join(others)} are not those of rank 0"
+            return result(name, True, words, float(len(others)))
+    return result(name, False, "all ranks hold the same parameters", 0.0)
+
+
 INVARIANTS: tuple[Callable[[RunRecord], Check], ...] = (
     probe_finite,
     loss_not_negative,
@@ -246,6 +263,7 @@ INVARIANTS: tuple[Callable[[RunRecord], Check], ...] = (
     frozen_unchanged,
     learning_rate_positive,
     same_tokens_sampled_and_trained,
+    ranks_agree,
 )
 
 

@@ -59,8 +59,9 @@ def work_checks(
         ):
             failed = checks[-1].status == "fail"
             differences.append((failed, _difference(item, baseline, current)))
-    # Within a stage, what fails tells more than what warns.
-    differences.sort(key=lambda pair: (pair[1].order, not pair[0]))
+    # Within a stage, what fails tells more than what warns; and collectives tell more than the
+    # reads and operators that each of them brings along.
+    differences.sort(key=lambda p: (p[1].order, not p[0], p[1].signal != "collectives"))
     return checks, [difference for _, difference in differences]
 
 

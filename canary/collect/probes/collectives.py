@@ -4,7 +4,8 @@ Counted by the process groups themselves: each numbers what it begins, whoever a
 or the C++ reducer of DistributedDataParallel. Waiting has two sources, neither of which touches
 what is computed:
 
-- blocking calls of `torch.distributed` from Python (gathers of metrics, barriers), by their time;
+- blocking calls of `torch.distributed` from Python (gathers of metrics, barriers), and the
+  broadcast of buffers before a forward pass of DistributedDataParallel, by their time;
 - the end of a backward pass: the autograd engine runs its closing callbacks in the order in which
   they were asked for, so that one asked for at the start runs when all gradients are computed and
   before the reducer waits for the last of its buckets.
@@ -20,6 +21,7 @@ from typing import Any
 
 import torch
 import torch.distributed
+from torch.nn.parallel import DistributedDataParallel
 
 from canary.collect.probes.clock import Mark
 
@@ -83,6 +85,7 @@ class CollectiveWatch:
             for name in BLOCKING:
                 if hasattr(owner, name):
                     self._wrap(owner, name)
+        self._wrap(DistributedDataParallel, "_sync_buffers")
 
     def end(self) -> None:
         """Leaves `torch.distributed` as it was."""

@@ -117,7 +117,7 @@ class UpdateProbe:
             change = local(value.detach()).cpu().double() - self._before[name].double()
             size = float(change.norm())
             squared += size**2
-            if size == 0.0:
+            if size == 0.0 and change.numel():
                 unchanged.append(name)
         return {
             "delta_norm": squared**0.5,
