@@ -185,4 +185,4 @@ def _own_files(job: Job, rank: int) -> tuple[Path, ...]:
     run_dir = Path(job.rows_file).parent
     names = ("steps.jsonl", "probe_steps.jsonl", "log.txt")
     rows = rank_path(Path(job.rows_file), rank)
-    return (*(run_dir / name for name in names), rows, Path(job.cache_dir))
+    return (*{*(run_dir / name for name in names), rows}, Path(job.cache_dir))

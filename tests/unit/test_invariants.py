@@ -85,16 +85,21 @@ def test_a_healthy_run_keeps_all_that_apply_to_it(kind: str) -> None:
     found = {check.name: check for check in invariant_checks([unsampled(example(kind))])}
     assert len(found) == len(INVARIANTS)
     skipped = {name: check.message for name, check in found.items() if check.status == "skip"}
-    assert skipped == SKIPPED[kind]
+    assert skipped == SKIPPED[kind] | {"ranks_agree": "for several ranks"}
     assert {check.status for check in found.values()} == {"pass", "skip"}
     assert all(check.lane == "invariant" for check in found.values())
 
 
 KTO = config("training_type", "kto")
 RLOO = config("training_type", "rloo")
+TWO_RANKS = {
+    f"{moment}_parameters_sha256": {"0": "aa", "1": "aa"} for moment in ("initial", "final")
+}
+APART = TWO_RANKS | {"final_parameters_sha256": {"0": "aa", "1": "bb"}}
 NEGATIVE: Change = ((*TRAJECTORY, "losses", 5), -0.5)
 
 BROKEN: list[tuple[str, str, list[Change], float]] = [
+    ("ranks_agree", "sft", [((EXACT, "ranks"), APART)], 1),
     ("raw_loss_finite", "sft", [((*TRAJECTORY, "losses", 5), "nan")], 1),
     ("raw_loss_finite", "sft", [((*TRAJECTORY, "grad_norms", 5), "inf")], 1),
     ("loss_not_negative", "sft", [(("stability", "loss_values", 50), -0.5)], 1),
@@ -352,6 +357,14 @@ def test_a_broken_invariant_is_a_regression_whatever_the_config_says() -> None:
     found = compare_to_baseline(current, baseline)
     assert found.check("frozen_unchanged").status == "fail"
     assert found.verdict == "regression"
+
+
+def test_ranks_with_equal_parameters_agree_and_ranks_with_a_part_each_are_not_asked() -> None:
+    agreeing = made("sft", ((EXACT, "ranks"), TWO_RANKS))
+    assert invariant("ranks_agree", agreeing).status == "pass"
+    sharded = made("sft", ((EXACT, "ranks"), APART | {"sharded": True}))
+    check = invariant("ranks_agree", sharded)
+    assert (check.status, check.message) == ("skip", "each rank holds a part of the parameters")
 
 
 def test_every_invariant_is_broken_by_a_test_above() -> None:
