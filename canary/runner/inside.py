@@ -150,24 +150,31 @@ class Inside:
         result.write(rank_path(Path(self.job.result_file), self.rank))
 
     def _gathered(self, result: Result) -> Result:
-        """Rank 0 writes down what the ranks of other machines have; they learn where."""
+        """One machine writes down what the ranks of the others have; they learn which.
+
+        It is the first by `--node-rank` or else by name, the same in each launch: which machine has
+        rank 0 is torchrun's choice, anew each time.
+        """
         rows_file = rank_path(Path(self.job.rows_file), self.rank)
         rows = [row for row in read_rows(rows_file) if row["launch"] == self.job.launch]
-        node = os.environ.get("GROUP_RANK", "0")
-        place = {"node": node, "host": socket.gethostname(), "run_dir": str(rows_file.parent)}
+        place = {
+            "node_rank": int(os.environ.get("CANARY_NODE_RANK", "0")),
+            "host": socket.gethostname(),
+            "run_dir": str(rows_file.parent),
+        }
         everyone = of_every_rank(place | {"rows": rows, "result": asdict(result)})
-        main = everyone[0]
-        if main["node"] != node:
-            ranks = [rank for rank, one in enumerate(everyone) if one["node"] == node]
+        machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
+        main, own = min(machines), machines[self.rank]
+        if own != main:
+            ranks = [str(rank) for rank, machine in enumerate(machines) if machine == own]
             note = (
-                f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))} of "
-                f"{len(everyone)} ran here; the record of all ranks is {main['run_dir']} on "
-                f"{main['host']}"
+                f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)} of {len(machines)} ran "
+                f"here; the record of all ranks is {main[2]} on {main[1]}"
             )
             return replace(result, notes=(*result.notes, note))
-        if self.rank == 0:
+        if self.rank == machines.index(main):
             for rank, one in enumerate(everyone):
-                if one["node"] != node:
+                if machines[rank] != main:
                     self._keep_far(rank, one)
         return result
 

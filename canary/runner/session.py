@@ -258,6 +258,8 @@ def runner_for(
         environment = child_environment(config, cache_dir, kind, watch.uuid, os.environ)
         if config.nproc is None and session.rendezvous.nnodes == 1:
             return LocalRunner(folder.log, environment, on_start=on_start)
+        if session.rendezvous.node_rank is not None:
+            environment["CANARY_NODE_RANK"] = str(session.rendezvous.node_rank)
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     spool = folder.scratch / "stdin"

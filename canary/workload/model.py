@@ -94,10 +94,23 @@ def reference_of(spec: WorkloadSpec, model: PreTrainedModel) -> PreTrainedModel 
 
 
 def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
-    """Saves the model under `scratch_dir` and names it after that folder, for code that reloads."""
+    """Saves the model under `scratch_dir` and names it after that folder, for code that reloads.
+
+    Each rank for itself: its folder is its own, and on another machine there is no other. Newer
+    transformers let rank 0 alone write, unless the model says otherwise.
+    """
     folder = str(spec.scratch_dir / "initial_model")
-    model.save_pretrained(folder)
+    if hasattr(model, "should_save_on_this_rank"):
+        model.should_save_on_this_rank = _always
+        model.save_pretrained(folder)
+        del model.should_save_on_this_rank
+    else:
+        model.save_pretrained(folder)
     model.config._name_or_path = folder
+
+
+def _always(is_main_process: bool) -> bool:
+    return True
 
 
 def _random_model(
