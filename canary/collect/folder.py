@@ -120,9 +120,9 @@ def close_launches(record: RunRecord, status: Status) -> None:
     ]
 
 
-def measured_rows(folder: RunFolder) -> dict[int, list[dict[str, Any]]]:
-    """The rows of the measured launches by rank, in the order written."""
-    return RankRows(folder.steps).read()
+def measured_rows(folder: RunFolder) -> list[dict[str, Any]]:
+    """The rows of the measured launches, of all ranks together, in the order written."""
+    return merged_rows(RankRows(folder.steps).read())
 
 
 def _metrics_path(path: Path) -> Path:
@@ -183,7 +183,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
 def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
     """The record of a process that is gone: summarised from its rows, written back if possible."""
     assert record.owner is not None
-    by_rank = measured_rows(folder)
+    by_rank = RankRows(folder.steps).read()
     rows = merged_rows(by_rank)
     close_launches(record, "interrupted")
     warmup = int(record.config.get("metrics_warmup_steps") or 0)

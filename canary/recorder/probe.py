@@ -80,6 +80,7 @@ class LoopProbe:
         for optimizer in self._loop.optimizers:
             self._handles.append(optimizer.register_step_pre_hook(self._optimizer_begins))
             self._handles.append(optimizer.register_step_post_hook(self._optimizer_ended))
+        self.rows.collectives.begin()
         self._clock.switch("data")
         self._clock.start()
 
@@ -95,7 +96,8 @@ class LoopProbe:
             self.exact.give_up()
 
     def detach(self) -> None:
-        """Unhooks the optimizers."""
+        """Unhooks the optimizers, and leaves collectives alone."""
+        self.rows.collectives.end()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

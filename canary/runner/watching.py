@@ -154,11 +154,11 @@ class RankWatch:
             words = self.standing(since=self._last_row()[0])
             if words:
                 return replace(result, reason=f"{words} (rank {fall.rank}: {result.reason})")
-        hint = result.hint
-        if self._pulses[fall.rank].nodes > 1 and hint is None:
-            hint = "a rank of another machine may have gone first: see the record there"
-        reason = f"rank {fall.rank} failed {after}: {result.reason}"
-        return replace(result, reason=reason, hint=hint)
+        remedy = result.hint
+        if self._pulses[fall.rank].nodes > 1 and remedy is None:
+            remedy = "a rank of another machine may have gone first: see the record there"
+        words = f"rank {fall.rank} failed {after}: {result.reason}"
+        return replace(result, reason=words, hint=remedy)
 
     def _exit_code(self, pid: int) -> int | None:
         """What torchrun wrote of a process, in the part of the log that is this launch's."""

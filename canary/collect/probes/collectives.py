@@ -66,7 +66,7 @@ class CollectiveWatch:
     def __init__(self, make_mark: Callable[[], Mark]) -> None:
         self._make_mark = make_mark
         self._active = False
-        self._inside = False
+        self._inside = self._in_backward = False
         self._seen: int | None = None
         self._intervals: list[tuple[Mark, Mark]] = []
         self._undo: list[Callable[[], None]] = []
@@ -84,22 +84,23 @@ class CollectiveWatch:
         for owner in (torch.distributed, torch.distributed.distributed_c10d):
             for name in BLOCKING:
                 if hasattr(owner, name):
-                    self._wrap(owner, name)
-        self._wrap(DistributedDataParallel, "_sync_buffers")
+                    self._wrap(owner, name, self._blocking)
+        self._wrap(DistributedDataParallel, "_sync_buffers", self._blocking)
+        self._wrap(torch.autograd, "backward", self._backward)
 
     def end(self) -> None:
-        """Leaves `torch.distributed` as it was."""
+        """Leaves torch as it was."""
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
         self._active = False
 
-    def _wrap(self, owner: Any, name: str) -> None:
+    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def timed(*args: Any, **kwargs: Any) -> Any:
-            return self._blocking(original, *args, **kwargs)
+            return around(original, *args, **kwargs)
 
         setattr(owner, name, timed)
         self._undo.append(functools.partial(setattr, owner, name, original))
@@ -117,10 +118,12 @@ class CollectiveWatch:
             self._intervals.append((start, self._make_mark()))
         return work
 
-    def backward(self, loss: Any, run: Callable[[], Any]) -> Any:
-        """Calls `run`, a backward pass from `loss`, and takes the time waited at its end."""
-        if not self._active or not isinstance(loss, torch.Tensor) or not loss.requires_grad:
-            return run()
+    def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A backward pass, and the time waited at its end. One inside another is part of it."""
+        tensors = args[0] if args else kwargs.get("tensors")
+        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors or ()), None)
+        if self._in_backward or loss is None or not loss.requires_grad:
+            return original(*args, **kwargs)
         before = collectives_begun()
         computed: list[Mark] = []
 
@@ -132,11 +135,12 @@ class CollectiveWatch:
             torch.autograd.Variable._execution_engine.queue_callback(all_computed)
 
         handle = loss.register_hook(first)
+        self._in_backward = True
         try:
-            return run()
+            return original(*args, **kwargs)
         finally:
             handle.remove()
-            self._inside = False
+            self._in_backward = self._inside = False
             if computed and collectives_begun() != before:
                 self._intervals.append((computed[-1], self._make_mark()))
 

@@ -94,7 +94,7 @@ class TrainerProbe(TrainerCallback):
             self._attach_generation()
         self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
         accelerator = self._trainer.accelerator
-        self._wrap(accelerator, "backward", self._around_backward)
+        self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
         self._trainer.add_callback(self)
 
@@ -145,11 +145,6 @@ class TrainerProbe(TrainerCallback):
     def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._own_loop = None
         return original(*args, **kwargs)
-
-    def _around_backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        with self._clock.phase("backward"):
-            loss = args[0] if args else kwargs.get("loss")
-            return self._collectives.backward(loss, lambda: original(*args, **kwargs))
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs["inputs"]
