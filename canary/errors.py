@@ -37,6 +37,15 @@ class CanaryError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
+class Stopped(KeyboardInterrupt):
+    """Ended from outside by the signal `number`; `code` is how a command that was told so ended."""
+
+    def __init__(self, number: int, code: int | None = None) -> None:
+        super().__init__()
+        self.number = number
+        self.code = code
+
+
 class UsageError(CanaryError):
     """Wrong usage, config or input: exit code 2."""
 

@@ -9,13 +9,17 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from canary.errors import EXIT_ERROR
+from canary.errors import EXIT_ERROR, Stopped
 
 
 def stoppable() -> None:
     """SIGTERM and a closed terminal end a verb as Ctrl-C does: in order."""
-    for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _stop)
+
+
+def _stop(number: int, frame: object) -> NoReturn:
+    raise Stopped(number)
 
 
 def sayer(quiet: bool) -> Callable[[str], None]:

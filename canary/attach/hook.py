@@ -34,6 +34,6 @@ def _wrap(cls: Any, watch: Watch) -> None:
 
     @functools.wraps(original)
     def train(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return watch.around(self, functools.partial(original, self, *args, **kwargs))
+        return watch.around(self, original, args, kwargs)
 
     cls.train = train

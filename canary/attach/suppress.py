@@ -14,7 +14,14 @@ from canary.runner.base import Kind
 SAVES = {
     "transformers.trainer": (
         "Trainer",
-        ("save_model", "save_state", "_save_checkpoint", "create_model_card", "push_to_hub"),
+        (
+            "save_model",
+            "save_state",
+            "save_metrics",
+            "_save_checkpoint",
+            "create_model_card",
+            "push_to_hub",
+        ),
     ),
     "transformers.modeling_utils": ("PreTrainedModel", ("save_pretrained", "push_to_hub")),
     "transformers.tokenization_utils_base": (
@@ -25,6 +32,14 @@ SAVES = {
     "peft.peft_model": ("PeftModel", ("save_pretrained", "push_to_hub")),
 }
 """Classes, by module, and their methods that write a model or send it away."""
+
+FUNCTIONS = (
+    ("torch", "save"),
+    ("safetensors.torch", "save_file"),
+    ("safetensors.torch", "save_model"),
+    ("safetensors.numpy", "save_file"),
+)
+"""Functions that write weights, by module."""
 
 PUSHES = {
     "transformers.trainer": ("Trainer", ("init_hf_repo", "_push_from_checkpoint", "push_to_hub"))
@@ -45,6 +60,11 @@ class Suppression:
     def saves(self) -> None:
         """From here on nothing is saved or pushed, by trainers, models, tokenizers, adapters."""
         self._silence_all(SAVES)
+        for module_name, function in FUNCTIONS:
+            module = sys.modules.get(module_name)
+            if module is not None and function not in self._done:
+                name = f"{module_name}.{function}"
+                setattr(module, function, functools.partial(self._nothing, name))
 
     def pushes(self) -> None:
         """From here on no trainer pushes to a hub."""

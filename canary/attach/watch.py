@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
+import signal
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from canary.attach.suppress import Suppression
 from canary.collect.probes.calls import count_calls
 from canary.runner.base import Job, Result
 from canary.runner.failure import describe_failure, one_line
 from canary.runner.inside import Inside, claim, set_up_torch
+
+END_WAIT_S = 60.0
+"""How long a probe that is done waits for its parent to end it."""
+PARENT_EVERY_S = 1.0
 
 
 class Watch:
@@ -31,18 +40,37 @@ class Watch:
         self._calls = self._stack.enter_context(count_calls())
         if self._job.stop_after is not None:
             self._suppression.pushes()
+        threading.Thread(target=_end_with_parent, daemon=True).start()
 
-    def around(self, trainer: Any, train: Callable[[], Any]) -> Any:
+    def around(self, trainer: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Calls `train`, watched where it is the first; one inside another is part of it."""
         if self._running:
-            return train()
+            return original(trainer, *args, **kwargs)
         self._running = True
         try:
-            if not claim(self._job):
-                return self._unwatched(trainer, train)
-            return self._watched(trainer, train)
+            if self._job.stop_after is None:
+                return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))
+            with self._elsewhere(trainer):
+                args, kwargs = resumed(args, kwargs, self._folder)
+                return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))
         finally:
             self._running = False
+
+    def _chosen(self, trainer: Any, train: Callable[[], Any]) -> Any:
+        return (
+            self._watched(trainer, train) if claim(self._job) else self._unwatched(trainer, train)
+        )
+
+    @contextlib.contextmanager
+    def _elsewhere(self, trainer: Any) -> Iterator[None]:
+        """Checkpoints of a training that is not run to its end go to a scratch folder, and none of
+        the user's own are rotated away for them."""
+        self._folder = trainer.args.output_dir
+        trainer.args.output_dir = str(Path(self._job.scratch_dir) / "trainer")
+        try:
+            yield
+        finally:
+            trainer.args.output_dir = self._folder
 
     def _unwatched(self, trainer: Any, train: Callable[[], Any]) -> Any:
         """A second training: not recorded, and no longer than the first."""
@@ -63,14 +91,13 @@ class Watch:
         set_up_torch(self._job)
         if self._job.stop_after is not None:
             self._suppression.uploads(trainer)
-        if self._job.kind == "probe":
-            trainer.args.output_dir = str(Path(self._job.scratch_dir) / "trainer")
         inside.lap("before_training")
 
         def cut() -> None:
             self._suppression.saves()
             if self._job.kind == "probe":
                 return  # a probe is always short
+            inside.was_cut()
             state = trainer.state
             inside.notes.append(
                 f"ended after step {state.global_step} of {state.max_steps}: what saves, pushes or "
@@ -87,8 +114,17 @@ class Watch:
         inside.leave(self._described(inside, trainer))
         probe.detach()
         if self._job.kind == "probe":
-            self._suppression.saves()
+            self._wait_for_the_end()
         return outcome
+
+    def _wait_for_the_end(self) -> NoReturn:
+        """The parent ends a probe that has told everything: what comes after a training is not
+        done a second time."""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        time.sleep(END_WAIT_S)
+        os._exit(0)
 
     def _described(self, inside: Inside, trainer: Any) -> Result:
         """The result; where the canary itself fails, that is the record's matter and not the
@@ -102,6 +138,33 @@ class Watch:
                 reason=f"the canary could not describe this training: {one_line(error)}",
                 hint="see log.txt; please report it",
             )
+
+
+def resumed(
+    args: Sequence[Any], kwargs: Mapping[str, Any], folder: str
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arguments of `train` with the newest checkpoint of `folder` by name where they ask for
+    the newest: the trainer would look for it in the scratch folder."""
+    given = args[0] if args else kwargs.get("resume_from_checkpoint")
+    if given is not True:
+        return args, kwargs
+    from transformers.trainer_utils import get_last_checkpoint
+
+    newest = get_last_checkpoint(folder) if Path(folder).is_dir() else None
+    if newest is None:
+        return args, kwargs
+    if args:
+        return (newest, *args[1:]), kwargs
+    return args, {**kwargs, "resume_from_checkpoint": newest}
+
+
+def _end_with_parent() -> None:
+    """Nothing trains on when the canary is gone without a word (`kill -9`)."""
+    parent = int(os.environ.get("CANARY_PARENT", "0"))
+    while parent and Path(f"/proc/{parent}").exists():
+        time.sleep(PARENT_EVERY_S)
+    if parent and Path("/proc").exists():
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _say(text: str) -> None:

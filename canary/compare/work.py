@@ -82,7 +82,7 @@ def _check(item: Counted) -> Check:
     elif delta > item.quiet_below:
         status = "warn"
     base = item.baseline or 0.0
-    pct = 100 * delta / base if base else None
+    pct = 100 * delta / base if base and base > 0 else None
     size = f"{pct:+.1f}%" if pct is not None and abs(pct) < 1000 else f"{delta:+,.6g}"
     same = "equal" if delta == 0 else f"{base:,.6g} -> {item.current:,.6g} ({size})"
     return Check(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from canary.config.checks import check_together, check_used
 from canary.config.schema import (
     BUILT_IN_STEPS,
+    EXEC_DEFAULTS,
     LORA_DEFAULTS,
     TRAINER_DEFAULTS,
     CanaryConfig,
@@ -144,9 +145,9 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
     if config.use_peft:
         defaults |= LORA_DEFAULTS
     if config.training_type == "exec":
-        if "threads" not in origins:
-            config = config.model_copy(update={"threads": None})
-            origins = {**origins, "threads": "exec default"}
+        own = {key: value for key, value in EXEC_DEFAULTS.items() if key not in origins}
+        config = config.model_copy(update=own)
+        origins = {**origins, **dict.fromkeys(own, "exec default")}
     else:
         defaults["max_steps"] = BUILT_IN_STEPS
     steps = config.max_steps or defaults.get("max_steps")

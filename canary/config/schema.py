@@ -206,7 +206,7 @@ class CanaryConfig(Strict):
         12, ge=0, description="Steps of the untimed probe launch; 0: no probe."
     )
     repeats: int = Field(1, ge=1, description="Measured launches.")
-    timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run.")
+    timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run (`exec`: a week).")
     output_dir: str = Field("./canary_output", min_length=1, description="Folder of run folders.")
     profiler: ProfilerConfig = Field(
         default_factory=lambda: ProfilerConfig(), description="Profiling."
@@ -258,6 +258,9 @@ EXEC_KEYS = (
     "thresholds",
 )
 """Keys that mean something where the training is a command of the user's own."""
+
+EXEC_DEFAULTS: dict[str, Any] = {"threads": None, "timeout": 7 * 86_400.0}
+"""What differs for a command: as many threads and as much time as it takes by itself."""
 
 LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
 

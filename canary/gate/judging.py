@@ -218,6 +218,10 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
             asked = METRICS_WARMUP if asked is None else asked
             if not isinstance(took, int) or took > asked:
                 return f"run {record.run_id} has {key} {took!r}, the base branch's {asked}"
+        bare = record.status == "completed" and not record.exact
+        if base.config.probe_steps and record is records[0] and bare:
+            reason = record.unmeasured.get("exact", "it has no probe")
+            return f"run {record.run_id} has no exact signals: {reason}"
         done = len(record.stability.loss_values)
         if record.status == "completed" and done < (base.config.max_steps or 1):
             return f"run {record.run_id} says completed after {done} steps"

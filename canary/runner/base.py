@@ -31,6 +31,9 @@ class Job:
     rows_dir: str
     stop_after: int | None = None
     """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
+    keep: tuple[float, float] | None = None
+    """Files written between these moments (seconds since the epoch), by an earlier launch of the
+    same command, are not to be changed."""
     threads: int | None = None
     """CPU threads of torch; None leaves them as they are."""
     exact_scalars: dict[str, float] = field(default_factory=dict)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import shlex
+import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canary.errors import InputError
-from canary.runner.base import Job, Result
-from canary.runner.local import LocalRunner, died
+from canary.errors import InputError, Stopped, UsageError
+from canary.runner.base import Job, Listener, Result
+from canary.runner.local import LocalRunner, RowTail, died, end_tree
 from canary.runner.streams import Streams
 from canary.runner.watching import RankWatch
 
 SITE = Path(__file__).parents[1] / "attach" / "site"
+LAST_WORDS_S = 60.0
+"""Seconds that a command has for its own ending after a signal."""
 DEAF = {
-    "-I": "isolated from its environment",
-    "-S": "without the site module",
-    "-E": "ignoring its environment",
+    "I": "isolated from its environment",
+    "S": "without the site module",
+    "E": "ignoring its environment",
 }
 """Options of Python that keep the canary out, and what they do."""
 
@@ -42,6 +47,8 @@ def attached_environment(
         environment |= {"WANDB_MODE": "offline", "HF_HUB_DISABLE_TELEMETRY": "1"}
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
+    if job.keep is not None:
+        environment["CANARY_KEEP"] = f"{job.keep[0]}:{job.keep[1]}:{job.scratch_dir}"
     if job.kind == "probe":
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         environment.setdefault("PYTHONHASHSEED", "0")
@@ -61,6 +68,7 @@ class CommandRunner(LocalRunner):
     ) -> None:
         super().__init__(log, environment, command=tuple(words), on_start=on_start)
         self._streams = streams
+        self._told = False
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
@@ -80,15 +88,45 @@ class CommandRunner(LocalRunner):
                     "name a program that is on PATH, or its file",
                 ) from error
 
+    def _follow(
+        self,
+        child: subprocess.Popen[bytes],
+        job: Job,
+        tail: RowTail,
+        watch: RankWatch,
+        listener: Listener,
+        deadline: float,
+    ) -> bool:
+        """As ever; signals go on to the command."""
+        with _passed_on(child):
+            try:
+                return super()._follow(child, job, tail, watch, listener, deadline)
+            except Stopped as stopped:
+                raise Stopped(stopped.number, _told_to_end(child, stopped.number)) from stopped
+
+    def _is_over(self, job: Job, watch: RankWatch) -> bool:
+        """A probe that has told everything, or that was ended for what it was about to do."""
+        self._told = job.kind == "probe" and (watch.complete() or _guarded(job) is not None)
+        return self._told
+
     def _tidy(self, child: subprocess.Popen[bytes]) -> None:
-        """What the command itself left running is the user's; what must end early ends whole."""
+        """What the command itself left running is the user's; what must end early ends whole, and
+        a probe that is over at once: nobody's handler saves anything."""
         if child.poll() is None:
-            super()._tidy(child)
+            end_tree(child, ask=not self._told)
 
     def _outcome(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
         result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode)
+        elif job.kind == "probe":
+            return result  # what comes after its training was not run
+        elif result.status == "completed" and returncode and result.training.get("cut"):
+            note = (
+                f"the command ended with code {returncode} after its training, which was ended "
+                "early: it may have looked for what was not saved"
+            )
+            return replace(result, notes=(*result.notes, note), command_code=0)
         elif result.status == "completed" and returncode:
             result = replace(
                 result,
@@ -99,6 +137,13 @@ class CommandRunner(LocalRunner):
         return replace(result, command_code=returncode)
 
     def _without_result(self, job: Job, returncode: int | None) -> Result:
+        guarded = _guarded(job)
+        if guarded is not None:
+            return Result(
+                status="failed",
+                reason=f"run again, it was about to {guarded}, which its first launch wrote",
+                hint="let it write into a new folder each time",
+            )
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
         if returncode:
@@ -120,6 +165,9 @@ class CommandRunner(LocalRunner):
                 f"a package called canary ({foreign.read_text()}) hides the canary's own",
                 "rename it, or take its folder off PYTHONPATH",
             )
+        broken = next(marks.glob("broken.*"), None)
+        if broken is not None:
+            return f"the canary cannot watch this command: {broken.read_text()}", "please report it"
         if any(marks.glob("hooked.*")):
             return (
                 f"the command never trained: transformers.Trainer was imported and its train() "
@@ -129,19 +177,64 @@ class CommandRunner(LocalRunner):
         if any(marks.glob("seen.*")):
             return (
                 f"the command never trained: no transformers.Trainer in it: {shown}",
-                "name the command that trains, or use canary.Recorder in a loop of your own"
-                + _deaf_words(self._command),
+                "name the command that trains, or use canary.Recorder in a loop of your own; a "
+                "Python started with -I, -S or -E is not seen",
             )
         return (
-            f"no Python of this command could be watched: {shown}",
+            f"the command never trained, or no Python of it could be watched: {shown}",
             "a Python started with -I, -S or -E, or with a cleared PYTHONPATH, does not let the "
-            "canary in: start it without" + _deaf_words(self._command),
+            "canary in",
         )
 
 
-def _deaf_words(command: Sequence[str]) -> str:
-    found = next((word for word in command if word in DEAF), None)
-    return f"; here {found} starts it {DEAF[found]}" if found else ""
+def refuse_deaf(command: Sequence[str]) -> None:
+    """Before anything runs: a Python that would not let the canary in.
+
+    Raises:
+        UsageError: names the option.
+    """
+    if not re.fullmatch(r"python[0-9.]*", Path(command[0]).name):
+        return
+    for word in itertools.takewhile(re.compile(r"-[A-Za-z]+").fullmatch, command[1:]):
+        if word in ("-c", "-m"):
+            return
+        found = next((letter for letter in word[1:] if letter in DEAF), None)
+        if found is not None:
+            raise UsageError(
+                f"-{found} starts Python {DEAF[found]}: the canary cannot watch it",
+                f"start it without -{found}",
+            )
+
+
+@contextlib.contextmanager
+def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Signals that mean something to a training (a cluster's notice) reach the command."""
+    before = {}
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        with contextlib.suppress(ValueError):  # not in the main thread: nobody signals there
+            before[number] = signal.signal(number, lambda got, _: child.send_signal(got))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _told_to_end(child: subprocess.Popen[bytes], number: int) -> int | None:
+    """The command gets the signal that the canary got, as it would have alone, and time for what it
+    does about it; a second signal cuts that short. Returns its exit code, None where it stayed."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+    try:
+        return child.wait(LAST_WORDS_S)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _guarded(job: Job) -> str | None:
+    """What a probe was ended for, in words of `canary.attach.guard`."""
+    mark = next(_marks(job).glob("guarded.*"), None)
+    return None if mark is None else mark.read_text(encoding="utf-8")
 
 
 def _marks(job: Job) -> Path:

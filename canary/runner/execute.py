@@ -9,6 +9,7 @@ from typing import Any
 from canary.config.load import LoadedConfig, load_values
 from canary.errors import EXIT_OK, UsageError
 from canary.runner.base import Listener
+from canary.runner.command import refuse_deaf
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from canary.runner.session import run_canary
 
@@ -46,6 +47,7 @@ def load_request(request: ExecRequest) -> LoadedConfig:
     """
     if not request.command:
         raise UsageError("no command to run", "canary exec -- python train.py")
+    refuse_deaf(request.command)
     return load_values(request.config, request.given())
 
 
@@ -62,6 +64,8 @@ def run_command(
     loaded = load_request(request)
     record, run_dir, result = run_canary(loaded, listener, output_dir, echo=True)
     if result.status != "completed":
-        code = result.command_code or exit_code(result)
-        return run_dir, code if code > 0 else 128 - code, failure_text(result, run_dir, verbose)
+        code = result.command_code
+        if code is None or result.usage_error:
+            code = exit_code(result)
+        return run_dir, code if code >= 0 else 128 - code, failure_text(result, run_dir, verbose)
     return run_dir, EXIT_OK, outcome_text(record)

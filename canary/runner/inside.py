@@ -102,6 +102,10 @@ class Inside:
         self._files.begin()
         return self._exact
 
+    def was_cut(self) -> None:
+        """The training is ended before its own end."""
+        self._training["cut"] = True
+
     def keep(self, row: dict[str, Any]) -> None:
         """Writes the row of a step."""
         self._rows.append(row)

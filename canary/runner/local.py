@@ -95,6 +95,10 @@ class LocalRunner:
                 start_new_session=True,
             )
 
+    def _is_over(self, job: Job, watch: RankWatch) -> bool:
+        """Whether the launch is over before its process is."""
+        return False
+
     def _tidy(self, child: subprocess.Popen[bytes]) -> None:
         end_tree(child)
 
@@ -125,7 +129,7 @@ class LocalRunner:
         deadline: float,
     ) -> bool:
         """Reports rows until the child ends; True when the deadline came first."""
-        while child.poll() is None:
+        while child.poll() is None and not self._is_over(job, watch):
             watch.look()
             for row in tail.new_rows(watch.local_ranks()):
                 listener.step_ended(job.kind, row)
@@ -161,10 +165,10 @@ def died(returncode: int | None) -> Result:
     )
 
 
-def end_tree(child: subprocess.Popen[bytes]) -> None:
-    """Ends the child and everything it started: asked first, killed after a grace period."""
+def end_tree(child: subprocess.Popen[bytes], *, ask: bool = True) -> None:
+    """Ends the child and all it started: asked first if `ask`, killed after a grace period."""
     family = _family(child.pid)
-    if child.poll() is None:
+    if ask and child.poll() is None:
         _signal(family, signal.SIGTERM)
         _, family = psutil.wait_procs(family, timeout=GRACE_S)
     _signal([member for member in family if member.pid != child.pid], signal.SIGKILL)

@@ -19,6 +19,7 @@ from canary.collect.folder import (
     new_run_id,
     start_record,
 )
+from canary.collect.jsonio import read_rows
 from canary.collect.ranks import RankRows, merged_rows
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import Row, summarise_ranks
@@ -26,11 +27,12 @@ from canary.collect.tracked import exact_scalars
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
-from canary.errors import InputError, MachineError
+from canary.errors import InputError, MachineError, Stopped
 from canary.runner.base import Job, Kind, Listener, Result, disk_full
 from canary.runner.command import CommandRunner
 from canary.runner.devices import DeviceWatch
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
+from canary.runner.guard import put_back
 from canary.runner.local import LocalRunner
 from canary.runner.settings import as_config
 from canary.runner.streams import LogOnly, PassedOn, Streams
@@ -192,8 +194,10 @@ def run_canary(
         listener.run_begins(folder.path, config)
         session.write()
         result = _launches(session, base / ".cache")
-    except KeyboardInterrupt:
-        result = Result(status="interrupted", reason="interrupted by Ctrl-C or SIGTERM")
+    except KeyboardInterrupt as stopped:
+        code = stopped.code if isinstance(stopped, Stopped) else None
+        reason = "interrupted by Ctrl-C or SIGTERM"
+        result = Result(status="interrupted", reason=reason, command_code=code)
     except (MachineError, InputError) as error:
         usage = isinstance(error, InputError)
         result = Result("failed", error.message, error.hint, usage_error=usage)
@@ -212,7 +216,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     session.describe_machine()
     config = session.config
     deadline = time.monotonic() + config.timeout
-    result = Result(status="failed", reason="no launch was asked for")
+    measured = result = Result(status="failed", reason="no launch was asked for")
+    began = time.time()
     with DeviceWatch(config.device, cache_dir, config.nproc or 1) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
@@ -221,15 +226,47 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             runner = runner_for(session, kind, launch, cache_dir, watch)
             session.launch_begins(kind, launch, steps)
             with _sampling(watch, session, kind):
-                result = runner.run(
-                    _job(session, kind, launch, steps, cache_dir), session, deadline
-                )
+                job = _job(session, kind, launch, steps, cache_dir)
+                if config.training_type == "exec" and launch:
+                    job = replace(job, keep=(began, time.time()))
+                result = runner.run(job, session, deadline)
+            put_back(Path(job.scratch_dir))
             session.launch_ended(kind, result)
+            if _without_probe(session, kind, result):
+                return measured
+            measured = result
             _keep(session, kind, result)
             session.write()
             if result.status != "completed":
                 return result
     return result
+
+
+def _without_probe(session: Session, kind: Kind, result: Result) -> bool:
+    """Whether a user's command was measured well and could not be probed: the record then lacks
+    the exact signals, and says why."""
+    own = session.config.training_type == "exec" and kind == "probe"
+    reason = result.reason if result.status != "completed" else _other_start(session)
+    if not own or reason is None:
+        return False
+    session.record.unmeasured["exact"] = f"the probe told nothing: {reason}"
+    hint = f" ({result.hint})" if result.hint else ""
+    session.record.notes.append(f"no exact signals, the probe told nothing: {reason}{hint}")
+    return True
+
+
+def _other_start(session: Session) -> str | None:
+    """Why a probe began elsewhere than the launch before it; None where it did not."""
+    files = (session.folder.steps, session.folder.probe_steps)
+    began = [next((row["step"] for row in read_rows(file)), None) for file in files]
+    if began[0] == began[1]:
+        return None
+    if began[1] is None:
+        return "it trained no step"
+    return (
+        f"it began at step {began[1]}, the first launch at step {began[0]}: it went on from a "
+        "checkpoint that the first one left"
+    )
 
 
 def plan_of(config: CanaryConfig) -> list[Kind]:

@@ -98,6 +98,11 @@ class RankWatch:
         found = {rank: Result.read(file) for rank, file in files.items()}
         return {rank: result for rank, result in found.items() if result is not None}
 
+    def complete(self) -> bool:
+        """Whether every rank of this machine has left its result."""
+        files = rank_files(Path(self._job.result_file))
+        return bool(self._pulses) and len(files) >= self._expected()
+
     def facts(self) -> dict[str, int]:
         """`{world_size, nodes}` of a launch of several ranks; empty for one."""
         pulse = next(iter(self._pulses.values()), None)

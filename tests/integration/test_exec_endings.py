@@ -74,10 +74,8 @@ def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path
     [
         ((PYTHON, "-c", "print(1)"), "no transformers.Trainer in it"),
         ((PYTHON, "-c", "from transformers import Trainer"), "its train() not called"),
-        ((PYTHON, "-I", "train.py"), "-I starts it isolated from its environment"),
-        ((PYTHON, "-S", "-c", "1"), "-S starts it without the site module"),
-        ((PYTHON, "-E", "-c", "1"), "-E starts it ignoring its environment"),
-        (("true",), "no Python of this command could be watched"),
+        (("bash", "-c", f"{PYTHON} -I -c 1"), "no Python of it could be watched"),
+        (("true",), "the command never trained, or no Python of it could be watched"),
         (("no-such-program",), "cannot start no-such-program"),
     ],
 )
@@ -89,6 +87,15 @@ def test_a_command_that_cannot_be_watched_says_why(
     assert said in done.err
     assert "Traceback" not in done.err
     assert done.record().status == "failed"
+
+
+@pytest.mark.parametrize("option", ["-I", "-S", "-E", "-BI"])
+def test_a_python_that_would_not_let_the_canary_in_is_not_started(place: Path, option: str) -> None:
+    mark = place / f"ran{option}"
+    done = watched(place, PYTHON, option, "-c", f"open({str(mark)!r}, 'w')")
+    assert done.code == 2
+    assert "the canary cannot watch it (start it without -" in done.err
+    assert not mark.exists()
 
 
 def test_a_package_of_the_users_own_with_the_canarys_name_is_left_alone(tmp_path: Path) -> None:

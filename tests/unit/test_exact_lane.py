@@ -335,3 +335,16 @@ def test_of_the_current_runs_the_most_different_speaks_of_the_baseline_the_newes
     assert compare_to_baseline(CURRENT, [older, newest]).check("first_loss").status == "pass"
     unprobed = newest.model_copy(update={"exact": {}})
     assert compare_to_baseline(CURRENT, [older, unprobed]).check("first_loss").status == "fail"
+
+
+def test_another_command_that_trains_the_same_does_not_hide_where_the_work_went() -> None:
+    before = altered(record(1), "config", "command", to=["python", "train.py", "--out", "a"])
+    after = altered(record(2), "config", "command", to=["python", "train.py", "--out", "b"])
+    found = compare_to_baseline(after, before)
+    assert found.differences == ()
+    reads = altered(after, "exact", "work", "host_reads", to=90)
+    found = compare_to_baseline(reads, before)
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "work"
+    learned = altered(after, "exact", "first_loss", "loss", to=9.0)
+    assert compare_to_baseline(learned, before).verdict == "changed"

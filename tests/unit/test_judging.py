@@ -119,6 +119,16 @@ def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, 
     assert f"{key} 2, the base branch's config asks for" in found.answer.comparison.first_line
 
 
+def test_a_probe_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
+    tmp_path: Path,
+) -> None:
+    why = "the probe told nothing: run again, it was about to remove out"
+    bare = record(100).model_copy(update={"exact": {}, "unmeasured": {"exact": why}})
+    found = answer(tmp_path, given(tmp_path, bare))
+    assert found.answer.verdict == "error"
+    assert why in found.answer.comparison.first_line
+
+
 @pytest.mark.parametrize("value", ["5", None, 1.0])
 def test_a_step_count_that_is_no_number_is_an_error(tmp_path: Path, value: object) -> None:
     odd = altered(record(100), "config", "max_steps", to=value)

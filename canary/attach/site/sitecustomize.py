@@ -42,14 +42,34 @@ class Finder:
             if foreign is not None:
                 mark("foreign", foreign)
                 return
-            mark("hooked")
-            load_canary()
-            from canary.attach.hook import hook
-
-            hook(module, STARTED)
+            if os.path.exists(os.environ["CANARY_JOB"]):  # noqa: PTH110
+                attach(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def attach(module: ModuleType) -> None:
+    """Whatever goes wrong here is the canary's matter; the user's import goes on."""
+    mark("hooked")
+    try:
+        load_canary()
+        from canary.attach.hook import hook
+
+        hook(module, STARTED)
+    except Exception as error:  # noqa: BLE001 - a stranger's Python may lack anything
+        mark("broken", f"{type(error).__name__}: {error}")
+
+
+def keep_files() -> None:
+    """In a second launch: nothing of what the first one left is changed."""
+    path = os.path.join(PACKAGE, "runner", "guard.py")  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location("_canary_guard", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.begin()
 
 
 def load_canary() -> None:
@@ -95,6 +115,8 @@ def begin() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("CANARY_JOB"):
         mark("seen")
+        if os.environ.get("CANARY_KEEP"):
+            keep_files()
         sys.meta_path.insert(0, Finder())
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
