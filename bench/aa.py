@@ -28,8 +28,8 @@ from canary.compare.sequential import LOOKS
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
 from canary.config.load import load_config
+from canary.runner.launches import run_canary
 from canary.runner.progress import Quiet
-from canary.runner.session import run_canary
 
 HISTORY = 20
 MOST_TIMING_ALARMS = 1

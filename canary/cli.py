@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import traceback
 from pathlib import Path
@@ -22,7 +21,6 @@ from canary.options import (
     Noise,
     NoProgress,
     Output,
-    OutputDir,
     Set,
     Strict,
     ThresholdFile,
@@ -30,6 +28,7 @@ from canary.options import (
     Verbose,
 )
 from canary.terminal import interrupted, leave_quietly, sayer, stoppable
+from canary.train_cli import calibrate, exec_, run
 
 app = typer.Typer(
     name="canary",
@@ -66,91 +65,8 @@ def _root(
     pass
 
 
-@app.command()
-def run(
-    config: Config = None,
-    output_dir: OutputDir = None,
-    set_: Set = None,
-    nproc: Annotated[
-        int | None, typer.Option("--nproc", help="Ranks on this machine, through torchrun.")
-    ] = None,
-    nnodes: Annotated[int, typer.Option("--nnodes", help="Machines, each with its `run`.")] = 1,
-    node_rank: Annotated[
-        int | None, typer.Option("--node-rank", help="Which of them this is, from 0.")
-    ] = None,
-    rdzv_endpoint: Annotated[
-        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Where they meet.")
-    ] = None,
-    rdzv_id: Annotated[
-        str, typer.Option("--rdzv-id", help="Name of the meeting, the same on each.")
-    ] = "canary",
-    rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As torchrun's.")] = "c10d",
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the record's path.")] = False,
-    verbose: Verbose = False,
-) -> None:
-    """Train a canary and leave a record of it."""
-    from canary.config.load import load_config
-    from canary.runner.distributed import Rendezvous
-    from canary.runner.outcome import exit_code, failure_text, outcome_text
-    from canary.runner.progress import listener_for
-    from canary.runner.session import run_canary
-
-    stoppable()
-    ranks = [] if nproc is None else [f"nproc={nproc}"]
-    loaded = load_config(config, [*(set_ or []), *ranks])
-    rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint, rdzv_id, rdzv_backend)
-    rendezvous.check()
-    record, run_dir, result = run_canary(
-        loaded, listener_for(sys.stderr, quiet), output_dir, rendezvous=rendezvous
-    )
-    with contextlib.suppress(BrokenPipeError):
-        if result.status != "completed":
-            typer.echo(failure_text(result, run_dir, verbose), err=True)
-        elif not quiet:
-            typer.echo(outcome_text(record), err=True)
-    with contextlib.suppress(BrokenPipeError):
-        typer.echo(str(run_dir))
-    raise typer.Exit(exit_code(result))
-
-
-@app.command("exec", context_settings={"allow_interspersed_args": False})
-def exec_(
-    command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="What trains, as you start it.")
-    ],
-    name: Annotated[
-        str | None, typer.Option("--name", help="Name of the canary; part of its run folders.")
-    ] = None,
-    max_steps: Annotated[
-        int | None,
-        typer.Option("--max-steps", help="End after so many optimizer steps, and save nothing."),
-    ] = None,
-    output_dir: OutputDir = None,
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", help="YAML with thresholds, timeout, probe_steps and the like."),
-    ] = None,
-    no_probe: Annotated[
-        bool, typer.Option("--no-probe", help="No second, short launch for the exact signals.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing of its own.")] = False,
-    verbose: Verbose = False,
-) -> None:
-    """Watch a training command of your own, unmodified, and leave a record of it."""
-    from canary.runner.execute import ExecRequest, run_command
-    from canary.runner.progress import listener_for
-
-    stoppable()
-    request = ExecRequest(tuple(command), name, max_steps, config, no_probe)
-    run_dir, code, said = run_command(
-        request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
-    )
-    with contextlib.suppress(BrokenPipeError):
-        if said and not (quiet and code == EXIT_OK):
-            typer.echo(said, err=True)
-        if not quiet:
-            typer.echo(f"record: {run_dir}", err=True)
-    raise typer.Exit(code)
+app.command()(run)
+app.command("exec", context_settings={"allow_interspersed_args": False})(exec_)
 
 
 @app.command()
@@ -256,37 +172,7 @@ def ab(
     raise typer.Exit(found.exit_code(strict))
 
 
-@app.command()
-def calibrate(
-    config: Config = None,
-    runs: Annotated[int, typer.Option("-n", "--runs", help="How many equal runs.")] = 10,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File of the noise model.")
-    ] = None,
-    save_to: Annotated[
-        Path | None,
-        typer.Option("--save-to", metavar="HISTORY", help="Also beside this history's runs."),
-    ] = None,
-    runs_dir: Annotated[
-        Path | None, typer.Option("--output-dir", help="Folder of run folders.")
-    ] = None,
-    set_: Set = None,
-    quiet: NoProgress = False,
-    verbose: Verbose = False,
-) -> None:
-    """Repeat one canary and measure what varies while nothing changes."""
-    from canary.campaign.calibrate import calibrate, calibration_text, keep
-    from canary.config.load import load_config
-    from canary.runner.progress import Quiet
-
-    stoppable()
-    loaded = load_config(config, set_ or [])
-    made, records = calibrate(loaded, runs, Quiet(), runs_dir, sayer(quiet))
-    if output is None and save_to is None:
-        output = Path(f"noise-{loaded.config.name or 'canary'}.json")
-    written_to = keep(made, output, save_to, records[-1])
-    typer.echo(calibration_text(made))
-    typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
+app.command()(calibrate)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from canary.collect.record import RunRecord
 from canary.config.load import LoadedConfig
 from canary.errors import InputError, RunFailed
 from canary.runner.base import Listener
-from canary.runner.session import run_canary
+from canary.runner.launches import run_canary
 
 
 def completed_run(

@@ -10,8 +10,8 @@ from canary.config.load import LoadedConfig, load_values
 from canary.errors import EXIT_OK, UsageError
 from canary.runner.base import Listener
 from canary.runner.command import refuse_deaf
+from canary.runner.launches import run_canary
 from canary.runner.outcome import exit_code, failure_text, outcome_text
-from canary.runner.session import run_canary
 
 
 @dataclass(frozen=True)

@@ -1,45 +1,27 @@
-"""One run of a canary: probe, then the measured launches, into one record."""
+"""The record of one run, kept up to date while the run goes on."""
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from canary.collect.environment import fingerprint, git_state
 from canary.collect.folder import (
     RunFolder,
     close_launches,
-    new_run_id,
     start_record,
 )
-from canary.collect.jsonio import read_rows
 from canary.collect.ranks import RankRows, merged_rows
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import Row, summarise_ranks
-from canary.collect.tracked import exact_scalars
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
-from canary.errors import InputError, MachineError, Stopped
-from canary.runner.base import Job, Kind, Listener, Result, disk_full
-from canary.runner.command import CommandRunner
-from canary.runner.devices import DeviceWatch
-from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
-from canary.runner.guard import put_back
-from canary.runner.local import LocalRunner
-from canary.runner.settings import as_config
-from canary.runner.streams import LogOnly, PassedOn, Streams
-from canary.runner.surroundings import child_environment, remove_tree, require_training_stack
-
-CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
-"""Counts of calls that a cache of an earlier launch makes smaller."""
+from canary.runner.base import Kind, Listener, Result
+from canary.runner.distributed import Rendezvous
 
 WRITE_EVERY_S = 1.0
 """Seconds between two writes of `metrics.json` while a launch runs."""
@@ -161,223 +143,3 @@ def with_output_dir(loaded: LoadedConfig, output_dir: Path) -> LoadedConfig:
     """The config as if the folder had stood in it."""
     config = loaded.config.model_copy(update={"output_dir": str(output_dir)})
     return replace(loaded, config=config, origins=loaded.origins | {"output_dir": "-o"})
-
-
-def run_canary(
-    loaded: LoadedConfig,
-    listener: Listener,
-    output_dir: Path | None = None,
-    *,
-    echo: bool = False,
-    rendezvous: Rendezvous | None = None,
-) -> tuple[RunRecord, Path, Result]:
-    """Runs a canary and returns its record, its folder, and how it ended.
-
-    `rendezvous`: where this machine's ranks meet those of others.
-
-    A run that fails is not an exception here: its record says how. Ctrl-C and SIGTERM
-    (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`.
-
-    Raises:
-        UsageError: the packages that train are not installed.
-        MachineError: there was no place to write a record.
-    """
-    if loaded.config.training_type != "exec":
-        require_training_stack()
-    if output_dir is not None:
-        loaded = with_output_dir(loaded, output_dir)
-    config = loaded.config
-    base = Path(config.output_dir).absolute()
-    folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
-    session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous)
-    try:
-        listener.run_begins(folder.path, config)
-        session.write()
-        result = _launches(session, base / ".cache")
-    except KeyboardInterrupt as stopped:
-        code = stopped.code if isinstance(stopped, Stopped) else None
-        reason = "interrupted by Ctrl-C or SIGTERM"
-        result = Result(status="interrupted", reason=reason, command_code=code)
-    except (MachineError, InputError) as error:
-        usage = isinstance(error, InputError)
-        result = Result("failed", error.message, error.hint, usage_error=usage)
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            result = disk_full(str(folder.path))
-        else:
-            reason = f"cannot write the record: {error.strerror or error}"
-            result = Result(status="failed", reason=reason, hint="look at the folder's rights")
-    remove_tree(folder.scratch)
-    return session.finish(result), folder.path, result
-
-
-def _launches(session: Session, cache_dir: Path) -> Result:
-    """The probe, then the measured launches, until one does not complete."""
-    session.describe_machine()
-    config = session.config
-    deadline = time.monotonic() + config.timeout
-    measured = result = Result(status="failed", reason="no launch was asked for")
-    began = time.time()
-    with DeviceWatch(config.device, cache_dir, config.nproc or 1) as watch:
-        session.record.gpu_health.update(watch.health())
-        session.record.unmeasured.update(watch.unmeasured())
-        for launch, kind in enumerate(plan_of(config)):
-            steps = steps_of(config, kind)
-            runner = runner_for(session, kind, launch, cache_dir, watch)
-            session.launch_begins(kind, launch, steps)
-            with _sampling(watch, session, kind):
-                job = _job(session, kind, launch, steps, cache_dir)
-                if config.training_type == "exec" and launch:
-                    job = replace(job, keep=(began, time.time()))
-                result = runner.run(job, session, deadline)
-            put_back(Path(job.scratch_dir))
-            session.launch_ended(kind, result)
-            if _without_probe(session, kind, result):
-                return measured
-            measured = result
-            _keep(session, kind, result)
-            session.write()
-            if result.status != "completed":
-                return result
-    return result
-
-
-def _without_probe(session: Session, kind: Kind, result: Result) -> bool:
-    """Whether a user's command was measured well and could not be probed: the record then lacks
-    the exact signals, and says why."""
-    own = session.config.training_type == "exec" and kind == "probe"
-    reason = result.reason if result.status != "completed" else _other_start(session)
-    if not own or reason is None:
-        return False
-    session.record.unmeasured["exact"] = f"the probe told nothing: {reason}"
-    hint = f" ({result.hint})" if result.hint else ""
-    session.record.notes.append(f"no exact signals, the probe told nothing: {reason}{hint}")
-    return True
-
-
-def _other_start(session: Session) -> str | None:
-    """Why a probe began elsewhere than the launch before it; None where it did not."""
-    files = (session.folder.steps, session.folder.probe_steps)
-    began = [next((row["step"] for row in read_rows(file)), None) for file in files]
-    if began[0] == began[1]:
-        return None
-    if began[1] is None:
-        return "it trained no step"
-    return (
-        f"it began at step {began[1]}, the first launch at step {began[0]}: it went on from a "
-        "checkpoint that the first one left"
-    )
-
-
-def plan_of(config: CanaryConfig) -> list[Kind]:
-    """The launches in order. A command of the user's own is measured first: that launch has the
-    terminal's input and output, and what it cached is there for the probe, whose counts of cache
-    hits are then always those of a warm cache."""
-    measured: list[Kind] = ["measured"] * config.repeats
-    probe: list[Kind] = ["probe"] if config.probe_steps else []
-    return measured + probe if config.training_type == "exec" else probe + measured
-
-
-def steps_of(config: CanaryConfig, kind: Kind) -> int | None:
-    """Optimizer steps of a launch; None for the whole of a user's training."""
-    if kind == "measured":
-        return config.max_steps
-    return min(config.probe_steps, config.max_steps or config.probe_steps)
-
-
-def runner_for(
-    session: Session, kind: Kind, launch: int, cache_dir: Path, watch: DeviceWatch
-) -> LocalRunner:
-    """The runner of one launch."""
-    config, folder = session.config, session.folder
-    on_start = watch.start_sampling if kind == "measured" else None
-    if config.training_type != "exec":
-        environment = child_environment(config, cache_dir, kind, watch.uuid, os.environ)
-        if config.nproc is None and session.rendezvous.nnodes == 1:
-            return LocalRunner(folder.log, environment, on_start=on_start)
-        if session.rendezvous.node_rank is not None:
-            environment["CANARY_NODE_RANK"] = str(session.rendezvous.node_rank)
-        command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
-        return LocalRunner(folder.log, environment, command=command, on_start=on_start)
-    spool = folder.scratch / "stdin"
-    first = session.echo and launch == 0
-    streams: Streams = PassedOn(spool) if first else LogOnly(spool)
-    return CommandRunner(folder.log, os.environ, config.command, streams, on_start)
-
-
-@contextlib.contextmanager
-def _sampling(watch: DeviceWatch, session: Session, kind: Kind) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        sampled = watch.stop_sampling()
-        if kind == "measured" and sampled:
-            _keep_samples(session, sampled)
-
-
-def _keep_samples(session: Session, sampled: dict[str, Any]) -> None:
-    record = session.record
-    record.memory.sampled = sampled
-    record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
-    record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
-
-
-def _keep(session: Session, kind: Kind, result: Result) -> None:
-    record = session.record
-    own = session.config.training_type == "exec"
-    if kind == "probe":
-        record.exact.update(result.exact)
-        if own:
-            record.io.update({k: v for k, v in result.calls.items() if k in CACHED_CALLS})
-    else:
-        # What a command finds cached in its first launch depends on the day; in its probe, which
-        # comes last, on the command alone.
-        left_out = CACHED_CALLS if own else ()
-        record.io.update({k: v for k, v in result.calls.items() if k not in left_out})
-        record.perf.startup_seconds = session.record.launches[-1].startup_seconds
-    _keep_ranks(session, result)
-    if result.device:
-        record.env["device"] = result.device
-    record.unmeasured.update(result.unmeasured)
-    record.notes += [note for note in result.notes if note not in record.notes]
-    if result.training:
-        record.env["packages"] = result.training["packages"]
-        if session.config.training_type in ("exec", "custom"):
-            record.config.update(as_config(result.training, kind))
-
-
-def _keep_ranks(session: Session, result: Result) -> None:
-    """How many ranks there were and how they were set up."""
-    record = session.record
-    distributed = result.training.get("distributed") or {}
-    world_size = result.ranks.get("world_size") or distributed.get("world_size", 1)
-    if distributed:
-        record.env["distributed"] = distributed
-    if world_size > 1:
-        record.env["world_size"] = world_size
-        record.ranks.update(result.ranks)
-        if "backend" in distributed:
-            record.ranks["backend"] = distributed["backend"]
-    elif result.training:
-        note = fewer_than_asked(session.config.command, world_size)
-        if note and note not in record.notes:
-            record.notes.append(note)
-
-
-def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir: Path) -> Job:
-    folder = session.folder
-    scratch = folder.scratch / f"launch{launch}"
-    scratch.mkdir(exist_ok=True)
-    return Job(
-        kind=kind,
-        launch=launch,
-        config_file=str(folder.config),
-        rows_file=str(folder.probe_steps if kind == "probe" else folder.steps),
-        result_file=str(folder.scratch / f"launch{launch}.result.json"),
-        scratch_dir=str(scratch),
-        cache_dir=str(cache_dir),
-        rows_dir=str(folder.scratch / "rows"),
-        stop_after=steps if kind == "probe" or session.config.training_type == "exec" else None,
-        threads=session.config.threads,
-        exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
-    )
