@@ -204,7 +204,7 @@ def test_a_negative_loss_is_a_regression(canary: Canary, tmp_path: Path) -> None
     now, before = write(tmp_path / "now.json", bad), write(tmp_path / "before.json", record(0))
     answer = canary("compare", now, before)
     assert answer.code == 1
-    assert "1 losses below zero, which a log-likelihood cannot be" in answer.out
+    assert "1 losses below zero, which this loss cannot be" in answer.out
 
 
 MISSHAPEN: dict[str, RunRecord] = {

@@ -107,7 +107,7 @@ def test_a_config_for_which_no_time_is_left_says_so(
     [
         ({"CANARY_CONFIG": "gone.yaml"}, 2, "no config at gone.yaml"),
         ({"CANARY_CONFIG": "../../etc/passwd"}, 2, "not inside the repository"),
-        ({"CANARY_COMMAND": "python x.py"}, 2, "no `canary exec` yet"),
+        ({"CANARY_COMMAND": "python x.py"}, 2, "set training_type: exec"),
         ({"CANARY_WORKING_DIRECTORY": "nowhere"}, 2, "no folder of the checkout"),
         ({"CANARY_CHECKOUT": "/nowhere/at/all"}, 2, "no checkout at"),
     ],
