@@ -18,7 +18,12 @@ import torch
 
 from canary.collect.jsonio import read_rows
 from canary.collect.probes.calls import CallCounts, WrittenFiles
-from canary.collect.probes.distributed import describe_distributed, of_every_rank, world_size
+from canary.collect.probes.distributed import (
+    describe_distributed,
+    not_as_asked,
+    of_every_rank,
+    world_size,
+)
 from canary.collect.probes.exact import ExactProbe, Trained
 from canary.collect.probes.fingerprints import describe_data
 from canary.collect.probes.settings import describe_device, describe_training
@@ -135,13 +140,15 @@ class Inside:
                 **self._exact.found,
                 "calls": counted,
             }
+        distributed = describe_distributed(trained)
+        self.notes += not_as_asked(distributed)
         return Result(
             status="completed",
             exact=found,
             calls=counted,
             startup_seconds=self.startup,
             device=describe_device(device, self._training["dtype"]),
-            training=self._training | {"distributed": describe_distributed(trained)},
+            training=self._training | {"distributed": distributed},
             notes=tuple(self.notes),
             wall_seconds=time.perf_counter() - self._started,
         )

@@ -53,9 +53,27 @@ def outcome_text(record: RunRecord) -> str:
             f"{name} {100 * seconds / time_.mean:.0f}%" for name, seconds in shares if seconds > 0
         )
         lines.append(f"  phases      {shown}")
+    if "by_rank" in record.ranks:
+        lines.append(f"  ranks       {ranks_line(record)}")
     lines.append(f"  exact       {exact_line(record)}")
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
+
+
+def ranks_line(record: RunRecord) -> str:
+    """How the ranks shared the work, in one line."""
+    found = record.ranks
+    slowest = max(found["slowest_steps"], key=lambda rank: found["slowest_steps"][rank])
+    steps = sum(found["slowest_steps"].values())
+    parts = [
+        f"{found.get('world_size', len(found['by_rank']))}",
+        f"imbalance {100 * found['imbalance']['mean']:.0f}%",
+        f"rank {slowest} slowest in {found['slowest_steps'][slowest]} of {steps} steps",
+    ]
+    if found["collectives_per_step"] is not None:
+        parts.append(f"{found['collectives_per_step']:.0f} collectives a step")
+    parts.append(f"{1000 * found['wait_s']['mean']:.1f} ms waiting in them")
+    return ", ".join(parts)
 
 
 def exact_line(record: RunRecord) -> str:

@@ -58,6 +58,7 @@ class RankWatch:
         self._gone: set[int] = set()
         self._stacks: dict[int, list[Frame]] = {}
         self._asked = False
+        self._read: set[Path] = set()
 
     def look(self) -> None:
         """To be called often: when a rank was last seen alive tells which of several fell first."""
@@ -76,8 +77,10 @@ class RankWatch:
 
     def _gave_up_waiting(self) -> bool:
         """Whether a rank failed because another did not answer: the others may still tell."""
-        reasons = [r.reason or "" for r in self._results().values() if r.status == "failed"]
-        return any(_is_timeout(reason) for reason in reasons)
+        files = set(rank_files(Path(self._job.result_file)).values()) - self._read
+        self._read |= files
+        new = [result for file in files if (result := Result.read(file)) is not None]
+        return any(r.status == "failed" and _is_timeout(r.reason or "") for r in new)
 
     def ask(self) -> None:
         """Has every living rank write down where it stands, and reads it."""
@@ -155,6 +158,8 @@ class RankWatch:
             reason, hint = _death(code)
             return Result(status="failed", reason=f"rank {fall.rank} {reason} {after}", hint=hint)
         result = fall.result
+        if result.usage_error:
+            return result  # the same on every rank
         if _is_timeout(result.reason or "") and self._asked:
             words = self.standing(since=self._last_row()[0])
             if words:

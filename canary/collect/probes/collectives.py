@@ -4,8 +4,9 @@ Counted by the process groups themselves: each numbers what it begins, whoever a
 or the C++ reducer of DistributedDataParallel. Waiting has two sources, neither of which touches
 what is computed:
 
-- blocking calls of `torch.distributed` from Python (gathers of metrics, barriers), and the
-  broadcast of buffers before a forward pass of DistributedDataParallel, by their time;
+- blocking calls of `torch.distributed` from Python (gathers of metrics, barriers), and what
+  DistributedDataParallel sends before a forward pass (buffers, the order of its buckets), by their
+  time;
 - the end of a backward pass: the autograd engine runs its closing callbacks in the order in which
   they were asked for, so that one asked for at the start runs when all gradients are computed and
   before the reducer waits for the last of its buckets.
@@ -85,7 +86,7 @@ class CollectiveWatch:
             for name in BLOCKING:
                 if hasattr(owner, name):
                     self._wrap(owner, name, self._blocking)
-        self._wrap(DistributedDataParallel, "_sync_buffers", self._blocking)
+        self._wrap(DistributedDataParallel, "_pre_forward", self._preparing)
         self._wrap(torch.autograd, "backward", self._backward)
 
     def end(self) -> None:
@@ -117,6 +118,17 @@ class CollectiveWatch:
         if work is None or not hasattr(work, "wait"):
             self._intervals.append((start, self._make_mark()))
         return work
+
+    def _preparing(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """What comes before a forward pass: of interest where it has a collective in it."""
+        before, start = collectives_begun(), self._make_mark()
+        self._inside = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._inside = False
+            if collectives_begun() != before:
+                self._intervals.append((start, self._make_mark()))
 
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         """A backward pass, and the time waited at its end. One inside another is part of it."""

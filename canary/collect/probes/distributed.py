@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ FSDP_FACTS = (
     "cpu_offload",
     "activation_checkpointing",
 )
+
+ASKED = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
+"""Variables by which `accelerate launch` hands on what its config file asks for."""
 
 
 def describe_distributed(trainer: Any) -> dict[str, Any]:
@@ -34,6 +38,16 @@ def describe_distributed(trainer: Any) -> dict[str, Any]:
     if deepspeed is not None:
         facts["deepspeed"] = _deepspeed(deepspeed)
     return facts if facts["world_size"] > 1 or fsdp is not None or deepspeed is not None else {}
+
+
+def not_as_asked(facts: dict[str, Any]) -> list[str]:
+    """A line for a plug-in that `accelerate launch` was asked for and the training ran without."""
+    kind = facts.get("type", "NO")
+    return [
+        f"{name} was asked for, and the training ran as {kind}"
+        for name, variable in ASKED.items()
+        if os.environ.get(variable, "").lower() == "true" and kind != name
+    ]
 
 
 def _deepspeed(plugin: Any) -> dict[str, Any]:
