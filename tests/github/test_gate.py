@@ -300,7 +300,7 @@ def test_strict_makes_an_inconclusive_answer_block(house: Gatehouse) -> None:
     house.baseline(3)
     pull = house.pull()
     run = house.run()
-    run.exact.clear()
+    del run.exact["trajectory"]
     assert house.judge(pull, run).outputs["verdict"] == "inconclusive"
     said = house.judge(pull, run, strict="true")
     assert said.code == 3
