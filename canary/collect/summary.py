@@ -77,6 +77,8 @@ def is_bad(row: Row, test: Any) -> bool:
 def stability(rows: Sequence[Row]) -> Stability:
     """Counts and sequences of one launch, every step of it, warm-up included."""
     losses = [math.nan if row.get("loss") is None else float(number(row["loss"])) for row in rows]
+    if all(row.get("loss") is None for row in rows):
+        losses = []  # a loop that told none
     nan_at = [row["step"] for row in rows if is_bad(row, math.isnan)]
     inf_at = [row["step"] for row in rows if is_bad(row, math.isinf)]
     return Stability(

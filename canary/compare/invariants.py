@@ -217,7 +217,7 @@ def learning_rate_positive(record: RunRecord) -> Check:
     """Above zero, but for warm-up's first step and the last step."""
     name = "learning_rate_positive"
     rates = record.exact.get("trajectory", {}).get("learning_rates", [])
-    if not rates:
+    if all(rate is None for rate in rates):
         return skip(name, "learning rates were not recorded")
     last = int(record.config.get("max_steps") or 0)
     warmup = int(record.config.get("warmup_steps") or 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
@@ -104,6 +106,12 @@ def reward_varies(record: RunRecord) -> Check:
     """A reward without any spread teaches nothing."""
     name = "reward_varies"
     found = record.rl.get("reward_std")
+    told = record.exact.get("trajectory", {}).get("rl", {}).get("reward") or []
+    bad = sum(value is not None and not math.isfinite(number(value)) for value in told)
+    if is_rollout(record) and bad:
+        return result(
+            name, True, f"{bad} of {len(told)} steps with a reward that is no number", bad
+        )
     if not is_rollout(record) or found is None or found.count == 0:
         return skip(name, "for online RL" if not is_rollout(record) else "no rewards recorded")
     return result(

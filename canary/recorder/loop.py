@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,11 +44,7 @@ class Loop:
 
     def describe(self) -> dict[str, Any]:
         """As `canary.collect.probes.settings` describes a trainer."""
-        settings = {
-            name: plain(value)
-            for name, value in self.settings.items()
-            if name.rpartition("_")[2] not in SECRETS
-        }
+        settings = _without_secrets({name: plain(value) for name, value in self.settings.items()})
         return {
             "trainer": "canary.Recorder",
             "training_type": settings.pop("training_type", "custom"),
@@ -94,6 +91,15 @@ class Loop:
         if self.processing_class is None:
             found["exact.data.tokenizer"] = "the Recorder was given no tokenizer"
         return found
+
+
+def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, sections of them too, without what is called a secret."""
+    return {
+        name: _without_secrets(value) if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+        if re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
+    }
 
 
 def plain_optimizers(given: Any) -> tuple[torch.optim.Optimizer, ...]:

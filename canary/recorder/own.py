@@ -167,8 +167,7 @@ class OwnKeeper:
 
     def keep(self, row: Row) -> None:
         """Writes one row; where that cannot be done, this one and all after it are given up."""
-        if self._tracker is not None:
-            self._tracker(row["step"], row_scalars(row))
+        self._tell(row["step"], row_scalars(row))
         if self._broken is not None:
             return
         try:
@@ -179,6 +178,18 @@ class OwnKeeper:
         except OSError as error:
             self._broken = error
             print(f"canary: recording ends here: {error}", file=sys.stderr, flush=True)
+
+    def _tell(self, step: int, scalars: dict[str, float]) -> None:
+        """The tracker's own troubles end its hearing of the run, and nothing else."""
+        if self._tracker is None:
+            return
+        try:
+            self._tracker(step, scalars)
+        except Exception as error:  # noqa: BLE001 - a service that does not answer raises anything
+            self._tracker = None
+            words = f"the tracker is told no more: {type(error).__name__}: {error}"
+            self._record.notes.append(words)
+            print(f"canary: {words}", file=sys.stderr, flush=True)
 
     def step_ended(self, probe: LoopProbe) -> None:
         """After the probe's last step, its signals are written and nothing looks closely."""
@@ -202,8 +213,7 @@ class OwnKeeper:
         self._record.launches[0] = self._record.launches[0].model_copy(
             update={"status": "completed", "steps": len(self._kept)}
         )
-        if self._tracker is not None:
-            self._tracker(len(self._kept), exact_scalars(self._record.exact))
+        self._tell(len(self._kept), exact_scalars(self._record.exact))
 
     def past_end(self) -> None:
         """A loop that goes on is no longer recorded."""

@@ -112,6 +112,13 @@ class LoopProbe:
         if batch is not None:
             self.batch(batch)
 
+    def ended_outside(self) -> bool:
+        """Whether the optimizer stepped after the last `recorder.step`: that step is over then."""
+        if not (self._running and self._now.stepped):
+            return False
+        self._close()
+        return True
+
     def step_ends(self) -> bool:
         """Whether the step is over: with an optimizer, once that has stepped."""
         ended = self._now.stepped or not self._loop.optimizers

@@ -117,6 +117,7 @@ class Recorder:
             raise UsageError(
                 "recorder.step outside of its loop", "write: with Recorder(...) as recorder:"
             )
+        self._end_what_ended()
         if self.done:
             self._keeper.past_end()
             yield Step(None)
@@ -143,8 +144,15 @@ class Recorder:
     ) -> None:
         assert self._keeper is not None
         assert self._probe is not None
+        if error is None:
+            self._end_what_ended()
         self._keeper.ends(self._probe, error)
         self._probe = None
+
+    def _end_what_ended(self) -> None:
+        """A step whose optimizer stepped behind its `recorder.step`."""
+        if self._probe is not None and self._keeper is not None and self._probe.ended_outside():
+            self._keeper.step_ended(self._probe)
 
     def _find_keeper(self) -> Keeper:
         found = job_keeper()

@@ -79,7 +79,7 @@ def _common(spec: WorkloadSpec) -> dict[str, Any]:
         "max_steps": spec.max_steps,
         "per_device_train_batch_size": config.batch_size,
         "gradient_accumulation_steps": config.gradient_accumulation_steps,
-        "learning_rate": config.learning_rate,
+        **({} if config.learning_rate is None else {"learning_rate": config.learning_rate}),
         "warmup_steps": config.warmup_steps,
         "lr_scheduler_type": "linear",
         "optim": "adamw_torch",

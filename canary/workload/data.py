@@ -59,9 +59,9 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
             "its conversations share no turn, or its columns are empty",
         )
     if len(rows) < len(source):
-        logger.warning(
-            "%d of %d rows left out: no usable prompt", len(source) - len(rows), len(source)
-        )
+        left_out = f"{len(source) - len(rows)} of {len(source)} rows left out: no usable prompt"
+        logger.warning(left_out)
+        spec.notes.append(left_out)
     if config.training_type == "kto" and "chosen" in rows[0]:
         rows = unpaired(rows)
     if tokenizer.chat_template is None and is_conversational(rows[0]):

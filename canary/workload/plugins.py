@@ -277,6 +277,12 @@ def trainer_from_factory(spec: WorkloadSpec) -> Trainer:
             "return a Trainer, or a subclass of it, that is not started",
             key=key,
         )
+    if trainer.state.global_step:
+        raise ConfigError(
+            f"{key} '{path}' returned a trainer that has trained {trainer.state.global_step} steps",
+            "return it before its train() is called",
+            key=key,
+        )
     if trainer.args.max_steps != spec.max_steps:
         raise ConfigError(
             f"{key} '{path}' returned a trainer with max_steps {trainer.args.max_steps}, and the "

@@ -330,3 +330,93 @@ def test_the_accelerate_loop_accumulates_under_its_own_launcher(tmp_path: Path) 
     assert rates[1] < rates[0]
     assert record.exact["first_update"]["tensors_changed"] == 29
     assert json.dumps(record.config["trainer_args"])
+
+
+OUTSIDE = """
+import sys, torch
+from canary import Recorder
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
+with Recorder("outside", model=model, optimizer=optimizer, output_dir=sys.argv[2], probe_steps=4,
+              config={"HF_TOKEN": "hidden", "nested": {"api_key": "hidden too", "depth": 2}},
+              tracker=lambda step, values: 1 / 0) as recorder:
+    for number in range(12):
+        batch = torch.full((3, 4), 1.0 + number)
+        with recorder.step({"x": batch}) as step:
+            loss = model(batch).square().mean()
+            step.loss(loss)
+            with step.phase("backward"):
+                loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_an_optimizer_that_steps_behind_its_step_belongs_to_it(tmp_path: Path) -> None:
+    records = []
+    for rate in ("1e-3", "2e-3"):
+        out = tmp_path / rate
+        done = subprocess.run(
+            [sys.executable, "-c", OUTSIDE, rate, str(out)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert "the tracker is told no more: ZeroDivisionError" in done.stderr
+        folder = next(out.iterdir())
+        rows = list(read_rows(folder / "steps.jsonl"))
+        assert [row["samples"] for row in rows] == [3] * 12
+        assert all(len(row["micro_losses"]) == 1 for row in rows)
+        assert "hidden" not in (folder / "metrics.json").read_text()
+        assert "hidden" not in (folder / "config.yaml").read_text()
+        records.append(load_record(folder))
+    found = compare_to_baseline(records[1], records[0])
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "first_update"
+
+
+UNTOLD = """
+import sys
+from canary import Recorder
+with Recorder("untold", output_dir=sys.argv[1], probe_steps=4) as recorder:
+    for number in range(12):
+        with recorder.step([[number, 1, 2]]) as step:
+            if len(sys.argv) > 2:
+                step.loss(1.0 / (1 + number))
+"""
+
+
+@pytest.mark.parametrize("told", [(), ("loss",)])
+def test_what_was_not_told_is_no_regression(tmp_path: Path, told: tuple[str, ...]) -> None:
+    records = []
+    for number in range(2):
+        out = tmp_path / str(number)
+        subprocess.run([sys.executable, "-c", UNTOLD, str(out), *told], check=True)
+        records.append(load_record(next(out.iterdir())))
+    found = compare_to_baseline(records[1], records[0], gates=())
+    assert not found.failed_checks, [check.message for check in found.failed_checks]
+
+
+COMPILED = """
+import sys, torch
+from canary import Recorder
+model = torch.nn.Linear(4, 1)
+compiled = torch.compile(model, backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+given = {"model": model, "optimizer": optimizer, "output_dir": sys.argv[1], "probe_steps": 3}
+with Recorder("compiled", **given) as r:
+    for number in range(8):
+        with r.step({"x": torch.ones(3, 4)}) as step:
+            loss = compiled(torch.ones(3, 4)).square().mean()
+            step.loss(loss)
+            loss.backward()
+            optimizer.step()
+"""
+
+
+def test_a_compiled_model_is_recorded(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    record = load_record(next(tmp_path.iterdir()))
+    assert len(record.exact["memory"]["live_tensors"]) == 3

@@ -89,6 +89,9 @@ def recompiles() -> int:
     return int(counters["stats"].get("unique_graphs", 0))
 
 
+WITHOUT_DATA = ("FakeTensor", "FunctionalTensor")
+
+
 class LiveTensors:
     """Counts the tensors alive that were made after `freeze`: a leak shows as a steady slope.
 
@@ -111,7 +114,11 @@ class LiveTensors:
         storages: dict[int, int] = {}
         tensors = 0
         for item in gc.get_objects():
-            if issubclass(type(item), torch.Tensor) and item.layout is torch.strided:
+            kind = type(item)
+            # torch.compile keeps tensors that hold shapes and no data.
+            if not issubclass(kind, torch.Tensor) or kind.__name__ in WITHOUT_DATA:
+                continue
+            if item.layout is torch.strided and item.device.type != "meta":
                 tensors += 1
                 storage = item.untyped_storage()
                 storages[storage.data_ptr()] = storage.nbytes()
