@@ -177,10 +177,9 @@ class Inside:
         machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
         main, own = min(machines), machines[self.rank]
         if own != main:
-            ranks = [str(rank) for rank, machine in enumerate(machines) if machine == own]
             note = (
-                f"rank{'s' if len(ranks) > 1 else ''} {', '.join(ranks)} of {len(machines)} ran "
-                f"here; the record of all ranks is {main[2]} on {main[1]}"
+                f"{machines.count(own)} of {len(machines)} ranks ran here; the record of all is "
+                f"{main[2]} on {main[1]}"
             )
             return replace(result, notes=(*result.notes, note))
         if self.rank == machines.index(main):

@@ -75,7 +75,12 @@ class Frame:
 
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 WAITING_FILES = ("torch/distributed/", "accelerate/utils/operations.py")
-WAITING_FUNCTIONS = ("_engine_run_backward", "_pre_forward", "_sync_params_and_buffers")
+WAITING_FUNCTIONS = (
+    "_engine_run_backward",
+    "_pre_forward",
+    "_sync_buffers",
+    "_distributed_broadcast_coalesced",
+)
 """Where Python stands while a process group waits: in a collective of its own, or in the backward
 pass, whose end waits for the gradients of the others."""
 INNERMOST = 4

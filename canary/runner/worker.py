@@ -7,6 +7,7 @@ trainer, attach the probes, train, leave the result. It writes rows as steps end
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -15,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from canary.collect.ranks import rank_path
 from canary.config.load import load_config
@@ -57,18 +58,19 @@ def main(arguments: list[str]) -> int:
         if error.errno in FULL:
             return EXIT_DISK_FULL
         raise
-    if result.status != "completed":
-        return 1
-    _part()
-    return 0
+    return 0 if result.status == "completed" else 1
 
 
-def _part() -> None:
-    """Ranks that leave without a word abort at times, when another has closed its connections."""
-    import torch.distributed
-
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+def leave(code: int) -> NoReturn:
+    """Ends the process. One of several ranks leaves at once: torch aborts now and then where its
+    process groups are taken apart while others go, and torchrun then waits for minutes."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    raise SystemExit(code)
 
 
 def _interrupt(*_: Any) -> None:
@@ -136,4 +138,4 @@ def _spec(job: Job, config: CanaryConfig) -> WorkloadSpec:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

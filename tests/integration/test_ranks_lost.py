@@ -18,7 +18,7 @@ from tests.planting import plant
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
-TIMEOUT_S = 45
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -170,6 +170,7 @@ def test_the_stack_of_the_main_thread_is_read_and_the_users_own_line_is_named() 
         Frame("/env/site-packages/torch/distributed/distributed_c10d.py", 2810, "all_reduce"),
         Frame("/env/site-packages/torch/autograd/graph.py", 841, "_engine_run_backward"),
         Frame("/env/site-packages/torch/nn/parallel/distributed.py", 2, "_pre_forward"),
+        Frame("/env/torch/nn/parallel/distributed.py", 2, "_distributed_broadcast_coalesced"),
     ],
 )
 def test_a_rank_inside_a_collective_waits_for_the_others(frame: Frame) -> None:
