@@ -50,9 +50,11 @@ def check_used(
     for key in config.trainer_args:
         if key in OWN_KEYS:
             place = origins.get(f"trainer_args.{key}", source)
+            own = OWN_KEYS[key]
+            used = trainer in TRAINER_FIELDS.get(own, (trainer,))
             raise ConfigError(
                 f"trainer_args.{key} in {place} has a key of its own",
-                f"set {OWN_KEYS[key]} instead",
+                f"set {own} instead" if used else f"remove it; {trainer} does not use {own} either",
                 file=source,
                 key=f"trainer_args.{key}",
             )

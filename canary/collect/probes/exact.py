@@ -147,6 +147,8 @@ class ExactProbe:
     def training_ended(self) -> None:
         """Memory slopes, and whether anything moved that was declared still."""
         self.give_up()
+        if not any(self.found["batches"]):
+            del self.found["batches"]  # a loop of one's own that told of none
         self.found["memory"] = {
             "live_tensors": self._live.counts,
             "live_bytes": self._live.bytes,
