@@ -19,6 +19,9 @@ TOTALS = ("num_tokens",)
 METRIC_FACTOR = 100.0
 """Metrics are means over few tokens, differences of large sums: their tolerance is that of the
 loss, so many times, of their largest value."""
+KL_FLOOR = 0.01
+"""A KL is a difference of log-probabilities of order one and more: below this their rounding shows
+(5e-7 moved with the attention kernel, at a KL of 1e-3)."""
 GRADIENT_NORM_FACTOR = 10.0
 VANISHING = 0.05
 """Of the largest gradient norm of a rollout trainer: where every group earned the same, what is
@@ -210,6 +213,8 @@ def trajectory_differences(
         if name in TOTALS or name not in was or name not in now:
             continue
         scale = max((abs(v) for v in (*was[name], *now[name]) if _finite(v)), default=0.0)
+        if name.rpartition("/")[2] == "kl":
+            scale = max(scale, KL_FLOOR)
         found += _sequence(name, was[name], now[name], scale, tolerance, METRIC_FACTOR)
     return found
 

@@ -348,3 +348,13 @@ def test_another_command_that_trains_the_same_does_not_hide_where_the_work_went(
     assert found.first_difference.stage == "work"
     learned = altered(after, "exact", "first_loss", "loss", to=9.0)
     assert compare_to_baseline(learned, before).verdict == "changed"
+
+
+@pytest.mark.parametrize(("moved", "status"), [(5e-7, "pass"), (5e-5, "fail")])
+def test_a_small_kl_may_move_by_the_rounding_of_log_probabilities(
+    moved: float, status: str
+) -> None:
+    before = altered(CURRENT, "exact", "trajectory", "rl", to={"kl": [-1.1e-3] * 12})
+    after = altered(before, "exact", "trajectory", "rl", to={"kl": [-1.1e-3 + moved] * 12})
+    after = after.model_copy(update={"run_id": "another"})
+    assert compare_to_baseline(after, before).check("trajectory").status == status
