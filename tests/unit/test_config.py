@@ -273,7 +273,10 @@ def test_a_wrong_config_is_one_line_with_file_key_and_remedy(
 @pytest.mark.parametrize("key", sorted(OWN_KEYS))
 def test_a_trainer_argument_with_a_key_of_its_own_names_that_key(key: str) -> None:
     line = refused(None, None, f"trainer_args.{key}=1")
-    assert line == f"trainer_args.{key} in --set has a key of its own (set {OWN_KEYS[key]} instead)"
+    own = OWN_KEYS[key]
+    used = "dpo" in TRAINER_FIELDS.get(own, ("dpo",))
+    remedy = f"set {own} instead" if used else f"remove it; dpo does not use {own} either"
+    assert line == f"trainer_args.{key} in --set has a key of its own ({remedy})"
 
 
 @pytest.mark.parametrize("text", ["1e-4", "'1e-4'", "0.0001", "1.0e-4"])
