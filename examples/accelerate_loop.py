@@ -22,6 +22,7 @@ STEPS = int(os.environ.get("STEPS", "40"))
 
 
 def main() -> None:
+    """Trains with gradient accumulation, each micro-batch told to the Recorder."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION, cpu=True)

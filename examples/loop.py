@@ -20,6 +20,7 @@ STEPS = int(os.environ.get("STEPS", "40"))
 
 
 def main() -> None:
+    """Trains the embedded model, each step recorded."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(tiny_dir())
