@@ -80,7 +80,7 @@ class Stability(Section):
 
 
 class OperatorRow(Section):
-    """One operator of the profiled steps, self times in ms."""
+    """One operator of the profiled steps, self times in ms, all of those steps together."""
 
     name: str
     self_cuda_time_ms: Number
@@ -88,15 +88,54 @@ class OperatorRow(Section):
     count: int
 
 
+class Copies(Section):
+    """What moved between host and device."""
+
+    count: int
+    time_ms: Number
+    bytes: int | None = None
+    """Where the trace tells it."""
+
+
+class Conversions(Section):
+    """Tensors converted to another dtype or device (`aten::_to_copy`), with what that calls."""
+
+    count: int
+    time_ms: Number
+    """Of the device without its copies from and to the host; of the host where there is none."""
+
+
 class Profiler(Section):
-    """Summary of the profiled steps; null where profiling was off."""
+    """Summary of the profiled steps, all of them together; null where profiling was off. The
+    device's values are null where there is none, or where it could not be traced."""
 
     trace_path: str | None = None
+    """Chrome's trace, for Perfetto; relative to the run's folder where it lies inside."""
+    operators_path: str | None = None
+    """Every operator, where the lists below hold the longest; relative like the trace."""
+    steps: list[int] = Field(default_factory=list)
+    wall_ms: Number | None = None
+    """From the beginning of the first profiled step to the end of the last."""
     cuda_time_total_ms: Number | None = None
+    """Kernels, copies and fills of the device, each once."""
     cpu_time_total_ms: Number | None = None
+    """Inside operators and the device's run time on the host, each moment once a thread; Python
+    between them is in no operator. Waiting for the device is in it: `host_waits_ms`."""
     self_cuda_time_total_ms: Number | None = None
+    """Of the device's time, what an operator of the tables launched."""
+    host_waits_ms: Number | None = None
+    """Of the host's time: blocked until the device was done."""
+    kernel_launches: int | None = None
+    device_idle_pct: Number | None = None
+    """Of `wall_ms`, the share in which the device did nothing."""
+    copies: Copies | None = None
+    conversions: Conversions | None = None
+    operator_kinds: int | None = None
+    """Different operators in all."""
     top_cuda_ops: list[OperatorRow] = Field(default_factory=list)
+    """By self time on the device, longest first."""
     top_cpu_ops: list[OperatorRow] = Field(default_factory=list)
+    """By self time on the host, longest first."""
 
 
 class Growth(Section):

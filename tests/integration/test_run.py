@@ -75,7 +75,7 @@ def test_the_documented_keys_are_there_and_json_is_strict(
     assert set(document["perf"]["step_time"]) == {
         *("count", "mean", "median", "p50", "p95", "p99", "min", "max", "std")
     }
-    assert set(document["profiler"]) == {
+    assert set(document["profiler"]) >= {
         *("trace_path", "cuda_time_total_ms", "cpu_time_total_ms"),
         *("self_cuda_time_total_ms", "top_cuda_ops", "top_cpu_ops"),
     }
