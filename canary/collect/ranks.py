@@ -21,6 +21,7 @@ Row = dict[str, Any]
 ByRank = Mapping[int, Sequence[Row]]
 
 SUMMED = ("input_tokens", "label_tokens", "completion_tokens", "samples")
+OF_THE_SLOWEST = ("wall_s", "phases", "phases_cpu")
 LARGEST = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes", "time")
 
 
@@ -86,7 +87,8 @@ def merged_rows(by_rank: ByRank) -> list[Row]:
 def _merged(rows: Mapping[int, Row]) -> Row:
     slowest = max(rows, key=lambda rank: busy_s(rows[rank]))
     first = rows[min(rows)]
-    merged: Row = {**first, "wall_s": rows[slowest]["wall_s"], "phases": rows[slowest]["phases"]}
+    merged: Row = dict(first)
+    merged |= {key: rows[slowest][key] for key in OF_THE_SLOWEST if key in rows[slowest]}
     for key in SUMMED:
         merged[key] = _of(rows, key, sum)
     for key in LARGEST:

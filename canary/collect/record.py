@@ -175,6 +175,14 @@ class Launch(Section):
     tokens_per_sec: Number | None = None
     startup_seconds: dict[str, Number] = Field(default_factory=dict)
     wall_seconds: Number | None = None
+    phases: dict[str, Number] = Field(default_factory=dict)
+    """Mean seconds a step after warm-up, by phase."""
+    phases_steady: dict[str, Number] = Field(default_factory=dict)
+    """The same with each phase's slowest twentieth of the steps cut down to its 95th percentile: a
+    stall of the machine leaves it, work that comes every few steps stays in it."""
+    phases_cpu: dict[str, Number] = Field(default_factory=dict)
+    """Mean CPU seconds of the process, all its threads, a step and phase; other work on the machine
+    moves it least."""
 
 
 class Owner(Section):

@@ -1,9 +1,10 @@
 """From the rows of `steps.jsonl` to the figures of the record. Pure.
 
 A row is one optimizer step of one launch:
-`{launch, step, wall_s, phases: {name: s}, loss, micro_losses, grad_norm, learning_rate,
-input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes, reserved_bytes,
-peak_bytes, rl: {metric: value}, time}`; of one of several ranks also `{collectives, wait_s}`.
+`{launch, step, wall_s, phases: {name: s}, phases_cpu: {name: s}, loss, micro_losses, grad_norm,
+learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
+reserved_bytes, peak_bytes, rl: {metric: value}, time}`; of one of several ranks also
+`{collectives, wait_s}`.
 """
 
 from __future__ import annotations
@@ -111,15 +112,32 @@ def diverged(losses: Sequence[float]) -> bool:
     return len(finite) >= 10 and start > 1e-3 and end > 1.5 * start
 
 
-def phase_means(rows: Sequence[Row]) -> dict[str, float]:
-    """Mean seconds a step for each phase."""
-    if not rows:
+def phase_means(rows: Sequence[Row], key: str = "phases") -> dict[str, float]:
+    """Mean seconds a step for each phase; empty where no row has `key`."""
+    told = [row[key] for row in rows if key in row]
+    if not told:
         return {}
     totals: dict[str, float] = defaultdict(float)
-    for row in rows:
-        for name, seconds in row["phases"].items():
+    for phases in told:
+        for name, seconds in phases.items():
             totals[name] += seconds
-    return {name: totals.get(name, 0.0) / len(rows) for name in PHASES}
+    return {name: totals.get(name, 0.0) / len(told) for name in PHASES}
+
+
+STEADY_SHARE = 0.95
+
+
+def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean seconds a step for each phase, where no step counts for more than the phase's 95th
+    percentile."""
+    if not rows:
+        return {}
+    means = {}
+    for name in PHASES:
+        ordered = sorted(row["phases"].get(name, 0.0) for row in rows)
+        most = percentile(ordered, STEADY_SHARE)
+        means[name] = statistics.fmean(min(seconds, most) for seconds in ordered)
+    return means
 
 
 def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
@@ -132,6 +150,9 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "mean_step_time_s": times.mean if times.count else None,
             "median_step_time_s": times.median if times.count else None,
             "tokens_per_sec": _rate(steady, "input_tokens"),
+            "phases": phase_means(steady),
+            "phases_steady": steady_phase_means(steady),
+            "phases_cpu": phase_means(steady, "phases_cpu"),
         }
     )
 

@@ -19,6 +19,9 @@ import torch
 class Mark(Protocol):
     """A moment: of the host, or of the device's stream."""
 
+    cpu_s: float
+    """CPU seconds of the process until then, of all its threads."""
+
     def seconds_until(self, later: Any) -> float: ...
 
     def is_past(self) -> bool: ...
@@ -27,10 +30,11 @@ class Mark(Protocol):
 class HostMark:
     """A moment of the host's monotonic clock."""
 
-    __slots__ = ("moment",)
+    __slots__ = ("cpu_s", "moment")
 
     def __init__(self) -> None:
         self.moment = time.perf_counter()
+        self.cpu_s = time.process_time()
 
     def seconds_until(self, later: HostMark) -> float:
         """Seconds from this mark to `later`."""
@@ -44,11 +48,12 @@ class HostMark:
 class DeviceMark:
     """A moment of the current CUDA stream: an event, recorded without waiting for it."""
 
-    __slots__ = ("event",)
+    __slots__ = ("cpu_s", "event")
 
     def __init__(self) -> None:
         self.event = torch.cuda.Event(enable_timing=True)
         self.event.record()
+        self.cpu_s = time.process_time()
 
     def seconds_until(self, later: DeviceMark) -> float:
         """Seconds on the device's own clock; both events must be past."""
@@ -79,6 +84,13 @@ class StepTime:
         totals: dict[str, float] = defaultdict(float)
         for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
             totals[phase] += start.seconds_until(end)
+        return dict(totals)
+
+    def cpu_by_phase(self) -> dict[str, float]:
+        """CPU seconds of the process by phase; on a device, what the host spent meanwhile."""
+        totals: dict[str, float] = defaultdict(float)
+        for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
+            totals[phase] += end.cpu_s - start.cpu_s
         return dict(totals)
 
 

@@ -33,6 +33,7 @@ class _Ended:
         values = self.scalars.read()
         self.row["wall_s"] = self.time.wall_s()
         self.row["phases"] = self.time.by_phase()
+        self.row["phases_cpu"] = self.time.cpu_by_phase()
         if self.waits is not None:
             self.row["collectives"] = self.waits.count
             self.row["wait_s"] = self.waits.seconds()
