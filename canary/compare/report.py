@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from canary.compare.suspects import Diagnosis
 from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
 
 CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
@@ -119,6 +120,7 @@ class Comparison:
     accepted: str | None = None
     """Reason for which a change of what is learned was accepted."""
     notes: tuple[str, ...] = ()
+    diagnosis: Diagnosis = field(default_factory=Diagnosis)
 
     @property
     def passed(self) -> bool:

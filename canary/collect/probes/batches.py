@@ -127,6 +127,31 @@ def batch_sha256(inputs: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
+ROW_HASH_BYTES = 5
+"""Rows of two runs are told apart, among thousands."""
+
+
+def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """A short hash of each row's ids without padding, by the name of the ids' tensor: whether two
+    batches hold the same sequences, in whatever order and however padded."""
+    found: dict[str, list[str]] = {}
+    for name, ids in integer_tensors(inputs).items():
+        if not (name.endswith("ids") or "input_ids" in name) or ids.dim() != 2:
+            continue
+        mask = inputs.get(name.replace("input_ids", "attention_mask"))
+        if mask is None or mask is ids:
+            mask = inputs.get(name.removesuffix("ids") + "mask")
+        if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
+            mask = torch.ones_like(ids)
+        found[name] = [
+            hashlib.sha256(
+                repr([token for token, kept in zip(row, keep, strict=True) if kept]).encode()
+            ).hexdigest()[: 2 * ROW_HASH_BYTES]
+            for row, keep in zip(ids.tolist(), mask.bool().tolist(), strict=True)
+        ]
+    return found
+
+
 def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
     """Everything exact about one micro-batch: hash, shapes, and counts of special tokens.
 
@@ -136,6 +161,7 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
     described: dict[str, Any] = {
         "sha256": batch_sha256(inputs),
         "shapes": {name: list(value.shape) for name, value in integer_tensors(inputs).items()},
+        "rows": row_hashes(inputs),
         **counts,
     }
     described.update(_special_counts(inputs, tokenizer))

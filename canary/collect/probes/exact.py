@@ -13,6 +13,7 @@
     memory          live tensors and their bytes a step
     calls           tokenizer calls, dataset maps and cache hits, files and bytes written
     frozen          parameters declared frozen that changed, and whether the reference changed
+    evidence        settings as they stand, and functions of the user's own; not compared by itself
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.collect.probes.batches import describe_batch
+from canary.collect.probes.effective import called_code, effective_settings
 from canary.collect.probes.fingerprints import tokenizer_of
 from canary.collect.probes.operators import LiveTensors, WorkProbe, recompiles
 from canary.collect.probes.parameters import (
@@ -63,11 +65,13 @@ class ExactProbe:
         self._micro: list[dict[str, Any]] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
-        self.found: dict[str, Any] = {"batches": []}
+        # Here, before anything of the canary's own stands around the trainer's methods.
+        self.found: dict[str, Any] = {"batches": [], "evidence": {"code": called_code(trainer)}}
 
     def training_begins(self) -> None:
         """Describes the initial model; called when optimizer and model are ready."""
         model = self._trainer.model
+        self.found["evidence"]["settings"] = effective_settings(self._trainer)
         if model is not None:
             self._initial = parameter_digests(model)
             self.found["model"] = describe_model(model, self._initial)

@@ -108,7 +108,8 @@ class UpdateProbe:
         }
 
     def describe(self, model: nn.Module) -> dict[str, Any]:
-        """L2 size of the change, and how many tensors changed; names of those that did not."""
+        """L2 size of the change, and how many tensors changed; names of those that did not; hash
+        of the parameters after it."""
         squared = 0.0
         unchanged: list[str] = []
         for name, value in model.named_parameters():
@@ -123,4 +124,5 @@ class UpdateProbe:
             "delta_norm": squared**0.5,
             "tensors_changed": len(self._before) - len(unchanged),
             "tensors_unchanged": sorted(unchanged),
+            "after_sha256": combined(parameter_digests(model)),
         }

@@ -1,0 +1,82 @@
+"""What a diagnosis returns: suspects, ranked, each with the evidence that earned it. Pure data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+
+class RegressionCategory(StrEnum):
+    """The mechanism behind a regression."""
+
+    DATALOADER = "dataloader"
+    TOKENIZATION = "tokenization"
+    COMMUNICATION = "communication"
+    MEMORY = "memory"
+    KERNEL = "kernel"
+    IO = "io"
+    DATA = "data"
+    OBJECTIVE = "objective"
+    NUMERICS = "numerics"
+    OPTIMIZER = "optimizer"
+    ADAPTER = "adapter"
+    ROLLOUT = "rollout"
+    HOST = "host"
+    CONFIG = "config"
+    ENVIRONMENT = "environment"
+    UNKNOWN = "unknown"
+
+
+EvidenceKind = Literal[
+    "first difference",
+    "signal",
+    "phase",
+    "operators",
+    "environment",
+    "config",
+    "code",
+    "git",
+]
+"""In the order in which evidence is shown."""
+
+Shown = float | int | str | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One fact that tells a suspect from its rivals."""
+
+    kind: EvidenceKind
+    message: str
+    """In words, with its numbers and units."""
+    baseline: Shown = None
+    current: Shown = None
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A mechanism that may be behind what got worse."""
+
+    category: RegressionCategory
+    confidence: float
+    """Share of such suspects that are right, 0 to 1."""
+    description: str
+    """One sentence: what happened."""
+    evidence: tuple[Evidence, ...] = ()
+    suggested_actions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Suspects, the likeliest first; none where nothing got worse."""
+
+    summary: str = ""
+    """One line."""
+    suspects: tuple[Suspect, ...] = ()
+
+    @property
+    def top_suspect(self) -> Suspect | None:
+        """The likeliest one."""
+        return self.suspects[0] if self.suspects else None
