@@ -131,10 +131,13 @@ ROW_HASH_BYTES = 5
 """Rows of two runs are told apart, among thousands."""
 
 
-def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
-    """A short hash of each row's ids without padding, by the name of the ids' tensor: whether two
-    batches hold the same sequences, in whatever order and however padded."""
-    found: dict[str, list[str]] = {}
+def _short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[: 2 * ROW_HASH_BYTES]
+
+
+def unpadded_rows(inputs: Mapping[str, Any]) -> dict[str, list[list[int]]]:
+    """Each row's ids without padding, by the name of the ids' tensor."""
+    found: dict[str, list[list[int]]] = {}
     for name, ids in integer_tensors(inputs).items():
         if not (name.endswith("ids") or "input_ids" in name) or ids.dim() != 2:
             continue
@@ -144,11 +147,31 @@ def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
         if not isinstance(mask, torch.Tensor) or mask.shape != ids.shape:
             mask = torch.ones_like(ids)
         found[name] = [
-            hashlib.sha256(
-                repr([token for token, kept in zip(row, keep, strict=True) if kept]).encode()
-            ).hexdigest()[: 2 * ROW_HASH_BYTES]
+            [token for token, kept in zip(row, keep, strict=True) if kept]
             for row, keep in zip(ids.tolist(), mask.bool().tolist(), strict=True)
         ]
+    return found
+
+
+def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """A short hash of each row's ids without padding: whether two batches hold the same sequences,
+    in whatever order and however padded."""
+    return {
+        name: [_short_hash(repr(row)) for row in rows]
+        for name, rows in unpadded_rows(inputs).items()
+    }
+
+
+def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str]]:
+    """A short hash of each row's text, special tokens and white space left out: whether other ids
+    stand for the same words. Empty without a tokenizer."""
+    inner = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+    if not hasattr(inner, "decode") or not hasattr(inner, "get_vocab"):
+        return {}
+    found = {}
+    for name, rows in unpadded_rows(inputs).items():
+        texts = [inner.decode(row, skip_special_tokens=True) for row in rows]
+        found[name] = [_short_hash("".join(text.split())) for text in texts]
     return found
 
 
@@ -162,6 +185,7 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
         "sha256": batch_sha256(inputs),
         "shapes": {name: list(value.shape) for name, value in integer_tensors(inputs).items()},
         "rows": row_hashes(inputs),
+        "texts": text_hashes(inputs, tokenizer),
         **counts,
     }
     described.update(_special_counts(inputs, tokenizer))
