@@ -172,7 +172,7 @@ threading.Thread(target=ask, daemon=True).start()
 """,
     ),
     Row(
-        "traced",
+        "traced_allocations",
         "A variable of a hunt for a leak, PYTHONTRACEMALLOC, was left in the runner's environment.",
         "sft",
         "host",

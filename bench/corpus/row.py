@@ -25,9 +25,9 @@ Category = Literal[
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
-    """One change of one training, and what should be said of it.
+    """One change of one training, and what should be said of it; a row is equal to itself alone.
 
     `base` names a training of bench/corpus/bases.py: a built-in canary, or a user's own script.
     `plant` runs once the trainer is built and sees it as `trainer`; `before` runs just before it is
@@ -47,8 +47,10 @@ class Row:
     """Keys of the config that differ."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the process that differ."""
-    plain_yaml: bool = True
-    """Whether the config is written as the base's is; otherwise in another order, with comments."""
+    yaml: str | None = None
+    """The whole config as text, instead of the base's values written out."""
+    timed: bool = True
+    """Whether time and peak memory are compared too."""
     paired: bool = False
     """Whether nothing but time or memory tells it, so that each side is launched several times, in
     turn with the other."""

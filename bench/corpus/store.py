@@ -1,0 +1,124 @@
+"""Records of trainings in a folder: trained where they are missing, kept for the next time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from bench.corpus.bases import Training, digest
+from bench.corpus.row import Row
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+
+TIMEOUT_S = 900
+PAIRS = 5
+"""Runs of each side, in turn, where time alone tells a fault."""
+
+
+class Missing(Exception):
+    """A training that should be stored and is not."""
+
+
+def trainings_of(row: Row) -> tuple[tuple[Training, ...], tuple[Training, ...]]:
+    """The (changed, clean) trainings that a row is judged by, the i-th beside the i-th."""
+    if not row.paired:
+        return (Training(row.base, row),), (Training(row.base),)
+    # The clean ones belong to the row: only what ran in turn with it is a pair.
+    names = [f"{row.id} {number}" for number in range(PAIRS)]
+    return (
+        tuple(Training(row.base, row, name, probe=name == names[0]) for name in names),
+        tuple(Training(row.base, None, name, probe=name == names[0]) for name in names),
+    )
+
+
+class Store:
+    """Trainings by what decides them; each runs once."""
+
+    def __init__(self, root: Path, at_a_time: int, train: bool) -> None:
+        self._root = root
+        self._pool = ThreadPoolExecutor(at_a_time)
+        self._train = train
+        self._blocks: dict[tuple[Training, ...], Future[list[RunRecord]]] = {}
+
+    def begin(self, rows: Sequence[Row]) -> None:
+        """Starts what the rows need: single trainings first, pairs when the machine is warm."""
+        for row in sorted(rows, key=lambda row: row.paired):
+            for block in blocks_of(row):
+                self._start(block)
+
+    def sides(self, row: Row) -> tuple[list[RunRecord], list[RunRecord]]:
+        """Waits for the row's trainings; the (changed, clean) records.
+
+        Raises:
+            Missing: one is not stored, and nothing is trained, or it left no record.
+        """
+        found: dict[Training, RunRecord] = {}
+        for block in blocks_of(row):
+            found |= zip(block, self._start(block).result(), strict=True)
+        changed, clean = trainings_of(row)
+        return [found[one] for one in changed], [found[one] for one in clean]
+
+    def close(self) -> None:
+        """Starts nothing more, and waits for what runs."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _start(self, block: tuple[Training, ...]) -> Future[list[RunRecord]]:
+        if block not in self._blocks:
+            self._blocks[block] = self._pool.submit(lambda: [self._record(one) for one in block])
+        return self._blocks[block]
+
+    def _record(self, training: Training) -> RunRecord:
+        name = digest(training)
+        folder = self._root / name
+        stored = sorted((folder / "runs").glob("*/metrics.json"))
+        if not (folder / "ended").exists():
+            if not self._train:
+                raise Missing(f"{_label(training)} is not in {self._root} ({name})")
+            shutil.rmtree(folder, ignore_errors=True)
+            _run(training, folder)
+            stored = sorted((folder / "runs").glob("*/metrics.json"))
+        if not stored:
+            raise Missing(f"{_label(training)} left no record: see {folder}/said.txt")
+        return load_record(stored[-1])
+
+
+def blocks_of(row: Row) -> list[tuple[Training, ...]]:
+    """Trainings that run one after the other: alone, or all of the pairs in turn."""
+    changed, clean = trainings_of(row)
+    if not row.paired:
+        return [clean, changed]
+    turns = [
+        pair if number % 2 else pair[::-1]
+        for number, pair in enumerate(zip(changed, clean, strict=True))
+    ]
+    return [tuple(training for turn in turns for training in turn)]
+
+
+def _run(training: Training, folder: Path) -> None:
+    """Trains in a process of its own and marks the folder as ended, however it ended."""
+    command = training.write(folder)
+    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    start = time.monotonic()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        env=os.environ | {"PYTHONPATH": path} | training.environment(),
+    )
+    (folder / "said.txt").write_text(done.stdout + done.stderr)
+    (folder / "ended").write_text(f"{_label(training)}\n{done.returncode}\n")
+    seconds = time.monotonic() - start
+    print(f"{_label(training)}: code {done.returncode}, {seconds:.0f} s", file=sys.stderr)
+
+
+def _label(training: Training) -> str:
+    side = training.row.id if training.row else "clean"
+    return " ".join(filter(None, (training.base, side, training.pair)))

@@ -1,0 +1,160 @@
+"""Diagnosis on the fault corpus: `python -m bench.faults`.
+
+Trains every row of the listed, the blind and the benign corpus through `canary run` or `canary
+exec`, compares each with its clean training, and prints as Markdown: per row whether it was caught,
+the first difference, the top suspect and whether that is right; rates with 95% intervals; and how
+often suspects of each claimed confidence are right. Rows that time alone tells run five times, in
+turn with the clean training.
+
+`--keep DIR` keeps the records and trains only what is missing; `--reuse DIR` trains nothing, so
+that a change of the rules is judged in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+from bench.corpus import benign, blind_learned, blind_learning, blind_work, listed
+from bench.corpus.row import Row
+from bench.corpus.score import Outcome, calibration, outcome, rates, troubled
+from bench.corpus.store import Missing, Store
+from canary.compare.stats import compare_to_baseline
+from canary.compare.timing_checks import TIMING_GATES
+from canary.errors import CanaryError
+
+CORPORA: dict[str, tuple[Row, ...]] = {
+    "listed": listed.ROWS,
+    "blind": (*blind_learned.ROWS, *blind_learning.ROWS, *blind_work.ROWS),
+    "benign": benign.ROWS,
+}
+PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers")
+
+
+def compared(rows: Sequence[tuple[str, Row]], store: Store) -> Iterator[Outcome]:
+    """Each row's outcome, as soon as its trainings are there."""
+    for corpus, row in rows:
+        try:
+            changed, clean = store.sides(row)
+            gates = TIMING_GATES if row.timed else ()
+            found = compare_to_baseline(changed, clean, paired=row.paired, gates=gates)
+        except (Missing, CanaryError, subprocess.TimeoutExpired) as error:
+            yield troubled(row, corpus, str(error))
+        else:
+            yield outcome(row, corpus, found)
+
+
+def markdown(outcomes: Sequence[Outcome]) -> str:
+    """Rows, rates and calibration as tables."""
+    parts = []
+    for corpus in CORPORA:
+        rows = [one for one in outcomes if one.corpus == corpus]
+        if rows:
+            parts.append(_benign_table(rows) if corpus == "benign" else _fault_table(corpus, rows))
+    lines = ["| share | of rows |", "|---|---|"]
+    lines += [f"| {rate.name} | {rate} |" for rate in rates(outcomes) if rate.trials]
+    parts.append("\n".join(lines))
+    bands = calibration(outcomes)
+    if bands:
+        lines = ["| claimed confidence, blind rows | mean | right |", "|---|---|---|"]
+        lines += [f"| {band.right.name} | {band.claimed:.2f} | {band.right} |" for band in bands]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _fault_table(corpus: str, rows: Sequence[Outcome]) -> str:
+    lines = [
+        f"| {corpus} row | caught | first difference | expected | top suspect | confidence "
+        "| right |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one in rows:
+        claimed = "" if one.confidence is None else f"{one.confidence:.2f}"
+        first = one.trouble or one.first_difference or "none"
+        expected = " or ".join(filter(None, (one.expected, one.also)))
+        lines.append(
+            f"| {one.id} | {one.verdict if one.caught else f'no: {one.verdict}'} | {first} "
+            f"| {expected} | {one.suspect or 'none'} | {claimed} | {'yes' if one.right else 'no'} |"
+        )
+    return "\n".join(lines)
+
+
+def _benign_table(rows: Sequence[Outcome]) -> str:
+    lines = ["| benign row | verdict | first difference | failed checks |", "|---|---|---|---|"]
+    for one in rows:
+        first = one.trouble or one.first_difference or "none"
+        lines.append(f"| {one.id} | {one.verdict} | {first} | {', '.join(one.failed) or 'none'} |")
+    return "\n".join(lines)
+
+
+def document(outcomes: Sequence[Outcome]) -> dict[str, object]:
+    """What is kept: the rows, the rates, and where and of what they were had."""
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit.stdout.strip(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "machine": {
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+        },
+        "rates": {
+            rate.name: {"of": [rate.successes, rate.trials], "interval_95": rate.interval}
+            for rate in rates(outcomes)
+        },
+        "calibration": [asdict(band) for band in calibration(outcomes)],
+        "rows": [asdict(one) | {"caught": one.caught, "right": one.right} for one in outcomes],
+    }
+
+
+def chosen(corpora: Sequence[str], ids: Sequence[str]) -> list[tuple[str, Row]]:
+    """(corpus, row) of those asked for; SystemExit for an id that is none."""
+    found = [(name, row) for name in corpora for row in CORPORA[name]]
+    unknown = set(ids) - {row.id for _, row in found}
+    if unknown:
+        raise SystemExit(f"no row {', '.join(sorted(unknown))} in {', '.join(corpora)}")
+    return [(name, row) for name, row in found if not ids or row.id in ids]
+
+
+def main() -> None:
+    """Prints the tables, and writes the document where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
+    parser.add_argument("--only", nargs="+", metavar="ID", default=[])
+    parser.add_argument("-j", type=int, default=1, metavar="N", help="trainings at a time")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--keep", type=Path, metavar="DIR", help="keep records, train the missing")
+    where.add_argument("--reuse", type=Path, metavar="DIR", help="train nothing")
+    parser.add_argument("-o", type=Path, metavar="FILE", help="the JSON document")
+    asked = parser.parse_args()
+    rows = chosen(asked.corpus, asked.only)
+    with tempfile.TemporaryDirectory() as passing:
+        root = (asked.keep or asked.reuse or Path(passing)).absolute()
+        store = Store(root, asked.j, train=asked.reuse is None)
+        try:
+            store.begin([row for _, row in rows])
+            outcomes = []
+            for one in compared(rows, store):
+                outcomes.append(one)
+                print(f"{one.id}: {one.verdict}, {one.suspect}", file=sys.stderr)
+        finally:
+            store.close()
+    print(markdown(outcomes))
+    if asked.o is not None:
+        asked.o.parent.mkdir(parents=True, exist_ok=True)
+        asked.o.write_text(json.dumps(document(outcomes), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
