@@ -131,12 +131,18 @@ def mean_by_name(mappings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def describe_ranks(by_rank: ByRank, warmup: int) -> dict[str, Any]:
-    """`RunRecord.ranks`, as far as rows tell it; empty for one rank. Warm-up is left out.
+    """`RunRecord.ranks`, as far as rows tell it; empty for one rank. Warm-up and profiled steps are
+    left out.
 
     `imbalance` and `wait_s` hold a value a step (`wait_s` one for each rank and step).
     """
     present = {rank: rows for rank, rows in by_rank.items() if rows}
-    steps = [rows for rows in _steps(present) if all(row["step"] > warmup for row in rows.values())]
+    steps = [
+        rows
+        for rows in _steps(present)
+        if all(row["step"] > warmup for row in rows.values())
+        and not any(row.get("profiled") for row in rows.values())
+    ]
     if len(present) < 2 or not steps:
         return {}
     slowest = Counter(max(rows, key=lambda rank: busy_s(rows[rank])) for rows in steps)

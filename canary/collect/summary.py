@@ -4,7 +4,7 @@ A row is one optimizer step of one launch:
 `{launch, step, wall_s, phases: {name: s}, phases_cpu: {name: s}, loss, micro_losses, grad_norm,
 learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
 reserved_bytes, peak_bytes, rl: {metric: value}, time}`; of one of several ranks also
-`{collectives, wait_s}`.
+`{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`.
 """
 
 from __future__ import annotations
@@ -140,9 +140,14 @@ def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
     return means
 
 
+def timed(rows: Iterable[Row], warmup: int) -> list[Row]:
+    """The steps whose times count: after the warm-up, and not profiled."""
+    return [row for row in rows if row["step"] > warmup and not row.get("profiled")]
+
+
 def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
     """The launch with its own mean and median step time, from its rows after warm-up."""
-    steady = [row for row in rows if row["step"] > warmup]
+    steady = timed(rows, warmup)
     times = distribution(row["wall_s"] for row in steady)
     return launch.model_copy(
         update={
@@ -188,6 +193,14 @@ def memory_growth(rows: Sequence[Row]) -> Growth | None:
     )
 
 
+def unprofiled_stretch(rows: Sequence[Row]) -> Sequence[Row]:
+    """The longest stretch without a profiled step. What the profiler took stays resident after it
+    in part: a line through both sides of its window would have a slope."""
+    cuts = [place for place, row in enumerate(rows) if row.get("profiled")]
+    ends = zip([-1, *cuts], [*cuts, len(rows)], strict=True)
+    return max((rows[before + 1 : after] for before, after in ends), key=len)
+
+
 def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     """The record with everything that follows from the measured rows; `warmup` steps of each
     launch are left out of speeds, phases and RL metrics, never out of the stability figures."""
@@ -195,7 +208,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     for row in rows:
         by_launch[row["launch"]].append(row)
     first = by_launch[min(by_launch)] if by_launch else []
-    steady = [row for row in rows if row["step"] > warmup]
+    steady = timed(rows, warmup)
     wall = sum(row["wall_s"] for row in steady)
     phases = phase_means(steady)
     device_peak = _largest(rows, "peak_bytes")
@@ -221,7 +234,9 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "peak_allocated_bytes": device_peak,
             "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
             "peak_rss_bytes": rss_peak,
-            "growth": memory_growth([row for row in first if row["step"] > warmup]),
+            "growth": memory_growth(
+                unprofiled_stretch([row for row in first if row["step"] > warmup])
+            ),
         }
     )
     return record.model_copy(
@@ -230,7 +245,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "stability": stability(first),
             "phases": phases,
             "memory": memory,
-            "rl": _rl(steady),
+            "rl": _rl([row for row in rows if row["step"] > warmup]),
             "tokens": _token_totals(first),
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)

@@ -182,7 +182,6 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 f"ends at step {last}, beyond max_steps ({steps})",
                 "lower profiler.start_step or profiler.num_steps",
             )
-        refuse("profiler.enabled", "is not available in this version", "set it to false")
     if config.training_type in ONLINE_TRAINERS and config.num_generations is not None:
         together = config.batch_size * config.gradient_accumulation_steps
         if together % config.num_generations:

@@ -37,14 +37,19 @@ class ProfilerConfig(Strict):
     """A window of steps under torch.profiler."""
 
     enabled: bool = Field(
-        False, description="Profile a window of steps; not available in this version."
+        False,
+        description="Profile a window of the measured steps; they are left out of the speeds.",
     )
     start_step: int = Field(20, ge=1, description="First profiled step, counted from 1.")
     num_steps: int = Field(5, ge=1, description="Number of profiled steps.")
-    output_dir: str | None = Field(None, description="Folder of the trace; null: the run's own.")
-    record_shapes: bool = Field(False, description="Record the shapes of operators' inputs.")
-    profile_memory: bool = Field(False, description="Record allocations.")
-    with_stack: bool = Field(False, description="Record Python stacks.")
+    output_dir: str | None = Field(
+        None, min_length=1, description="Folder of the trace; null: `profiler` in the run's own."
+    )
+    record_shapes: bool = Field(
+        False, description="Put the shapes of operators' inputs into the trace."
+    )
+    profile_memory: bool = Field(False, description="Put allocations into the trace.")
+    with_stack: bool = Field(False, description="Put Python's calls into the trace; slows it down.")
 
 
 class CanaryConfig(Strict):

@@ -13,6 +13,7 @@ import psutil
 
 from canary.collect.probes.calls import can_count_calls, count_calls
 from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row
 from canary.recorder.loop import Loop
 from canary.recorder.probe import LoopProbe
@@ -30,6 +31,9 @@ class Keeper(Protocol):
 
     def begins(self, loop: Loop) -> ExactProbe | None:
         """The loop begins; returns what looks at its first steps closely, where it does."""
+
+    def profiler(self) -> StepProfiler | None:
+        """What profiles some of its steps; asked for once, after `begins`."""
 
     def keep(self, row: Row) -> None:
         """A step's row."""
@@ -72,6 +76,10 @@ class JobKeeper:
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         self._inside.lap("before_training")
         return self._inside.begin(loop, loop.describe())
+
+    def profiler(self) -> StepProfiler | None:
+        """As the job says."""
+        return self._inside.profiler(self._loop.device)
 
     def keep(self, row: Row) -> None:
         """To the job's file of rows."""
@@ -129,6 +137,9 @@ class NoKeeper:
 
     def begins(self, loop: Loop) -> None:
         """Nothing looks at it."""
+
+    def profiler(self) -> None:
+        """None of it is profiled."""
 
     def keep(self, row: Row) -> None:
         """Not kept."""

@@ -8,9 +8,10 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
@@ -27,8 +28,10 @@ from canary.collect.gpu import device_in_use, health, list_devices
 from canary.collect.probes.calls import WrittenFiles, can_count_calls, count_calls
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.fingerprints import describe_data
+from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device
 from canary.collect.probes.steps import Row
+from canary.collect.profiled import OFF, keep_profile, window_of
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import summarise
 from canary.collect.tracked import exact_scalars, row_scalars
@@ -59,6 +62,7 @@ class OwnKeeper:
         probe_steps: int,
         max_steps: int | None,
         tracker: Tracker | None,
+        profiler: Mapping[str, Any] | None = None,
     ) -> None:
         self._name = name
         self._probe_steps = probe_steps
@@ -72,6 +76,8 @@ class OwnKeeper:
         self._broken: OSError | None = None
         self._stack = contextlib.ExitStack()
         self._kept: list[Row] = []
+        self._profile = None if profiler is None else dict(profiler)
+        self._window = None if profiler is None else window_of(profiler, self._folder.path)
 
     @property
     def path(self) -> Path:
@@ -95,6 +101,8 @@ class OwnKeeper:
             "metrics_warmup_steps": self._probe_steps + METRICS_WARMUP,
             "output_dir": str(self._folder.path.parent),
         }
+        if self._profile is not None:
+            config["profiler"] = self._profile
         self._folder.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
         self._folder.log.write_text(LOG, encoding="utf-8")
         self._record = self._record.model_copy(
@@ -136,7 +144,7 @@ class OwnKeeper:
         return found
 
     def _unmeasured(self) -> dict[str, str]:
-        found = {"profiler": "profiling was off", **self._loop.unmeasured()}
+        found = {"profiler": OFF, **self._loop.unmeasured()}
         sampled = "sampled from outside of the process, by canary exec"
         found |= dict.fromkeys(("memory.sampled", "perf.cpu_utilization_avg"), sampled)
         if self._device.type == "cuda":
@@ -164,6 +172,10 @@ class OwnKeeper:
         self._files = WrittenFiles(leave_out=own)
         self._files.begin()
         return exact
+
+    def profiler(self) -> StepProfiler | None:
+        """As the loop's user asked for."""
+        return None if self._window is None else StepProfiler(self._window, self._device)
 
     def keep(self, row: Row) -> None:
         """Writes one row; where that cannot be done, this one and all after it are given up."""
@@ -254,6 +266,9 @@ class OwnKeeper:
         record.config["metrics_warmup_steps"] = warmup
         record.env["device"] = describe_device(self._device, self._dtype)
         close_launches(record, result.status)
+        if self._window is not None:
+            last = rows[-1]["step"] if rows else None
+            keep_profile(record, self._folder.path, self._window, last)
         record = summarise(record, rows, warmup)
         self._folder.finish(
             record.model_copy(

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.parameters import gradient_norms
+from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row, StepRows
 from canary.recorder.loop import Loop
 from canary.recorder.values import hashable, mean, named, rows_of, scalar
@@ -54,6 +55,7 @@ class LoopProbe:
         sink: Callable[[Row], None],
         launch: int,
         exact: ExactProbe | None,
+        profiler: StepProfiler | None = None,
     ) -> None:
         self.steps = 0
         """Steps that have ended."""
@@ -61,7 +63,7 @@ class LoopProbe:
         """Whether any has begun."""
         self.exact = exact
         self._device = loop.device
-        self.rows = StepRows(self._device, sink)
+        self.rows = StepRows(self._device, sink, profiler)
         self._clock = self.rows.clock
         self._loop = loop
         self._launch = launch
@@ -82,16 +84,18 @@ class LoopProbe:
             self._handles.append(optimizer.register_step_post_hook(self._optimizer_ended))
         self.rows.collectives.begin()
         self._clock.switch("data")
-        self._clock.start()
+        self.rows.begin()
 
     def stop(self) -> None:
         """The loop is over: hands on the last rows, and leaves the optimizers as they were."""
         self.detach()
-        self.rows.flush(wait=True)
+        self.rows.end()
 
     def give_up(self) -> None:
         """The loop failed: nothing of it is looked at any more."""
         self.detach()
+        if self.rows.profiler is not None:
+            self.rows.profiler.give_up()
         if self.exact is not None:
             self.exact.give_up()
 

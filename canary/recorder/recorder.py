@@ -13,6 +13,7 @@ from canary.errors import UsageError
 from canary.recorder.keeper import Keeper, NoKeeper, job_keeper, this_rank
 from canary.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
 from canary.recorder.probe import LoopProbe
+from canary.recorder.profiling import check_profiler
 from canary.recorder.step import Step
 
 Batch = TypeVar("Batch")
@@ -25,7 +26,8 @@ class Recorder:
 
     Alone it writes a run's folder under `output_dir`; the first `probe_steps` steps carry the
     exact signals and are left out of the speeds. Under `canary exec` it is the half inside the
-    process, and `output_dir`, `probe_steps`, `max_steps` and `tracker` are the command's matter.
+    process, and `output_dir`, `probe_steps`, `max_steps`, `tracker` and `profiler` are the
+    command's matter.
 
     Args:
         name: of the canary; letters, digits, `.`, `_`, `-`.
@@ -41,6 +43,8 @@ class Recorder:
         probe_steps: first steps with the exact signals; 0 for none.
         max_steps: steps after which `done` is true and nothing more is recorded.
         tracker: called with a step and its scalars by name, as `wandb.log(values, step)` would be.
+        profiler: the section `profiler` of a config, such as `{"start_step": 20, "num_steps": 5}`;
+            these steps are profiled and left out of the speeds.
 
     Raises:
         UsageError: an argument that cannot be used.
@@ -61,6 +65,7 @@ class Recorder:
         probe_steps: int = PROBE_STEPS,
         max_steps: int | None = None,
         tracker: Callable[[int, dict[str, float]], None] | None = None,
+        profiler: Mapping[str, Any] | None = None,
     ) -> None:
         if not NAME.fullmatch(name):
             raise UsageError(
@@ -83,7 +88,8 @@ class Recorder:
             train_dataset=dataset,
             settings=dict(config or {}),
         )
-        self._own = (Path(output_dir), probe_steps, max_steps, tracker)
+        profiled = None if profiler is None else check_profiler(profiler, probe_steps, max_steps)
+        self._own = (Path(output_dir), probe_steps, max_steps, tracker, profiled)
         self._keeper: Keeper | None = None
         self._probe: LoopProbe | None = None
         self.folder: Path | None = None
@@ -132,7 +138,8 @@ class Recorder:
     def __enter__(self) -> Self:
         self._keeper = self._find_keeper()
         exact = self._keeper.begins(self._loop)
-        self._probe = LoopProbe(self._loop, self._keeper.keep, self._keeper.launch, exact)
+        keeper = self._keeper
+        self._probe = LoopProbe(self._loop, keeper.keep, keeper.launch, exact, keeper.profiler())
         self._probe.start()
         return self
 
@@ -158,12 +165,12 @@ class Recorder:
         found = job_keeper()
         if found is not None:
             return found
-        output_dir, probe_steps, max_steps, tracker = self._own
+        output_dir, probe_steps, max_steps, tracker, profiled = self._own
         if this_rank():
             return NoKeeper(max_steps)
         # Here, because a command's own Python may lack what reading records takes.
         from canary.recorder.own import OwnKeeper
 
-        keeper = OwnKeeper(self._loop.name, output_dir, probe_steps, max_steps, tracker)
+        keeper = OwnKeeper(self._loop.name, output_dir, probe_steps, max_steps, tracker, profiled)
         self.folder = keeper.path
         return keeper

@@ -36,6 +36,8 @@ class Job:
     same command, are not to be changed."""
     threads: int | None = None
     """CPU threads of torch; None leaves them as they are."""
+    profile: dict[str, Any] | None = None
+    """The window of steps to profile (see `canary.collect.profile.Window`)."""
     exact_scalars: dict[str, float] = field(default_factory=dict)
     """What the probe before this launch saw, for trackers (see `canary.collect.tracked`)."""
 

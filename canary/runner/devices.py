@@ -15,6 +15,7 @@ from canary.collect.gpu import (
     list_devices,
     visible,
 )
+from canary.collect.profiled import OFF
 from canary.collect.sampler import BackgroundSampler
 from canary.errors import MachineError
 
@@ -89,7 +90,7 @@ class DeviceWatch:
 
     def unmeasured(self) -> dict[str, str]:
         """What a run without a device cannot measure, and why."""
-        found = {"profiler": "profiling was off"}
+        found = {"profiler": OFF}
         if self.device is None:
             found |= dict.fromkeys(DEVICE_ONLY, f"no GPU: {self._reason}")
         return found

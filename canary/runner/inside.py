@@ -26,7 +26,9 @@ from canary.collect.probes.distributed import (
 )
 from canary.collect.probes.exact import ExactProbe, Trained
 from canary.collect.probes.fingerprints import describe_data
+from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device, describe_training
+from canary.collect.profile import OPERATORS, Window
 from canary.collect.ranks import rank_path
 from canary.runner.base import Job, Result
 from canary.runner.pulse import leave_pulse
@@ -77,6 +79,7 @@ class Inside:
         self._exact: ExactProbe | None = None
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
+        self._profiler: StepProfiler | None = None
 
     def lap(self, name: str) -> None:
         """What passed since the last lap is this part of the start-up."""
@@ -96,7 +99,14 @@ class Inside:
             stop_after=job.stop_after,
             exact=exact,
             on_cut=on_cut,
+            profiler=self.profiler(torch.device(trainer.args.device)),
         )
+
+    def profiler(self, device: torch.device) -> StepProfiler | None:
+        """What profiles a window of the steps, where the job asks for it: the first rank's."""
+        if self.job.profile is not None and self.rank == 0:
+            self._profiler = StepProfiler(Window(**self.job.profile), device)
+        return self._profiler
 
     def begin(self, trained: Trained, training: dict[str, Any]) -> ExactProbe | None:
         """A training is about to begin, described as `training`; in the probe, returns what looks
@@ -155,6 +165,8 @@ class Inside:
 
     def leave(self, result: Result) -> None:
         """Writes the result where the parent looks for it, and closes the rows."""
+        if self._profiler is not None:
+            self._profiler.give_up()
         self._rows.close()
         if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:
             result = self._gathered(result)
@@ -202,4 +214,9 @@ def _own_files(job: Job, rank: int) -> tuple[Path, ...]:
     run_dir = Path(job.rows_file).parent
     names = ("steps.jsonl", "probe_steps.jsonl", "log.txt")
     rows = rank_path(Path(job.rows_file), rank)
-    return (*{*(run_dir / name for name in names), rows}, Path(job.cache_dir))
+    profile = () if job.profile is None else _profile_files(Window(**job.profile))
+    return (*{*(run_dir / name for name in names), rows}, Path(job.cache_dir), *profile)
+
+
+def _profile_files(window: Window) -> tuple[Path, ...]:
+    return Path(window.folder), Path(window.folder) / OPERATORS, Path(window.trace)

@@ -7,7 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from canary.collect.folder import (
     new_run_id,
 )
 from canary.collect.jsonio import read_rows
+from canary.collect.profile import Window
+from canary.collect.profiled import keep_profile, window_of
 from canary.collect.record import RunRecord
 from canary.collect.tracked import exact_scalars
 from canary.config.load import LoadedConfig
@@ -95,17 +97,24 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     with DeviceWatch(config.device, cache_dir, config.nproc or 1) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
+        if config.profiler.enabled:
+            session.record.unmeasured["profiler"] = "no measured launch began"
         for launch, kind in enumerate(plan_of(config)):
             steps = steps_of(config, kind)
             runner = runner_for(session, kind, launch, cache_dir, watch)
             session.launch_begins(kind, launch, steps)
             with _sampling(watch, session, kind):
                 job = _job(session, kind, launch, steps, cache_dir)
+                window = _window(session, launch)
+                if window is not None:
+                    job = replace(job, profile=asdict(window))
                 if config.training_type == "exec" and launch:
                     job = replace(job, keep=(began, time.time()))
                 result = runner.run(job, session, deadline)
             put_back(Path(job.scratch_dir))
             session.launch_ended(kind, result)
+            if window is not None:
+                keep_profile(session.record, session.folder.path, window, session.last_step)
             if _without_probe(session, kind, result):
                 return measured
             measured = result
@@ -236,6 +245,13 @@ def _keep_ranks(session: Session, result: Result) -> None:
         note = fewer_than_asked(session.config.command, world_size)
         if note and note not in record.notes:
             record.notes.append(note)
+
+
+def _window(session: Session, launch: int) -> Window | None:
+    """The steps to profile in this launch: of the first measured one, where any are to be."""
+    if launch != plan_of(session.config).index("measured"):
+        return None
+    return window_of(session.config.profiler.model_dump(), session.folder.path)
 
 
 def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir: Path) -> Job:

@@ -48,6 +48,8 @@ class Session:
         self._rows = RankRows(folder.steps)
         self._measured = False
         self._launch_steps = 0
+        self.last_step: int | None = None
+        """The last step that the launch has ended, as the training counts."""
         self._started = time.monotonic()
         self._written = 0.0
         now = datetime.now(UTC)
@@ -75,12 +77,14 @@ class Session:
         """A launch is about to start."""
         self.record.launches.append(Launch(index=index, kind=kind, status="running"))
         self._launch_steps = 0
+        self.last_step = None
         self.write()
         self._listener.launch_begins(kind, index, steps)
 
     def step_ended(self, kind: Kind, row: Row) -> None:
         """A row came in; `metrics.json` follows at most once a second."""
         self._launch_steps += 1
+        self.last_step = int(row["step"])
         first = kind == "measured" and not self._measured
         self._measured = self._measured or first
         self._listener.step_ended(kind, row)

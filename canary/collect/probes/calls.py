@@ -88,7 +88,8 @@ class WrittenFiles:
         self._counting = False
         self._opened: Counter[str] = Counter()
         self._bytes_before: int | None = None
-        self._own = tuple(path for path in leave_out if path.suffix in (".jsonl", ".txt"))
+        sized = (".jsonl", ".json", ".txt")
+        self._own = tuple(path for path in leave_out if path.suffix in sized)
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
@@ -109,7 +110,7 @@ class WrittenFiles:
         self._counting = True
 
     def end(self) -> dict[str, int | None]:
-        """`bytes_written`: all that the process wrote but rows and log, whose times vary in
+        """`bytes_written`: all that the process wrote but rows, log and profile, which vary in
         length; null off Linux."""
         self._counting = False
         after = self._foreign_bytes()

@@ -15,6 +15,7 @@ import torch
 
 from canary.collect.probes.clock import StepClock, StepTime
 from canary.collect.probes.collectives import CollectiveWatch, Waits
+from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.scalars import DeferredScalars
 
 Row = dict[str, Any]
@@ -63,15 +64,34 @@ class _Resident:
 
 class StepRows:
     """The clock of a training and its ended steps, handed to `sink` in order. Between `begin` and
-    `end` of `collectives`, rows of one of several ranks also have `collectives` and `wait_s`."""
+    `end` of `collectives`, rows of one of several ranks also have `collectives` and `wait_s`. A row
+    of a step that the profiler slowed down has `profiled`, which is true."""
 
-    def __init__(self, device: torch.device, sink: Callable[[Row], None]) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        sink: Callable[[Row], None],
+        profiler: StepProfiler | None = None,
+    ) -> None:
         self.clock = StepClock(device)
+        self.profiler = profiler
         self.collectives = CollectiveWatch(self.clock.mark)
         self._device = device
         self._sink = sink
         self._resident = _Resident()
         self._ended: list[_Ended] = []
+
+    def begin(self, done: int = 0) -> None:
+        """The training begins after `done` steps of its own."""
+        if self.profiler is not None:
+            self.profiler.training_begins(done)
+        self.clock.start()
+
+    def end(self) -> None:
+        """No step follows: hands on the last rows."""
+        if self.profiler is not None:
+            self.profiler.training_ended()
+        self.flush(wait=True)
 
     def close(
         self,
@@ -83,8 +103,15 @@ class StepRows:
         the host; token counts are taken from them by name."""
         deferred = DeferredScalars(scalars)
         row.update(self._memory())
+        if self.profiler is not None:
+            with self.clock.phase("other"):
+                # Before the step's end, so that what it takes is in no step that is timed.
+                if self.profiler.step_ends(row["step"]):
+                    row["profiled"] = True
         waits = self.collectives.step_ended()
         self._ended.append(_Ended(row, self.clock.close(), waits, deferred, fill))
+        if self.profiler is not None:
+            self.profiler.step_ended(row["step"])
         self.flush()
 
     def flush(self, wait: bool = False) -> None:

@@ -17,6 +17,7 @@ from transformers import Trainer, TrainerCallback
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
+from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row, StepRows
 
 PHASE_OF_METHOD = {
@@ -58,6 +59,7 @@ class TrainerProbe(TrainerCallback):
         stop_after: int | None = None,
         exact: ExactProbe | None = None,
         on_cut: Callable[[], None] | None = None,
+        profiler: StepProfiler | None = None,
     ) -> None:
         self._trainer = trainer
         self._launch = launch
@@ -65,7 +67,7 @@ class TrainerProbe(TrainerCallback):
         self._exact = exact
         self._on_cut = on_cut
         self._cut = False
-        self._ended = StepRows(torch.device(trainer.args.device), sink)
+        self._ended = StepRows(torch.device(trainer.args.device), sink, profiler)
         self._clock = self._ended.clock
         self._collectives = self._ended.collectives
         self._losses: list[torch.Tensor] = []
@@ -202,7 +204,7 @@ class TrainerProbe(TrainerCallback):
         if self._own_loop is not None:
             self._own_loop.attach(self._wrap)
         self._collectives.begin()
-        self._clock.start()
+        self._ended.begin(state.global_step)
         if self._own_loop is None:
             self._batch_is_taken()
 
@@ -260,7 +262,7 @@ class TrainerProbe(TrainerCallback):
 
     def _finish(self) -> None:
         self._close_step()
-        self._ended.flush(wait=True)
+        self._ended.end()
         self._collectives.end()
         if self._exact is not None:
             self._exact.training_ended()
