@@ -27,6 +27,7 @@ from canary.options import (
     Tier,
     Verbose,
 )
+from canary.profile_cli import profile
 from canary.terminal import interrupted, leave_quietly, sayer, stoppable
 from canary.train_cli import calibrate, exec_, run
 
@@ -255,6 +256,7 @@ def config_schema() -> None:
     typer.echo(json_schema().rstrip("\n"))
 
 
+app.command()(profile)
 app.command("publish")(publish_comparison)
 app.command()(init)
 

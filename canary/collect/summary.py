@@ -209,6 +209,9 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
         by_launch[row["launch"]].append(row)
     first = by_launch[min(by_launch)] if by_launch else []
     steady = timed(rows, warmup)
+    unmeasured = dict(record.unmeasured)
+    if not steady and any(row["step"] > warmup for row in rows):
+        unmeasured["perf.step_time"] = "every step after the warm-up was profiled"
     wall = sum(row["wall_s"] for row in steady)
     phases = phase_means(steady)
     device_peak = _largest(rows, "peak_bytes")
@@ -242,6 +245,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     return record.model_copy(
         update={
             "perf": perf,
+            "unmeasured": unmeasured,
             "stability": stability(first),
             "phases": phases,
             "memory": memory,

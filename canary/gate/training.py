@@ -39,8 +39,12 @@ KEPT = (
     "config.yaml",
     "log.txt",
     "comparison.txt",
+    "profiler/operators.json",
+    "profiler/trace.json",
 )
 """What of a run's folder goes into the records."""
+LONGEST_PROFILE = 8 << 20
+"""Bytes of a profile's file that are kept: the traces of all pairs must fit into the records."""
 LONGEST_LOG = 4 << 20
 LONGEST_ERROR = 1_000
 UNFINISHED = "the canary was ended before this config was done"
@@ -220,14 +224,18 @@ def _run_ab(
 
 
 def keep(run: Path, into: Path) -> None:
-    """Copies what belongs to a record; a long log keeps its end."""
+    """Copies what belongs to a record; a long log keeps its end, a large trace stays behind."""
     target = into / run.name
     target.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
         source = run / name
         if not source.is_file() or source.is_symlink():
             continue
+        profile = source.parent != run
+        if profile and (source.parent.is_symlink() or source.stat().st_size > LONGEST_PROFILE):
+            continue
         data = source.read_bytes()
         if name == "log.txt" and len(data) > LONGEST_LOG:
             data = data[-LONGEST_LOG:]
+        (target / name).parent.mkdir(exist_ok=True)
         (target / name).write_bytes(data)

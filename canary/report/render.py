@@ -114,7 +114,7 @@ def deliver(found: Comparison, form: str, output: Path | None) -> None:
     if output is None:
         print(text, end="")
         return
-    _write(output, text)
+    write_text(output, text)
     print(found.first_line, file=sys.stderr)
 
 
@@ -125,10 +125,15 @@ def written(found: Comparison, folder: Path) -> None:
         MachineError: it cannot be written.
     """
     for form, suffix in (("text", "txt"), ("markdown", "md"), ("json", "json")):
-        _write(folder / f"comparison.{suffix}", render(found, form))
+        write_text(folder / f"comparison.{suffix}", render(found, form))
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Replaces a file, in a folder that is made where it is missing.
+
+    Raises:
+        MachineError: it cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, text)

@@ -98,7 +98,7 @@ def _launches(session: Session, cache_dir: Path) -> Result:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
         if config.profiler.enabled:
-            session.record.unmeasured["profiler"] = "no measured launch began"
+            session.record.unmeasured["profiler"] = "the run ended before its profile was read"
         for launch, kind in enumerate(plan_of(config)):
             steps = steps_of(config, kind)
             runner = runner_for(session, kind, launch, cache_dir, watch)

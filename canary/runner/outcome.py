@@ -34,10 +34,13 @@ def outcome_text(record: RunRecord) -> str:
     perf, stability = record.perf, record.stability
     time_ = perf.step_time
     lines = [f"completed in {record.duration_seconds:.1f} s"]
-    lines.append(
-        f"  step time   {1000 * time_.mean:.1f} ms mean, {1000 * time_.p50:.1f} p50, "
-        f"{1000 * time_.p95:.1f} p95 over {time_.count} steps"
-    )
+    if time_.count:
+        lines.append(
+            f"  step time   {1000 * time_.mean:.1f} ms mean, {1000 * time_.p50:.1f} p50, "
+            f"{1000 * time_.p95:.1f} p95 over {time_.count} steps"
+        )
+    else:
+        lines.append(f"  step time   {record.unmeasured.get('perf.step_time', 'no step was timed')}")
     if perf.approx_tokens_per_sec is not None:
         lines.append(f"  tokens      {perf.approx_tokens_per_sec:,.0f} per second")
     if perf.max_mem_mb is not None:
@@ -56,6 +59,8 @@ def outcome_text(record: RunRecord) -> str:
     if "by_rank" in record.ranks:
         lines.append(f"  ranks       {ranks_line(record)}")
     lines.append(f"  exact       {exact_line(record)}")
+    if record.profiler.steps:
+        lines.append(f"  profile     {profile_line(record)}")
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
 
@@ -74,6 +79,13 @@ def ranks_line(record: RunRecord) -> str:
         parts.append(f"{found['collectives_per_step']:.0f} collectives a step")
     parts.append(f"{1000 * found['wait_s']['mean']:.1f} ms waiting in them")
     return ", ".join(parts)
+
+
+def profile_line(record: RunRecord) -> str:
+    """Which steps were profiled, and how to see it."""
+    steps = record.profiler.steps
+    which = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
+    return f"{which}, not timed; canary profile shows them"
 
 
 def exact_line(record: RunRecord) -> str:

@@ -254,8 +254,17 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "profiler.start_step or profiler.num_steps)",
         ),
         (
-            "profiler: {enabled: true}\n",
-            "profiler.enabled in @:1 is not available in this version (set it to false)",
+            "max_steps: 12\nprofiler: {enabled: true}\n",
+            "profiler.num_steps in @ ends at step 24, beyond max_steps (12) (lower "
+            "profiler.start_step or profiler.num_steps)",
+        ),
+        (
+            "profiler: {enabled: true, start_step: 0}\n",
+            "profiler.start_step in @:1: input should be greater than or equal to 1, got 0",
+        ),
+        (
+            "profiler: {enabled: true, output_dir: ''}\n",
+            "profiler.output_dir in @:1: string should have at least 1 character, got ''",
         ),
         (
             "device: cpu\ndtype: float16\n",

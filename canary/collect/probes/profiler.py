@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import sys
 import time
@@ -121,9 +122,8 @@ class StepProfiler:
             self._leave_reason(f"the events of torch {torch.__version__} cannot be read: {error}")
             return
         self._leave(document | {"unmeasured": document["unmeasured"] | untold})
-        # Events hold each other in circles: without this they stay until the collector comes by.
         del running, document
-        gc.collect()
+        _give_memory_back()
 
     def _write_trace(self, running: profile) -> tuple[int | None, dict[str, str]]:
         """Bytes that the trace says were copied, and why there is no trace."""
@@ -148,3 +148,12 @@ class StepProfiler:
             jsonio.replace_file(path, text)
         except OSError as error:
             print(f"canary: the profile is lost: {error}", file=sys.stderr, flush=True)
+
+
+def _give_memory_back() -> None:
+    """What the events took must not look like the training's. They hold each other in circles, and
+    glibc keeps what they leave for later."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,314 @@
+"""The profile of a run as people read it, alone or against another run's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.collect import jsonio
+from canary.collect.folder import load_record
+from canary.collect.profile import OPERATORS, read_profile
+from canary.collect.profile_readings import (
+    Reading,
+    has_device,
+    operators_ms,
+    readings,
+    self_ms,
+    top_operators,
+)
+from canary.collect.profiled import FOLDER
+from canary.collect.record import OperatorRow, Profiler, RunRecord
+from canary.compare.operators import (
+    Clock,
+    OperatorDifference,
+    OperatorDifferences,
+    OperatorUse,
+    of_rows,
+    operator_differences,
+    table_differences,
+)
+from canary.errors import InputError, RecordError
+from canary.report.numbers import amount, signed, significant
+from canary.report.render import check_format, environment, tidy
+
+DOCUMENT_VERSION = 1
+HOW = (
+    "profile it with `profiler: {enabled: true, start_step: 20, num_steps: 5}` in its config, "
+    "or --set profiler.enabled=true"
+)
+COUNTED = ("operator", "runtime")
+OPERATOR_HEADINGS = ("operator", "calls a step", "ms a step", "share")
+DIFFERENCE_HEADINGS = ("operator", "change", "calls a step", "ms a step", "growth")
+
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProfiledRun:
+    """A run's record and, where the file lies beside it, every operator."""
+
+    record: RunRecord
+    folder: Path
+    operators: tuple[OperatorRow, ...] = ()
+
+    @property
+    def profiler(self) -> Profiler:
+        """The summary."""
+        return self.record.profiler
+
+    def path(self, given: str | None) -> str:
+        """A file of the profile as it can be opened from here."""
+        return "" if given is None else str(self.folder / given)
+
+
+@dataclass(frozen=True)
+class ProfileView:
+    """What the templates fill in."""
+
+    title: str
+    readings: tuple[Reading, ...]
+    totals: tuple[tuple[str, str], ...]
+    operators: tuple[Row, ...]
+    operators_title: str
+    files: tuple[tuple[str, str], ...]
+    against: AgainstView | None = None
+
+
+@dataclass(frozen=True)
+class AgainstView:
+    """The differences from another run."""
+
+    title: str
+    note: str
+    rows: tuple[Row, ...]
+    left_out: int
+
+
+def load_profiled(path: Path) -> ProfiledRun:
+    """A run's folder or its `metrics.json`.
+
+    Raises:
+        InputError: nothing there.
+        RecordError: not readable.
+    """
+    record = load_record(path)
+    folder = path if path.is_dir() else path.parent
+    document: Any = {}
+    if record.profiler.operators_path is not None:
+        place = folder / record.profiler.operators_path
+        try:
+            document = read_profile(place.parent) or {}
+        except OSError as error:
+            raise RecordError(f"cannot read {place}: {error.strerror}") from error
+    try:
+        operators = tuple(
+            OperatorRow(
+                **{key: row[key] for key in OperatorRow.model_fields},
+            )
+            for row in document.get("operators", [])
+            if row["kind"] in COUNTED
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"{folder / FOLDER / OPERATORS} is no table of operators") from error
+    return ProfiledRun(record, folder, operators)
+
+
+def profile_text(run: Path, against: Path | None, form: str, top: int) -> str:
+    """The profile of a run in one of the formats, ending with a line break.
+
+    Raises:
+        UsageError: no such format, or a run without a profile.
+    """
+    check_format(form)
+    current = load_profiled(run)
+    found = None
+    if against is not None:
+        baseline = load_profiled(against)
+        found = differences(current, baseline)
+        if found.source is None:
+            raise InputError(f"nothing to compare: {found.reason}", HOW)
+    elif not current.profiler.steps:
+        why = current.record.unmeasured.get("profiler", "profiling was off")
+        raise InputError(f"{current.record.run_id} has no profile: {why}", HOW)
+    if form == "json":
+        return jsonio.dumps(_document(current, found), indent=1) + "\n"
+    view = view_of_profile(current, found, against, top)
+    name = "profile.md.jinja" if form == "markdown" else "profile.txt.jinja"
+    text = (
+        environment()
+        .get_template(name)
+        .render(
+            view=view,
+            aligned=aligned,
+            operator_headings=OPERATOR_HEADINGS,
+            difference_headings=DIFFERENCE_HEADINGS,
+        )
+    )
+    return tidy(text)
+
+
+def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:
+    """By the whole tables where both are there, else by what the records hold."""
+    if not (current.operators and baseline.operators):
+        return operator_differences(current.record, baseline.record)
+    both = has_device(current.profiler) and has_device(baseline.profiler)
+    clock: Clock = "device" if both else "host"
+    tables = [
+        of_rows(side.operators, len(side.profiler.steps), clock) for side in (current, baseline)
+    ]
+    return table_differences(*tables)
+
+
+def view_of_profile(
+    run: ProfiledRun, found: OperatorDifferences | None, against: Path | None, top: int
+) -> ProfileView:
+    """Everything in words; `top` operators of each table."""
+    profiler = run.profiler
+    against_view = None if found is None else _against(found, str(against), top)
+    if not profiler.steps:
+        title = f"{run.record.run_id}: not profiled"
+        return ProfileView(title, (), (), (), "", (), against_view)
+    steps = len(profiler.steps)
+    first, last = profiler.steps[0], profiler.steps[-1]
+    which = f"step {first}" if steps == 1 else f"steps {first} to {last}"
+    kinds = "" if profiler.operator_kinds is None else f" of {profiler.operator_kinds}"
+    where = "device" if has_device(profiler) else "host"
+    shown = _top(run)[:top]
+    total = operators_ms(profiler)
+    return ProfileView(
+        title=f"Profile of {run.record.run_id}: {which}",
+        readings=readings(profiler),
+        totals=tuple(_totals(run)),
+        operators=tuple(
+            (
+                row.name,
+                significant(row.count / steps, 3),
+                significant(self_ms(profiler, row) / steps, 3),
+                f"{100 * self_ms(profiler, row) / total:.1f}%" if total else "-",
+            )
+            for row in shown
+        ),
+        operators_title=f"Operators by self time on the {where} ({len(shown)}{kinds})",
+        files=tuple(_files(run)),
+        against=against_view,
+    )
+
+
+def _top(run: ProfiledRun) -> list[OperatorRow]:
+    """The longest first; from the whole table where it is there."""
+    listed = top_operators(run.profiler)
+    rows = [row for row in run.operators if self_ms(run.profiler, row) > 0] or listed
+    return sorted(rows, key=lambda row: (-self_ms(run.profiler, row), row.name))
+
+
+def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
+    profiler = run.profiler
+    steps = len(profiler.steps)
+
+    def ms(value: float | None) -> str:
+        return "-" if value is None else f"{significant(value)} ms"
+
+    rows = [("wall time", ms(profiler.wall_ms))]
+    if profiler.wall_ms is not None:
+        rows[0] = ("wall time", f"{ms(profiler.wall_ms)}, {ms(profiler.wall_ms / steps)} a step")
+    rows.append(("host in operators", ms(profiler.cpu_time_total_ms)))
+    why = run.record.unmeasured.get("profiler.cuda_time_total_ms")
+    if why is not None or profiler.cuda_time_total_ms is None:
+        rows.append(("device", f"not traced: {why}" if why else "not traced"))
+        return rows
+    rows += [
+        ("waiting for device", ms(profiler.host_waits_ms)),
+        ("device", ms(profiler.cuda_time_total_ms)),
+        ("device idle", f"{amount(profiler.device_idle_pct)}% of the wall time"),
+    ]
+    if profiler.kernel_launches is not None:
+        rows.append(("kernel launches", f"{significant(profiler.kernel_launches / steps)} a step"))
+    if profiler.copies is not None:
+        copies = profiler.copies
+        moved = "" if copies.bytes is None else f", {significant(copies.bytes / 2**20)} MB"
+        words = f"{significant(copies.count / steps)} a step, {ms(copies.time_ms)} in all{moved}"
+        rows.append(("host-device copies", words))
+    return rows
+
+
+def _files(run: ProfiledRun) -> list[tuple[str, str]]:
+    profiler = run.profiler
+    found = []
+    if profiler.trace_path is not None:
+        place = run.path(profiler.trace_path)
+        gone = "" if Path(place).exists() else " (no longer there)"
+        found.append(("trace", f"{place}{gone}"))
+    elif why := run.record.unmeasured.get("profiler.trace_path"):
+        found.append(("trace", why))
+    if run.operators:
+        found.append(("operators", run.path(profiler.operators_path)))
+    return found
+
+
+def _against(found: OperatorDifferences, name: str, top: int) -> AgainstView:
+    if found.source == "profiler":
+        before, after = found.baseline_total_ms or 0.0, found.current_total_ms or 0.0
+        note = (
+            f"self time on the {found.clock}, a step: "
+            f"{significant(before)} -> {significant(after)} ms"
+        )
+        if before:
+            note += f" ({signed(100 * (after / before - 1))})"
+    else:
+        note = f"calls in one step of the probes, without times: {found.reason}"
+    rows = tuple(_difference_row(row) for row in found.rows[:top])
+    return AgainstView(f"Operators against {name}", note, rows, len(found.rows) - len(rows))
+
+
+def _difference_row(row: OperatorDifference) -> Row:
+    def calls(use: OperatorUse | None) -> str:
+        return "?" if use is None else significant(use.calls, 3)
+
+    def times(use: OperatorUse | None) -> str:
+        return "?" if use is None or use.self_ms is None else significant(use.self_ms, 3)
+
+    timed = row.growth_ms is not None
+    growth = (
+        signed(row.growth_ms, "ms")
+        if row.growth_ms is not None
+        else signed(row.growth_calls or 0.0, "calls")
+    )
+    return (
+        row.name,
+        row.change,
+        f"{calls(row.baseline)} -> {calls(row.current)}",
+        f"{times(row.baseline)} -> {times(row.current)}" if timed else "-",
+        growth,
+    )
+
+
+def aligned(headings: Sequence[str], rows: Sequence[Row]) -> list[str]:
+    """Rows as lines of text: names to the left, all else to the right, and the headings above."""
+    lines = [tuple(headings), *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _document(run: ProfiledRun, found: OperatorDifferences | None) -> dict[str, Any]:
+    """The JSON form: the summary as the record has it, what it says, and the differences."""
+    return {
+        "schema_version": DOCUMENT_VERSION,
+        "run_id": run.record.run_id,
+        "profiler": run.profiler.model_dump(),
+        "unmeasured": {
+            key: why
+            for key, why in run.record.unmeasured.items()
+            if key.split(".")[0] == "profiler"
+        },
+        "readings": [asdict(reading) for reading in readings(run.profiler)],
+        "operators": [row.model_dump() for row in _top(run)],
+        "against": None if found is None else asdict(found),
+    }
