@@ -55,7 +55,7 @@ def check_profiler(
 
 
 def _check_value(key: str, value: Any) -> None:
-    expected = "a step from 1 on" if isinstance(DEFAULTS[key], int) else "a folder's name"
+    expected = "a number from 1 on" if isinstance(DEFAULTS[key], int) else "a folder's name"
     if isinstance(DEFAULTS[key], bool):
         expected, fits = "True or False", isinstance(value, bool)
     elif key == "output_dir":

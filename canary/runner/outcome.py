@@ -40,7 +40,8 @@ def outcome_text(record: RunRecord) -> str:
             f"{1000 * time_.p95:.1f} p95 over {time_.count} steps"
         )
     else:
-        lines.append(f"  step time   {record.unmeasured.get('perf.step_time', 'no step was timed')}")
+        why = record.unmeasured.get("perf.step_time", "no step was timed")
+        lines.append(f"  step time   {why}")
     if perf.approx_tokens_per_sec is not None:
         lines.append(f"  tokens      {perf.approx_tokens_per_sec:,.0f} per second")
     if perf.max_mem_mb is not None:

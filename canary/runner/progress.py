@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canary.collect.jsonio import number
+from canary.collect.summary import timed
 from canary.config.schema import CanaryConfig
 from canary.runner.base import Kind, Listener, Result
 
@@ -58,15 +59,20 @@ class Pace:
         many there are."""
         if not self.rows or self.steps is None:
             return None
-        mean = sum(float(row["wall_s"]) for row in self.rows) / len(self.rows)
+        usual = self._usual()
+        mean = sum(float(row["wall_s"]) for row in usual) / len(usual)
         return max(0.0, mean * (self.steps - len(self.rows)))
+
+    def _usual(self) -> list[dict[str, Any]]:
+        """The steps that nothing slowed down, as long as there are any."""
+        return timed(self.rows, 0) or self.rows
 
     def figures(self) -> str:
         """Loss, tokens/s, step time, memory and time left of the newest row."""
         if not self.rows:
             return f"loading ({time.monotonic() - self.started:.0f} s)"
         row = self.rows[-1]
-        recent = self.rows[-10:]
+        recent = self._usual()[-10:]
         wall = sum(r["wall_s"] for r in recent)
         tokens = sum(r["input_tokens"] or 0 for r in recent)
         parts = [f"loss {number(row['loss']):.4g}"] if row["loss"] is not None else []
@@ -87,7 +93,7 @@ class Pace:
 
     def phases(self) -> str:
         """The largest phases of the last ten steps, in percent of their wall time."""
-        recent = self.rows[-10:]
+        recent = self._usual()[-10:]
         wall = sum(row["wall_s"] for row in recent)
         totals: dict[str, float] = {}
         for row in recent:

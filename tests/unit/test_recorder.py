@@ -97,6 +97,14 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
+        ({"profiler": {"start": 3}}, "has no 'start' (did you mean 'start_step'?)"),
+        ({"profiler": {"num_steps": 0}}, "num_steps is a number from 1 on"),
+        ({"profiler": {"with_stack": "yes"}}, "with_stack is True or False"),
+        ({"profiler": {"start_step": 12}}, "the first 12 steps carry the exact signals"),
+        (
+            {"profiler": {"start_step": 19, "num_steps": 3}, "max_steps": 20},
+            "ends at step 21, beyond max_steps (20)",
+        ),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], words: str) -> None:

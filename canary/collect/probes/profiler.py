@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import sys
@@ -13,7 +14,6 @@ import torch
 from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from canary.collect import jsonio
-from canary.collect.probes.distributed import world_size
 from canary.collect.profile import (
     OPERATORS,
     SCHEMA_VERSION,
@@ -27,8 +27,8 @@ from canary.collect.profile import (
 class StepProfiler:
     """Profiles the window's steps of one training. What profiling itself takes passes inside of
     steps that are flagged: it begins in the first of the window, and all that it leaves is written
-    before the last one's end. Of several ranks the others wait for that in the step after it, which
-    is flagged too."""
+    before the last one's end. The step after it is flagged too: memory that was given back is
+    fetched anew in it, and of several ranks the others wait in it for the one that wrote."""
 
     def __init__(self, window: Window, device: torch.device) -> None:
         self._window = window
@@ -49,8 +49,7 @@ class StepProfiler:
         self._steps.append(step)
         if step >= self._window.last_step:
             self._finish()
-            # In the next step the other ranks wait for this one to have written.
-            self._next_too = step + 1 if world_size() > 1 else None
+            self._next_too = step + 1
         return True
 
     def step_ended(self, step: int) -> None:
@@ -67,7 +66,9 @@ class StepProfiler:
         """Leaves nothing: the training failed, or no profiled step of it ended."""
         running, self._running = self._running, None
         if running is not None:
-            running.stop()
+            # After a failure of the device nothing can be collected, and nothing is wanted.
+            with contextlib.suppress(RuntimeError):
+                running.stop()
 
     def _begin_if_next(self, done: int) -> None:
         if self._over or self._running is not None or done + 1 != self._window.start_step:
