@@ -71,11 +71,41 @@ class LiveMemory(Shape):
     live_tensors: list[int] = []
 
 
+class Micro(Shape):
+    """One micro-batch."""
+
+    rows: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
+    label_tokens: Number | None = None
+    input_tokens: Number | None = None
+    sequences: Number | None = None
+    eos_labels: Number | None = None
+    bos_tokens: Number | None = None
+    advantages: Numbers = []
+
+
+class OwnCode(Shape):
+    """A function of the user's own."""
+
+    name: str = ""
+    file: str = ""
+    line: int = 0
+    sha256: str = ""
+
+
+class Evidence(Shape):
+    """What a diagnosis may point to."""
+
+    settings: dict[str, Any] = {}
+    code: dict[str, OwnCode] = {}
+
+
 class Exact(Shape):
     """Everything the probe saw."""
 
     data: dict[str, Any] = {}
-    batches: list[list[dict[str, Any]]] = []
+    batches: list[list[Micro]] = []
+    evidence: Evidence = Evidence()
     model: dict[str, Any] = {}
     first_loss: FirstLoss = FirstLoss()
     first_gradient: FirstGradient = FirstGradient()

@@ -5,22 +5,96 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.collect.record import RunRecord
-from canary.compare.report import Comparison
+from canary.compare.causes import CAUSES
+from canary.compare.causes.facts import Facts
+from canary.compare.causes.ranking import ranked
+from canary.compare.report import Comparison, Verdict
+from canary.compare.source_changes import SourceChanges
 from canary.compare.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
+
+STANDS_OUT = 0.5
+"""A suspect that is right more often than not is named in the first line."""
 
 
 def analyze_regression(
     report: Comparison,
     current: RunRecord | Sequence[RunRecord],
     baseline: RunRecord | Sequence[RunRecord],
+    source: SourceChanges | None = None,
 ) -> Diagnosis:
-    """Who is behind what `report` found."""
-    return Diagnosis()
+    """Who is behind what `report` found.
+
+    Args:
+        report: the comparison of both sides.
+        current: its current record, or several.
+        baseline: the baseline's.
+        source: what the commits changed, where somebody could tell.
+
+    Returns:
+        Suspects, the likeliest first. None where nothing got worse and nothing differs; `unknown`
+        where something did and nothing that was recorded tells why.
+    """
+    now, before = (
+        [side] if isinstance(side, RunRecord) else list(side) for side in (current, baseline)
+    )
+    if not now or not before or not _something_to_explain(report, now):
+        return Diagnosis()
+    facts = Facts(report, now, before, source or SourceChanges())
+    found = [finding for cause in CAUSES for finding in cause(facts)]
+    suspects = ranked(found, facts)
+    return Diagnosis(_summary(suspects), suspects)
 
 
-def format_suspects_markdown(diagnosis: Diagnosis) -> str:
-    """The suspects as Markdown."""
-    return ""
+def _something_to_explain(report: Comparison, now: Sequence[RunRecord]) -> bool:
+    if report.verdict in ("no-baseline", "error"):
+        return False
+    loud = [check for check in report.checks if check.status in ("fail", "changed", "warn")]
+    return bool(loud or report.verdict == "regression")
+
+
+def _summary(suspects: Sequence[Suspect]) -> str:
+    """The first suspect in a line, and who else there is."""
+    if not suspects:
+        return ""
+    first = suspects[0]
+    others = ", ".join(map(_named, suspects[1:3]))
+    tail = f" Less likely: {others}." if others else ""
+    return f"{_named(first)}: {first.description}{tail}"
+
+
+def _named(suspect: Suspect) -> str:
+    if suspect.category is RegressionCategory.UNKNOWN:
+        return "unknown"
+    return f"{suspect.category} ({suspect.confidence:.0%})"
+
+
+def with_likely_cause(first_line: str, verdict: Verdict, diagnosis: Diagnosis) -> str:
+    """The first line of a red verdict, with the mechanism behind it where one stands out."""
+    top = diagnosis.top_suspect
+    if top is None or verdict not in ("regression", "changed") or top.confidence < STANDS_OUT:
+        return first_line
+    if top.category is RegressionCategory.UNKNOWN:
+        return first_line
+    return f"{first_line} Likely cause: {top.category} ({top.confidence:.0%})."
+
+
+def format_suspects_markdown(diagnosis: Diagnosis | Sequence[Suspect]) -> str:
+    """The suspects as Markdown: a heading, the evidence and the actions of each."""
+    suspects = diagnosis.suspects if isinstance(diagnosis, Diagnosis) else tuple(diagnosis)
+    if not suspects:
+        return "No suspects: nothing got worse.\n"
+    parts = []
+    for place, suspect in enumerate(suspects, start=1):
+        lines = [f"### {place}. {_named(suspect)}", ""]
+        lines += [suspect.description, ""]
+        if suspect.evidence:
+            lines += ["Evidence:", ""]
+            lines += [f"- {item.kind}: {item.message}" for item in suspect.evidence] + [""]
+        if suspect.suggested_actions:
+            lines += ["Suggested actions:", ""]
+            lines += [f"- {action}" for action in suspect.suggested_actions] + [""]
+        parts.append("\n".join(lines))
+    return "\n".join(parts)
 
 
 __all__ = [

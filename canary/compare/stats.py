@@ -11,11 +11,13 @@ from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.changes import config_changes
 from canary.compare.exact import exact_lane
+from canary.compare.heuristics import analyze_regression, with_likely_cause
 from canary.compare.invariants import invariant_checks
 from canary.compare.lost import with_what_was_lost
 from canary.compare.memory import memory_checks
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, Comparison, Side
+from canary.compare.source_changes import SourceChanges
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing import FAMILY_BUDGET, Metric
@@ -48,6 +50,7 @@ def compare_to_baseline(
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
     accept: str | None = None,
+    source: SourceChanges | None = None,
 ) -> Comparison:
     """Did the current side get worse than the baseline, and how sure is that?
 
@@ -64,6 +67,7 @@ def compare_to_baseline(
         budget: false alarms allowed to the family of timing gates.
         gates: timing gates to judge.
         accept: a person's reason for accepting a change of what is learned.
+        source: what the commits changed, as evidence for the diagnosis.
 
     Raises:
         InputError: no current record, or one run on both sides.
@@ -90,7 +94,10 @@ def compare_to_baseline(
         options = _Timing(thresholds, paired, noise, anchor, budget, gates)
         compare = _first_runs if not good else _compare
         refused = compare(now, good, options, history, accept)
-    return replace(refused, current=side_of(now), baseline=side_of(before))
+    found = replace(refused, current=side_of(now), baseline=side_of(before))
+    diagnosis = analyze_regression(found, now, good, source)
+    line = with_likely_cause(found.first_line, found.verdict, diagnosis)
+    return replace(found, first_line=line, diagnosis=diagnosis)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
     ("the table of checks", lambda view: replace(view, rows=())),
     ("config", lambda view: replace(view, config=())),
     ("failed checks beyond 5", lambda view: replace(view, failed=view.failed[:5])),
+    ("suspects beyond the first", lambda view: replace(view, suspects=view.suspects[:1])),
     ("the chain beyond 3 stages", lambda view: replace(view, chain=view.chain[:3])),
 )
 """What goes first, least telling first."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from canary.collect import jsonio
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Side
+from canary.compare.suspects import Diagnosis
 
 DOCUMENT_VERSION = 1
 
@@ -29,16 +30,8 @@ def document(found: Comparison) -> dict[str, Any]:
         "config_differences": _changes(found.config_changes),
         "environment_differences": _changes(found.environment_changes),
         "notes": list(found.notes),
-        "diagnosis": {"summary": diagnosis_summary(found), "suspects": []},
+        "diagnosis": _diagnosis(found.diagnosis),
     }
-
-
-def diagnosis_summary(found: Comparison) -> str:
-    """The chain of first differences, stage by stage, in one line."""
-    stages: dict[str, Difference] = {}
-    for difference in found.differences:
-        stages.setdefault(difference.stage, difference)
-    return "; ".join(difference.sentence() for difference in stages.values())
 
 
 def json_text(found: Comparison) -> str:
@@ -60,6 +53,22 @@ def _difference(difference: Difference | None) -> dict[str, Any] | None:
     if difference is None:
         return None
     return {**asdict(difference), "message": difference.sentence()}
+
+
+def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:
+    return {
+        "summary": diagnosis.summary,
+        "suspects": [
+            {
+                "category": suspect.category.value,
+                "confidence": suspect.confidence,
+                "description": suspect.description,
+                "evidence": [asdict(item) for item in suspect.evidence],
+                "suggested_actions": list(suspect.suggested_actions),
+            }
+            for suspect in diagnosis.suspects
+        ],
+    }
 
 
 def _changes(changes: Sequence[KeyChange]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.report import Check, Comparison, KeyChange, Side
+from canary.compare.suspects import RegressionCategory, Suspect
 from canary.report.numbers import amount, signed, significant
 
 GROUPS = ("performance", "memory", "stability", "correctness")
@@ -36,6 +37,7 @@ SUMMARY_ROWS = (
     ("Inf steps", "inf_steps", "", 1),
 )
 LONGEST_VALUE = 60
+LONGEST_EVIDENCE = 240
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,17 @@ class Row:
     detectable: str
     status: str
     message: str
+
+
+@dataclass(frozen=True)
+class SuspectRow:
+    """One suspect as shown."""
+
+    category: str
+    confidence: str
+    description: str
+    evidence: tuple[str, ...]
+    actions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -73,6 +86,7 @@ class View:
     undecided: tuple[Row, ...]
     first_difference: str
     chain: tuple[str, ...]
+    suspects: tuple[SuspectRow, ...]
     config: tuple[tuple[str, str, str], ...]
     environment: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
@@ -104,11 +118,27 @@ def view_of(found: Comparison) -> View:
         undecided=with_status("inconclusive"),
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
+        suspects=tuple(map(_suspect, found.diagnosis.suspects)),
         config=_changes(found.config_changes),
         environment=_changes(found.environment_changes),
         notes=found.notes,
         noise=_noise(found.checks),
     )
+
+
+def _suspect(suspect: Suspect) -> SuspectRow:
+    return SuspectRow(
+        suspect.category.value,
+        "" if suspect.category is RegressionCategory.UNKNOWN else f"{suspect.confidence:.0%}",
+        suspect.description,
+        tuple(f"{item.kind}: {cut(item.message)}" for item in suspect.evidence),
+        suspect.suggested_actions,
+    )
+
+
+def cut(text: str) -> str:
+    """A text that came with a record, no longer than a reader wants."""
+    return text if len(text) <= LONGEST_EVIDENCE else f"{text[: LONGEST_EVIDENCE - 1]}…"
 
 
 def _chain(found: Comparison) -> list[Any]:

@@ -1,1 +1,44 @@
 """Causes: one mechanism a file. A cause looks at facts, never at names of runs or of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from canary.compare.causes import (
+    adapter,
+    communication,
+    data,
+    dataloader,
+    environment,
+    host,
+    io,
+    kernel,
+    memory,
+    numerics,
+    objective,
+    optimizer,
+    rollout,
+    settings,
+    tokenization,
+)
+from canary.compare.causes.facts import Facts
+from canary.compare.causes.finding import Finding
+
+CAUSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    tokenization.findings,
+    data.findings,
+    adapter.findings,
+    numerics.findings,
+    objective.findings,
+    rollout.findings,
+    optimizer.findings,
+    kernel.findings,
+    memory.findings,
+    communication.findings,
+    io.findings,
+    dataloader.findings,
+    host.findings,
+    environment.findings,
+    settings.findings,
+)
+"""In the order in which equals are named."""

@@ -1,0 +1,117 @@
+"""Adapter: which parameters train, which must not, and from where they start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import RegressionCategory as C
+
+TRAINABLE = ("trainable_parameters", "trainable_tensors", "trainable_names_sha256")
+ACTIONS = (
+    "compare target_modules, modules_to_save and every requires_grad_ of both commits",
+    "print the trainable parameters of both sides by name",
+)
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """What trains, what must stay still, the start, and gradients that some tensors lost."""
+    yield from _trainable(facts)
+    yield from _moved(facts)
+    yield from _start(facts)
+    yield from _gradients(facts)
+
+
+def _trainable(facts: Facts) -> Iterator[Finding]:
+    changed = [d for d in facts.differences("model") if d.signal in TRAINABLE]
+    if changed:
+        was, now = facts.exact("model", "trainable_parameters")
+        yield Finding(
+            C.ADAPTER,
+            0.96,
+            f"other parameters are trained: {was or 0:,} -> {now or 0:,}",
+            tuple(evidence_of(d) for d in changed[:3]),
+            ACTIONS,
+        )
+
+
+def _moved(facts: Facts) -> Iterator[Finding]:
+    """What is declared frozen, or is a reference, and moves."""
+    broken = facts.failed("frozen_unchanged")
+    if broken is not None:
+        yield Finding(
+            C.ADAPTER,
+            0.95,
+            "the reference or a frozen parameter changes while training",
+            (evidence_of_check(broken), *facts.first_evidence()),
+            (
+                "give the trainer a reference of its own: a copy, or the base with the adapter off",
+                "look for a model handed to two owners, and for weights that are tied",
+            ),
+        )
+    reference = facts.difference("model", "reference_sha256")
+    if reference is not None:
+        yield Finding(
+            C.ADAPTER,
+            0.85,
+            "the reference model is another one",
+            (evidence_of(reference),),
+            ("compare where policy and reference are loaded from",),
+        )
+    if facts.entry in ("first_update", "trajectory") and facts.failed("trainable_changed"):
+        stalled = facts.failed("trainable_changed")
+        assert stalled is not None
+        yield Finding(
+            C.ADAPTER,
+            0.6,
+            "parameters that are declared trainable do not change",
+            (evidence_of_check(stalled),),
+            ACTIONS,
+        )
+
+
+def _start(facts: Facts) -> Iterator[Finding]:
+    """The same parameters are trained from other values."""
+    if facts.entry != "model":
+        return
+    changed = facts.differences("model")
+    if any(d.signal in (*TRAINABLE, "dtypes") for d in changed):
+        return
+    start = next((d for d in changed if d.signal != "reference_sha256"), None)
+    if start is not None:
+        yield Finding(
+            C.ADAPTER,
+            0.72,
+            "training starts from other parameters",
+            (evidence_of(start),),
+            (
+                "compare the checkpoint, its revision and the seed of newly made weights",
+                "an adapter that is merged or loaded twice starts elsewhere too",
+            ),
+        )
+
+
+def _gradients(facts: Facts) -> Iterator[Finding]:
+    if facts.entry not in ("first_gradient", "first_loss"):
+        return
+    lost = facts.difference("first_gradient", "tensors_without_gradient")
+    if lost is not None:
+        yield Finding(
+            C.ADAPTER,
+            0.85,
+            "trainable parameters receive no gradient",
+            (evidence_of(lost),),
+            ("look for detach(), no_grad() and modules that the forward no longer reaches",),
+        )
+        return
+    differing, groups = facts.groups_with_other_gradient
+    same_loss = facts.entry == "first_gradient"
+    if same_loss and 0 < differing <= groups / 2:
+        yield Finding(
+            C.ADAPTER,
+            0.7,
+            f"the gradient of {differing} of {groups} module groups differs, the rest is the same",
+            facts.first_evidence(),
+            ("look at what scales, hooks or freezes these modules", ACTIONS[1]),
+        )

@@ -1,0 +1,98 @@
+"""How the batches of two runs differ: other sequences, other places, other masks. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Micro = Mapping[str, Any]
+Steps = Sequence[Sequence[Micro]]
+
+COMPLETIONS = "completion_ids"
+
+
+@dataclass(frozen=True)
+class BatchChange:
+    """What is the same in the batches of both sides, and what is not."""
+
+    known: bool
+    """Whether both sides recorded rows."""
+    same_rows: bool = False
+    """Each step has the same sequences in the same places, however padded."""
+    same_multiset: bool = False
+    """The same sequences over all steps, in another order or in other places."""
+    same_set_in_steps: bool = False
+    """Each step has the same sequences, in other places."""
+    same_texts: bool = False
+    """Other ids for the same words."""
+    same_prompts: bool = False
+    """Of online RL: what was asked is the same."""
+    shorter: bool = False
+    """The current side's longest sequence is shorter."""
+    longer: bool = False
+    steps_differ_from: int | None = None
+    """The first step whose rows differ, from 1."""
+
+
+def batch_change(baseline: Steps, current: Steps) -> BatchChange:
+    """Compares the rows of both sides over the steps that both have."""
+    common = min(len(baseline), len(current))
+    before, after = baseline[:common], current[:common]
+    if not all("rows" in micro for side in (before, after) for step in side for micro in step):
+        return BatchChange(known=False)
+    rows = [_steps(side, "rows") for side in (before, after)]
+    texts = [_steps(side, "texts") for side in (before, after)]
+    differing = [step for step, (was, now) in enumerate(zip(*rows, strict=True)) if was != now]
+    lengths = [_longest(side) for side in (before, after)]
+    return BatchChange(
+        known=True,
+        same_rows=not differing,
+        same_multiset=_pool(rows[0]) == _pool(rows[1]),
+        same_set_in_steps=all(
+            Counter(was.values()) == Counter(now.values()) for was, now in zip(*rows, strict=True)
+        ),
+        same_texts=bool(texts[0] and texts[0][0]) and _pool(texts[0]) == _pool(texts[1]),
+        same_prompts=all(_prompts(was) == _prompts(now) for was, now in zip(*rows, strict=True)),
+        shorter=lengths[1] < lengths[0],
+        longer=lengths[1] > lengths[0],
+        steps_differ_from=differing[0] + 1 if differing else None,
+    )
+
+
+Place = tuple[int, str, int]
+
+
+def _steps(side: Steps, key: str) -> list[dict[Place, str]]:
+    """A step: the hash at each place (micro-batch, tensor, row)."""
+    return [
+        {
+            (place, name, row): value
+            for place, micro in enumerate(step)
+            for name, hashes in micro.get(key, {}).items()
+            for row, value in enumerate(hashes)
+        }
+        for step in side
+    ]
+
+
+def _pool(steps: Sequence[Mapping[Place, str]]) -> Counter[str]:
+    return Counter(value for step in steps for value in step.values())
+
+
+def _prompts(step: Mapping[Place, str]) -> list[tuple[Place, str]]:
+    return sorted((place, value) for place, value in step.items() if place[1] != COMPLETIONS)
+
+
+def _longest(side: Steps) -> int:
+    return max(
+        (
+            int(shape[-1])
+            for step in side
+            for micro in step
+            for name, shape in micro.get("shapes", {}).items()
+            if shape and name.endswith("ids")
+        ),
+        default=0,
+    )

@@ -1,0 +1,102 @@
+"""Settings that differ between two runs: those of the config, and those in force. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from canary.collect.record import RunRecord
+from canary.compare.causes.setting_classes import category_of
+from canary.compare.changes import shown
+from canary.compare.report import Comparison
+from canary.compare.suspects import Evidence, RegressionCategory
+
+FOLLOWING = (
+    "transformers_version",
+    "max_steps",
+    "_from_model_config",
+    "logging_steps",
+    "logging_first_step",
+    "run_name",
+)
+"""Settings that follow from others, or that say nothing of what is trained."""
+
+
+@dataclass(frozen=True)
+class SettingChange:
+    """One setting on both sides."""
+
+    key: str
+    baseline: Any
+    current: Any
+    category: RegressionCategory | None
+    """What it decides."""
+    in_config: bool
+    """Whether the config says so too; otherwise code or a package's default changed it."""
+
+    @property
+    def name(self) -> str:
+        """Without its section."""
+        return self.key.rpartition(".")[2]
+
+    def sentence(self) -> str:
+        """In words."""
+        return f"{self.key} {shown(self.baseline)} -> {shown(self.current)}"
+
+    def evidence(self) -> Evidence:
+        """As evidence."""
+        if self.in_config:
+            return Evidence(
+                "config", self.sentence(), _simple(self.baseline), _simple(self.current)
+            )
+        words = f"{self.sentence()} in force, which the config does not say"
+        return Evidence("code", words, _simple(self.baseline), _simple(self.current))
+
+
+def _simple(value: Any) -> float | int | str | None:
+    return value if isinstance(value, float | int | str) or value is None else str(value)
+
+
+def setting_changes(
+    report: Comparison, before: RunRecord, now: RunRecord
+) -> tuple[SettingChange, ...]:
+    """Config keys first; then what was in force and is not one of them, once each."""
+    found = [
+        SettingChange(c.key, c.baseline, c.current, category_of(c.key), in_config=True)
+        for c in report.config_changes
+        if not c.cosmetic
+    ]
+    names = {change.name for change in found}
+    values = {_key(change.baseline, change.current) for change in found}
+    was, now_in_force = (_in_force(record) for record in (before, now))
+    was, now_in_force = _shared_sections(was, now_in_force), _shared_sections(now_in_force, was)
+    if was and now_in_force:
+        for key in dict.fromkeys((*now_in_force, *was)):
+            change = SettingChange(
+                key, was.get(key), now_in_force.get(key), category_of(key), in_config=False
+            )
+            same = change.baseline == change.current
+            if same or change.name in FOLLOWING or change.name in names:
+                continue
+            if _key(change.baseline, change.current) in values and change.category is None:
+                continue  # the same change under a trainer's own name for it
+            names.add(change.name)
+            found.append(change)
+    return tuple(found)
+
+
+def _key(was: Any, now: Any) -> str:
+    return repr((was, now))
+
+
+def _in_force(record: RunRecord) -> Mapping[str, Any]:
+    settings = record.exact.get("evidence", {}).get("settings", {})
+    return settings if isinstance(settings, Mapping) else {}
+
+
+def _shared_sections(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of sections that both sides have: a collator of another kind has other attributes, and
+    that it is of another kind is known by its code."""
+    sections = {key.partition(".")[0] for key in other}
+    return {key: value for key, value in settings.items() if key.partition(".")[0] in sections}

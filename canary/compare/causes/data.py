@@ -1,0 +1,88 @@
+"""Data: other rows, another order, other labels, other lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+LOOK = "print the first batch of both sides: ids, labels, attention mask"
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """What the batches themselves show, where the tokenizer does not explain it."""
+    if facts.entry not in ("data", "batches"):
+        yield from _not_reached(facts)
+        return
+    if facts.rollout and facts.batches.known and facts.batches.same_prompts:
+        return  # completions are the model's own
+    tokenizer = any(d.signal.startswith("tokenizer") for d in facts.differences("data"))
+    description, strength = _what(facts)
+    if tokenizer and not facts.batches.same_rows:
+        strength = 0.3
+    collator = facts.changed_code("data_collator", "_prepare_inputs", "get_train_dataloader")
+    evidence = [evidence_of(d) for stage in ("data", "batches") for d in facts.differences(stage)]
+    if collator is not None:
+        evidence.append(collator.evidence())
+        strength = min(0.97, strength + 0.04)
+    yield Finding(C.DATA, strength, description, tuple(evidence[:4]), _actions(facts))
+
+
+def _not_reached(facts: Facts) -> Iterator[Finding]:
+    """The dataset differs in rows that these steps did not see."""
+    found = facts.difference("data", "dataset_sha256") or facts.difference("data", "rows")
+    if found is None or facts.differs("batches"):
+        return
+    yield Finding(
+        C.DATA,
+        0.4 if facts.entry in (None, "data") else 0.15,
+        "the dataset differs, and not in what the probe's steps saw",
+        (evidence_of(found),),
+        ("compare the dataset's revision and its preparation",),
+    )
+
+
+def _what(facts: Facts) -> tuple[str, float]:
+    """(one sentence, strength)."""
+    batches = facts.batches
+    labels, inputs, eos = facts.exact_counts("label_tokens", "input_tokens", "eos_labels")
+    if not batches.known:
+        return "other tokens enter the training steps", 0.75
+    if batches.same_rows:
+        if eos[1] < eos[0]:
+            return f"the end-of-sequence labels are masked: {eos[0]:,} -> {eos[1]:,}", 0.95
+        if labels[0] != labels[1]:
+            return f"the loss is taken on other tokens: {labels[0]:,} -> {labels[1]:,} labels", 0.95
+        return "masks or labels differ for the same sequences", 0.88
+    if batches.same_set_in_steps:
+        return "the same sequences stand in other places of each batch", 0.95
+    if batches.same_multiset:
+        return "the same sequences come in another order", 0.93
+    if batches.shorter and inputs[1] < inputs[0]:
+        return f"sequences are cut shorter: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.9
+    if batches.longer and inputs[1] > inputs[0]:
+        return f"sequences are longer: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.8
+    if batches.same_texts:
+        return "the same words stand in other tokens", 0.4
+    return "other sequences enter the training steps", 0.85
+
+
+def _actions(facts: Facts) -> tuple[str, ...]:
+    eos = facts.exact_counts("eos_labels")[0]
+    if eos[1] < eos[0] and facts.batches.same_rows:
+        return (
+            "use a padding token that is not the end-of-sequence token, or mask by attention",
+            LOOK,
+        )
+    return LOOK, "compare dataset revision, collator, truncation, packing, shuffling and seed"
+
+
+def shorter_inputs(facts: Facts) -> Evidence | None:
+    """Fewer tokens a step, as evidence for time and memory that fell or rose with them."""
+    was, now = facts.exact_counts("input_tokens")[0]
+    if was == now:
+        return None
+    return Evidence("signal", f"input tokens {was:,} -> {now:,} over the probe's steps", was, now)

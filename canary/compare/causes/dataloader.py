@@ -1,0 +1,30 @@
+"""Dataloader: the time until a batch is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of_phase
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import RegressionCategory as C
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """The data phase grew beyond what the machine explains, for the same batches."""
+    phase = facts.grown_phase("data")
+    if phase is None:
+        return
+    code = facts.changed_code("data_collator", "get_train_dataloader", "get_batch_samples")
+    same = facts.entry not in ("data", "batches")
+    largest = bool(facts.phases and facts.phases.grown[0].phase == "data")
+    strength = 0.93 if largest else 0.6
+    yield Finding(
+        C.DATALOADER,
+        strength if same else 0.3,
+        "the training waits longer for its batches",
+        (evidence_of_phase(phase), *([code.evidence()] if code else [])),
+        (
+            "profile the collator and the dataset's __getitem__; move slow work before training",
+            "raise dataloader_num_workers",
+        ),
+    )

@@ -1,0 +1,44 @@
+"""Environment: another machine or other packages, where no mechanism in between shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts
+from canary.compare.causes.finding import Finding
+from canary.compare.changes import shown
+from canary.compare.report import KeyChange
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """A fallback for what is learned; for time alone, a cause of its own."""
+    changes = [c for c in facts.report.environment_changes if not c.cosmetic]
+    if not changes:
+        return
+    learned = facts.entry is not None
+    if not learned and facts.slower is None and not facts.report.failed_checks:
+        return
+    timed = not learned and facts.slower is not None
+    yield Finding(
+        C.ENVIRONMENT,
+        0.7 if timed else 0.45,
+        f"{changes[0].key} {shown(changes[0].baseline)} -> {shown(changes[0].current)}"
+        + (f" and {len(changes) - 1} more facts of the environment differ" * (len(changes) > 1)),
+        environment_evidence(changes),
+        ("repeat the baseline in the new environment: what remains is the code's",),
+    )
+
+
+def environment_evidence(changes: list[KeyChange]) -> tuple[Evidence, ...]:
+    """The first few, from what to what."""
+    return tuple(
+        Evidence(
+            "environment",
+            f"{c.key} {shown(c.baseline)} -> {shown(c.current)}",
+            shown(c.baseline),
+            shown(c.current),
+        )
+        for c in changes[:4]
+    )

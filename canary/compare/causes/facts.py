@@ -1,0 +1,281 @@
+"""What the causes look at: a comparison, its two records, and what follows from them. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from canary.collect.jsonio import number
+from canary.collect.record import RunRecord
+from canary.compare.causes.batch_rows import BatchChange, batch_change
+from canary.compare.causes.changed_settings import SettingChange, setting_changes
+from canary.compare.causes.own_code import CodeChange, code_changes
+from canary.compare.exact import most_different, newest_probed
+from canary.compare.inputs_stages import is_rollout
+from canary.compare.learning_stages import VANISHING, loss_floor
+from canary.compare.operators import OperatorDifferences, operator_differences
+from canary.compare.phases import PhaseGrowth, StepGrowth, phase_growth
+from canary.compare.report import Check, Comparison, Difference
+from canary.compare.source_changes import SourceChanges
+from canary.compare.suspects import Evidence
+from canary.compare.tolerances import relative_difference, tolerance_for
+
+ENTRIES = (
+    "data",
+    "batches",
+    "model",
+    "first_loss",
+    "first_gradient",
+    "first_update",
+    "trajectory",
+)
+"""Stages of what is learned, in the order of cause and effect."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One comparison, as the causes see it."""
+
+    report: Comparison
+    current: Sequence[RunRecord]
+    baseline: Sequence[RunRecord]
+    source: SourceChanges = field(default_factory=SourceChanges)
+
+    @cached_property
+    def before(self) -> RunRecord:
+        """The baseline's record with the exact signals."""
+        return newest_probed(self.baseline)
+
+    @cached_property
+    def now(self) -> RunRecord:
+        """The current side's."""
+        return most_different(self.current, self.before)
+
+    def exact(self, *path: str) -> tuple[Any, Any]:
+        """A value of both sides' exact signals; None where a side has none."""
+        found = []
+        for record in (self.before, self.now):
+            value: Any = record.exact
+            for key in path:
+                value = value.get(key) if isinstance(value, Mapping) else None
+            found.append(value)
+        return found[0], found[1]
+
+    # Checks and differences.
+
+    def check(self, name: str) -> Check | None:
+        """The check of that name, where it ran."""
+        return next((c for c in self.report.checks if c.name == name), None)
+
+    def failed(self, *names: str) -> Check | None:
+        """The first of these checks that failed or asks for acceptance."""
+        found = (self.check(name) for name in names)
+        return next((check for check in found if check is not None and check.failed), None)
+
+    def rose(self, name: str) -> Check | None:
+        """A count that failed, or that rose too little to fail."""
+        check = self.check(name)
+        loud = check is not None and (check.failed or check.status == "warn")
+        return check if loud and check is not None and (check.delta or 0) > 0 else None
+
+    def differences(self, stage: str) -> list[Difference]:
+        """What differs in a stage."""
+        return [d for d in self.report.differences if d.stage == stage]
+
+    def difference(self, stage: str, signal: str) -> Difference | None:
+        """One signal of a stage."""
+        return next((d for d in self.differences(stage) if d.signal == signal), None)
+
+    def differs(self, stage: str) -> bool:
+        """Whether anything does."""
+        return bool(self.differences(stage))
+
+    @cached_property
+    def slower(self) -> Check | None:
+        """The check that says that a step takes longer than noise explains."""
+        return next(
+            (
+                check
+                for name in ("step_time_median", "step_time_mean")
+                if (check := self.check(name)) is not None
+                and check.status in ("fail", "warn")
+                and (check.delta or 0) > 0
+            ),
+            None,
+        )
+
+    # What is learned.
+
+    @cached_property
+    def rollout(self) -> bool:
+        """Whether the trainer generates what it trains on."""
+        return is_rollout(self.now)
+
+    @cached_property
+    def entry(self) -> str | None:
+        """The first stage of what is learned from which the difference reaches the outcome.
+
+        A dataset that differs in rows which were not reached is not where it came in.
+        """
+        stages = [stage for stage in ENTRIES if self.differs(stage)]
+        if stages and stages[0] == "data" and "batches" not in stages:
+            stages = stages[1:] if len(stages) > 1 else stages
+        return stages[0] if stages else None
+
+    def exact_counts(self, *names: str) -> list[tuple[int, int]]:
+        """Totals over the batches of the steps that both sides have."""
+        before, after = (side or [] for side in self.exact("batches"))
+        common = min(len(before), len(after))
+        return [
+            (
+                sum(int(micro.get(name) or 0) for step in before[:common] for micro in step),
+                sum(int(micro.get(name) or 0) for step in after[:common] for micro in step),
+            )
+            for name in names
+        ]
+
+    @cached_property
+    def batches(self) -> BatchChange:
+        """How the batches differ, row by row."""
+        before, after = self.exact("batches")
+        return batch_change(before or [], after or [])
+
+    def metric_moved(self, name: str, step: int = 1) -> bool:
+        """Whether a metric that the trainer logged differs at a step beyond rounding."""
+        before, after = self.exact("trajectory", "rl", name)
+        if not before or not after or min(len(before), len(after)) < step:
+            return False
+        was, now = before[step - 1], after[step - 1]
+        scale = max((abs(v) for v in (*before, *after) if _finite(v)), default=0.0)
+        allowed = 100 * tolerance_for(self.now).at_step(step)
+        return relative_difference(number(was), number(now), scale) > allowed
+
+    def first_step(self, series: str) -> int | None:
+        """The first step, from 1, at which `losses` or `grad_norms` differ; None where none do."""
+        before, after = (side or [] for side in self.exact("trajectory", series))
+        tolerance = tolerance_for(self.now)
+        floor, factor = loss_floor(self.now), 1.0
+        if series == "grad_norms":
+            largest = max((abs(v) for v in before if _finite(v)), default=0.0)
+            floor, factor = (VANISHING * largest if self.rollout else 0.0), 10.0
+        for place, (was, now) in enumerate(zip(before, after, strict=False)):
+            size = relative_difference(number(was), number(now), floor)
+            if size > factor * tolerance.at_step(place + 1):
+                return place + 1
+        return None
+
+    @cached_property
+    def same_parameters_after_first_update(self) -> bool | None:
+        """Bit by bit; None where it was not recorded."""
+        before, after = self.exact("first_update", "after_sha256")
+        return None if before is None or after is None else before == after
+
+    @cached_property
+    def gradient_factor(self) -> float | None:
+        """The one factor by which the first gradient of every module group grew; None where the
+        groups do not agree on one."""
+        before, after = (side or {} for side in self.exact("first_gradient", "groups"))
+        pairs = [
+            (float(before[name]), float(after[name]))
+            for name in before
+            if name in after and _finite(before[name]) and _finite(after[name])
+        ]
+        largest = max((was for was, _ in pairs), default=0.0)
+        factors = [now / was for was, now in pairs if was > 1e-4 * largest]
+        if not factors or min(factors) <= 0:
+            return None
+        middle = sorted(factors)[len(factors) // 2]
+        same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+        return middle if same else None
+
+    @cached_property
+    def groups_with_other_gradient(self) -> tuple[int, int]:
+        """(module groups whose first gradient differs, all groups)."""
+        before, after = (side or {} for side in self.exact("first_gradient", "groups"))
+        names = dict.fromkeys((*before, *after))
+        allowed = tolerance_for(self.now).gradient
+        differing = [
+            name
+            for name in names
+            if relative_difference(number(before.get(name)), number(after.get(name))) > allowed
+        ]
+        return len(differing), len(names)
+
+    # Work, time, and what was changed.
+
+    @cached_property
+    def phases(self) -> StepGrowth | None:
+        """What a step's parts took beyond what the machine explains."""
+        return phase_growth(self.current, self.baseline)
+
+    def grown_phase(self, *names: str) -> PhaseGrowth | None:
+        """The phase among these that grew most, if it stands above the noise."""
+        grown = self.phases.grown if self.phases else ()
+        return next((phase for phase in grown if phase.phase in names), None)
+
+    @cached_property
+    def operators(self) -> OperatorDifferences:
+        """Operators that differ."""
+        return operator_differences(self.now, self.before)
+
+    def more_calls(self, *parts: str) -> float:
+        """Calls a step more of the operators whose name holds one of these."""
+        return sum(
+            row.growth_calls or 0.0
+            for row in self.operators.rows
+            if any(part in row.name for part in parts)
+        )
+
+    @cached_property
+    def settings(self) -> tuple[SettingChange, ...]:
+        """Settings that differ: as the config says, and as they stood."""
+        return setting_changes(self.report, self.before, self.now)
+
+    @cached_property
+    def code(self) -> tuple[CodeChange, ...]:
+        """Functions of the user's own that differ."""
+        return code_changes(self.before, self.now)
+
+    def changed_code(self, *slots: str) -> CodeChange | None:
+        """One that is called in one of these places."""
+        return next((c for c in self.code if any(slot in c.slot for slot in slots)), None)
+
+    def first_evidence(self) -> tuple[Evidence, ...]:
+        """The first difference of the exact lane, environment and config aside."""
+        for difference in self.report.differences:
+            if difference.stage not in ("environment", "config"):
+                return (evidence_of(difference),)
+        return ()
+
+
+def evidence_of(difference: Difference) -> Evidence:
+    """A difference of the exact lane as evidence."""
+    was, now = difference.baseline, difference.current
+    simple = all(isinstance(v, float | int | str) or v is None for v in (was, now))
+    return Evidence(
+        "first difference",
+        difference.sentence(),
+        was if simple else None,
+        now if simple else None,
+    )
+
+
+def evidence_of_check(check: Check) -> Evidence:
+    """A check that failed, as evidence."""
+    return Evidence("signal", check.message, check.baseline, check.current, check.unit)
+
+
+def evidence_of_phase(phase: PhaseGrowth) -> Evidence:
+    """A phase that grew, as evidence."""
+    words = (
+        f"{phase.phase} {1e3 * phase.baseline_s:.3g} -> {1e3 * phase.current_s:.3g} ms a step, "
+        f"{100 * phase.share:.0f}% of what the step grew by"
+    )
+    return Evidence("phase", words, 1e3 * phase.baseline_s, 1e3 * phase.current_s, "ms")
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)

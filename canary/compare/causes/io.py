@@ -1,0 +1,45 @@
+"""IO: what is written, and the time it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of_check, evidence_of_phase
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import RegressionCategory as C
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """Files and bytes are counted; the phases of checkpoint and logging are timed."""
+    counted = [
+        check
+        for name in ("bytes_written", "files_written")
+        if (check := facts.rose(name)) is not None
+    ]
+    phase = facts.grown_phase("checkpoint", "logging")
+    if counted:
+        failed = any(check.failed for check in counted)
+        strength = 0.94 if failed else (0.75 if phase else 0.4)
+        yield Finding(
+            C.IO,
+            strength if facts.entry is None else 0.4 * strength,
+            "more is written to disk while training",
+            (
+                *map(evidence_of_check, counted),
+                *([evidence_of_phase(phase)] if phase else []),
+            ),
+            (
+                "compare save_strategy, save_steps, logging_steps and what callbacks write",
+                "write checkpoints from another thread, or seldom",
+            ),
+        )
+    elif phase is not None and facts.entry is None:
+        waits = not phase.stands_in_cpu
+        strength = 0.8 if phase.phase == "checkpoint" else (0.5 if waits else 0.3)
+        yield Finding(
+            C.IO,
+            strength,
+            f"{phase.phase} takes longer" + (" and waits, rather than computes" if waits else ""),
+            (evidence_of_phase(phase),),
+            ("look at the disk, and at trackers that send while the training waits",),
+        )

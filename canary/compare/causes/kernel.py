@@ -1,0 +1,100 @@
+"""Kernel: the same result by more, or by other, work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of_check, evidence_of_phase
+from canary.compare.causes.finding import Finding
+from canary.compare.operators import OperatorDifference
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+COUNTS = ("recompiles", "host_reads", "operators", "flops", "tokens_fed")
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """Counts of one step, then self times where both sides were profiled."""
+    counted = [check for name in COUNTS if (check := facts.rose(name)) is not None]
+    if facts.rollout and any(check.name == "tokens_fed" for check in counted):
+        return  # the rollout's own matter, and its operators follow from it
+    if facts.rose("collectives") is not None:
+        return  # each brings operators and reads along
+    if counted:
+        failed = any(check.failed for check in counted)
+        learned = facts.entry is not None
+        strength = (0.93 if failed else 0.7) if not learned else 0.3
+        if not learned and not failed and facts.slower is None:
+            strength = 0.5
+        yield Finding(
+            C.KERNEL,
+            strength,
+            _what(facts),
+            (
+                *(evidence_of_check(check) for check in counted[:3]),
+                *_operators(facts),
+                *_memory(facts),
+            ),
+            _actions(facts),
+        )
+    elif facts.operators.source == "profiler":
+        yield from _self_times(facts)
+
+
+def _what(facts: Facts) -> str:
+    if facts.rose("recompiles"):
+        return "compiled code is compiled again in each step"
+    reads = facts.rose("host_reads")
+    if reads is not None and reads.failed and not facts.failed("operators", "flops"):
+        return "Python reads values from the device in each step, and waits for them"
+    if facts.rose("flops") and facts.failed("operators", "flops"):
+        return "a step computes more for the same result"
+    return "a step calls more operators for the same result"
+
+
+def _actions(facts: Facts) -> tuple[str, ...]:
+    reads = facts.rose("host_reads")
+    if reads is not None and reads.failed:
+        return (
+            "keep losses and metrics on the device, and read them once a logging step",
+            "look for .item(), .tolist(), print and if on a tensor",
+        )
+    return (
+        "compare gradient checkpointing, attention implementation, compile and fused settings",
+        "canary profile CURRENT --against BASELINE shows the operators by time",
+    )
+
+
+def _operators(facts: Facts) -> Iterator[Evidence]:
+    grown = [row for row in facts.operators.rows if (row.growth_calls or 0) > 0]
+    grown.sort(key=lambda row: -(row.growth_calls or 0))
+    if grown:
+        names = ", ".join(f"{row.name} {row.growth_calls:+,.0f}" for row in grown[:3])
+        yield Evidence("operators", f"calls a step: {names}", unit="calls")
+
+
+def _memory(facts: Facts) -> Iterator[Evidence]:
+    """Less memory for more work is recomputation."""
+    was, now = (record.memory.peak_allocated_bytes for record in (facts.before, facts.now))
+    if was and now and now < 0.95 * was:
+        words = f"peak device memory {was / 2**20:.0f} -> {now / 2**20:.0f} MB"
+        yield Evidence("signal", words, was / 2**20, now / 2**20, "MB")
+
+
+def _self_times(facts: Facts) -> Iterator[Finding]:
+    """Calls are the same and some operator takes longer, on a machine that is not slower."""
+    growth = facts.grown_phase("forward", "backward", "optimizer", "logprob")
+    rows: list[OperatorDifference] = [r for r in facts.operators.rows if r.change == "grown"]
+    if growth is None or not rows or facts.entry is not None:
+        return
+    top = rows[0]
+    yield Finding(
+        C.KERNEL,
+        0.7,
+        f"{top.name} takes longer",
+        (
+            evidence_of_phase(growth),
+            Evidence("operators", f"{top.name} {top.growth_ms:+.3g} ms a step", unit="ms"),
+        ),
+        ("compare the kernels that were chosen: dtype, shapes, attention backend",),
+    )

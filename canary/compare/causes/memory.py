@@ -1,0 +1,60 @@
+"""Memory: more of it held at once, or more with every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of_check
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import RegressionCategory as C
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """A leak is exact; a larger peak is this cause's own where no other work explains it."""
+    if any(record.status == "oom" for record in facts.current):
+        yield Finding(
+            C.MEMORY,
+            0.93,
+            "the training ran out of memory",
+            actions=("compare batch size, lengths, precision and gradient checkpointing",),
+        )
+    yield from _leak(facts)
+    yield from _peak(facts)
+
+
+def _leak(facts: Facts) -> Iterator[Finding]:
+    alive, growth = facts.rose("live_tensors"), facts.failed("memory_growth")
+    found = [check for check in (alive, growth) if check is not None]
+    if found:
+        yield Finding(
+            C.MEMORY,
+            0.96 if alive is not None and alive.failed else 0.85,
+            "memory grows with every step: something keeps tensors alive",
+            tuple(evidence_of_check(check) for check in found),
+            (
+                "keep numbers, not losses: .detach() before a tensor is stored",
+                "look at lists and caches that live longer than a step",
+            ),
+        )
+
+
+def _peak(facts: Facts) -> Iterator[Finding]:
+    peak, reserved = facts.failed("max_memory"), facts.failed("reserved_memory")
+    if peak is None and reserved is None:
+        return
+    found = [check for check in (peak, reserved) if check is not None]
+    other = facts.entry is not None or facts.rose("operators") or facts.rose("tokens_fed")
+    fragments = peak is None
+    yield Finding(
+        C.MEMORY,
+        0.35 if other else 0.85,
+        "the allocator reserves more for the same peak: fragmentation, or retries"
+        if fragments
+        else "a step holds more memory at its peak, for the same work",
+        tuple(evidence_of_check(check) for check in found),
+        (
+            "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and look for varying lengths"
+            if fragments
+            else "compare optimizer, precision, batch size, lengths and gradient checkpointing",
+        ),
+    )

@@ -1,0 +1,84 @@
+"""Numerics: precision, and values that are no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+CASTS = ("_to_copy", "aten::to", "aten::_to_copy")
+ROUNDING = 2e-2
+"""A loss that lower precision moves further than this is not the same loss."""
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """Values that are no numbers, other dtypes, and casts with a difference like rounding."""
+    yield from _not_finite(facts)
+    yield from _dtypes(facts)
+    yield from _casts(facts)
+
+
+def _not_finite(facts: Facts) -> Iterator[Finding]:
+    broken = facts.failed("nan_steps", "inf_steps", "raw_loss_finite")
+    if broken is None:
+        return
+    early = facts.entry in ("data", "batches", "model", "first_update")
+    at = [*facts.now.stability.nan_at, *facts.now.stability.inf_at]
+    where = f" from step {min(at)} on" if at else ""
+    yield Finding(
+        C.NUMERICS,
+        0.6 if early else 0.95,
+        f"the loss or its gradient is not finite{where}",
+        (evidence_of_check(broken), *facts.first_evidence()),
+        (
+            "look at the batch of that step, at divisions and logarithms in the loss",
+            "run that step under torch.autograd.set_detect_anomaly(True)",
+            "set logging_nan_inf_filter=False, or the log hides it",
+        ),
+    )
+
+
+def _dtypes(facts: Facts) -> Iterator[Finding]:
+    dtypes = facts.difference("model", "dtypes")
+    if dtypes is None:
+        return
+    trainable = any(d.signal.startswith("trainable") for d in facts.differences("model"))
+    stalled = facts.failed("trainable_changed")
+    yield Finding(
+        C.NUMERICS,
+        0.5 if trainable else 0.95,
+        "parameters are held in another precision"
+        + (", and small updates are rounded away" if stalled else ""),
+        (evidence_of(dtypes), *([evidence_of_check(stalled)] if stalled else [])),
+        (
+            "keep the weights that the optimizer updates in float32, and compute under autocast",
+            "compare dtype, bf16 and fp16 of both sides",
+        ),
+    )
+
+
+def _casts(facts: Facts) -> Iterator[Finding]:
+    """The loss moves no further than rounding, and tensors are cast more often, or less."""
+    if facts.entry not in ("first_loss", "first_gradient") or facts.differs("model"):
+        return
+    casts = facts.more_calls(*CASTS)
+    difference = next(iter(facts.differences("first_loss")), None)
+    size = difference.relative if difference is not None and difference.relative else 0.0
+    if not casts or size > ROUNDING:
+        return
+    # A step has many casts of its own: some more of them come with many another change.
+    many = abs(casts) >= 16
+    yield Finding(
+        C.NUMERICS,
+        0.9 if many else 0.45,
+        f"the step computes in another precision: {casts:+.0f} casts, and a loss that moved by "
+        f"{size:.1e}",
+        (
+            *facts.first_evidence(),
+            Evidence("operators", f"casts between dtypes {casts:+.0f} a step", unit="calls"),
+        ),
+        ("compare bf16, fp16, autocast and every .to(dtype) of both sides",),
+    )

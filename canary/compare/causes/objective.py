@@ -1,0 +1,125 @@
+"""Objective: the loss is another function of the same batch and the same parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from canary.collect.jsonio import number
+from canary.compare.causes.facts import Facts, evidence_of_check
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+ACTIONS = (
+    "compare loss_type, beta, weights and the normalisation of the loss",
+    "compute the loss of the first batch by hand on both sides",
+)
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """At step 1 by its value or its gradient; later by its value on equal parameters."""
+    if facts.entry == "first_loss":
+        yield from _first_loss(facts)
+    elif facts.entry == "first_gradient":
+        yield from _first_gradient(facts)
+    elif facts.entry == "trajectory":
+        yield from _trajectory(facts)
+    yield from _impossible(facts)
+
+
+def _first_loss(facts: Facts) -> Iterator[Finding]:
+    factor = facts.gradient_factor
+    scale = f": the gradient is {factor:.3g} times what it was" if factor is not None else ""
+    evidence = list(facts.first_evidence())
+    strength = 0.75
+    if facts.rollout and not facts.metric_moved("reward") and _advantages_moved(facts):
+        strength = 0.93
+        evidence.append(Evidence("signal", "rewards are equal, advantages are not"))
+        broken = facts.failed("advantages_scaled", "advantages_sum_to_zero")
+        evidence += [evidence_of_check(broken)] if broken else []
+    elif facts.rollout and (facts.metric_moved("reward") or facts.metric_moved("entropy")):
+        strength = 0.4
+    elif factor is not None:
+        strength = 0.88
+    yield Finding(
+        C.OBJECTIVE,
+        strength,
+        f"the same batch and parameters have another loss{scale}",
+        tuple(evidence),
+        ACTIONS,
+    )
+
+
+def _first_gradient(facts: Facts) -> Iterator[Finding]:
+    factor = facts.gradient_factor
+    if factor is not None:
+        yield Finding(
+            C.OBJECTIVE,
+            0.9,
+            f"the first loss is the same and its gradient is {factor:.3g} times what it was, in "
+            "every module",
+            facts.first_evidence(),
+            ("look for a coefficient of the loss: beta, a weight, a divisor", *ACTIONS),
+        )
+        return
+    rollout = facts.rollout and facts.metric_moved("entropy")
+    yield Finding(
+        C.OBJECTIVE,
+        0.4 if rollout else 0.72,
+        "the first loss is the same and its gradient is not",
+        facts.first_evidence(),
+        ("look for detach() and for terms whose value is 0 and whose slope is not", *ACTIONS),
+    )
+
+
+def _trajectory(facts: Facts) -> Iterator[Finding]:
+    if facts.failed("frozen_unchanged") or facts.failed("raw_loss_finite"):
+        return
+    loss, norm = facts.first_step("losses"), facts.first_step("grad_norms")
+    same = facts.same_parameters_after_first_update
+    if loss == 2 and same is not False and (norm is None or norm >= 2):
+        yield Finding(
+            C.OBJECTIVE,
+            0.85 if same else 0.65,
+            "the first update is the same, and equal parameters have another loss at step 2: a "
+            "term that is 0 at the start",
+            (
+                *facts.first_evidence(),
+                *(
+                    [Evidence("signal", "parameters after the first update are bit-equal")]
+                    * bool(same)
+                ),
+            ),
+            ("look at terms that compare policy and reference: KL, margins, ratios", *ACTIONS),
+        )
+    elif norm is not None and (loss is None or norm < loss):
+        yield Finding(
+            C.OBJECTIVE,
+            0.4,
+            f"at step {norm} the same loss has another gradient",
+            facts.first_evidence(),
+            ACTIONS,
+        )
+
+
+def _impossible(facts: Facts) -> Iterator[Finding]:
+    """A loss below what its formula allows."""
+    broken = facts.failed("loss_not_negative", "dpo_first_loss", "kto_first_loss")
+    if broken is not None and facts.entry in (None, "first_loss", "first_gradient", "trajectory"):
+        yield Finding(C.OBJECTIVE, 0.6, broken.message, (evidence_of_check(broken),), ACTIONS)
+
+
+def _advantages_moved(facts: Facts) -> bool:
+    was, now = (_advantages(side or [[]]) for side in facts.exact("batches"))
+    largest = max((abs(value) for value in was if value == value), default=0.0)
+    return len(was) != len(now) or any(
+        not abs(a - b) <= 1e-3 * max(largest, 1e-9) for a, b in zip(was, now, strict=True)
+    )
+
+
+def _advantages(steps: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
+    """Those of step 1; nan for what is no number."""
+    found = [number(value) for micro in steps[0] for value in micro.get("advantages", [])]
+    return [math.nan if value is None else value for value in found]

@@ -1,0 +1,114 @@
+"""Optimizer: learning rate, update, and state that carries over from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """Rates first: they are exact; then the first update; then what only later steps show."""
+    yield from _rates(facts)
+    yield from _first_update(facts)
+    yield from _later(facts)
+
+
+def _rates(facts: Facts) -> Iterator[Finding]:
+    rates = facts.difference("first_update", "learning_rate")
+    zero = facts.failed("learning_rate_positive")
+    if rates is not None:
+        before = facts.entry in ("first_update", "first_gradient", "first_loss")
+        was, now = (side or [] for side in facts.exact("trajectory", "learning_rates"))
+        yield Finding(
+            C.OPTIMIZER,
+            0.97 if before else 0.45,
+            _rate_words(was, now),
+            (evidence_of(rates), *([evidence_of_check(zero)] if zero else [])),
+            (
+                "compare learning_rate, lr_scheduler_type, warm-up and the number of steps",
+                "the scheduler must step once an optimizer step",
+            ),
+        )
+    elif zero is not None:
+        yield Finding(
+            C.OPTIMIZER,
+            0.9,
+            "the learning rate is 0 where it should train",
+            (evidence_of_check(zero),),
+            ("look at the schedule's length and its warm-up",),
+        )
+
+
+def _rate_words(was: list[float], now: list[float]) -> str:
+    pairs = [(a, b) for a, b in zip(was, now, strict=False) if a and b]
+    factors = [b / a for a, b in pairs]
+    if factors and max(factors) / min(factors) < 1.001:
+        return f"the learning rate is {factors[0]:.3g} times what it was, at every step"
+    place = next(i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b)
+    return f"the learning rate takes another course from step {place + 1} on"
+
+
+def _first_update(facts: Facts) -> Iterator[Finding]:
+    """The gradient is the same and what is made of it is not."""
+    if facts.entry != "first_update" or facts.difference("first_update", "learning_rate"):
+        return
+    size = facts.difference("first_update", "delta_norm")
+    tensors = facts.difference("first_update", "tensors_changed")
+    found = [d for d in (size, tensors) if d is not None]
+    if not found:
+        return
+    # Adam's first step has one size whatever the gradient: what changed is who is updated.
+    yield Finding(
+        C.OPTIMIZER,
+        0.93 if size is not None else 0.7,
+        "the same gradient makes another first update",
+        tuple(evidence_of(d) for d in found),
+        (
+            "compare optimizer class, betas, epsilon, weight decay and parameter groups",
+            "every trainable parameter must be in exactly one group",
+        ),
+    )
+
+
+def _later(facts: Facts) -> Iterator[Finding]:
+    """Same first update, and the steps that follow differ: what the optimizer keeps."""
+    if facts.entry != "trajectory" or facts.failed("frozen_unchanged"):
+        return
+    loss, norm = facts.first_step("losses"), facts.first_step("grad_norms")
+    same = facts.same_parameters_after_first_update
+    actions = (
+        "compare betas, epsilon, weight decay, clipping and zero_grad of both sides",
+        "look at what is kept from one step to the next",
+    )
+    if same is False:
+        yield Finding(
+            C.OPTIMIZER,
+            0.85,
+            "the first update differs by less than its size shows",
+            (
+                Evidence("signal", "parameters after the first update are not bit-equal"),
+                *facts.first_evidence(),
+            ),
+            actions,
+        )
+    elif norm is not None and (loss is None or norm < loss):
+        yield Finding(
+            C.OPTIMIZER,
+            0.72,
+            f"at step {norm} the same loss has another gradient: more than this step's went in",
+            facts.first_evidence(),
+            ("every step must begin with gradients of zero", *actions),
+        )
+    elif loss is not None and loss >= 3:
+        yield Finding(
+            C.OPTIMIZER,
+            0.85,
+            f"the first update is the same and the loss differs from step {loss} on: what the "
+            "optimizer carries over",
+            facts.first_evidence(),
+            actions,
+        )

@@ -1,0 +1,113 @@
+"""From findings to suspects: one a mechanism, and each lowered by its rivals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from canary.compare.causes.environment import environment_evidence
+from canary.compare.causes.facts import Facts
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
+
+ORDER: tuple[EvidenceKind, ...] = (
+    "first difference",
+    "signal",
+    "phase",
+    "operators",
+    "environment",
+    "config",
+    "code",
+    "git",
+)
+SOMETHING_ELSE = 1.0
+"""Odds of a cause that nobody thought of: a suspect alone is as likely as its evidence is strong."""
+MOST = 0.97
+LEAST = 0.1
+"""A suspect below this is not named."""
+TELLS_APART = 1.05
+"""Two mechanisms whose confidences differ by less than this factor are not told apart."""
+
+
+def ranked(found: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
+    """Suspects, the likeliest first; `unknown` stands first where the first two are not told
+    apart, or where nothing tells enough for anyone."""
+    by_category: dict[RegressionCategory, list[Finding]] = {}
+    for finding in found:
+        by_category.setdefault(finding.category, []).append(finding)
+    odds = {category: _odds(findings) for category, findings in by_category.items()}
+    total = sum(odds.values()) + SOMETHING_ELSE
+    suspects = [
+        _suspect(category, odds[category] / total, findings, facts)
+        for category, findings in by_category.items()
+    ]
+    named = sorted((s for s in suspects if s.confidence >= LEAST), key=lambda s: -s.confidence)
+    if not named:
+        return (_unknown(SOMETHING_ELSE / total, "nothing that was recorded tells why"),)
+    if named[0].confidence < _nobody(total):
+        return (_unknown(_nobody(total), "too little tells for anyone"), *named)
+    if len(named) > 1 and named[0].confidence < TELLS_APART * named[1].confidence:
+        rivals = f"{named[0].category} or {named[1].category}"
+        both = named[0].confidence + named[1].confidence
+        words = f"{rivals}: nothing that was recorded tells them apart"
+        return (_unknown(both / 2, words), *named)
+    return tuple(named)
+
+
+def _nobody(total: float) -> float:
+    return SOMETHING_ELSE / total
+
+
+def _odds(findings: Sequence[Finding]) -> float:
+    """Reasons for one mechanism add up, as long as they do not rest on each other."""
+    left = 1.0
+    for finding in findings:
+        left *= 1.0 - finding.strength
+    strength = min(MOST, 1.0 - left)
+    return strength / (1.0 - strength)
+
+
+def _suspect(
+    category: RegressionCategory, confidence: float, findings: Sequence[Finding], facts: Facts
+) -> Suspect:
+    ordered = sorted(findings, key=lambda finding: -finding.strength)
+    evidence = [item for finding in ordered for item in finding.evidence]
+    evidence += _surroundings(facts)
+    unique = list({item.message: item for item in evidence}.values())
+    actions = [action for finding in ordered for action in finding.actions]
+    return Suspect(
+        category,
+        round(confidence, 3),
+        _sentence(ordered[0].description),
+        tuple(sorted(unique, key=lambda item: ORDER.index(item.kind))),
+        tuple(dict.fromkeys(actions))[:4],
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
+
+
+def _surroundings(facts: Facts) -> list[Evidence]:
+    """What else differs: it stands beside every suspect, and makes none of them likelier."""
+    changes = [c for c in facts.report.environment_changes if not c.cosmetic]
+    found = list(environment_evidence(changes))
+    found += [change.evidence() for change in facts.settings if change.in_config][:4]
+    found += [change.evidence() for change in facts.code][:3]
+    files = [file.path for file in facts.source.files]
+    if files:
+        more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+        found.append(Evidence("git", f"the change touches {', '.join(files[:5])}{more}"))
+    return found
+
+
+def _unknown(confidence: float, words: str) -> Suspect:
+    return Suspect(
+        RegressionCategory.UNKNOWN,
+        round(min(1.0, confidence), 3),
+        _sentence(words),
+        (),
+        (
+            "canary profile CURRENT --against BASELINE compares the operators",
+            "canary ab --pairs 8 tells a slower step from a noisy machine",
+        ),
+    )

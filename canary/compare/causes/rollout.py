@@ -1,0 +1,150 @@
+"""Rollout: sampling, rewards, and the log-probabilities of what was sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import (
+    Facts,
+    evidence_of,
+    evidence_of_check,
+    evidence_of_phase,
+)
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+GENERATION = (
+    "compare the generation settings: temperature, top_p, top_k, lengths, stop tokens, use_cache",
+)
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """In the order of a rollout: work, samples, rewards, log-probabilities."""
+    if not facts.rollout:
+        return
+    yield from _work(facts)
+    yield from _samples(facts)
+    yield from _rewards(facts)
+    yield from _logprobs(facts)
+
+
+def _work(facts: Facts) -> Iterator[Finding]:
+    fed, generation = facts.rose("tokens_fed"), facts.grown_phase("generation", "reward")
+    learned = facts.entry is not None
+    if fed is not None:
+        yield Finding(
+            C.ROLLOUT,
+            0.35 if learned else 0.95,
+            "the same completions cost more token positions: generation computes again what it had",
+            (evidence_of_check(fed), *([evidence_of_phase(generation)] if generation else [])),
+            ("switch the KV cache on while generating (use_cache)", *GENERATION),
+        )
+    elif generation is not None and not learned:
+        what = "rewards take" if generation.phase == "reward" else "generation takes"
+        yield Finding(
+            C.ROLLOUT,
+            0.85,
+            f"{what} longer",
+            (evidence_of_phase(generation),),
+            ("profile the reward function" if generation.phase == "reward" else GENERATION[0],),
+        )
+
+
+def _samples(facts: Facts) -> Iterator[Finding]:
+    """From the same prompts and parameters, other completions."""
+    stranger = facts.failed("sampled_ids_trained")
+    if stranger is not None:
+        yield Finding(
+            C.ROLLOUT,
+            0.9,
+            "completions are trained that were never sampled",
+            (evidence_of_check(stranger),),
+            ("train on the sampled ids themselves; do not decode and tokenize them again",),
+        )
+    if facts.entry in ("data", "batches") and facts.batches.known and facts.batches.same_prompts:
+        yield Finding(
+            C.ROLLOUT,
+            0.92,
+            "the same prompts and parameters give other completions",
+            tuple(evidence_of(d) for d in facts.differences("batches")[:1]),
+            (*GENERATION, "compare the seed, and who else draws random numbers"),
+        )
+    first = facts.batches.steps_differ_from
+    sampled = facts.difference("trajectory", "sampled completions")
+    loss = facts.first_step("losses")
+    if facts.entry == "trajectory" and sampled is not None and first is not None:
+        alone = loss is None or first <= loss
+        same = facts.same_parameters_after_first_update
+        if alone and (first == 2 and same is not False):
+            yield Finding(
+                C.ROLLOUT,
+                0.85,
+                "equal parameters give other completions at step 2",
+                (evidence_of(sampled),),
+                GENERATION,
+            )
+
+
+def _rewards(facts: Facts) -> Iterator[Finding]:
+    flat = facts.failed("reward_varies")
+    moved = facts.metric_moved("reward")
+    same_samples = facts.entry not in ("data", "batches", "model")
+    code = facts.changed_code("reward_funcs")
+    if not same_samples or not (flat or moved):
+        return
+    what = "every completion earns the same" if flat else "the same completions earn other rewards"
+    was, now = facts.exact("trajectory", "rl", "reward")
+    evidence = [*([evidence_of_check(flat)] if flat else [])]
+    if was and now:
+        words = f"mean reward of step 1 {_show(was[0])} -> {_show(now[0])}"
+        evidence.append(Evidence("signal", words, was[0], now[0]))
+    if code is not None:
+        evidence.append(code.evidence())
+    yield Finding(
+        C.ROLLOUT,
+        0.95,
+        what,
+        tuple(evidence),
+        ("call the reward function by hand on one completion of each kind",),
+    )
+
+
+def _logprobs(facts: Facts) -> Iterator[Finding]:
+    """The same completions of the same model, and another distribution over them."""
+    broken = facts.failed("starts_at_ratio_one")
+    if broken is not None:
+        yield Finding(
+            C.ROLLOUT,
+            0.8,
+            "the policy that is trained is not the one that sampled",
+            (evidence_of_check(broken),),
+            ("compute old and new log-probabilities alike: temperature, mask, precision, dropout",),
+        )
+    if facts.entry not in ("first_loss", "first_gradient", "first_update", "trajectory"):
+        return
+    if not facts.metric_moved("entropy") or facts.metric_moved("reward"):
+        return
+    was, now = facts.exact("trajectory", "rl", "entropy")
+    yield Finding(
+        C.ROLLOUT,
+        0.85,
+        "the same completions have other log-probabilities: those of another distribution than "
+        "they were sampled from",
+        (
+            *facts.first_evidence(),
+            Evidence(
+                "signal",
+                f"entropy of step 1 {_show(was[0])} -> {_show(now[0])}, with equal samples and "
+                "parameters",
+                was[0],
+                now[0],
+                "nats",
+            ),
+        ),
+        ("divide the logits by the sampling temperature, and mask what was not sampled",),
+    )
+
+
+def _show(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) else str(value)

@@ -1,0 +1,68 @@
+"""Settings: a config key, or a value in force, that explains what differs downstream of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.changed_settings import SettingChange
+from canary.compare.causes.facts import Facts
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
+    C.TOKENIZATION: ("data", "batches"),
+    C.DATA: ("data", "batches"),
+    C.ADAPTER: ("model", "first_loss", "first_gradient", "first_update", "trajectory"),
+    C.NUMERICS: ("model", "first_loss", "first_gradient", "first_update"),
+    C.OBJECTIVE: ("first_loss", "first_gradient", "trajectory"),
+    C.ROLLOUT: ("batches", "first_loss", "first_gradient", "trajectory", None),
+    C.OPTIMIZER: ("first_update", "trajectory"),
+    C.KERNEL: (None,),
+    C.ENVIRONMENT: (None,),
+    C.MEMORY: (None,),
+    C.IO: (None,),
+    C.DATALOADER: (None, "batches"),
+    C.COMMUNICATION: (None,),
+}
+"""Where what is learned can first differ for a setting of this kind; None: nothing learned does."""
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """One a mechanism that has settings which differ; and the config itself, where no name tells
+    what a key decides."""
+    if not (facts.entry or facts.report.failed_checks or facts.slower):
+        return
+    by_category: dict[C | None, list[SettingChange]] = {}
+    for change in facts.settings:
+        by_category.setdefault(change.category, []).append(change)
+    for category, changes in by_category.items():
+        if category is None:
+            continue
+        fits = facts.entry in FIRST_EFFECT.get(category, ())
+        rivals = sum(facts.entry in FIRST_EFFECT.get(c, ()) for c in by_category if c is not None)
+        strength = 0.15 if not fits else (0.9 if rivals == 1 else 0.6)
+        yield Finding(
+            category,
+            strength,
+            f"{changes[0].sentence()}" + (f" and {len(changes) - 1} more" * (len(changes) > 1)),
+            tuple(evidence for c in changes[:3] for evidence in _evidence(facts, c)),
+            (f"set {changes[0].name} back, or accept the change",),
+        )
+    named = [c for c in by_category.get(None, []) if c.in_config]
+    if named:
+        yield Finding(
+            C.CONFIG,
+            0.5,
+            named[0].sentence(),
+            tuple(evidence for c in named[:3] for evidence in _evidence(facts, c)),
+            (f"set {named[0].key} back, or accept the change",),
+        )
+
+
+def _evidence(facts: Facts, change: SettingChange) -> Iterator[Evidence]:
+    yield change.evidence()
+    line = facts.source.line_naming(change.name)
+    if line is not None:
+        path, number, text = line
+        yield Evidence("git", f"{path}:{number}: {text[:100]}")

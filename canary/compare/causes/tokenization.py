@@ -1,0 +1,110 @@
+"""Tokenization: other ids for the same words, another template, or the same work done again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
+from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
+from canary.compare.suspects import RegressionCategory as C
+
+
+def findings(facts: Facts) -> Iterator[Finding]:
+    """The tokenizer itself; ids that differ for the same words; work that a cache used to save."""
+    yield from _tokenizer(facts)
+    yield from _other_ids(facts)
+    yield from _done_again(facts)
+
+
+def _tokenizer(facts: Facts) -> Iterator[Finding]:
+    changed = [d for d in facts.differences("data") if d.signal.startswith("tokenizer")]
+    if not changed:
+        return
+    part = changed[0].signal.removeprefix("tokenizer.")
+    what = {
+        "chat_template_sha256": "the chat template changed",
+        "vocab_sha256": "the tokenizer's vocabulary changed",
+    }.get(part, f"the tokenizer's {part.replace('.', ' ')} changed")
+    reached = facts.differs("batches")
+    # The ids are the same and only what is learned of them differs: a matter of labels.
+    only_labels = reached and facts.batches.same_rows
+    strength = 0.55 if only_labels else (0.96 if reached else 0.5)
+    yield Finding(
+        C.TOKENIZATION,
+        strength,
+        f"{what}, and the model is fed other tokens" if reached else what,
+        tuple(evidence_of(d) for d in changed[:3]),
+        (
+            "compare the tokenizer's files and the chat template of both commits",
+            "print one formatted example of each side",
+        ),
+    )
+
+
+def _other_ids(facts: Facts) -> Iterator[Finding]:
+    """With the same tokenizer: the same words, cut into other tokens or with others around them."""
+    if any(d.signal.startswith("tokenizer") for d in facts.differences("data")):
+        return
+    if facts.entry not in ("data", "batches") or not facts.batches.known:
+        return
+    if facts.batches.same_multiset or (facts.rollout and facts.batches.same_prompts):
+        return
+    bos = facts.exact_counts("bos_tokens", "sequences")
+    per_sequence = [count / (sequences or 1) for count, sequences in zip(*bos, strict=True)]
+    extra = per_sequence[1] - per_sequence[0]
+    if not facts.batches.same_texts and abs(extra) < 0.25:
+        return
+    evidence = [evidence_of(d) for d in facts.differences("batches")[:1]]
+    words = "the same words become other tokens"
+    if abs(extra) >= 0.25:
+        words = f"{'more' if extra > 0 else 'fewer'} BOS tokens stand in each sequence"
+        was, now = per_sequence
+        evidence.append(
+            Evidence("signal", f"BOS tokens a sequence {was:.2f} -> {now:.2f}", was, now)
+        )
+    else:
+        evidence.append(
+            Evidence("signal", "the decoded text is the same without special tokens and spaces")
+        )
+    yield Finding(
+        C.TOKENIZATION,
+        0.9,
+        words,
+        tuple(evidence),
+        (
+            "look at special tokens, add_special_tokens and the chat template",
+            "a text that holds special tokens already must be tokenized without adding them",
+        ),
+    )
+
+
+def _done_again(facts: Facts) -> Iterator[Finding]:
+    maps, calls = facts.rose("dataset_maps"), facts.rose("tokenizer_calls")
+    counted = [check for check in (maps, calls) if check is not None]
+    if not counted:
+        return
+    strength = 0.93 if facts.entry is None else 0.35
+    what = (
+        "passes over the dataset are no longer found in the cache"
+        if maps
+        else "the tokenizer is called more often"
+    )
+    startup = _startup(facts)
+    yield Finding(
+        C.TOKENIZATION,
+        strength,
+        what,
+        (*map(evidence_of_check, counted), *([startup] if startup else [])),
+        (
+            "give Dataset.map a function that can be hashed: one without state or open objects",
+            "tokenize once, before training, and not in the collator",
+        ),
+    )
+
+
+def _startup(facts: Facts) -> Evidence | None:
+    was, now = (record.perf.startup_seconds.get("build") for record in (facts.before, facts.now))
+    if was is None or now is None or now < 1.2 * was:
+        return None
+    return Evidence("phase", f"building the trainer took {was:.1f} -> {now:.1f} s", was, now, "s")
