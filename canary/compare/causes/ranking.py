@@ -20,7 +20,7 @@ ORDER: tuple[EvidenceKind, ...] = (
     "git",
 )
 SOMETHING_ELSE = 1.0
-"""Odds of a cause that nobody thought of: a suspect alone is as likely as its evidence is strong."""
+"""Odds of a cause that nobody thought of: alone, a suspect is as likely as its evidence says."""
 MOST = 0.97
 LEAST = 0.1
 """A suspect below this is not named."""
