@@ -11,6 +11,7 @@ import typer
 
 from canary import __version__
 from canary.baseline_cli import baseline_app
+from canary.compare_cli import compare, explain
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
 from canary.gate_cli import gate_app, publish_comparison
 from canary.init_cli import init
@@ -20,7 +21,6 @@ from canary.options import (
     Form,
     Noise,
     NoProgress,
-    Output,
     Set,
     Strict,
     ThresholdFile,
@@ -70,36 +70,8 @@ app.command()(run)
 app.command("exec", context_settings={"allow_interspersed_args": False})(exec_)
 
 
-@app.command()
-def compare(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CURRENT... BASELINE", help="Run folders, metrics.json files, or a history."
-        ),
-    ],
-    baseline: Annotated[
-        list[Path] | None,
-        typer.Option("--baseline", help="A run, a history or a folder of runs; may be repeated."),
-    ] = None,
-    tier: Tier = None,
-    threshold_file: ThresholdFile = None,
-    noise: Noise = None,
-    form: Form = "text",
-    output: Output = None,
-    strict: Strict = False,
-    accept: Accept = None,
-    verbose: Verbose = False,
-) -> None:
-    """Say whether the current runs got worse than the baseline."""
-    from canary.compare.paths import Request, compare_paths, sides
-    from canary.report.render import deliver
-
-    current, against = sides(runs, baseline or [])
-    request = Request(current, against, tier, threshold_file, noise, accept)
-    found = compare_paths(request)
-    deliver(found, form, output)
-    raise typer.Exit(found.exit_code(strict))
+app.command()(compare)
+app.command()(explain)
 
 
 @app.command()

@@ -31,6 +31,7 @@ from canary.collect.record import RunRecord
 from canary.compare.noise import load_noise
 from canary.compare.paths import Request, require_same_machine, thresholds_for
 from canary.compare.report import Comparison
+from canary.compare.source_reading import source_between
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import load_config
 from canary.errors import UsageError
@@ -107,6 +108,7 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
                 noise=noise,
                 budget=budget,
                 accept=request.accept,
+                source=source_between(Path.cwd(), base[-1], head[-1]) if base and head else None,
             )
             return replace(found, tier=tier)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.noise import NoiseModel, load_noise
 from canary.compare.report import Comparison
+from canary.compare.source_changes import SourceChanges
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds, from_config, load_thresholds, tier_thresholds
 from canary.config.threshold_keys import ThresholdsConfig
@@ -30,6 +31,17 @@ class Request:
     threshold_file: Path | None = None
     noise_file: Path | None = None
     accept: str | None = None
+    source: Callable[[RunRecord, RunRecord], SourceChanges] | None = None
+    """Asks what the commits of (baseline, current) changed."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison and the records that it is of."""
+
+    found: Comparison
+    current: tuple[RunRecord, ...] = ()
+    baseline: tuple[RunRecord, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +76,11 @@ def sides(
 
 
 def compare_paths(request: Request) -> Comparison:
+    """As `compared_paths`, the comparison alone."""
+    return compared_paths(request).found
+
+
+def compared_paths(request: Request) -> Compared:
     """Loads both sides and compares them; a record that cannot be read is verdict `error`.
 
     Raises:
@@ -76,12 +93,15 @@ def compare_paths(request: Request) -> Comparison:
         current = [load_record(path) for path in request.current]
         baseline = _load_baseline(request.baseline, current[-1])
     except RecordError as error:
-        return Comparison("error", f"Error: {error}.")
+        return Compared(Comparison("error", f"Error: {error}."))
     thresholds, tier = thresholds_for(request, (*baseline.records, *current))
     noise_file = request.noise_file or baseline.noise_file
     noise: NoiseModel | None = load_noise(noise_file) if noise_file else None
     if noise is not None:
         require_same_machine(noise, current[-1])
+    source = None
+    if request.source is not None and baseline.records:
+        source = request.source(baseline.records[-1], current[-1])
     found = compare_to_baseline(
         current,
         baseline.records,
@@ -90,8 +110,10 @@ def compare_paths(request: Request) -> Comparison:
         history=baseline.history,
         anchor=baseline.anchor,
         accept=request.accept,
+        source=source,
     )
-    return replace(found, tier=tier, notes=(*found.notes, *baseline.notes))
+    found = replace(found, tier=tier, notes=(*found.notes, *baseline.notes))
+    return Compared(found, tuple(current), baseline.records)
 
 
 def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:

@@ -110,12 +110,20 @@ def deliver(found: Comparison, form: str, output: Path | None) -> None:
         UsageError: no such format.
         MachineError: the file cannot be written.
     """
-    text = render(found, form)
+    printed(render(found, form), found.first_line, output)
+
+
+def printed(text: str, first_line: str, output: Path | None) -> None:
+    """Prints a text, or writes it to a file and prints its first line.
+
+    Raises:
+        MachineError: the file cannot be written.
+    """
     if output is None:
         print(text, end="")
         return
     write_text(output, text)
-    print(found.first_line, file=sys.stderr)
+    print(first_line, file=sys.stderr)
 
 
 def written(found: Comparison, folder: Path) -> None:

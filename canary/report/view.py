@@ -205,13 +205,14 @@ def _summary(baseline: Side, current: Side) -> tuple[tuple[str, str, str], ...]:
         return ()
     rows = []
     for label, key, unit, factor in SUMMARY_ROWS:
-        was, now = (_scaled(side.summary.get(key), factor) for side in (baseline, current))
+        was, now = (scaled(side.summary.get(key), factor) for side in (baseline, current))
         if was is not None or now is not None:
             rows.append((label, amount(was, unit), amount(now, unit)))
     return tuple(rows)
 
 
-def _scaled(value: Any, factor: float) -> Any:
+def scaled(value: Any, factor: float) -> Any:
+    """In the unit shown; None stays None."""
     return None if value is None else value * factor
 
 

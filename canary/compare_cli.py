@@ -1,0 +1,82 @@
+"""The verbs that look at two sides that have run: `compare` and `explain`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.errors import EXIT_ERROR, EXIT_OK
+from canary.options import Accept, Form, Noise, Output, Strict, ThresholdFile, Tier, Verbose
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CURRENT... BASELINE", help="Run folders, metrics.json files, or a history."
+    ),
+]
+Baseline = Annotated[
+    list[Path] | None,
+    typer.Option("--baseline", help="A run, a history or a folder of runs; may be repeated."),
+]
+Repository = Annotated[
+    Path | None,
+    typer.Option("--repository", help="Where git knows both commits [this folder]."),
+]
+
+
+def compare(
+    runs: Runs,
+    baseline: Baseline = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    noise: Noise = None,
+    repository: Repository = None,
+    form: Form = "text",
+    output: Output = None,
+    strict: Strict = False,
+    accept: Accept = None,
+    verbose: Verbose = False,
+) -> None:
+    """Say whether the current runs got worse than the baseline."""
+    from functools import partial
+
+    from canary.compare.paths import Request, compare_paths, sides
+    from canary.compare.source_reading import source_between
+    from canary.report.render import deliver
+
+    current, against = sides(runs, baseline or [])
+    asks = partial(source_between, repository or Path.cwd())
+    found = compare_paths(
+        Request(current, against, tier, threshold_file, noise, accept, source=asks)
+    )
+    deliver(found, form, output)
+    raise typer.Exit(found.exit_code(strict))
+
+
+def explain(
+    runs: Runs,
+    baseline: Baseline = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    noise: Noise = None,
+    repository: Repository = None,
+    form: Form = "text",
+    output: Output = None,
+    verbose: Verbose = False,
+) -> None:
+    """Tell what happened between two sides, why, and what to do about it."""
+    from functools import partial
+
+    from canary.compare.paths import Request, compared_paths, sides
+    from canary.compare.source_reading import source_between
+    from canary.report.render import printed
+    from canary.report.story import story_of, story_text
+
+    current, against = sides(runs, baseline or [])
+    asks = partial(source_between, repository or Path.cwd())
+    compared = compared_paths(Request(current, against, tier, threshold_file, noise, source=asks))
+    story = story_of(compared.found, compared.current, compared.baseline)
+    printed(story_text(story, form), story.first_line, output)
+    raise typer.Exit(EXIT_ERROR if compared.found.verdict == "error" else EXIT_OK)
