@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,8 +16,8 @@ from canary.compare.timing_checks import TIMING_GATES
 from tests.integration.conftest import canary, settings, write_config
 from tests.planting import plant
 
-AT_A_TIME = 2
-"""Trainings beside each other; each has one thread."""
+AT_A_TIME = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
+"""Trainings beside each other, of one thread each; other processes of the tests train too."""
 
 SIZE: dict[str, object] = {
     "max_steps": 12,
@@ -67,6 +68,8 @@ class Change:
 class Fault(Change):
     """A change that must be caught, and what must be said of it."""
 
+    cause: str = ""
+    """The mechanism that the diagnosis names first."""
     verdict: str = "regression"
     stage: str | None = None
     """The first stage that differs; None where nothing but time does."""
@@ -155,6 +158,9 @@ def assert_caught(fault: Fault, compared: Compared) -> None:
     if fault.stage is not None:
         missing = set(fault.signals) - set(compared.signals(fault.stage))
         assert not missing, f"{missing} not among the differences of {fault.stage}\n{said}"
+    top = found.diagnosis.top_suspect
+    assert top is not None, said
+    assert top.category == fault.cause, f"{found.diagnosis.summary}\n{said}"
     for name in fault.telling:
         assert found.check(name).failed, said
         assert found.check(name).delta is not None, said

@@ -15,6 +15,7 @@ REFERENCE_IS_POLICY = Fault(
     "ref_is_policy",
     "dpo",
     plant="trainer.ref_model = trainer.model",
+    cause="adapter",
     stage="trajectory",
     signals=("loss",),
     telling=("trajectory", "frozen_unchanged"),
@@ -25,6 +26,7 @@ BETA_CONFIG = Fault(
     "dpo",
     config={"beta": 0.01},
     verdict="changed",
+    cause="objective",
     stage="config",
     signals=("beta",),
     telling=("first_gradient", "trajectory"),
@@ -35,6 +37,7 @@ BETA = Fault(
     "beta_x10",
     "dpo",
     plant="trainer.beta = 0.01",
+    cause="objective",
     stage="first_gradient",
     signals=("total",),
     telling=("first_gradient", "trajectory"),
@@ -52,6 +55,7 @@ def collate(rows):
     ])
 trainer.data_collator = collate
 """,
+    cause="data",
     stage="batches",
     telling=("batches", "trajectory"),
 )

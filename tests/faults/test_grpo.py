@@ -13,6 +13,7 @@ UNSCALED = Fault(
     "adv_nostd",
     "grpo",
     plant="""trainer.scale_rewards = "none" """,
+    cause="objective",
     stage="first_loss",
     telling=("first_gradient", "advantages_scaled"),
 )
@@ -26,6 +27,7 @@ def reward(completions, **columns):
     return [0.0 for _ in completions]
 trainer.reward_funcs[0] = reward
 """,
+    cause="rollout",
     stage="first_loss",
     telling=("first_gradient", "reward_varies"),
 )
@@ -35,6 +37,7 @@ NO_CACHE = Fault(
     "nocache",
     "grpo",
     plant="trainer.generation_config.use_cache = False",
+    cause="rollout",
     stage="work",
     signals=("tokens_fed",),
     telling=("tokens_fed", "flops"),
@@ -54,6 +57,7 @@ if original is not None:
 """,
     # Versions of trl before the fused head divide the logits by this.
     plant="trainer.temperature = 0.7",
+    cause="rollout",
     stage="first_gradient",
     telling=("first_gradient", "trajectory"),
 )

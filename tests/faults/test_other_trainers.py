@@ -20,6 +20,7 @@ def collate(rows):
     ])
 trainer.data_collator = collate
 """,
+    cause="data",
     stage="batches",
     telling=("batches", "trajectory"),
 )
@@ -29,6 +30,7 @@ WEIGHT = Fault(
     "kto_weight",
     "kto",
     plant="trainer.desirable_weight = 2.0",
+    cause="objective",
     stage="first_loss",
     telling=("first_loss", "kto_first_loss"),
 )
@@ -41,6 +43,7 @@ LABELS = Fault(
 original = trainer.data_collator
 trainer.data_collator = lambda rows: original([row | {"label": not row["label"]} for row in rows])
 """,
+    cause="data",
     stage="batches",
     telling=("batches", "trajectory"),
 )
@@ -50,6 +53,7 @@ REFERENCE = Fault(
     "kto_reference",
     "kto",
     plant="trainer.ref_model = trainer.model",
+    cause="adapter",
     stage="trajectory",
     signals=("loss",),
     telling=("trajectory", "frozen_unchanged"),
@@ -60,6 +64,7 @@ ADVANTAGES = Fault(
     "rloo_normalized",
     "rloo",
     plant="trainer.normalize_advantages = True",
+    cause="objective",
     stage="first_loss",
     telling=("first_loss", "first_gradient", "trajectory"),
 )

@@ -20,6 +20,7 @@ def collate(rows):
     return batch
 trainer.data_collator = collate
 """,
+    cause="data",
     stage="batches",
     signals=("label_tokens",),
     telling=("batches", "first_loss", "labels_contain_eos"),
@@ -40,6 +41,7 @@ def from_pretrained(*args, **kwargs):
     return tokenizer
 AutoTokenizer.from_pretrained = from_pretrained
 """,
+    cause="tokenization",
     stage="data",
     signals=("tokenizer.chat_template_sha256",),
     telling=("data", "batches", "first_loss"),
@@ -57,6 +59,7 @@ def collate(rows):
     return batch
 trainer.data_collator = collate
 """,
+    cause="data",
     stage="batches",
     signals=("label_tokens",),
     telling=("batches", "first_loss", "first_gradient"),
@@ -73,6 +76,7 @@ def post_init(self):
     self.max_length = 40
 trl.SFTConfig.__post_init__ = post_init
 """,
+    cause="data",
     stage="data",
     signals=("dataset_sha256",),
     telling=("data", "batches", "first_loss"),
@@ -83,6 +87,7 @@ MAX_LENGTH_CONFIG = Fault(
     "maxlen_config",
     config={"max_length": 40},
     verdict="changed",
+    cause="data",
     stage="config",
     signals=("max_length",),
     telling=("data", "batches", "first_loss"),
@@ -99,6 +104,7 @@ def pack_dataset(dataset, seq_length, strategy="bfd", map_kwargs=None):
     return original(dataset, seq_length, "wrapped", map_kwargs)
 sft.pack_dataset = pack_dataset
 """,
+    cause="data",
     stage="data",
     signals=("dataset_sha256",),
     telling=("data", "batches", "first_loss"),

@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.train, pytest.mark.slow]
 MEAN_OF_MEANS = Fault(
     "mean_of_means",
     plant="trainer.model_accepts_loss_kwargs = False",
+    cause="objective",
     stage="first_loss",
     signals=("loss",),
     telling=("first_loss", "first_gradient"),
@@ -35,6 +36,7 @@ def create_scheduler(*args, **kwargs):
     return scheduler
 trainer.create_scheduler = create_scheduler
 """,
+    cause="optimizer",
     stage="first_update",
     signals=("learning_rate",),
     telling=("first_update", "trajectory"),
@@ -44,6 +46,7 @@ LEARNING_RATE_CONFIG = Fault(
     "lr_2x_config",
     config={"learning_rate": 1e-3},
     verdict="changed",
+    cause="optimizer",
     stage="config",
     signals=("learning_rate",),
     telling=("first_update", "trajectory"),
@@ -53,6 +56,7 @@ LEARNING_RATE_CONFIG = Fault(
 LEARNING_RATE = Fault(
     "lr_2x",
     plant="trainer.args.learning_rate *= 2",
+    cause="optimizer",
     stage="first_update",
     signals=("learning_rate", "delta_norm"),
     telling=("first_update", "trajectory"),
@@ -68,6 +72,7 @@ for module in adapters[::2]:
     module.lora_A.requires_grad_(False)
     module.lora_B.requires_grad_(False)
 """,
+    cause="adapter",
     stage="model",
     signals=("trainable_tensors", "trainable_parameters"),
     telling=("model", "first_gradient"),
@@ -80,6 +85,7 @@ BF16_MASTER = Fault(
 import torch
 trainer.model.to(torch.bfloat16)
 """,
+    cause="numerics",
     stage="model",
     signals=("dtypes",),
     telling=("model", "first_loss", "trainable_changed"),
@@ -97,6 +103,7 @@ def compute_loss(*args, **kwargs):
     return loss * float("nan") if calls[0] == 8 else loss
 trainer.compute_loss = compute_loss
 """,
+    cause="numerics",
     stage="trajectory",
     signals=("loss", "grad_norm"),
     telling=("nan_steps", "raw_loss_finite", "loss_divergence", "trajectory"),

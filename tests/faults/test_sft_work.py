@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.train, pytest.mark.slow]
 CHECKPOINTING = Fault(
     "gc_on",
     plant="trainer.model.gradient_checkpointing_enable()",
+    cause="kernel",
     stage="work",
     signals=("operators",),
     telling=("operators",),
@@ -30,6 +31,7 @@ def compute_loss(*args, **kwargs):
     return loss
 trainer.compute_loss = compute_loss
 """,
+    cause="kernel",
     stage="work",
     signals=("host_reads",),
     telling=("host_reads",),
@@ -47,6 +49,7 @@ def compute_loss(*args, **kwargs):
     return loss
 trainer.compute_loss = compute_loss
 """,
+    cause="memory",
     stage="memory",
     signals=("live_tensors",),
     telling=("live_tensors",),
@@ -63,6 +66,7 @@ def collate(rows):
     return original(rows)
 trainer.data_collator = collate
 """,
+    cause="dataloader",
     stage=None,
     telling=("step_time_median", "step_time_mean", "tokens_per_sec"),
 )
@@ -83,6 +87,7 @@ def map_rows(self, function=None, *args, **kwargs):
     return original(self, followed, *args, **kwargs)
 Dataset.map = map_rows
 """,
+    cause="tokenization",
     stage="calls",
     signals=("dataset_maps", "tokenizer_calls"),
     telling=("dataset_maps", "tokenizer_calls"),
@@ -95,6 +100,7 @@ SAVED_EACH_STEP = Fault(
 from transformers.trainer_utils import SaveStrategy
 trainer.args.save_strategy, trainer.args.save_steps = SaveStrategy.STEPS, 1
 """,
+    cause="io",
     stage="calls",
     signals=("files_written", "bytes_written"),
     telling=("files_written", "bytes_written"),
