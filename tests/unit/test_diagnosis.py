@@ -1,0 +1,428 @@
+"""Causes: each earns its place by signals, rivals lower each other, and unknown is an answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.collect.record import RunRecord
+from canary.compare.causes import CAUSES
+from canary.compare.causes.finding import Finding
+from canary.compare.causes.ranking import ranked
+from canary.compare.heuristics import (
+    Diagnosis,
+    RegressionCategory,
+    analyze_regression,
+    format_suspects_markdown,
+)
+from canary.compare.report import Comparison
+from canary.compare.source_changes import SourceChanges, parse_diff
+from canary.compare.stats import compare_to_baseline
+from canary.report.render import render
+from tests.unit.comparing import altered, example, records
+
+Change = tuple[tuple[str | int, ...], Any]
+OTHER = "f" * 64
+
+
+def sides(kind: str = "sft") -> tuple[RunRecord, RunRecord]:
+    """(baseline, current): equal but for the run."""
+    before, after = records([0.1, 0.1], kind=kind)
+    for side in (before, after):
+        side.exact["first_update"]["after_sha256"] = "a" * 64
+        side.exact["evidence"] = {
+            "settings": {"trainer.beta": 0.1, "optimizer.0.weight_decay": 0.0},
+            "code": {},
+        }
+        for step, micro_batches in enumerate(side.exact["batches"]):
+            for place, micro in enumerate(micro_batches):
+                name = "prompt_ids" if kind == "grpo" else "input_ids"
+                micro["rows"] = {name: [f"{step}.{place}.{row}" for row in range(2)]}
+                micro["texts"] = {name: [f"t{step}.{place}.{row}" for row in range(2)]}
+                if kind == "grpo":
+                    for key in ("rows", "texts"):
+                        micro[key]["completion_ids"] = [f"c{step}.{place}"]
+    return before, after
+
+
+def changed(record: RunRecord, *changes: Change) -> RunRecord:
+    for path, value in changes:
+        record = altered(record, *path, to=value)
+    return record
+
+
+def diagnosed(kind: str, *changes: Change) -> tuple[Comparison, Diagnosis]:
+    before, after = sides(kind)
+    found = compare_to_baseline(changed(after, *changes), before, gates=())
+    return found, found.diagnosis
+
+
+def exact(kind: str = "sft") -> dict[str, Any]:
+    return sides(kind)[1].exact
+
+
+def every_micro(key: str, value: Any, kind: str = "sft") -> list[Change]:
+    """The key of every micro-batch set; a function gets the old value."""
+    return [
+        (
+            ("exact", "batches", step, place, key),
+            value(micro.get(key)) if callable(value) else value,
+        )
+        for step, micro_batches in enumerate(exact(kind)["batches"])
+        for place, micro in enumerate(micro_batches)
+    ]
+
+
+LOSSES = exact()["trajectory"]["losses"]
+GRAD_NORMS = exact()["trajectory"]["grad_norms"]
+GROUPS = exact()["first_gradient"]["groups"]
+TOTAL = exact()["first_gradient"]["total"]
+WORK = exact()["work"]
+
+
+def later(values: list[Any], step: int, factor: float = 1.01) -> list[Any]:
+    return [v if place + 1 < step else factor * v for place, v in enumerate(values)]
+
+
+TRAJECTORY = ("exact", "trajectory")
+GRADIENT = ("exact", "first_gradient")
+OTHER_LOSS: list[Change] = [
+    (("exact", "first_loss", "loss"), 1.1 * LOSSES[0]),
+    ((*TRAJECTORY, "losses"), later(LOSSES, 1, 1.1)),
+]
+OTHER_HASHES = every_micro("sha256", OTHER)
+
+CASES: dict[str, tuple[str, str, list[Change]]] = {
+    "another chat template": (
+        "sft",
+        "tokenization",
+        [
+            (("exact", "data", "tokenizer", "chat_template_sha256"), OTHER),
+            *OTHER_HASHES,
+            *every_micro("rows", {"input_ids": ["x", "y"]}),
+            *OTHER_LOSS,
+        ],
+    ),
+    "the same words as other tokens": (
+        "sft",
+        "tokenization",
+        [*OTHER_HASHES, *every_micro("rows", {"input_ids": ["x", "y"]}), *OTHER_LOSS],
+    ),
+    "maps that no cache has": (
+        "sft",
+        "tokenization",
+        [(("io", "dataset_maps_executed"), 4), (("io", "tokenizer_calls"), 320)],
+    ),
+    "labels masked in the same rows": (
+        "sft",
+        "data",
+        [*OTHER_HASHES, *every_micro("label_tokens", lambda v: v - 3), *OTHER_LOSS],
+    ),
+    "the same rows in another order": (
+        "sft",
+        "data",
+        [
+            *OTHER_HASHES,
+            *every_micro("rows", lambda v: {"input_ids": v["input_ids"][::-1]}),
+            *OTHER_LOSS,
+        ],
+    ),
+    "fewer trainable tensors": (
+        "sft",
+        "adapter",
+        [
+            (("exact", "model", "trainable_tensors"), 10),
+            (("exact", "model", "trainable_parameters"), 1000),
+            ((*GRADIENT, "total"), 0.6 * TOTAL),
+        ],
+    ),
+    "a reference that moves": (
+        "dpo",
+        "adapter",
+        [
+            (("exact", "frozen", "reference_changed"), True),
+            ((*TRAJECTORY, "losses"), later(exact("dpo")["trajectory"]["losses"], 2)),
+        ],
+    ),
+    "parameters in bfloat16": (
+        "sft",
+        "numerics",
+        [(("exact", "model", "dtypes"), {"torch.bfloat16": 29}), *OTHER_LOSS],
+    ),
+    "a loss that is no number": (
+        "sft",
+        "numerics",
+        [
+            ((*TRAJECTORY, "losses"), [*LOSSES[:4], "nan", *LOSSES[5:]]),
+            (("stability", "nan_steps"), 1),
+            (("stability", "nan_at"), [5]),
+        ],
+    ),
+    "casts and a loss as near as rounding": (
+        "sft",
+        "numerics",
+        [
+            (("exact", "first_loss", "loss"), 1.0005 * LOSSES[0]),
+            (("exact", "work", "operators", "aten._to_copy.default"), 300),
+        ],
+    ),
+    "another loss of the same batch": ("sft", "objective", OTHER_LOSS),
+    "one factor on every gradient": (
+        "dpo",
+        "objective",
+        [
+            ((*GRADIENT, "total"), 0.1 * exact("dpo")["first_gradient"]["total"]),
+            (
+                (*GRADIENT, "groups"),
+                {k: 0.1 * v for k, v in exact("dpo")["first_gradient"]["groups"].items()},
+            ),
+        ],
+    ),
+    "a term that is 0 at the start": (
+        "dpo",
+        "objective",
+        [((*TRAJECTORY, "losses"), later(exact("dpo")["trajectory"]["losses"], 2))],
+    ),
+    "another learning rate": (
+        "sft",
+        "optimizer",
+        [((*TRAJECTORY, "learning_rates"), [2e-3] * len(LOSSES))],
+    ),
+    "another update of the same gradient": (
+        "sft",
+        "optimizer",
+        [(("exact", "first_update", "delta_norm"), 0.2)],
+    ),
+    "what the optimizer carries over": (
+        "sft",
+        "optimizer",
+        [((*TRAJECTORY, "losses"), later(LOSSES, 3))],
+    ),
+    "other completions of the same prompts": (
+        "grpo",
+        "rollout",
+        [
+            *every_micro("sha256", OTHER, "grpo"),
+            *every_micro("rows", lambda v: {**v, "completion_ids": ["other"]}, "grpo"),
+            (("exact", "first_gradient", "total"), 3.0),
+        ],
+    ),
+    "more positions fed for the same completions": (
+        "grpo",
+        "rollout",
+        [(("exact", "work", "tokens_fed"), 5 * exact("grpo")["work"]["tokens_fed"])],
+    ),
+    "more operators for the same result": (
+        "sft",
+        "kernel",
+        [(("exact", "work", "operator_total"), 2 * WORK["operator_total"])],
+    ),
+    "values read by Python": (
+        "sft",
+        "kernel",
+        [(("exact", "work", "host_reads"), WORK["host_reads"] + 2)],
+    ),
+    "tensors that stay alive": (
+        "sft",
+        "memory",
+        [(("exact", "memory", "live_tensors"), [100 + 2 * step for step in range(12)])],
+    ),
+    "more exchanges between ranks": (
+        "sft",
+        "communication",
+        [(("exact", "work", "collectives"), 9)],
+    ),
+    "more files": (
+        "sft",
+        "io",
+        [
+            (("exact", "calls", "files_opened"), 70),
+            (("exact", "calls", "bytes_written"), 50_000_000),
+        ],
+    ),
+    "a setting that nobody wrote into the config": (
+        "sft",
+        "optimizer",
+        [
+            (("exact", "evidence", "settings", "optimizer.0.weight_decay"), 0.1),
+            ((*TRAJECTORY, "losses"), later(LOSSES, 3)),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_mechanism_is_named_first(name: str) -> None:
+    kind, category, changes = CASES[name]
+    found, diagnosis = diagnosed(kind, *changes)
+    top = diagnosis.top_suspect
+    assert top is not None, found.first_line
+    assert top.category == category, diagnosis.summary
+    assert top.confidence > 0.5
+    assert top.evidence
+    assert top.suggested_actions
+
+
+def test_phases_tell_a_dataloader_from_a_host_with_a_wall_clock_that_lies() -> None:
+    """The whole machine is 40% slower, and one phase is longer by more than that."""
+    for phase, category in (("data", "dataloader"), ("other", "host"), ("checkpoint", "io")):
+        before, after = sides()
+        step = dict.fromkeys(("data", "forward", "backward", "optimizer", "other"), 0.02)
+        step["checkpoint"] = 0.01
+        for side, seconds in ((before, step), (after, {k: 1.4 * v for k, v in step.items()})):
+            side.phases = dict(seconds)
+            side.launches[-1].phases_steady = dict(seconds)
+        after.phases[phase] += 0.1
+        after.launches[-1].phases_steady[phase] += 0.1
+        after.launches[-1].median_step_time_s = 1.0
+        after.launches[-1].mean_step_time_s = 1.0
+        found = compare_to_baseline(after, before)
+        top = found.diagnosis.top_suspect
+        assert top is not None
+        assert top.category == category, found.diagnosis.summary
+        assert any(item.kind == "phase" and phase in item.message for item in top.evidence)
+
+
+def test_nothing_worse_has_no_suspects() -> None:
+    found, diagnosis = diagnosed("sft")
+    assert found.verdict != "regression"
+    assert diagnosis == Diagnosis()
+    assert format_suspects_markdown(diagnosis) == "No suspects: nothing got worse.\n"
+
+
+def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
+    before, after = records([0.1] * 5), records([0.3] * 5, 100)
+    found = compare_to_baseline(after, before)
+    assert found.verdict == "regression"
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category is RegressionCategory.UNKNOWN
+    assert "Likely cause" not in found.first_line
+
+
+def test_rivals_lower_each_other_and_equals_are_not_told_apart() -> None:
+    found, _ = diagnosed("sft", *OTHER_LOSS)
+    facts = _facts(found)
+    strong = Finding(RegressionCategory.KERNEL, 0.9, "one")
+    weak = Finding(RegressionCategory.HOST, 0.6, "another")
+    alone = ranked([strong], facts)[0].confidence
+    beside = ranked([strong, weak], facts)
+    assert alone == pytest.approx(0.9)
+    assert beside[0].category == "kernel"
+    assert beside[0].confidence < alone
+    equal = ranked([strong, Finding(RegressionCategory.HOST, 0.9, "another")], facts)
+    assert [suspect.category for suspect in equal] == ["unknown", "kernel", "host"]
+    assert "Kernel or host" in equal[0].description
+    two = ranked([weak, Finding(RegressionCategory.HOST, 0.6, "more of it")], facts)
+    assert two[0].confidence > 0.6
+
+
+def _facts(found: Comparison) -> Any:
+    from canary.compare.causes.facts import Facts
+
+    before, after = sides()
+    return Facts(found, [after], [before])
+
+
+def test_the_package_and_the_key_stand_beside_the_mechanism() -> None:
+    before, after = sides()
+    packages = {**after.env["packages"], "trl": "9.9.9"}
+    after = changed(
+        after,
+        (("env", "packages"), packages),
+        (("config", "learning_rate"), 0.123),
+        ((*TRAJECTORY, "learning_rates"), [0.123] * len(LOSSES)),
+    )
+    diff = "+++ b/configs/sft.yaml\n@@ -7,0 +8 @@\n+learning_rate: 0.123\n"
+    found = compare_to_baseline(after, before, gates=(), source=parse_diff(diff))
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "optimizer"
+    told = {item.kind: item.message for item in top.evidence}
+    assert "packages.trl" in told["environment"]
+    assert "9.9.9" in told["environment"]
+    assert told["config"].startswith("learning_rate")
+    assert "configs/sft.yaml:8: learning_rate: 0.123" in [item.message for item in top.evidence]
+    kinds = [item.kind for item in top.evidence]
+    order = ["first difference", "environment", "config", "git"]
+    assert sorted(kinds, key=order.index) == kinds
+
+
+def test_a_diff_gives_files_and_the_numbers_of_their_new_lines() -> None:
+    text = (
+        "diff --git a/train.py b/train.py\n--- a/train.py\n+++ b/train.py\n"
+        "@@ -3 +3,2 @@ def f():\n-beta = 0.1\n+beta = 0.2\n+gamma = 1\n"
+        "@@ -9,0 +12 @@\n+x = beta_two\n"
+        "--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    )
+    found = parse_diff(text)
+    assert [file.path for file in found.files] == ["train.py"]
+    assert found.line_naming("beta") == ("train.py", 3, "beta = 0.2")
+    assert found.line_naming("gamma") == ("train.py", 4, "gamma = 1")
+    assert found.line_naming("absent") is None
+    assert SourceChanges().line_naming("beta") is None
+
+
+def test_suspects_stand_in_every_format() -> None:
+    found, diagnosis = diagnosed("sft", *CASES["another learning rate"][2])
+    document = json.loads(render(found, "json"))["diagnosis"]
+    assert document["summary"] == diagnosis.summary
+    first = document["suspects"][0]
+    assert first["category"] == "optimizer"
+    assert {"kind", "message", "baseline", "current", "unit"} == set(first["evidence"][0])
+    assert first["suggested_actions"]
+    for form in ("text", "markdown"):
+        assert "Likely cause" in render(found, form)
+        assert "optimizer" in render(found, form)
+    text = format_suspects_markdown(diagnosis)
+    assert text.startswith("### 1. optimizer (")
+    assert "- first difference: " in text
+    assert found.first_line.endswith(
+        f"Likely cause: optimizer ({diagnosis.suspects[0].confidence:.0%})."
+    )
+
+
+def test_analysis_can_be_asked_for_by_itself() -> None:
+    before, after = sides()
+    after = changed(after, (("exact", "memory", "live_tensors"), [3 * s for s in range(12)]))
+    found = compare_to_baseline(after, before, gates=())
+    again = analyze_regression(found, after, before)
+    assert again == found.diagnosis
+    assert again.summary.startswith("memory (")
+
+
+def test_causes_see_signals_and_never_names() -> None:
+    """The same signals under other names of runs and canaries give the same suspects."""
+    before, after = sides()
+    after = changed(after, *CASES["values read by Python"][2])
+    first = compare_to_baseline(after, before, gates=()).diagnosis
+    for record, name in ((before, "dataloader_slow"), (after, "optimizer_lr")):
+        record.name = name
+        record.run_id = f"{name}-{record.run_id}"
+        record.config["name"] = name
+        record.config["description"] = name
+    second = compare_to_baseline(after, before, gates=()).diagnosis
+    assert [s.category for s in first.suspects] == [s.category for s in second.suspects]
+    assert [s.confidence for s in first.suspects] == [s.confidence for s in second.suspects]
+
+
+def test_every_cause_is_registered() -> None:
+    folder = Path(__file__).parents[2] / "canary" / "compare" / "causes"
+    named = {path.stem for path in folder.glob("*.py") if "def findings(" in path.read_text()}
+    assert named == {cause.__module__.rpartition(".")[2] for cause in CAUSES}
+
+
+def test_records_without_any_of_the_evidence_are_diagnosed_too() -> None:
+    """Of an older version, or of a loop that told little."""
+    before, after = example(), example()
+    after.run_id, after.timestamp = "other", "2030-01-01T00:00:00+00:00"
+    for side in (before, after):
+        side.exact.pop("evidence", None)
+        side.exact["first_update"].pop("after_sha256", None)
+    after = changed(after, *CASES["another learning rate"][2])
+    top = compare_to_baseline(after, before, gates=()).diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "optimizer"
