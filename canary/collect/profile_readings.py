@@ -102,7 +102,7 @@ def _copies(profiler: Profiler) -> Reading | None:
     moved = "" if copies.bytes is None else f", {copies.bytes / 2**20:.1f} MB"
     text = (
         f"copies between host and device: {share:.1f}% of the device's time "
-        f"({copies.time_ms:.1f} ms, {copies.count} copies{moved})"
+        f"({copies.time_ms:.1f} ms, copies: {copies.count}{moved})"
     )
     if share > COPIES_PCT:
         text += f", above {COPIES_PCT:g}%: keep tensors on the device, pin what must be copied"
@@ -118,7 +118,7 @@ def _conversions(profiler: Profiler) -> Reading | None:
     whose = "device's" if has_device(profiler) else "operators'"
     text = (
         f"conversions of dtypes: {share:.1f}% of the {whose} time "
-        f"({found.time_ms:.1f} ms, {found.count} calls)"
+        f"({found.time_ms:.1f} ms, calls: {found.count})"
     )
     if share > CONVERSIONS_PCT:
         text += f", above {CONVERSIONS_PCT:g}%: load and compute in one dtype"

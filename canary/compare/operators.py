@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from canary.collect.profile import LISTED
 from canary.collect.record import OperatorRow, Profiler, RunRecord
 
 Change = Literal["new", "gone", "grown", "shrunk", "same"]
@@ -94,20 +95,23 @@ class OperatorDifferences:
 
 
 def operator_differences(
-    current: RunRecord, baseline: RunRecord, *, keep_same: bool = False
+    current: RunRecord,
+    baseline: RunRecord,
+    *,
+    clock: Clock | None = None,
+    keep_same: bool = False,
 ) -> OperatorDifferences:
     """The operators that differ between two records, by growth.
 
-    With profiles on both sides, by self time on the device where both have it, else on the host;
-    otherwise by calls in the step that the probes counted, named as they counted them
-    (`aten.mm.default` where a profiler says `aten::mm`).
+    With profiles on both sides, by self time of `clock`: left out, on the device where both have
+    it, else on the host. Otherwise by calls in the step that the probes counted, named as they
+    counted them (`aten.mm.default` where a profiler says `aten::mm`).
     """
     reason = _why_no_profiles(current.profiler, baseline.profiler)
     if not reason:
-        clock: Clock = "host"
-        if current.profiler.top_cuda_ops and baseline.profiler.top_cuda_ops:
-            clock = "device"
-        tables = profiled(current.profiler, clock), profiled(baseline.profiler, clock)
+        on_device = current.profiler.top_cuda_ops and baseline.profiler.top_cuda_ops
+        chosen: Clock = clock or ("device" if on_device else "host")
+        tables = profiled(current.profiler, chosen), profiled(baseline.profiler, chosen)
         return table_differences(*tables, keep_same=keep_same)
     counted_now, counted_before = counted(current), counted(baseline)
     if counted_now is None or counted_before is None:
@@ -126,7 +130,8 @@ def _why_no_profiles(current: Profiler, baseline: Profiler) -> str:
 def profiled(profiler: Profiler, clock: Clock) -> OperatorTable:
     """The table of a record: the operators with the most self time."""
     rows = profiler.top_cuda_ops if clock == "device" else profiler.top_cpu_ops
-    complete = profiler.operator_kinds is not None and len(rows) >= profiler.operator_kinds
+    kinds = profiler.operator_kinds
+    complete = len(rows) < LISTED or (kinds is not None and len(rows) >= kinds)
     return of_rows(rows, len(profiler.steps), clock, complete=complete)
 
 

@@ -30,7 +30,7 @@ from canary.compare.operators import (
     table_differences,
 )
 from canary.errors import InputError, RecordError
-from canary.report.numbers import amount, signed, significant
+from canary.report.numbers import signed, significant
 from canary.report.render import check_format, environment, tidy
 
 DOCUMENT_VERSION = 1
@@ -41,6 +41,8 @@ HOW = (
 COUNTED = ("operator", "runtime")
 OPERATOR_HEADINGS = ("operator", "calls a step", "ms a step", "share")
 DIFFERENCE_HEADINGS = ("operator", "change", "calls a step", "ms a step", "growth")
+
+LEAST_SHOWN_MS = 0.001
 
 Row = tuple[str, ...]
 
@@ -208,7 +210,7 @@ def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
     steps = len(profiler.steps)
 
     def ms(value: float | None) -> str:
-        return "-" if value is None else f"{significant(value)} ms"
+        return "-" if value is None else f"{significant(value, 3)} ms"
 
     rows = [("wall time", ms(profiler.wall_ms))]
     if profiler.wall_ms is not None:
@@ -221,16 +223,21 @@ def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
     rows += [
         ("waiting for device", ms(profiler.host_waits_ms)),
         ("device", ms(profiler.cuda_time_total_ms)),
-        ("device idle", f"{amount(profiler.device_idle_pct)}% of the wall time"),
+        ("device idle", _idle(profiler)),
     ]
     if profiler.kernel_launches is not None:
         rows.append(("kernel launches", f"{significant(profiler.kernel_launches / steps)} a step"))
     if profiler.copies is not None:
         copies = profiler.copies
-        moved = "" if copies.bytes is None else f", {significant(copies.bytes / 2**20)} MB"
+        moved = "" if copies.bytes is None else f", {significant(copies.bytes / 2**20, 3)} MB"
         words = f"{significant(copies.count / steps)} a step, {ms(copies.time_ms)} in all{moved}"
         rows.append(("host-device copies", words))
     return rows
+
+
+def _idle(profiler: Profiler) -> str:
+    idle = profiler.device_idle_pct
+    return "-" if idle is None else f"{significant(idle, 3)}% of the wall time"
 
 
 def _files(run: ProfiledRun) -> list[tuple[str, str]]:
@@ -270,11 +277,9 @@ def _difference_row(row: OperatorDifference) -> Row:
         return "?" if use is None or use.self_ms is None else significant(use.self_ms, 3)
 
     timed = row.growth_ms is not None
-    growth = (
-        signed(row.growth_ms, "ms")
-        if row.growth_ms is not None
-        else signed(row.growth_calls or 0.0, "calls")
-    )
+    growth = signed(row.growth_calls or 0.0, "calls")
+    if row.growth_ms is not None and (abs(row.growth_ms) >= LEAST_SHOWN_MS or not row.growth_calls):
+        growth = signed(row.growth_ms, "ms")
     return (
         row.name,
         row.change,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from canary.collect.profile import LISTED
 from canary.collect.record import OperatorRow, Profiler, RunRecord
 from canary.compare.operators import (
     OperatorUse,
@@ -62,13 +63,15 @@ def test_new_and_gone_operators_are_told_from_grown_ones_and_sorted_by_growth() 
 
 
 def test_an_operator_below_a_cut_table_is_not_called_new() -> None:
-    current = with_profile(1, [row("aten::mm", 30.0, 3), row("aten::sort", 9.0, 1)])
-    baseline = with_profile(1, [row("aten::mm", 30.0, 3), row("aten::exp", 4.0, 2)], kinds=60)
+    current = with_profile(1, [row("aten::mm", 900.0, 3), row("aten::sort", 90.0, 1)])
+    listed = [row(f"aten::op{n}", 40.0, 2) for n in range(LISTED - 2)]
+    rows = [row("aten::mm", 900.0, 3), row("aten::exp", 40.0, 2), *listed]
+    baseline = with_profile(1, rows, kinds=60)
     found = {item.name: item for item in operator_differences(current, baseline).rows}
     assert found["aten::sort"].change == "grown"
     assert found["aten::sort"].baseline is None
     assert found["aten::sort"].growth_calls is None
-    assert found["aten::sort"].growth_ms == 5.0, "it took 4 ms at most, or it would be listed"
+    assert found["aten::sort"].growth_ms == 50.0, "it took 40 ms at most, or it would be listed"
     assert found["aten::exp"].change == "gone", "the current table is whole"
 
 
@@ -78,6 +81,7 @@ def test_a_device_on_both_sides_is_compared_by_the_devices_time() -> None:
     found = operator_differences(current, baseline)
     assert found.clock == "device"
     assert found.rows[0].growth_ms == 10.0
+    assert not operator_differences(current, baseline, clock="host").rows
 
 
 def test_a_device_on_one_side_only_is_compared_by_the_hosts_time() -> None:

@@ -77,13 +77,13 @@ def test_the_host_is_weighed_against_the_device_without_its_waiting(
             "copies",
             {"copies": Copies(count=4, time_ms=30.0)},
             {"copies": Copies(count=4, time_ms=30.1, bytes=3 << 20)},
-            "(30.1 ms, 4 copies, 3.0 MB), above 30%",
+            "(30.1 ms, copies: 4, 3.0 MB), above 30%",
         ),
         (
             "conversions",
             {"conversions": Conversions(count=9, time_ms=10.0)},
             {"conversions": Conversions(count=9, time_ms=10.1)},
-            "10.1% of the device's time (10.1 ms, 9 calls), above 10%",
+            "10.1% of the device's time (10.1 ms, calls: 9), above 10%",
         ),
         ("idle", {"device_idle_pct": 40.0}, {"device_idle_pct": 41.0}, "41% of the wall time"),
         (

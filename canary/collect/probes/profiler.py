@@ -73,6 +73,10 @@ class StepProfiler:
     def _begin_if_next(self, done: int) -> None:
         if self._over or self._running is not None or done + 1 != self._window.start_step:
             return
+        if torch.autograd._profiler_enabled():
+            # Torch would take it over without a word.
+            self._leave_reason("a profiler of the training's own was running")
+            return
         activities = [ProfilerActivity.CPU]
         if not self._no_device():
             activities.append(ProfilerActivity.CUDA)
@@ -85,7 +89,6 @@ class StepProfiler:
         try:
             running.start()
         except RuntimeError as error:
-            # The user's own, most often.
             self._leave_reason(f"torch's profiler did not start: {str(error).splitlines()[0]}")
             return
         self._running = running

@@ -1,0 +1,92 @@
+"""The profiler on a device: times of kernels, copies, launches and idle time."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from canary import Recorder
+from canary.collect.folder import load_record
+from canary.collect.profile_readings import readings
+from canary.collect.record import RunRecord
+
+pytestmark = pytest.mark.gpu
+
+SIZE = 2048
+COPIED = torch.Size((SIZE, SIZE)).numel() * 4
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two profiled steps with one copy in, one conversion, two products and a sleep each."""
+    model = torch.nn.Linear(SIZE, SIZE, bias=False).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    recorder = Recorder(
+        "device",
+        model=model,
+        optimizer=optimizer,
+        output_dir=tmp_path_factory.mktemp("profiled"),
+        probe_steps=0,
+        profiler={"start_step": 5, "num_steps": 2},
+    )
+    with recorder:
+        for _ in range(10):
+            host = torch.rand(SIZE, SIZE)
+            with recorder.step({"x": host[:2]}) as step:
+                x = host.cuda()
+                loss = model(x).to(torch.bfloat16).float().pow(2).mean()
+                step.loss(loss)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                time.sleep(0.05)
+    assert recorder.folder is not None
+    return recorder.folder
+
+
+@pytest.fixture(scope="module")
+def record(run: Path) -> RunRecord:
+    return load_record(run)
+
+
+def test_every_figure_of_the_device_is_there(record: RunRecord) -> None:
+    found = record.profiler
+    assert found.steps == [5, 6]
+    assert not [key for key in record.unmeasured if key.startswith("profiler")]
+    assert found.cuda_time_total_ms is not None
+    assert found.self_cuda_time_total_ms is not None
+    assert found.wall_ms is not None
+    assert 0 < found.cuda_time_total_ms < found.wall_ms
+    assert found.self_cuda_time_total_ms == pytest.approx(found.cuda_time_total_ms, rel=0.1)
+    assert found.device_idle_pct is not None
+    assert found.device_idle_pct > 20, "it slept for 100 ms"
+    assert found.kernel_launches is not None
+    assert found.kernel_launches >= 2 * 6
+    assert "aten::mm" in {row.name for row in found.top_cuda_ops}
+
+
+def test_copies_and_conversions_are_those_of_the_loop(record: RunRecord) -> None:
+    found = record.profiler
+    assert found.copies is not None
+    assert found.copies.count >= 2
+    assert found.copies.bytes is not None
+    assert found.copies.bytes >= 2 * COPIED
+    assert found.copies.bytes < 3 * COPIED
+    assert found.conversions is not None
+    assert 0 < found.conversions.time_ms < found.copies.time_ms, "the copies are not in it"
+    assert found.cuda_time_total_ms is not None
+    topics = {item.topic: item for item in readings(found)}
+    assert topics["copies"].value == pytest.approx(
+        100 * found.copies.time_ms / found.cuda_time_total_ms
+    )
+    assert topics["idle"].concern
+
+
+def test_the_trace_has_kernels(run: Path, record: RunRecord) -> None:
+    assert record.profiler.trace_path is not None
+    trace = json.loads((run / record.profiler.trace_path).read_text())
+    assert any(event.get("cat") == "kernel" for event in trace["traceEvents"])
