@@ -170,14 +170,19 @@ def throttle_names(bits: int) -> list[str]:
 
 
 def utilization(device: Device) -> dict[str, float]:
-    """Percent of the last sample period with a kernel running, and bytes in use.
+    """Percent of the last sample period with a kernel running, and with memory being read or
+    written; bytes in use.
 
     Raises:
         NVMLError: the device does not tell (MIG slices do not).
     """
     rates = pynvml.nvmlDeviceGetUtilizationRates(device.handle)
     memory = pynvml.nvmlDeviceGetMemoryInfo(device.handle)
-    return {"gpu_utilization": float(rates.gpu), "gpu_memory_bytes": float(memory.used)}
+    return {
+        "gpu_utilization": float(rates.gpu),
+        "gpu_memory_utilization": float(rates.memory),
+        "gpu_memory_bytes": float(memory.used),
+    }
 
 
 @contextmanager

@@ -16,3 +16,5 @@ PHASES = (
 )
 """Where a step's wall time goes. `logprob`: log-probabilities outside the loss (policy's old ones
 and the reference's, in GRPO); the reference's forward of DPO is part of `forward`."""
+COMPUTING = frozenset(PHASES) - {"data", "logging", "checkpoint"}
+"""Phases in which a thread that waits, waits for no data and no file."""

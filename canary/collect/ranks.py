@@ -21,8 +21,8 @@ Row = dict[str, Any]
 ByRank = Mapping[int, Sequence[Row]]
 
 SUMMED = ("input_tokens", "label_tokens", "completion_tokens", "samples")
-OF_THE_SLOWEST = ("wall_s", "phases", "phases_cpu")
-LARGEST = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes", "time")
+OF_THE_SLOWEST = ("wall_s", "phases", "phases_cpu", "host")
+LARGEST = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes", "alloc_retries", "time")
 
 
 def rank_path(path: Path, rank: int) -> Path:

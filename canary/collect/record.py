@@ -152,12 +152,67 @@ class Growth(Section):
     steps: int
 
 
+class Host(Section):
+    """What the process that trains did on its CPUs, over the measured steps after warm-up. Shares
+    are of one and of the thread that trains; null where not measured, as `unmeasured` says."""
+
+    gil_contention: Number | None = None
+    """Share of the computing phases' time in which the thread was off its core while another thread
+    of the process ran and Python's lock was held: at most so much was waiting for the lock."""
+    gil_held: Number | None = None
+    """Share of the time in which the lock was held by whatever thread, as gilknocker has it; the
+    thread that trains holds it too, and a machine with other work stretches it."""
+    waiting: Number | None = None
+    """Share of the computing phases' time in which the thread was off its core and not for want of
+    one: it waited for another thread, a lock, a file or a sleep."""
+    other_threads: Number | None = None
+    """CPU seconds of the process's other threads over the computing phases' time."""
+    run_delay: Number | None = None
+    """Share of the step in which the thread was ready and had no core: other work on the
+    machine."""
+    cpu_seconds_per_step: Number | None = None
+    """Of the process, all its threads."""
+    main_cpu_seconds_per_step: Number | None = None
+    voluntary_switches_per_step: Number | None = None
+    """Times that a thread of the process gave up its core, waiting for something."""
+    involuntary_switches_per_step: Number | None = None
+    """Times that it was taken from one."""
+    cpu_utilization_of_cores: Number | None = None
+    """Percent of all cores that the process may use, over its process tree."""
+
+
+class Evidence(Section):
+    """One number behind a finding."""
+
+    what: str
+    value: Number
+    unit: str = ""
+
+
+class Bottleneck(Section):
+    """What holds a run back, as `canary.collect.bottlenecks` names it."""
+
+    name: str
+    severity: Literal["bottleneck", "watch"]
+    cost: Number = 0.0
+    """Share of the step that it may take, for ranking: 0 to 1; 0 where that is not known."""
+    evidence: list[Evidence] = Field(default_factory=list)
+    advice: str = ""
+
+
 class Memory(Section):
     """Bytes; device values are null where there is no device."""
 
     peak_allocated_bytes: int | None = None
     peak_reserved_bytes: int | None = None
     peak_rss_bytes: int | None = None
+    typical_bytes: int | None = None
+    """Of the first launch: the peak until the median step; without a device, resident memory at
+    the median step. A peak far above it is a spike."""
+    peak_step: int | None = None
+    """The step of the first launch that reached its peak."""
+    alloc_retries: int | None = None
+    """Times that the device's allocator found no room and gave all it kept back first."""
     growth: Growth | None = None
     sampled: dict[str, Any] = Field(default_factory=dict)
 
@@ -183,6 +238,9 @@ class Launch(Section):
     phases_cpu: dict[str, Number] = Field(default_factory=dict)
     """Mean CPU seconds of the process, all its threads, a step and phase; other work on the machine
     moves it least."""
+    host: dict[str, Number] = Field(default_factory=dict)
+    """What the process told at its end: `gil_held` (share), `voluntary_switches` and
+    `involuntary_switches`, over so many `steps`."""
 
 
 class Owner(Section):
@@ -216,6 +274,7 @@ class RunRecord(Section):
     phases: dict[str, Number] = Field(default_factory=dict)
     """Mean seconds a step, by phase; they add up to `perf.step_time.mean`."""
     memory: Memory = Field(default_factory=Memory)
+    host: Host = Field(default_factory=Host)
     rl: dict[str, Distribution] = Field(default_factory=dict)
     """Rewards, margins, KL, entropy, lengths ... of the measured steps, by metric."""
     tokens: dict[str, int] = Field(default_factory=dict)
@@ -225,6 +284,10 @@ class RunRecord(Section):
     """The noise-free signals of the probe, by stage (see `canary.collect.probes.exact`)."""
     alerts: list[dict[str, Any]] = Field(default_factory=list)
     gpu_health: dict[str, Any] = Field(default_factory=dict)
+    bottlenecks: list[Bottleneck] | None = None
+    """The worst first; null in records that nobody has looked through for them."""
+    bottlenecks_not_judged: dict[str, str] = Field(default_factory=dict)
+    """Those that this run could not show, and why."""
     launches: list[Launch] = Field(default_factory=list)
     unmeasured: dict[str, str] = Field(default_factory=dict)
     """What is null here, and why."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -24,7 +25,7 @@ class BackgroundSampler:
         self._pid = pid
         self._device = device
         self._interval_s = interval_s
-        self._values: dict[str, list[float]] = defaultdict(list)
+        self._values: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._known: dict[int, psutil.Process] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="canary-sampler", daemon=True)
@@ -33,14 +34,21 @@ class BackgroundSampler:
         """Begins sampling."""
         self._thread.start()
 
-    def stop(self) -> dict[str, dict[str, float]]:
-        """Ends sampling; `{figure: {mean, max, samples}}`, percent of one core or bytes."""
+    def stop(self) -> None:
+        """Ends sampling."""
         self._stop.set()
         self._thread.join()
+
+    def figures(self, between: tuple[float, float] | None = None) -> dict[str, dict[str, float]]:
+        """`{figure: {mean, max, samples}}`, percent of one core or bytes. Percentages are of the
+        samples `between` two moments (seconds since the epoch), where there are any: a process that
+        imports and builds is not yet one that trains."""
         return {
-            name: {"mean": sum(values) / len(values), "max": max(values), "samples": len(values)}
-            for name, values in sorted(self._values.items())
+            name: _figures(name, values, between) for name, values in sorted(self._values.items())
         }
+
+    def _add(self, name: str, value: float) -> None:
+        self._values[name].append((time.time(), value))
 
     def _loop(self) -> None:
         while not self._stop.wait(self._interval_s):
@@ -63,11 +71,11 @@ class BackgroundSampler:
                 rss += known.memory_info().rss
             except psutil.Error:
                 continue
-        self._values["rss_bytes"].append(float(rss))
+        self._add("rss_bytes", float(rss))
         machine = psutil.cpu_percent()
         if not first:
-            self._values["cpu_percent"].append(cpu)
-            self._values["machine_cpu_percent"].append(machine)
+            self._add("cpu_percent", cpu)
+            self._add("machine_cpu_percent", machine)
 
     def _sample_device(self) -> None:
         if self._device is None:
@@ -78,4 +86,16 @@ class BackgroundSampler:
             self._device = None
             return
         for name, value in readings.items():
-            self._values[name].append(value)
+            self._add(name, value)
+
+
+def _figures(
+    name: str, values: list[tuple[float, float]], between: tuple[float, float] | None
+) -> dict[str, float]:
+    inside = [
+        value
+        for moment, value in values
+        if between is None or name.endswith("_bytes") or between[0] <= moment <= between[1]
+    ]
+    told = inside or [value for _, value in values]
+    return {"mean": sum(told) / len(told), "max": max(told), "samples": len(told)}

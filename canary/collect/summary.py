@@ -3,8 +3,9 @@
 A row is one optimizer step of one launch:
 `{launch, step, wall_s, phases: {name: s}, phases_cpu: {name: s}, loss, micro_losses, grad_norm,
 learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
-reserved_bytes, peak_bytes, rl: {metric: value}, time}`; of one of several ranks also
-`{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`.
+reserved_bytes, peak_bytes, alloc_retries, rl: {metric: value}, host: {computing_s, waiting_s,
+others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`); of one of several ranks
+also `{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from canary.collect.host import host_of
 from canary.collect.jsonio import number
 from canary.collect.ranks import ByRank, describe_ranks, merged_rows
 from canary.collect.record import PHASES, Distribution, Growth, Launch, RunRecord, Stability
@@ -162,6 +164,17 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
     )
 
 
+def _spike(rows: Sequence[Row]) -> dict[str, int | None]:
+    """Typical memory of one launch, and the step of its peak."""
+    key = "peak_bytes" if _numbers(rows, "peak_bytes") else "rss_bytes"
+    told = [row for row in rows if row.get(key) is not None]
+    if not told:
+        return {"typical_bytes": None, "peak_step": None}
+    ordered = sorted(_numbers(told, key))
+    at_peak = next(row["step"] for row in told if row[key] == max(ordered))
+    return {"typical_bytes": int(percentile(ordered, 0.5)), "peak_step": at_peak}
+
+
 GROWTH_BLOCKS = 10
 T_975 = 2.306
 """Student's t, two-sided 95%, for the slope through ten blocks (8 degrees of freedom)."""
@@ -240,9 +253,11 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "growth": memory_growth(
                 unprofiled_stretch([row for row in first if row["step"] > warmup])
             ),
+            **_spike(timed(first, warmup)),
+            "alloc_retries": _largest(rows, "alloc_retries"),
         }
     )
-    return record.model_copy(
+    record = record.model_copy(
         update={
             "perf": perf,
             "unmeasured": unmeasured,
@@ -259,6 +274,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             ],
         }
     )
+    return record.model_copy(update={"host": host_of(record, steady)})
 
 
 def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecord:

@@ -9,6 +9,7 @@ from pathlib import Path
 from canary.baseline.comparability import mismatch, named_twice, same_runs, usable
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
+from canary.compare.bottlenecks import new_bottlenecks
 from canary.compare.changes import config_changes
 from canary.compare.exact import exact_lane
 from canary.compare.heuristics import analyze_regression, with_likely_cause
@@ -204,7 +205,7 @@ def _compare(
         config_changes=exact.config_changes,
         environment_changes=exact.environment_changes,
         accepted=accepted,
-        notes=exact.notes,
+        notes=(*exact.notes, *new_bottlenecks(now, good)),
     )
 
 

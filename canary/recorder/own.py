@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import yaml
 
+from canary.collect.bottlenecks import with_bottlenecks
 from canary.collect.environment import fingerprint, git_state
 from canary.collect.folder import (
     RunFolder,
@@ -28,6 +29,7 @@ from canary.collect.gpu import device_in_use, health, list_devices
 from canary.collect.probes.calls import WrittenFiles, can_count_calls, count_calls
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.fingerprints import describe_data
+from canary.collect.probes.host import HostWatch
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device
 from canary.collect.probes.steps import Row
@@ -75,6 +77,7 @@ class OwnKeeper:
         self._started = time.monotonic()
         self._broken: OSError | None = None
         self._stack = contextlib.ExitStack()
+        self._host = HostWatch()
         self._kept: list[Row] = []
         self._profile = None if profiler is None else dict(profiler)
         self._window = None if profiler is None else window_of(profiler, self._folder.path)
@@ -128,6 +131,8 @@ class OwnKeeper:
         self._record.perf.startup_seconds = {"before_training": startup}
         self._rows = RowFile(self._folder.steps)
         self._folder.write(self._record)
+        if not self._probe_steps:
+            self._host.begin()
         return self._probe_begins()
 
     def _notes(self) -> list[str]:
@@ -226,6 +231,7 @@ class OwnKeeper:
             update={"status": "completed", "steps": len(self._kept)}
         )
         self._tell(len(self._kept), exact_scalars(self._record.exact))
+        self._host.begin()
 
     def past_end(self) -> None:
         """A loop that goes on is no longer recorded."""
@@ -240,6 +246,8 @@ class OwnKeeper:
                 probe.rows.flush(wait=True)
         else:
             result = self._completed(probe)
+            self._keep_host(probe.steps - self._probe_steps)
+        self._host.stop()
         self._rows.close()
         with self._given_up_on_error():
             self._finish(result)
@@ -258,6 +266,13 @@ class OwnKeeper:
             return Result(status="failed", reason=self._loop.why_no_step(probe.begun))
         return Result(status="completed")
 
+    def _keep_host(self, steps: int) -> None:
+        self._record.unmeasured.update(self._host.unmeasured)
+        if steps > 0:
+            self._record.launches[-1] = self._record.launches[-1].model_copy(
+                update={"host": {**self._host.end(), "steps": steps}}
+            )
+
     def _finish(self, result: Result) -> None:
         rows = measured_rows(self._folder)
         timed = max(0, len(rows) - self._probe_steps)
@@ -269,7 +284,7 @@ class OwnKeeper:
         if self._window is not None:
             last = rows[-1]["step"] if rows else None
             keep_profile(record, self._folder.path, self._window, last)
-        record = summarise(record, rows, warmup)
+        record = with_bottlenecks(summarise(record, rows, warmup))
         self._folder.finish(
             record.model_copy(
                 update={

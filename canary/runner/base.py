@@ -72,6 +72,8 @@ class Result:
     unmeasured: dict[str, str] = field(default_factory=dict)
     """What this launch could not measure, and why."""
     wall_seconds: float | None = None
+    host: dict[str, float] = field(default_factory=dict)
+    """What the training process told of its host (see `canary.collect.record.Launch`)."""
     ranks: dict[str, Any] = field(default_factory=dict)
     """Of a launch of several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None

@@ -100,9 +100,9 @@ class DeviceWatch:
         self._sampler = BackgroundSampler(pid, self.device)
         self._sampler.start()
 
-    def stop_sampling(self) -> dict[str, Any]:
-        """Ends sampling and returns what was sampled; empty when nothing was."""
-        if self._sampler is None:
-            return {}
-        sampled, self._sampler = self._sampler.stop(), None
-        return sampled
+    def stop_sampling(self) -> BackgroundSampler | None:
+        """Ends sampling and returns what sampled; None when nothing did."""
+        sampler, self._sampler = self._sampler, None
+        if sampler is not None:
+            sampler.stop()
+        return sampler

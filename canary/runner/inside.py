@@ -26,6 +26,7 @@ from canary.collect.probes.distributed import (
 )
 from canary.collect.probes.exact import ExactProbe, Trained
 from canary.collect.probes.fingerprints import describe_data
+from canary.collect.probes.host import HostWatch
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device, describe_training
 from canary.collect.profile import OPERATORS, Window
@@ -80,6 +81,7 @@ class Inside:
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
+        self._host = HostWatch()
 
     def lap(self, name: str) -> None:
         """What passed since the last lap is this part of the start-up."""
@@ -115,6 +117,8 @@ class Inside:
         self._exact = ExactProbe(trained) if self.job.kind == "probe" else None
         self._files = WrittenFiles(leave_out=_own_files(self.job, self.rank))
         self._files.begin()
+        if self.job.kind == "measured" and self.rank == 0:
+            self._host.begin()
         return self._exact
 
     def was_cut(self) -> None:
@@ -136,6 +140,7 @@ class Inside:
     def finished(self, trained: Trained, device: torch.device, calls: CallCounts | None) -> Result:
         """What a finished training leaves."""
         assert self._files is not None  # begin came first
+        host = self._host.end() if self.job.kind == "measured" and self.rank == 0 else {}
         counted: dict[str, Any] = {**(calls.describe() if calls else {}), **self._files.end()}
         if world_size() > 1:
             # The ranks share a log, and no rank can tell its own part of it.
@@ -160,7 +165,9 @@ class Inside:
             device=describe_device(device, self._training["dtype"]),
             training=self._training | {"distributed": distributed},
             notes=tuple(self.notes),
+            unmeasured=self._host.unmeasured,
             wall_seconds=time.perf_counter() - self._started,
+            host=host,
         )
 
     def leave(self, result: Result) -> None:
@@ -168,6 +175,7 @@ class Inside:
         if self._profiler is not None:
             self._profiler.give_up()
         self._rows.close()
+        self._host.stop()
         if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:
             result = self._gathered(result)
         result.write(rank_path(Path(self.job.result_file), self.rank))

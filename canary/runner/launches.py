@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from canary.collect.folder import (
     RunFolder,
@@ -193,12 +192,12 @@ def _sampling(watch: DeviceWatch, session: Session, kind: Kind) -> Iterator[None
     try:
         yield
     finally:
-        sampled = watch.stop_sampling()
-        if kind == "measured" and sampled:
-            _keep_samples(session, sampled)
+        sampler = watch.stop_sampling()
+        if kind == "measured" and sampler is not None:
+            _keep_samples(session, sampler.figures(session.training_time()))
 
 
-def _keep_samples(session: Session, sampled: dict[str, Any]) -> None:
+def _keep_samples(session: Session, sampled: dict[str, dict[str, float]]) -> None:
     record = session.record
     record.memory.sampled = sampled
     record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from canary.collect.bottlenecks import one_line
 from canary.collect.record import RunRecord
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.runner.base import Result
@@ -62,6 +63,7 @@ def outcome_text(record: RunRecord) -> str:
     lines.append(f"  exact       {exact_line(record)}")
     if record.profiler.steps:
         lines.append(f"  profile     {profile_line(record)}")
+    lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.collect.bottlenecks import with_bottlenecks
 from canary.collect.environment import fingerprint, git_state
 from canary.collect.folder import (
     RunFolder,
@@ -67,6 +68,15 @@ class Session:
             }
         )
 
+    def training_time(self) -> tuple[float, float] | None:
+        """When the newest launch trained its steps after warm-up, in seconds since the epoch."""
+        rows = merged_rows(self._rows.read())
+        warmup, newest = self._warmup(rows), self.record.launches[-1].index
+        told = [row for row in rows if row["launch"] == newest and row["step"] > warmup]
+        if not told:
+            return None
+        return told[0]["time"] - told[0]["wall_s"], told[-1]["time"]
+
     # What the runner reports, kept and passed on.
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
@@ -103,6 +113,7 @@ class Session:
                     if name != "training"
                 },
                 "wall_seconds": result.wall_seconds,
+                "host": {**result.host, "steps": self._launch_steps} if result.host else {},
             }
         )
         self._listener.launch_ended(kind, result)
@@ -139,6 +150,7 @@ class Session:
         if reason and nan_at and result.status == "failed":
             reason = f"{reason}; the loss was NaN from step {nan_at[0]} on"
         self.record = self.record.model_copy(update={"status": result.status, "reason": reason})
+        self.record = with_bottlenecks(self.record)
         self.folder.finish(self.record)
         return self.record
 

@@ -146,7 +146,8 @@ def test_the_sampler_sees_a_busy_process_tree() -> None:
         sampler.start()
         time.sleep(1.5)
     finally:
-        found = sampler.stop()
+        sampler.stop()
+        found = sampler.figures()
         busy.kill()
         busy.wait()
     assert found["cpu_percent"]["mean"] > 20
@@ -158,11 +159,34 @@ def test_the_sampler_sees_a_busy_process_tree() -> None:
 def test_the_sampler_outlives_its_process_and_reads_the_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", lambda _: SimpleNamespace(gpu=50))
+    rates = SimpleNamespace(gpu=50, memory=20)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", lambda _: rates)
     monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", lambda _: SimpleNamespace(used=7))
     gone = subprocess.Popen(["true"])
     gone.wait()
     sampler = BackgroundSampler(gone.pid, devices("GPU-aa")[0], interval_s=0.05)
     sampler.start()
     time.sleep(0.3)
-    assert sampler.stop()["gpu_utilization"]["mean"] == 50
+    sampler.stop()
+    found = sampler.figures()
+    assert found["gpu_utilization"]["mean"] == 50
+    assert found["gpu_memory_utilization"]["mean"] == 20
+
+
+def test_percentages_are_of_the_time_in_which_steps_were_trained() -> None:
+    busy = subprocess.Popen(["python3", "-c", "import time\ntime.sleep(0.8)\nwhile True: pass"])
+    sampler = BackgroundSampler(busy.pid, None, interval_s=0.05)
+    try:
+        sampler.start()
+        time.sleep(1.6)
+        later = time.time() - 0.5
+    finally:
+        sampler.stop()
+        busy.kill()
+        busy.wait()
+    whole, trained = sampler.figures(), sampler.figures((later, time.time()))
+    assert trained["cpu_percent"]["mean"] > 1.3 * whole["cpu_percent"]["mean"]
+    assert trained["cpu_percent"]["samples"] < whole["cpu_percent"]["samples"]
+    assert trained["rss_bytes"]["samples"] == whole["rss_bytes"]["samples"]
+    nothing_inside = sampler.figures((0.0, 1.0))
+    assert nothing_inside == whole

@@ -15,12 +15,26 @@ from typing import Any, Protocol
 
 import torch
 
+from canary.collect.phases import COMPUTING
+
+
+class HostTimes:
+    """The host's clocks at one moment, in seconds: 0.4 us to read them all."""
+
+    __slots__ = ("cpu_s", "moment", "own_cpu_s")
+
+    def __init__(self) -> None:
+        self.moment = time.perf_counter()
+        self.cpu_s = time.process_time()
+        """CPU seconds of the process, of all its threads."""
+        self.own_cpu_s = time.thread_time()
+        """CPU seconds of this thread, which trains."""
+
 
 class Mark(Protocol):
     """A moment: of the host, or of the device's stream."""
 
-    cpu_s: float
-    """CPU seconds of the process until then, of all its threads."""
+    host: HostTimes
 
     def seconds_until(self, later: Any) -> float: ...
 
@@ -30,15 +44,14 @@ class Mark(Protocol):
 class HostMark:
     """A moment of the host's monotonic clock."""
 
-    __slots__ = ("cpu_s", "moment")
+    __slots__ = ("host",)
 
     def __init__(self) -> None:
-        self.moment = time.perf_counter()
-        self.cpu_s = time.process_time()
+        self.host = HostTimes()
 
     def seconds_until(self, later: HostMark) -> float:
         """Seconds from this mark to `later`."""
-        return later.moment - self.moment
+        return later.host.moment - self.host.moment
 
     def is_past(self) -> bool:
         """Host marks are past when they are made."""
@@ -48,12 +61,12 @@ class HostMark:
 class DeviceMark:
     """A moment of the current CUDA stream: an event, recorded without waiting for it."""
 
-    __slots__ = ("cpu_s", "event")
+    __slots__ = ("event", "host")
 
     def __init__(self) -> None:
         self.event = torch.cuda.Event(enable_timing=True)
         self.event.record()
-        self.cpu_s = time.process_time()
+        self.host = HostTimes()
 
     def seconds_until(self, later: DeviceMark) -> float:
         """Seconds on the device's own clock; both events must be past."""
@@ -90,8 +103,31 @@ class StepTime:
         """CPU seconds of the process by phase; on a device, what the host spent meanwhile."""
         totals: dict[str, float] = defaultdict(float)
         for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
-            totals[phase] += end.cpu_s - start.cpu_s
+            totals[phase] += end.host.cpu_s - start.host.cpu_s
         return dict(totals)
+
+    def on_host(self) -> dict[str, float]:
+        """Where the thread that trains was, in seconds:
+
+        - `computing_s`: wall time on the host of the phases that compute;
+        - `waiting_s`: of those, when the thread was not on a core: it waited for a lock, a file,
+          another thread, or for a core;
+        - `others_s`: CPU seconds of the process's other threads meanwhile;
+        - `own_cpu_s`: CPU seconds of the thread over the whole step.
+
+        A device's backward runs in a thread of its own, for which this one waits: no part of it.
+        """
+        waited = {"backward"} if isinstance(self.marks[0], DeviceMark) else set()
+        found = dict.fromkeys(("computing_s", "waiting_s", "others_s"), 0.0)
+        for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
+            if phase in COMPUTING and phase not in waited:
+                wall = end.host.moment - start.host.moment
+                own = end.host.own_cpu_s - start.host.own_cpu_s
+                found["computing_s"] += wall
+                found["waiting_s"] += wall - own
+                found["others_s"] += end.host.cpu_s - start.host.cpu_s - own
+        whole = self.marks[-1].host.own_cpu_s - self.marks[0].host.own_cpu_s
+        return found | {"own_cpu_s": whole}
 
 
 class StepClock:

@@ -35,6 +35,7 @@ class _Ended:
         self.row["wall_s"] = self.time.wall_s()
         self.row["phases"] = self.time.by_phase()
         self.row["phases_cpu"] = self.time.cpu_by_phase()
+        self.row["host"] |= self.time.on_host()
         if self.waits is not None:
             self.row["collectives"] = self.waits.count
             self.row["wait_s"] = self.waits.seconds()
@@ -62,6 +63,32 @@ class _Resident:
         return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+class _RunDelay:
+    """How long this thread was ready to run and had no core, as Linux counts it (second number of
+    schedstat, ns): the mark of other work on the machine. The file stays open: 1 us a reading."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        self._last: float | None = None
+
+    def since_last(self) -> float | None:
+        """Seconds since the last call; None for the first, and where the kernel does not count."""
+        if self._file is None:
+            self._file = self._open()
+        if self._file < 0:
+            return None
+        before, self._last = self._last, int(os.pread(self._file, 128, 0).split()[1]) / 1e9
+        return None if before is None else self._last - before
+
+    def _open(self) -> int:
+        try:
+            found = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        weakref.finalize(self, os.close, found)
+        return found
+
+
 class StepRows:
     """The clock of a training and its ended steps, handed to `sink` in order. Between `begin` and
     `end` of `collectives`, rows of one of several ranks also have `collectives` and `wait_s`. A row
@@ -79,6 +106,7 @@ class StepRows:
         self._device = device
         self._sink = sink
         self._resident = _Resident()
+        self._run_delay = _RunDelay()
         self._ended: list[_Ended] = []
 
     def begin(self, done: int = 0) -> None:
@@ -108,6 +136,7 @@ class StepRows:
                 # Before the step's end, so that what it takes is in no step that is timed.
                 if self.profiler.step_ends(row["step"]):
                     row["profiled"] = True
+        row["host"] = {"run_delay_s": self._run_delay.since_last()}
         waits = self.collectives.step_ended()
         self._ended.append(_Ended(row, self.clock.close(), waits, deferred, fill))
         if self.profiler is not None:
@@ -132,6 +161,7 @@ class StepRows:
                 "allocated_bytes": None,
                 "reserved_bytes": None,
                 "peak_bytes": None,
+                "alloc_retries": None,
             }
         stats = torch.cuda.memory_stats(self._device)
         return {
@@ -139,4 +169,5 @@ class StepRows:
             "allocated_bytes": stats["allocated_bytes.all.current"],
             "reserved_bytes": stats["reserved_bytes.all.peak"],
             "peak_bytes": stats["allocated_bytes.all.peak"],
+            "alloc_retries": stats["num_alloc_retries"],
         }

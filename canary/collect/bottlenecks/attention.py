@@ -1,0 +1,57 @@
+"""Attention that stores all scores: its memory grows with the square of the length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from canary.collect.bottlenecks.seen import MB, Answer, NotJudged, gpu_memory_bytes
+from canary.collect.record import Bottleneck, Evidence, RunRecord
+
+NAME = "attention_memory"
+LONG = 1024
+"""Tokens from which on the scores weigh."""
+LARGE_SHARE = 0.01
+"""Of the device's memory, for the scores of one head of one layer: a model has hundreds."""
+
+
+def judge(record: RunRecord) -> Answer:
+    """By the implementation that the probe found in the model and the longest batch it saw."""
+    implementation = record.exact.get("model", {}).get("attention")
+    longest = _longest(record.exact.get("batches") or [])
+    if implementation is None or longest is None:
+        return NotJudged("no probe saw the model's attention and its batches")
+    rows, length = longest
+    if implementation != "eager" or length < LONG:
+        return None
+    one_head = 4 * rows * length**2
+    evidence = [
+        Evidence(what="longest batch", value=length, unit="tokens a row"),
+        Evidence(what="rows in it", value=rows),
+        Evidence(
+            what="scores of one head of one layer, in 32 bits", value=one_head / MB, unit="MB"
+        ),
+    ]
+    peak, device = record.memory.peak_allocated_bytes, gpu_memory_bytes(record)
+    if peak is not None:
+        evidence.append(Evidence(what="peak", value=peak / MB, unit="MB"))
+    large = device is not None and one_head > LARGE_SHARE * device
+    return Bottleneck(
+        name=NAME,
+        severity="bottleneck" if large else "watch",
+        evidence=evidence,
+        advice="attn_implementation: sdpa or flash_attention_2 keeps no scores; twice the length "
+        "takes four times this",
+    )
+
+
+def _longest(batches: list[list[dict[str, Any]]]) -> tuple[int, int] | None:
+    """(rows, tokens a row) of the batch whose scores are the largest."""
+    shapes = [
+        shape
+        for step in batches
+        for micro in step
+        for name, shape in micro.get("shapes", {}).items()
+        if name.endswith("input_ids") and len(shape) == 2
+    ]
+    largest = max(shapes, key=lambda shape: shape[0] * shape[1] ** 2, default=None)
+    return None if largest is None else (int(largest[0]), int(largest[1]))

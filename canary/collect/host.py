@@ -1,0 +1,67 @@
+"""The host's part of a record, from rows and from what the launches told. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from canary.collect.record import Host, Launch, RunRecord
+
+Row = Mapping[str, Any]
+
+
+def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
+    """The section, from the rows after warm-up of all launches."""
+    told = [row["host"] for row in rows if row.get("host")]
+    launches = [launch for launch in record.launches if launch.kind == "measured"]
+    delay = _share(told, "run_delay_s", sum(row["wall_s"] for row in rows if row.get("host")))
+    computing = sum(host["computing_s"] for host in told)
+    waiting = _share(told, "waiting_s", computing)
+    if waiting is not None:
+        # Of the waiting, what was for want of a core; it falls on the computing phases as on all.
+        waiting = min(1.0, max(0.0, waiting - (delay or 0.0)))
+    others = _share(told, "others_s", computing)
+    held = _mean(launch.host.get("gil_held") for launch in launches)
+    return Host(
+        gil_contention=_least(held, waiting, others),
+        gil_held=held,
+        waiting=waiting,
+        other_threads=others,
+        run_delay=delay,
+        cpu_seconds_per_step=_mean(
+            sum(row["phases_cpu"].values()) for row in rows if row.get("phases_cpu")
+        ),
+        main_cpu_seconds_per_step=_mean(host["own_cpu_s"] for host in told),
+        voluntary_switches_per_step=_per_step(launches, "voluntary_switches"),
+        involuntary_switches_per_step=_per_step(launches, "involuntary_switches"),
+        cpu_utilization_of_cores=_of_cores(record),
+    )
+
+
+def _share(told: Sequence[Row], key: str, whole_s: float) -> float | None:
+    seconds = [host[key] for host in told if host.get(key) is not None]
+    return max(0.0, sum(seconds) / whole_s) if seconds and whole_s > 0 else None
+
+
+def _least(*values: float | None) -> float | None:
+    known = [value for value in values if value is not None]
+    return min(known) if len(known) == len(values) else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _per_step(launches: Sequence[Launch], key: str) -> float | None:
+    return _mean(
+        launch.host[key] / launch.host["steps"]
+        for launch in launches
+        if launch.host.get("steps") and key in launch.host
+    )
+
+
+def _of_cores(record: RunRecord) -> float | None:
+    cores, percent = record.env.get("cpu_usable"), record.perf.cpu_utilization_avg
+    return percent / cores if cores and percent is not None else None
