@@ -26,7 +26,9 @@ def judge(record: RunRecord) -> Answer:
         return NO_GPU
     profiler = record.profiler
     if profiler.cpu_time_total_ms and profiler.cuda_time_total_ms:
-        return _by_profile(profiler.cpu_time_total_ms / profiler.cuda_time_total_ms, record)
+        # A host that waits for its device is not late.
+        busy_ms = profiler.cpu_time_total_ms - (profiler.host_waits_ms or 0.0)
+        return _by_profile(busy_ms / profiler.cuda_time_total_ms, record)
     busy, utilization = record.host.main_cpu_seconds_per_step, record.perf.gpu_utilization_avg
     if busy is None or utilization is None:
         return unmeasured(record, "perf.gpu_utilization_avg", "host")
@@ -45,7 +47,11 @@ def judge(record: RunRecord) -> Answer:
 def _by_profile(ratio: float, record: RunRecord) -> Answer:
     if ratio < CPU_OVER_GPU:
         return None
-    evidence = [Evidence(what="CPU time over device time of the profiled steps", value=ratio)]
+    evidence = [
+        Evidence(
+            what="CPU time, waits left out, over device time of the profiled steps", value=ratio
+        )
+    ]
     utilization = record.perf.gpu_utilization_avg
     if utilization is not None:
         evidence.append(Evidence(what="GPU utilisation", value=utilization, unit="%"))
