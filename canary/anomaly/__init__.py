@@ -1,0 +1,38 @@
+"""Live anomaly detection, for a canary and for anyone's own training loop.
+
+Importing it loads no torch; `AnomalyCallback` loads transformers when it is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from canary.anomaly.advanced import AdvancedAnomalyDetector
+from canary.anomaly.alert import SEVERITIES, Alert, Severity
+from canary.anomaly.episodes import Detector
+from canary.anomaly.hooks import AnomalyDetectionHook, StopTraining, profiler_registry
+from canary.anomaly.observation import Observation
+
+if TYPE_CHECKING:
+    from canary.anomaly.callback import AnomalyCallback as AnomalyCallback
+
+__all__ = [
+    "SEVERITIES",
+    "AdvancedAnomalyDetector",
+    "Alert",
+    "AnomalyCallback",
+    "AnomalyDetectionHook",
+    "Detector",
+    "Observation",
+    "Severity",
+    "StopTraining",
+    "profiler_registry",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "AnomalyCallback":
+        from canary.anomaly.callback import AnomalyCallback
+
+        return AnomalyCallback
+    raise AttributeError(f"module 'canary.anomaly' has no attribute {name!r}")

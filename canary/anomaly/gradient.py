@@ -1,0 +1,109 @@
+"""Gradient norms: explosion, vanishing, and norms that jump from step to step. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice, pairwise
+
+from canary.anomaly.alert import Alert
+from canary.anomaly.episodes import Episodes
+from canary.anomaly.observation import Observation
+
+KNOWN = 5
+"""Norms after which a run's own level is known."""
+COLD = 10.0
+"""Before that, what counts as an explosion is so many times the threshold: sums instead of means,
+and the first steps of a fresh head, reach the threshold itself."""
+BEYOND = 2.0
+"""An explosion is so many times the window's largest norm: policy gradients have long tails."""
+CHANGES = 30
+JUMPY = 10.0
+"""Norms that in half of the steps change by this factor vary too much to be followed."""
+
+
+class GradientDetector:
+    """Against the run's own level: a norm above `explosion_threshold`, and above that many times
+    the median of the last `window_size` norms."""
+
+    def __init__(
+        self,
+        explosion_threshold: float = 10.0,
+        vanishing_threshold: float = 1e-6,
+        window_size: int = 100,
+    ) -> None:
+        self._explosion = explosion_threshold
+        self._vanishing = vanishing_threshold
+        self._norms: deque[float] = deque(maxlen=window_size)
+        self._episodes = Episodes()
+
+    def observe(self, observation: Observation) -> Iterator[Alert]:
+        """Looks at one norm; one that is not finite is another detector's matter."""
+        norm = observation.grad_norm
+        if norm is None or not math.isfinite(norm):
+            return
+        self._episodes.next()
+        yield from self._exploded(observation.step, norm)
+        if not observation.no_signal:
+            yield from self._vanished(observation.step, norm)
+            self._norms.append(norm)
+            yield from self._varies(observation.step)
+
+    def _limit(self) -> float:
+        if len(self._norms) < min(KNOWN, self._norms.maxlen or KNOWN):
+            return COLD * self._explosion
+        usual = self._explosion * statistics.median(self._norms)
+        return max(self._explosion, usual, BEYOND * max(self._norms))
+
+    def _exploded(self, step: int, norm: float) -> Iterator[Alert]:
+        limit = self._limit()
+        if self._episodes.begins("explosion", norm > limit):
+            usual = statistics.median(self._norms) if self._norms else None
+            of = "" if usual is None else f"; {usual:.4g} is usual in this run"
+            yield Alert(
+                "critical",
+                "gradient",
+                "gradient_explosion",
+                f"gradient norm {norm:.4g} is above {limit:.4g}{of}",
+                step,
+                norm,
+                limit,
+                {"median": usual, "norms": len(self._norms)},
+            )
+
+    def _vanished(self, step: int, norm: float) -> Iterator[Alert]:
+        # A single group of equal rewards has no gradient: only a run's first norm counts alone.
+        before = self._norms[-1] if self._norms else norm
+        low = max(norm, before) < self._vanishing
+        if self._episodes.begins("vanishing", low):
+            yield Alert(
+                "high",
+                "gradient",
+                "gradient_vanishing",
+                f"gradient norm {norm:.4g} is below {self._vanishing:g}: nothing is learned",
+                step,
+                norm,
+                self._vanishing,
+            )
+
+    def _varies(self, step: int) -> Iterator[Alert]:
+        if len(self._norms) <= CHANGES:
+            return
+        recent = islice(self._norms, len(self._norms) - CHANGES - 1, None)
+        logs = [math.log(norm) for norm in recent if norm >= self._vanishing]
+        if len(logs) <= CHANGES // 2:
+            return
+        factor = math.exp(statistics.median(abs(b - a) for a, b in pairwise(logs)))
+        if self._episodes.begins("variance", factor > JUMPY):
+            yield Alert(
+                "medium",
+                "gradient",
+                "gradient_variance",
+                f"gradient norms change by a factor of {factor:.3g} from step to step, in half of "
+                f"the last {CHANGES} steps",
+                step,
+                factor,
+                JUMPY,
+            )

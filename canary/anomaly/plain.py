@@ -1,0 +1,101 @@
+"""Any Python value as plain data for JSON: tensors, arrays, dataclasses, sets, any object.
+
+Imports nothing of the frameworks whose values it meets: it asks for what it needs by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
+
+MOST_ITEMS = 64
+"""Longer collections are cut, and say so."""
+DEEPEST = 6
+LONGEST_TEXT = 2000
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """The value as strings, numbers, lists and dictionaries. Numbers that are not finite stay: the
+    writer of strict JSON has names for them."""
+    if value is None or isinstance(value, bool | int | float):
+        # Subclasses (numpy's float64, an IntEnum) become what they are made of.
+        return value if type(value) in (type(None), bool, int, float) else _number(value)
+    if isinstance(value, str):
+        return _text(value)
+    if depth >= DEEPEST:
+        return words(value)
+    if isinstance(value, Mapping):
+        return _cut({_text(str(key)): plain(item, depth + 1) for key, item in _first(value)})
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [each.name for each in dataclasses.fields(value)]
+        return {name: plain(getattr(value, name, None), depth + 1) for name in names}
+    if hasattr(value, "tolist") and hasattr(value, "shape"):
+        return _array(value, depth)
+    if isinstance(value, list | tuple | Set):
+        items = _ordered(value) if isinstance(value, Set) else value
+        shown = [plain(item, depth + 1) for item in list(items)[:MOST_ITEMS]]
+        return [*shown, f"... {len(value)} in all"] if len(value) > MOST_ITEMS else shown
+    if hasattr(value, "item"):
+        return plain_item(value, depth)
+    return words(value)
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def _first(value: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
+    return list(value.items())[: MOST_ITEMS + 1]
+
+
+def _cut(found: dict[str, Any]) -> dict[str, Any]:
+    if len(found) > MOST_ITEMS:
+        found = dict(list(found.items())[:MOST_ITEMS]) | {"...": "more"}
+    return found
+
+
+def _ordered(value: Set[Any]) -> list[Any]:
+    """A set in an order that is the same each time, whatever is in it."""
+    return sorted(value, key=words)
+
+
+def _array(value: Any, depth: int) -> Any:
+    """A tensor or an array: its values, or of a large one its shape."""
+    shape = tuple(value.shape)
+    size = 1
+    for length in shape:
+        size *= length
+    if size > MOST_ITEMS:
+        return {"shape": list(shape), "dtype": str(value.dtype)}
+    try:
+        return plain(value.tolist(), depth + 1)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):
+        return words(value)  # a tensor without values (meta), or of a kind without a list
+
+
+def plain_item(value: Any, depth: int) -> Any:
+    """A scalar of another framework."""
+    try:
+        return plain(value.item(), depth + 1)
+    except (TypeError, ValueError, RuntimeError):
+        return words(value)
+
+
+def words(value: Any) -> str:
+    """What is no data, in words; an object that cannot say what it is, by its class."""
+    try:
+        return _text(str(value))
+    except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything
+        return f"<{type(value).__name__}>"
+
+
+def _text(value: str) -> str:
+    # Half of a surrogate pair cannot be written to any file.
+    text = value.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
+
+def many(values: Iterable[Any]) -> list[Any]:
+    """Several."""
+    return [plain(value) for value in values]
