@@ -1,4 +1,4 @@
-"""False alarms and cost of live anomaly detection: `python -m bench.anomaly [noise|schedules|cost]`.
+"""False alarms and cost of live anomaly detection: `python -m bench.anomaly`.
 
 - `noise`: runs in which nothing happens but noise, white or correlated from step to step, of every
   signal that a detector reads; the share of runs that raised any alert, with a 95% upper bound;
@@ -9,13 +9,10 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import random
-import statistics
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from scipy import stats
 

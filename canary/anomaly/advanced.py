@@ -25,7 +25,7 @@ from canary.anomaly.spike import LossSpikeDetector
 from canary.errors import UsageError
 
 if TYPE_CHECKING:
-    from canary.anomaly.measure import Measure
+    from canary.anomaly.measure import Given, Measure
 
 Settings = Mapping[str, float] | None
 
@@ -137,11 +137,10 @@ class AdvancedAnomalyDetector:
             StopTraining: a handler said so, or `stop_on` did.
             UsageError: a value that is none.
         """
-        from canary.anomaly.measure import Given, Measure, integers_of
+        from canary.anomaly.measure import Given, hashes, integers_of
 
         self._step = self._step + 1 if step is None else step
-        if self._measure is None:
-            self._measure = Measure()
+        integers = None if batch is None else integers_of(batch)
         given = Given(
             step=self._step,
             model=model,
@@ -155,9 +154,17 @@ class AdvancedAnomalyDetector:
             entropy=entropy,
             clip_fraction=clip_fraction,
             length=length,
-            batch=None if batch is None else integers_of(batch),
+            batch_hash=None if integers is None else lambda: hashes([integers]),
             metrics=metrics,
         )
+        return self.analyze(given)
+
+    def analyze(self, given: Given) -> list[Alert]:
+        """The same of a step that was put together elsewhere."""
+        from canary.anomaly.measure import Measure
+
+        if self._measure is None:
+            self._measure = Measure()
         return self._judged(self._measure.take(given))
 
     def flush(self) -> list[Alert]:

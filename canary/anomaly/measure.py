@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -40,7 +40,10 @@ class Given:
     entropy: Any = None
     clip_fraction: Any = None
     length: Any = None
-    batch: Any = None
+    batch_hash: Callable[[], Any] | None = None
+    micro_losses: Sequence[Any] = ()
+    rates: tuple[tuple[Scalar, ...], tuple[float | None, ...]] | None = None
+    """Learning rates and peaks of the groups, where the optimizer's own are another step's."""
     metrics: Mapping[str, Any] | None = None
 
 
@@ -68,16 +71,18 @@ class Measure:
         if norm is not None:
             scalars["grad_norm"] = _scalar(norm, "grad_norm")
         counts = _samples(given, scalars)
-        rates, peaks = _rates(given.optimizer, scalars)
+        for place, loss in enumerate(given.micro_losses):
+            scalars[f"micro{place}"] = _scalar(loss, "loss")
+        rates, peaks = given.rates or rates_of(given.optimizer)
+        scalars |= {f"rate{place}": rate for place, rate in enumerate(rates)}
         for name, value in (given.metrics or {}).items():
             scalars[f"metric:{name}"] = _scalar(value, name)
         if given.model is not None:
             self._watch.step_ended(given.model, *_largest(rates, peaks))
         wall = self._since_last_call()
-        batch = given.batch
 
         def observed(values: dict[str, float]) -> Observation:
-            return self._observation(given, values, counts, len(rates), peaks, wall, batch)
+            return self._observation(given, values, counts, len(rates), peaks, wall)
 
         self._waiting.append((Reading(scalars), observed))
         return self.ready(wait=len(self._waiting) > FAR_BEHIND)
@@ -111,7 +116,6 @@ class Measure:
         groups: int,
         peaks: tuple[float | None, ...],
         wall: float | None,
-        batch: Any,
     ) -> Observation:
         metrics = {n[7:]: v for n, v in values.items() if n.startswith("metric:")}
         fields: dict[str, Any] = from_metrics(metrics)
@@ -123,13 +127,17 @@ class Measure:
             fields["no_signal"] = counts[0] > 1 and values["reward_std"] == 0.0
         if counts[1]:
             fields["agreement"] = Agreement(
-                *(values[n] for n in ("error", "centred_error", "centred_std", "square")),
+                error=values["error"],
+                centred_error=values["centred_error"],
+                centred_std=values["centred_std"],
+                square=values["square"],
                 count=counts[1],
             )
         names, updates = self._watch.never_changed()
         return Observation(
             step=given.step,
             loss=values.get("loss"),
+            micro_losses=tuple(values[f"micro{n}"] for n in range(len(given.micro_losses))),
             grad_norm=values.get("grad_norm"),
             learning_rates=tuple(values[f"rate{place}"] for place in range(groups)),
             peak_rates=peaks,
@@ -137,7 +145,7 @@ class Measure:
             wall_s=wall,
             never_changed=names,
             updates=updates,
-            batch_hash=None if batch is None else lambda: hashes([batch]),
+            batch_hash=given.batch_hash,
             **fields,
         )
 
@@ -219,22 +227,18 @@ def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
     return count, count
 
 
-def _rates(
-    optimizer: Any, scalars: dict[str, Scalar]
-) -> tuple[list[Scalar], tuple[float | None, ...]]:
-    """Puts each group's rate among the scalars; returns them, and what a scheduler began with."""
+def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:
+    """Each group's rate now, and what its scheduler began with; None without a scheduler."""
     groups = getattr(optimizer, "param_groups", None) or []
-    rates = [_scalar(group["lr"], "lr") for group in groups]
-    scalars |= {f"rate{place}": rate for place, rate in enumerate(rates)}
     peaks = tuple(
         float(group["initial_lr"]) if isinstance(group.get("initial_lr"), int | float) else None
         for group in groups
     )
-    return rates, peaks
+    return tuple(_scalar(group["lr"], "lr") for group in groups), peaks
 
 
 def _largest(
-    rates: list[Scalar], peaks: tuple[float | None, ...]
+    rates: Sequence[Scalar], peaks: tuple[float | None, ...]
 ) -> tuple[float | None, float | None]:
     """The largest rate and peak that the host knows without asking a device."""
     known = [rate for rate in rates if isinstance(rate, float)]

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from canary.anomaly.alert import Severity
 from canary.collect import jsonio
 from canary.collect.ranks import rank_path as rank_path
 
@@ -38,6 +39,8 @@ class Job:
     """CPU threads of torch; None leaves them as they are."""
     profile: dict[str, Any] | None = None
     """The window of steps to profile (see `canary.collect.profile.Window`)."""
+    stop_on: Severity | None = None
+    """Severity from which on an alert ends the training."""
     exact_scalars: dict[str, float] = field(default_factory=dict)
     """What the probe before this launch saw, for trackers (see `canary.collect.tracked`)."""
 

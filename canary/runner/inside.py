@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from canary.anomaly.launch import LaunchWatch
 from canary.collect.jsonio import read_rows
 from canary.collect.probes.calls import CallCounts, WrittenFiles
 from canary.collect.probes.distributed import (
@@ -77,6 +78,8 @@ class Inside:
         self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
         self._rows = RowFile(rank_path(Path(job.rows_file), self.rank))
         self._kept: list[dict[str, Any]] = []
+        self.watch: LaunchWatch | None = None
+        """In a measured launch, what looks for anomalies."""
         self._exact: ExactProbe | None = None
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
@@ -102,6 +105,7 @@ class Inside:
             exact=exact,
             on_cut=on_cut,
             profiler=self.profiler(torch.device(trainer.args.device)),
+            watch=self.watch,
         )
 
     def profiler(self, device: torch.device) -> StepProfiler | None:
@@ -114,6 +118,15 @@ class Inside:
         """A training is about to begin, described as `training`; in the probe, returns what looks
         at it closely."""
         self._training = training
+        if self.job.kind == "measured":
+            self.watch = LaunchWatch(
+                Path(self.job.rows_file).parent,
+                self.job.launch,
+                rank=self.rank,
+                ranks=int(os.environ.get("WORLD_SIZE", "1")),
+                scaled_gradients=training["dtype"] == "float16",
+                stop_on=self.job.stop_on,
+            )
         self._exact = ExactProbe(trained) if self.job.kind == "probe" else None
         self._files = WrittenFiles(leave_out=_own_files(self.job, self.rank))
         self._files.begin()
@@ -126,12 +139,19 @@ class Inside:
         self._training["cut"] = True
 
     def keep(self, row: dict[str, Any]) -> None:
-        """Writes the row of a step."""
+        """Writes the row of a step.
+
+        Raises:
+            StopTraining: what is seen in it is to end the training.
+        """
+        stop = self.watch.judge(row) if self.watch is not None else None
         self._rows.append(row)
         if self.tell is not None:
             self.tell(row)
         if self.job.kind == "probe":
             self._kept.append(row)
+        if stop is not None:
+            raise stop
 
     def completed(self, trainer: Any, calls: CallCounts) -> Result:
         """What the finished training of a trainer leaves."""
@@ -220,7 +240,7 @@ class Inside:
 def _own_files(job: Job, rank: int) -> tuple[Path, ...]:
     """Files that the canary itself writes while it trains."""
     run_dir = Path(job.rows_file).parent
-    names = ("steps.jsonl", "probe_steps.jsonl", "log.txt")
+    names = ("steps.jsonl", "probe_steps.jsonl", "alerts.jsonl", "log.txt")
     rows = rank_path(Path(job.rows_file), rank)
     profile = () if job.profile is None else _profile_files(Window(**job.profile))
     return (*{*(run_dir / name for name in names), rows}, Path(job.cache_dir), *profile)

@@ -1,16 +1,13 @@
-"""Steps and exact signals for the trackers of a trainer (`report_to`), through its own callbacks.
-
-`Trainer.log` is not used: it would change `log_history` and how often the trainer logs.
-"""
+"""Steps and exact signals for the trackers of a trainer (`report_to`)."""
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from canary.collect.probes.trackers import Trackers, reporting_callbacks
 from canary.collect.tracked import row_scalars
 from canary.runner.base import Job
 
@@ -27,14 +24,6 @@ def _folder(job: Job) -> Path:
     return Path(job.rows_file).parent / TENSORBOARD / f"launch{job.launch}"
 
 
-def reporting_callbacks(trainer: Any) -> list[Any]:
-    """The callbacks of a trainer that are transformers' trackers."""
-    from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
-
-    kinds = tuple(kind for kind in INTEGRATION_TO_CALLBACK.values() if isinstance(kind, type))
-    return [one for one in trainer.callback_handler.callbacks if isinstance(one, kinds)]
-
-
 def silence(trainer: Any) -> None:
     """No tracker hears of this training."""
     for callback in reporting_callbacks(trainer):
@@ -45,8 +34,7 @@ class Reporter:
     """Tells the trackers of one trainer of each step; before the first, of the probe's signals."""
 
     def __init__(self, trainer: Any, job: Job) -> None:
-        self._trainer = trainer
-        self._callbacks = reporting_callbacks(trainer)
+        self._trackers = Trackers(trainer)
         self._exact = dict(job.exact_scalars)
         if hasattr(trainer.args, "logging_dir"):
             # What transformers before 5 asks, instead of the environment.
@@ -54,18 +42,9 @@ class Reporter:
 
     def step(self, row: Mapping[str, Any]) -> None:
         """Hands on one row."""
-        if not self._callbacks:
+        if not self._trackers:
             return
         if self._exact:
-            self._log(0, self._exact)
+            self._trackers.log(0, self._exact)
             self._exact = {}
-        self._log(row["step"], row_scalars(row))
-
-    def _log(self, step: int, values: dict[str, float]) -> None:
-        trainer = self._trainer
-        state = copy.copy(trainer.state)
-        state.global_step = step
-        for callback in self._callbacks:
-            callback.on_log(
-                trainer.args, state, trainer.control, logs=dict(values), model=trainer.model
-            )
+        self._trackers.log(row["step"], row_scalars(row))

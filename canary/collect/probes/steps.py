@@ -6,9 +6,9 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 import torch
@@ -20,6 +20,16 @@ from canary.collect.probes.scalars import DeferredScalars
 
 Row = dict[str, Any]
 TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
+
+
+class StepWatch(Protocol):
+    """Looks at what enters each step and at the model when it has ended; its row comes later."""
+
+    def batch(self, inputs: Mapping[str, Any]) -> None:
+        """A micro-batch of the step that is running."""
+
+    def step_ended(self, step: int, model: Any, rate: float | None) -> None:
+        """The step has ended, with this learning rate."""
 
 
 @dataclass(frozen=True)

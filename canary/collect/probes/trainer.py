@@ -16,9 +16,10 @@ from transformers import Trainer, TrainerCallback
 
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.metrics import StepMetrics
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.steps import Row, StepRows
+from canary.collect.probes.steps import Row, StepRows, StepWatch
 
 PHASE_OF_METHOD = {
     "get_batch_samples": "data",
@@ -33,10 +34,6 @@ PHASE_OF_METHOD = {
 Those a trainer does not have are left out."""
 LOGPROB_METHODS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
 """Log-probabilities of trl's online trainers; the second before trl 0.20."""
-METRIC_ATTRIBUTES = ("_metrics", "_stored_metrics")
-"""Where trl's trainers gather metrics between two logs; the second in ORPO and CPO."""
-CUT_SHARE, EOS_RATE = "completions/clipped_ratio", "completions/eos_rate"
-"""Of a step's completions: those cut at the longest length, and those that ended themselves."""
 
 
 def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
@@ -60,12 +57,14 @@ class TrainerProbe(TrainerCallback):
         exact: ExactProbe | None = None,
         on_cut: Callable[[], None] | None = None,
         profiler: StepProfiler | None = None,
+        watch: StepWatch | None = None,
     ) -> None:
         self._trainer = trainer
         self._launch = launch
         self._stop_after = stop_after
         self._exact = exact
         self._on_cut = on_cut
+        self._watch = watch
         self._cut = False
         self._ended = StepRows(torch.device(trainer.args.device), sink, profiler)
         self._clock = self._ended.clock
@@ -75,7 +74,7 @@ class TrainerProbe(TrainerCallback):
         self._grad_norm: torch.Tensor | float | None = None
         self._learning_rate: float | None = None
         self._rl: dict[str, float] = {}
-        self._rl_seen: dict[str, int] = {}
+        self._metrics = StepMetrics(trainer)
         self._ended_step: int | None = None
         self._in_loss = False
         # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
@@ -161,6 +160,8 @@ class TrainerProbe(TrainerCallback):
     def _batch_enters(self, inputs: Any) -> None:
         for name, count in count_tokens(inputs).items():
             self._tokens[name] = self._tokens.get(name, 0) + count
+        if self._watch is not None:
+            self._watch.batch(inputs)
         if self._exact is not None:
             self._exact.micro_batch(inputs)
 
@@ -227,7 +228,7 @@ class TrainerProbe(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         self._clock.switch("other")
-        self._rl = self._new_rl_metrics()
+        self._rl = self._metrics.fresh()
         self._ended_step = state.global_step
         if self._stop_after is not None and state.global_step >= self._stop_after:
             control.should_training_stop = True
@@ -267,27 +268,6 @@ class TrainerProbe(TrainerCallback):
         if self._exact is not None:
             self._exact.training_ended()
 
-    def _logged_metrics(self) -> dict[str, list[float]]:
-        """What trl's trainer has gathered since it logged last: a list a metric."""
-        for attribute in METRIC_ATTRIBUTES:
-            gathered = getattr(self._trainer, attribute, None)
-            if isinstance(gathered, dict):
-                return dict(gathered.get("train", {}))
-        return {}
-
-    def _new_rl_metrics(self) -> dict[str, float]:
-        """Means of what trl's trainers appended to their own metrics during this step."""
-        fresh: dict[str, float] = {}
-        for name, history in self._logged_metrics().items():
-            seen = self._rl_seen.get(name, 0)
-            new = history[seen:] if len(history) >= seen else history
-            self._rl_seen[name] = len(history)
-            if new:
-                fresh[name] = sum(float(value) for value in new) / len(new)
-        if CUT_SHARE in fresh:
-            fresh[EOS_RATE] = 1.0 - fresh[CUT_SHARE]
-        return fresh
-
     def _close_step(self) -> None:
         if self._ended_step is None:
             return
@@ -297,6 +277,9 @@ class TrainerProbe(TrainerCallback):
             scalars["grad_norm"] = self._grad_norm
         if self._exact is not None:
             self._exact.step_ended(self._ended_step)
+        if self._watch is not None:
+            with self._clock.phase("logging"):
+                self._watch.step_ended(self._ended_step, self._trainer.model, self._learning_rate)
         row: Row = {
             "launch": self._launch,
             "step": self._ended_step,
@@ -307,7 +290,7 @@ class TrainerProbe(TrainerCallback):
         }
         self._ended_step = None
         self._losses, self._tokens, self._grad_norm = [], {}, None
-        self._rl_seen = {name: len(values) for name, values in self._logged_metrics().items()}
+        self._metrics.step_ended()
         self._ended.close(row, scalars, functools.partial(_fill, mean=self._own_loop is not None))
 
     def _samples(self) -> int:
