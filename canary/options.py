@@ -35,4 +35,12 @@ Accept = Annotated[
     str | None,
     typer.Option("--accept", metavar="REASON", help="Accept a change of what is learned."),
 ]
+StopOn = Annotated[
+    str | None,
+    typer.Option(
+        "--stop-on",
+        metavar="SEVERITY",
+        help="End the training at an alert this severe: critical, high, medium or low.",
+    ),
+]
 NoProgress = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from canary.errors import EXIT_OK
-from canary.options import Config, NoProgress, OutputDir, Set, Verbose
+from canary.options import Config, NoProgress, OutputDir, Set, StopOn, Verbose
 from canary.terminal import sayer, stoppable
 
 
@@ -32,6 +32,7 @@ def run(
         str, typer.Option("--rdzv-id", help="Name of the meeting, the same on each.")
     ] = "canary",
     rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As torchrun's.")] = "c10d",
+    stop_on: StopOn = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the record's path.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -44,7 +45,8 @@ def run(
 
     stoppable()
     ranks = [] if nproc is None else [f"nproc={nproc}"]
-    loaded = load_config(config, [*(set_ or []), *ranks])
+    stop = [] if stop_on is None else [f"stop_on={stop_on}"]
+    loaded = load_config(config, [*(set_ or []), *ranks, *stop])
     rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint, rdzv_id, rdzv_backend)
     rendezvous.check()
     record, run_dir, result = run_canary(
@@ -79,6 +81,7 @@ def exec_(
     no_probe: Annotated[
         bool, typer.Option("--no-probe", help="No second, short launch for the exact signals.")
     ] = False,
+    stop_on: StopOn = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing of its own.")] = False,
     verbose: Verbose = False,
 ) -> None:
@@ -87,7 +90,7 @@ def exec_(
     from canary.runner.progress import listener_for
 
     stoppable()
-    request = ExecRequest(tuple(command), name, max_steps, config, no_probe)
+    request = ExecRequest(tuple(command), name, max_steps, config, no_probe, stop_on)
     run_dir, code, said = run_command(
         request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
     )

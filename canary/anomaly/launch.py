@@ -19,8 +19,8 @@ from canary.anomaly.observation import from_row
 from canary.anomaly.parameters import ParameterWatch
 
 STEPS_KEPT = 8
-"""Steps whose integer tensors are kept, so that a batch can be named: a device's numbers are there a
-step or two after it."""
+"""Steps whose integer tensors are kept, so that a batch can be named: a device's numbers are there
+a step or two after it."""
 
 
 class LaunchWatch:

@@ -243,6 +243,15 @@ class Launch(Section):
     `involuntary_switches`, over so many `steps`."""
 
 
+class AlertSummary(Section):
+    """How many alerts there were, and the last of them."""
+
+    total: int = 0
+    by_category: dict[str, int] = Field(default_factory=dict)
+    by_severity: dict[str, int] = Field(default_factory=dict)
+    latest: dict[str, Any] | None = None
+
+
 class Owner(Section):
     """The process that writes the record: a later reader can tell whether it still lives."""
 
@@ -283,6 +292,9 @@ class RunRecord(Section):
     exact: dict[str, Any] = Field(default_factory=dict)
     """The noise-free signals of the probe, by stage (see `canary.collect.probes.exact`)."""
     alerts: list[dict[str, Any]] = Field(default_factory=list)
+    """What the detectors saw in the measured launches (see `canary.collect.alerts`)."""
+    alert_summary: AlertSummary | None = None
+    """Null where nothing watched."""
     gpu_health: dict[str, Any] = Field(default_factory=dict)
     bottlenecks: list[Bottleneck] | None = None
     """The worst first; null in records that nobody has looked through for them."""

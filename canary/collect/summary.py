@@ -5,7 +5,8 @@ A row is one optimizer step of one launch:
 learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
 reserved_bytes, peak_bytes, alloc_retries, rl: {metric: value}, host: {computing_s, waiting_s,
 others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`); of one of several ranks
-also `{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`.
+also `{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`; of one in
+which a detector saw something also `alerts`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
+from canary.collect.alerts import with_alerts
 from canary.collect.host import host_of
 from canary.collect.jsonio import number
 from canary.collect.ranks import ByRank, describe_ranks, merged_rows
@@ -284,7 +286,9 @@ def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecor
         if name in found:
             found[name] = distribution(found[name]).model_dump()
     record = record.model_copy(update={"ranks": record.ranks | found})
-    return summarise(record, merged_rows(by_rank), warmup)
+    # Of every rank's rows: a step that one of them did not end has no merged row.
+    of_all = (row for rows in by_rank.values() for row in rows)
+    return with_alerts(summarise(record, merged_rows(by_rank), warmup), of_all)
 
 
 def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:

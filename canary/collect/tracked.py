@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,13 @@ def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
     found |= {f"tokens/{name}": row.get(name) for name in TOKENS}
     found |= {name: row.get(name) for name in MEASURED}
     found |= {f"rl/{name}": value for name, value in row.get("rl", {}).items()}
-    return _named(found)
+    return _named(found) | _alerts(row)
+
+
+def _alerts(row: Mapping[str, Any]) -> dict[str, float]:
+    """`anomaly/<category>_<severity>`: how many of them this step raised."""
+    names = (f"anomaly/{one['category']}_{one['severity']}" for one in row.get("alerts") or ())
+    return {name: float(count) for name, count in Counter(names).items()}
 
 
 def exact_scalars(exact: Mapping[str, Any]) -> dict[str, float]:

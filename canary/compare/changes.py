@@ -18,6 +18,7 @@ COSMETIC_CONFIG = (
     "report_to",
     "timeout",
     "repeats",
+    "stop_on",
     "metrics_warmup_steps",
     "probe_steps",
     "profiler",

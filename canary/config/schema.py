@@ -202,6 +202,10 @@ class CanaryConfig(Strict):
         (), strict=False, description="Trackers, as transformers names them."
     )
 
+    stop_on: Literal["low", "medium", "high", "critical"] | None = Field(
+        None,
+        description="End the training at an alert as severe as this; the run then has failed.",
+    )
     metrics_warmup_steps: int | None = Field(
         None,
         ge=0,
@@ -254,6 +258,7 @@ EXEC_KEYS = (
     "max_steps",
     "device",
     "threads",
+    "stop_on",
     "metrics_warmup_steps",
     "probe_steps",
     "repeats",

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import psutil
 
+from canary.anomaly.launch import LaunchWatch
 from canary.collect.probes.calls import can_count_calls, count_calls
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.profiler import StepProfiler
@@ -34,6 +35,9 @@ class Keeper(Protocol):
 
     def profiler(self) -> StepProfiler | None:
         """What profiles some of its steps; asked for once, after `begins`."""
+
+    def watch(self) -> LaunchWatch | None:
+        """What looks for anomalies; asked for once, after `begins`."""
 
     def keep(self, row: Row) -> None:
         """A step's row."""
@@ -80,6 +84,10 @@ class JobKeeper:
     def profiler(self) -> StepProfiler | None:
         """As the job says."""
         return self._inside.profiler(self._loop.device)
+
+    def watch(self) -> LaunchWatch | None:
+        """In the measured launch."""
+        return self._inside.watch
 
     def keep(self, row: Row) -> None:
         """To the job's file of rows."""
@@ -140,6 +148,9 @@ class NoKeeper:
 
     def profiler(self) -> None:
         """None of it is profiled."""
+
+    def watch(self) -> None:
+        """None of it is looked at."""
 
     def keep(self, row: Row) -> None:
         """Not kept."""

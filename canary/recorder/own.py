@@ -16,6 +16,9 @@ from typing import Any
 import torch
 import yaml
 
+from canary.anomaly.alert import Severity
+from canary.anomaly.launch import LaunchWatch
+from canary.collect.alerts import with_alerts
 from canary.collect.bottlenecks import with_bottlenecks
 from canary.collect.environment import fingerprint, git_state
 from canary.collect.folder import (
@@ -65,6 +68,7 @@ class OwnKeeper:
         max_steps: int | None,
         tracker: Tracker | None,
         profiler: Mapping[str, Any] | None = None,
+        stop_on: Severity | None = None,
     ) -> None:
         self._name = name
         self._probe_steps = probe_steps
@@ -79,6 +83,7 @@ class OwnKeeper:
         self._stack = contextlib.ExitStack()
         self._host = HostWatch()
         self._kept: list[Row] = []
+        self._stop_on = stop_on
         self._profile = None if profiler is None else dict(profiler)
         self._window = None if profiler is None else window_of(profiler, self._folder.path)
 
@@ -130,6 +135,12 @@ class OwnKeeper:
         )
         self._record.perf.startup_seconds = {"before_training": startup}
         self._rows = RowFile(self._folder.steps)
+        self._watch = LaunchWatch(
+            self._folder.path,
+            self.launch,
+            scaled_gradients=self._dtype == "float16",
+            stop_on=self._stop_on,
+        )
         self._folder.write(self._record)
         if not self._probe_steps:
             self._host.begin()
@@ -173,7 +184,7 @@ class OwnKeeper:
         self._probe_rows = RowFile(self._folder.probe_steps)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         folder = self._folder
-        own = (folder.steps, folder.probe_steps, folder.log, folder.path)
+        own = (folder.steps, folder.probe_steps, folder.alerts, folder.log, folder.path)
         self._files = WrittenFiles(leave_out=own)
         self._files.begin()
         return exact
@@ -182,9 +193,23 @@ class OwnKeeper:
         """As the loop's user asked for."""
         return None if self._window is None else StepProfiler(self._window, self._device)
 
+    def watch(self) -> LaunchWatch:
+        """What looks for anomalies."""
+        return self._watch
+
     def keep(self, row: Row) -> None:
-        """Writes one row; where that cannot be done, this one and all after it are given up."""
+        """Writes one row; where that cannot be done, this one and all after it are given up.
+
+        Raises:
+            StopTraining: what is seen in it is to end the loop.
+        """
+        stop = self._watch.judge(row)
         self._tell(row["step"], row_scalars(row))
+        self._write(row)
+        if stop is not None:
+            raise stop
+
+    def _write(self, row: Row) -> None:
         if self._broken is not None:
             return
         try:
@@ -284,7 +309,7 @@ class OwnKeeper:
         if self._window is not None:
             last = rows[-1]["step"] if rows else None
             keep_profile(record, self._folder.path, self._window, last)
-        record = with_bottlenecks(summarise(record, rows, warmup))
+        record = with_alerts(with_bottlenecks(summarise(record, rows, warmup)), rows)
         self._folder.finish(
             record.model_copy(
                 update={

@@ -13,7 +13,7 @@ from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.parameters import gradient_norms
 from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.steps import Row, StepRows
+from canary.collect.probes.steps import Row, StepRows, StepWatch
 from canary.recorder.loop import Loop
 from canary.recorder.values import hashable, mean, named, rows_of, scalar
 
@@ -56,6 +56,7 @@ class LoopProbe:
         launch: int,
         exact: ExactProbe | None,
         profiler: StepProfiler | None = None,
+        watch: StepWatch | None = None,
     ) -> None:
         self.steps = 0
         """Steps that have ended."""
@@ -67,6 +68,7 @@ class LoopProbe:
         self._clock = self.rows.clock
         self._loop = loop
         self._launch = launch
+        self._watch = watch
         self._now = _Open()
         self._running = False
         self._handles: list[Any] = []
@@ -146,6 +148,8 @@ class LoopProbe:
         for name, count in count_tokens(tensors).items():
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
+        if self._watch is not None:
+            self._watch.batch(hashable(tensors))
         if self.exact is not None:
             self.exact.micro_batch(hashable(tensors))
 
@@ -204,6 +208,10 @@ class LoopProbe:
             self.exact.work_ends(self.steps)
             self.exact.update_ended()
             self.exact.step_ended(self.steps)
+        if self._watch is not None:
+            rate = now.learning_rate
+            known = float(rate) if isinstance(rate, int | float) else None
+            self._watch.step_ended(self.steps, self._loop.model, known)
         scalars: dict[str, Scalar] = dict(now.tokens)
         scalars.update({f"loss:{place}": loss for place, loss in enumerate(now.losses)})
         for name, values in now.metrics.items():

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from canary.anomaly.alert import SEVERITIES, Severity
+from canary.anomaly.hooks import StopTraining
 from canary.errors import UsageError
 from canary.recorder.keeper import Keeper, NoKeeper, job_keeper, this_rank
 from canary.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
@@ -26,8 +28,8 @@ class Recorder:
 
     Alone it writes a run's folder under `output_dir`; the first `probe_steps` steps carry the
     exact signals and are left out of the speeds. Under `canary exec` it is the half inside the
-    process, and `output_dir`, `probe_steps`, `max_steps`, `tracker` and `profiler` are the
-    command's matter.
+    process, and `output_dir`, `probe_steps`, `max_steps`, `tracker`, `profiler` and `stop_on` are
+    the command's matter.
 
     Args:
         name: of the canary; letters, digits, `.`, `_`, `-`.
@@ -45,6 +47,8 @@ class Recorder:
         tracker: called with a step and its scalars by name, as `wandb.log(values, step)` would be.
         profiler: the section `profiler` of a config, such as `{"start_step": 20, "num_steps": 5}`;
             these steps are profiled and left out of the speeds.
+        stop_on: severity (`critical`, `high`, `medium`, `low`) from which on an alert ends the loop
+            by raising `canary.anomaly.StopTraining`; the record then has failed.
 
     Raises:
         UsageError: an argument that cannot be used.
@@ -66,6 +70,7 @@ class Recorder:
         max_steps: int | None = None,
         tracker: Callable[[int, dict[str, float]], None] | None = None,
         profiler: Mapping[str, Any] | None = None,
+        stop_on: Severity | None = None,
     ) -> None:
         if not NAME.fullmatch(name):
             raise UsageError(
@@ -89,7 +94,9 @@ class Recorder:
             settings=dict(config or {}),
         )
         profiled = None if profiler is None else check_profiler(profiler, probe_steps, max_steps)
-        self._own = (Path(output_dir), probe_steps, max_steps, tracker, profiled)
+        if stop_on is not None and stop_on not in SEVERITIES:
+            raise UsageError(f"Recorder(stop_on={stop_on!r})", f"one of {', '.join(SEVERITIES)}")
+        self._own = (Path(output_dir), probe_steps, max_steps, tracker, profiled, stop_on)
         self._keeper: Keeper | None = None
         self._probe: LoopProbe | None = None
         self.folder: Path | None = None
@@ -123,7 +130,7 @@ class Recorder:
             raise UsageError(
                 "recorder.step outside of its loop", "write: with Recorder(...) as recorder:"
             )
-        self._end_what_ended()
+        self._end_what_ended(self._probe)
         if self.done:
             self._keeper.past_end()
             yield Step(None)
@@ -139,7 +146,9 @@ class Recorder:
         self._keeper = self._find_keeper()
         exact = self._keeper.begins(self._loop)
         keeper = self._keeper
-        self._probe = LoopProbe(self._loop, keeper.keep, keeper.launch, exact, keeper.profiler())
+        self._probe = LoopProbe(
+            self._loop, keeper.keep, keeper.launch, exact, keeper.profiler(), keeper.watch()
+        )
         self._probe.start()
         return self
 
@@ -151,26 +160,33 @@ class Recorder:
     ) -> None:
         assert self._keeper is not None
         assert self._probe is not None
+        probe, self._probe = self._probe, None
         if error is None:
-            self._end_what_ended()
-        self._keeper.ends(self._probe, error)
-        self._probe = None
+            try:
+                self._end_what_ended(probe)
+                probe.rows.flush(wait=True)
+            except StopTraining as stop:
+                self._keeper.ends(probe, stop)
+                raise
+        self._keeper.ends(probe, error)
 
-    def _end_what_ended(self) -> None:
+    def _end_what_ended(self, probe: LoopProbe) -> None:
         """A step whose optimizer stepped behind its `recorder.step`."""
-        if self._probe is not None and self._keeper is not None and self._probe.ended_outside():
-            self._keeper.step_ended(self._probe)
+        if self._keeper is not None and probe.ended_outside():
+            self._keeper.step_ended(probe)
 
     def _find_keeper(self) -> Keeper:
         found = job_keeper()
         if found is not None:
             return found
-        output_dir, probe_steps, max_steps, tracker, profiled = self._own
+        output_dir, probe_steps, max_steps, tracker, profiled, stop_on = self._own
         if this_rank():
             return NoKeeper(max_steps)
         # Here, because a command's own Python may lack what reading records takes.
         from canary.recorder.own import OwnKeeper
 
-        keeper = OwnKeeper(self._loop.name, output_dir, probe_steps, max_steps, tracker, profiled)
+        keeper = OwnKeeper(
+            self._loop.name, output_dir, probe_steps, max_steps, tracker, profiled, stop_on
+        )
         self.folder = keeper.path
         return keeper

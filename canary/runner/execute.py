@@ -23,6 +23,7 @@ class ExecRequest:
     max_steps: int | None = None
     config: Path | None = None
     no_probe: bool = False
+    stop_on: str | None = None
 
     def given(self) -> dict[str, tuple[Any, str]]:
         """Keys of the config that the command line sets, with the option that set them."""
@@ -36,6 +37,8 @@ class ExecRequest:
             found["max_steps"] = (self.max_steps, "--max-steps")
         if self.no_probe:
             found["probe_steps"] = (0, "--no-probe")
+        if self.stop_on is not None:
+            found["stop_on"] = (self.stop_on, "--stop-on")
         return found
 
 

@@ -268,5 +268,6 @@ def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir
         rows_dir=str(folder.scratch / "rows"),
         stop_after=steps if kind == "probe" or session.config.training_type == "exec" else None,
         threads=session.config.threads,
+        stop_on=session.config.stop_on if kind == "measured" else None,
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
     )

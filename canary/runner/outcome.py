@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from canary.collect.alerts import WORST_FIRST, alert_words
 from canary.collect.bottlenecks import one_line
 from canary.collect.record import RunRecord
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.runner.base import Result
 
 LOG_LINES = 40
+SHOWN_ALERTS = 5
 
 
 def exit_code(result: Result) -> int:
@@ -61,11 +63,23 @@ def outcome_text(record: RunRecord) -> str:
     if "by_rank" in record.ranks:
         lines.append(f"  ranks       {ranks_line(record)}")
     lines.append(f"  exact       {exact_line(record)}")
+    lines += alert_lines(record)
     if record.profiler.steps:
         lines.append(f"  profile     {profile_line(record)}")
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
+
+
+def alert_lines(record: RunRecord) -> list[str]:
+    """How many alerts there were, and the worst of them."""
+    summary = record.alert_summary
+    if summary is None or not summary.total:
+        return []
+    counts = ", ".join(f"{count} {name}" for name, count in summary.by_severity.items())
+    worst = sorted(record.alerts, key=lambda alert: WORST_FIRST.index(alert["severity"]))
+    lines = [f"  alerts      {counts} (alerts.jsonl)"]
+    return lines + [f"              {alert_words(alert)}" for alert in worst[:SHOWN_ALERTS]]
 
 
 def ranks_line(record: RunRecord) -> str:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from canary.collect.alerts import alert_words
 from canary.collect.jsonio import number
 from canary.collect.summary import timed
 from canary.config.schema import CanaryConfig
@@ -129,6 +130,8 @@ class PlainLines:
     def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
         """A line every five seconds."""
         self._pace.rows.append(row)
+        for alert in row.get("alerts") or ():
+            self._print(f"  {alert_words(alert)}")
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
             self._print(f"  step {self._pace.count()} · {self._pace.figures()}")
@@ -182,6 +185,9 @@ class LivePanel:
     def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
         """Takes the row in; the next refresh shows it."""
         self._pace.rows.append(row)
+        for alert in row.get("alerts") or ():
+            style = "bold red" if alert["severity"] == "critical" else "yellow"
+            self._console.print(alert_words(alert), style=style, markup=False, highlight=False)
         self.waiting()
 
     def waiting(self) -> None:
