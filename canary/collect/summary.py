@@ -5,8 +5,8 @@ A row is one optimizer step of one launch:
 learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
 reserved_bytes, peak_bytes, alloc_retries, rl: {metric: value}, host: {computing_s, waiting_s,
 others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`); of one of several ranks
-also `{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`; of one in
-which a detector saw something also `alerts`.
+also `{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`; of one
+in which a detector saw something also `alerts`.
 """
 
 from __future__ import annotations
