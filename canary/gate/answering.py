@@ -19,6 +19,7 @@ from canary.baseline.comparability import slug
 from canary.collect import jsonio
 from canary.errors import EXIT_ERROR, EXIT_OK, CanaryError, MachineError, UsageError
 from canary.gate.base_config import load_base_config, repository_path
+from canary.gate.changed_files import changed_files
 from canary.gate.gathering import acceptance, api_reader, baseline_of, records_of, templates
 from canary.gate.judging import Grounds, Judged, error, judge
 from canary.gate.pulls import pull_of
@@ -202,6 +203,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
     with tempfile.TemporaryDirectory(prefix="canary-gate-") as scratch:
         records = records_of(case, world, Path(scratch))
         history, ancestry = baseline_of(case, world, Path(scratch))
+        source = changed_files(case, world)
         for config in settings.configs:
             try:
                 base = load_base_config(read, repository_path(settings.folder, config))
@@ -220,6 +222,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
                 compare=settings.compare if _in_pairs(case) else "baseline",
                 head_sha=case.source.sha,
                 branch=settings.baseline_branch,
+                source=source,
                 recording=recording,
             )
             found.append(judge(grounds, records))

@@ -4,7 +4,7 @@ pair, by the thresholds of the base branch."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from canary.baseline.ancestry import Ancestry
@@ -16,6 +16,7 @@ from canary.compare.noise import NoiseModel, load_noise
 from canary.compare.paths import require_same_machine
 from canary.compare.report import Comparison
 from canary.compare.sequential import LOOKS
+from canary.compare.source_changes import SourceChanges
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import (
     DEFAULT_THRESHOLDS,
@@ -48,6 +49,8 @@ class Grounds:
     """What the workflow asks for; the records may not choose."""
     head_sha: str = ""
     branch: str = "canary-baselines"
+    source: SourceChanges = field(default_factory=SourceChanges)
+    """What the pull request changed, for the diagnosis alone."""
     recording: bool = False
     """Whether the run is the default branch's own, and the baseline grows by it."""
 
@@ -128,6 +131,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         history=True,
         anchor=chosen.anchor,
         accept=grounds.accept,
+        source=grounds.source,
     )
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
     newest = str(chosen.records[-1].git.get("sha") or "") if chosen.records else ""
@@ -155,6 +159,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
         paired=complete and len(base) == len(head),
         budget=Plan().error_budget(min(len(head), max(LOOKS))),
         accept=grounds.accept,
+        source=grounds.source,
     )
     notes = [f"{len(head)} pairs in alternation, each run a process of its own"]
     notes += [_repeated(run) for run in every if run.status != "completed"]

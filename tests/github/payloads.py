@@ -91,6 +91,11 @@ class Payloads:
             found.pop(other, None)
         return found
 
+    def changed_file(self, path: str, patch: str) -> dict[str, Any]:
+        """A file of a pull request."""
+        found = self._example("diff-entry-items")[0]
+        return {**found, "filename": path, "patch": patch}
+
     def pull(self, pull: Pull, *, simple: bool = False) -> dict[str, Any]:
         """A pull request; `simple` as in a list."""
         found = self._example("pull-request-simple-items" if simple else "pull-request")

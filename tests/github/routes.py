@@ -156,6 +156,12 @@ def _pulls(call: Call) -> Answer:
     return call.listed(found, lambda pull: call.payloads.pull(pull, simple=True))
 
 
+@serves("pulls/list-files", "pull_requests")
+def _files_of_pull(call: Call) -> Answer:
+    pull = call.pull("pull_number")
+    return call.listed(list(pull.patches.items()), lambda item: call.payloads.changed_file(*item))
+
+
 @serves("pulls/get", "pull_requests")
 def _pull(call: Call) -> Answer:
     return Answer(200, call.payloads.pull(call.pull("pull_number")))

@@ -86,6 +86,8 @@ class Pull:
     events: list[LabelEvent] = field(default_factory=list)
     merge_commit_sha: str | None = None
     merged: str | None = None
+    patches: dict[str, str] = field(default_factory=dict)
+    """What it changes: path and patch."""
 
 
 @dataclass

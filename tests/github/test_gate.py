@@ -15,6 +15,7 @@ from canary.gate.settings import ReportSettings, TrainSettings
 from canary.gate.whole import whole
 from canary.gate.world import World
 from canary.publish.comment import MARKER, parse
+from tests.github import routes
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
@@ -423,3 +424,27 @@ def whole_chain(settings: ReportSettings, world: World) -> int:
         "PATH": "x",
     }
     return whole(TrainSettings.read(environ), settings, world, environ, print)
+
+
+def test_the_diagnosis_names_the_line_that_the_pull_request_changed(house: Gatehouse) -> None:
+    house.baseline()
+    pull = house.pull()
+    patch = "@@ -3,2 +3,2 @@\n name: x\n-learning_rate: 0.0005\n+learning_rate: 0.001"
+    pull.patches["configs/sft.yaml"] = patch
+    run = house.run()
+    rates = [0.001 for _ in run.exact["trajectory"]["learning_rates"]]
+    run = altered(run, "exact", "trajectory", "learning_rates", to=rates)
+    house.judge(pull, altered(run, "config", "learning_rate", to=0.001))
+    (comment,) = house.comments(pull)
+    assert "Likely cause" in comment.body
+    assert "4: learning\\_rate: 0.001" in comment.body
+
+
+def test_files_that_github_does_not_tell_cost_the_evidence_alone(
+    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = routes.error(403, "Resource not accessible by integration")
+    monkeypatch.setitem(routes.HANDLERS, "pulls/list-files", lambda call: refused)
+    house.baseline()
+    said = house.judge(house.pull(), house.run(SLOW))
+    assert said.outputs["verdict"] == "regression"
