@@ -19,12 +19,17 @@ SCHEMA_VERSION = 1
 LISTED = 30
 """Operators in each list of the record; all of them are in OPERATORS."""
 
-Kind = Literal["operator", "runtime", "kernel", "annotation", "python"]
+Kind = Literal["operator", "runtime", "kernel", "annotation", "python", "overhead"]
 
 USER_SCOPE = 7
 """`RecordScope::USER_SCOPE`: a `record_function` of somebody's, not an operator."""
 NO_EVENTS = ("[memory]", "[OutOfMemory]")
 PYTHON = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
+OVERHEAD = re.compile(
+    r"^(Activity Buffer Request|Buffer Flush|CUPTI|Command Buffer Full|Instrumentation"
+    r"|Lazy Function Loading|Resource|Runtime Triggered Module Loading|Unknown$)"
+)
+"""What the tracing itself took, as Kineto names it."""
 RUNTIME = re.compile(r"^(cuda|hip|cu(?=[A-Z]))\w*$")
 LAUNCHES = re.compile(
     r"^(cuda|hip|cu)(Ext)?(Launch(Cooperative)?(Module)?Kernel|GraphLaunch|ModuleLaunchKernel)"
@@ -141,6 +146,8 @@ def kind_of(row: Any, name: str) -> Kind:
         return "kernel"
     if getattr(row, "is_python_function", False) or PYTHON.search(name):
         return "python"
+    if OVERHEAD.match(name):
+        return "overhead"
     return "runtime" if RUNTIME.match(name) else "operator"
 
 

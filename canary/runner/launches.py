@@ -112,12 +112,12 @@ def _launches(session: Session, cache_dir: Path) -> Result:
                 result = runner.run(job, session, deadline)
             put_back(Path(job.scratch_dir))
             session.launch_ended(kind, result)
-            if window is not None:
-                keep_profile(session.record, session.folder.path, window, session.last_step)
             if _without_probe(session, kind, result):
                 return measured
             measured = result
             _keep(session, kind, result)
+            if window is not None:
+                keep_profile(session.record, session.folder.path, window, session.last_step)
             session.write()
             if result.status != "completed":
                 return result

@@ -79,6 +79,7 @@ def on_a_device(old: bool = False) -> tuple[list[SimpleNamespace], list[SimpleNa
         average("Optimizer.step#AdamW.step", 2, self_cpu=7000, old=old, scope=7),
         average("Optimizer.step#AdamW.step", 2, self_device=9000, on=CUDA, old=old, scope=7),
         average("[memory]", 30, old=old),
+        average("Activity Buffer Request", 1, self_cpu=9000, old=old),
         average("train.py(12): step", 2, self_cpu=80000, old=old),
     ]
     convert = event("aten::_to_copy", 0, 300)

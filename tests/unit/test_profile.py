@@ -53,7 +53,32 @@ def test_every_figure_of_a_device_is_read_under_both_generations_of_names(old: b
     assert kinds["cudaLaunchKernel"] == "runtime"
     assert kinds["train.py(12): step"] == "python"
     assert "[memory]" not in kinds
+    assert kinds["Activity Buffer Request"] == "overhead"
     assert summary.operator_kinds == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "launches"),
+    [
+        ("cudaLaunchKernel", "runtime", 3),
+        ("cudaLaunchKernelExC", "runtime", 3),
+        ("cuLaunchKernelEx", "runtime", 3),
+        ("cudaLaunchCooperativeKernel", "runtime", 3),
+        ("cudaGraphLaunch", "runtime", 3),
+        ("hipExtModuleLaunchKernel", "runtime", 3),
+        ("cudaMemsetAsync", "runtime", 0),
+        ("cudaEventRecord", "runtime", 0),
+        ("cudnn_attention", "operator", 0),
+        ("Lazy Function Loading", "overhead", 0),
+        ("<built-in function add>", "python", 0),
+        ("nn.Module: Linear_0", "python", 0),
+    ],
+)
+def test_names_of_the_run_time_are_told_from_operators(name: str, kind: str, launches: int) -> None:
+    kernel = event("gemm", 0, 5, on="DeviceType.CUDA")
+    found = summarise_profile(Traced((1,), 1.0, [average(name, 3, self_cpu=1.0)], [kernel]))
+    assert found["operators"][0]["kind"] == kind
+    assert found["summary"]["kernel_launches"] == launches
 
 
 def test_a_row_without_device_times_is_an_error_and_never_an_empty_table() -> None:

@@ -130,6 +130,15 @@ def test_what_the_child_left_is_in_the_record_with_paths_that_move_along(tmp_pat
     assert kept.notes == []
 
 
+def test_of_several_ranks_the_one_that_was_profiled_is_named(tmp_path: Path) -> None:
+    kept = record()
+    kept.env["world_size"] = 2
+    given = window(tmp_path, start_step=3, num_steps=1)
+    left(tmp_path, {"summary": {"steps": [3]}, "unmeasured": {}})
+    keep_profile(kept, tmp_path, given, 8)
+    assert kept.notes == ["the first rank alone was profiled"]
+
+
 def test_a_window_that_was_cut_short_is_said(tmp_path: Path) -> None:
     kept = record()
     left_window = window(tmp_path, start_step=3, num_steps=5)

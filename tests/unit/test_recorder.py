@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from canary import Recorder
 from canary.collect.folder import load_record
 from canary.collect.jsonio import read_rows
 from canary.collect.phases import PHASES
+from canary.collect.profile import Window
 from canary.errors import MachineError, UsageError
 from canary.recorder.values import hashable, named, rows_of
 from canary.runner.base import Job, Kind, Result
@@ -64,6 +66,7 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     files = {name: str(tmp_path / name) for name in ("config", "rows", "result", "cache")}
+    window = Window(2, 1, str(tmp_path), str(tmp_path / "trace.json"))
     job = Job(
         kind=kind,
         launch=0,
@@ -74,6 +77,7 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
         cache_dir=files["cache"],
         rows_dir=files["cache"],
         stop_after=3,
+        profile=asdict(window) if kind == "measured" else None,
     )
     job.write(tmp_path / "job.json")
     blocked = (*TRAINING_STACK, *OF_THE_COMMAND_LINE)
@@ -86,6 +90,7 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
     assert [row["loss"] for row in read_rows(Path(files["rows"]))] == [0.0, 1.0, 2.0]
     assert bool(result.exact) == (kind == "probe")
     assert not (tmp_path / "none").exists()
+    assert (tmp_path / "operators.json").exists() == (kind == "measured")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from canary.gate.base_config import fork_point
 from canary.gate.place import prepare, set_up
 from canary.gate.records import load_records
 from canary.gate.settings import TrainSettings
-from canary.gate.training import UNFINISHED, told, train
+from canary.gate.training import LONGEST_PROFILE, UNFINISHED, keep, told, train
 from canary.gate.whole import without_secrets
 
 CONFIG = "training_type: sft\nname: tiny\nmax_steps: 20\n"
@@ -199,3 +199,31 @@ def test_tokens_leave_the_environment_and_tokenizers_stay() -> None:
     }
     without_secrets(environ)
     assert environ == {"TOKENIZERS_PARALLELISM": "false", "PATH": "x"}
+
+
+def test_a_profile_goes_with_the_record_and_a_trace_that_is_too_large_stays(tmp_path: Path) -> None:
+    small, large, linked = (tmp_path / name for name in ("small", "large", "linked"))
+    for made in (small, large):
+        (made / "profiler").mkdir(parents=True)
+        (made / "profiler" / "operators.json").write_text("{}")
+        (made / "profiler" / "trace.json").write_text("{}")
+    with (large / "profiler" / "trace.json").open("wb") as stream:
+        stream.truncate(LONGEST_PROFILE + 1)
+    linked.mkdir()
+    (linked / "profiler").symlink_to(small / "profiler")
+    for made in (small, large, linked):
+        (made / "metrics.json").write_text("{}")
+        keep(made, tmp_path / "records")
+    kept = {
+        str(path.relative_to(tmp_path / "records"))
+        for path in (tmp_path / "records").rglob("*")
+        if path.is_file()
+    }
+    assert kept == {
+        "small/metrics.json",
+        "small/profiler/operators.json",
+        "small/profiler/trace.json",
+        "large/metrics.json",
+        "large/profiler/operators.json",
+        "linked/metrics.json",
+    }
