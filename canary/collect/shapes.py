@@ -5,10 +5,11 @@ Keys that are not named here are free; a key that is named has this type or is n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
+from canary.collect.alerts import MOST as MOST_ALERTS
 from canary.collect.record import Number
 
 Numbers = list[Number | None]
@@ -145,6 +146,18 @@ class Calls(Shape):
     dataset_maps_executed: Number | None = None
 
 
+class AlertShape(Shape):
+    """One alert."""
+
+    severity: Literal["low", "medium", "high", "critical"]
+    category: Annotated[str, Field(max_length=64)]
+    type: Annotated[str, Field(max_length=64)]
+    message: Annotated[str, Field(max_length=4000)]
+    step: int
+    value: Number | None = None
+    threshold: Number | None = None
+
+
 class Parts(Shape):
     """The parts of a record that its own type leaves open."""
 
@@ -153,3 +166,4 @@ class Parts(Shape):
     config: Config = Config()
     exact: Exact = Exact()
     io: Calls = Calls()
+    alerts: Annotated[list[AlertShape], Field(max_length=MOST_ALERTS)] = []

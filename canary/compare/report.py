@@ -91,6 +91,25 @@ class KeyChange:
 
 
 @dataclass(frozen=True)
+class RaisedAlert:
+    """A type of alert of the current side: the worst one, and how many there were."""
+
+    severity: str
+    category: str
+    type: str
+    message: str
+    step: int
+    value: float | None = None
+    threshold: float | None = None
+    count: int = 1
+
+    def sentence(self) -> str:
+        """In words."""
+        more = f" ({self.count} of them)" if self.count > 1 else ""
+        return f"{self.severity}: {self.type} at step {self.step}{more}: {self.message}"
+
+
+@dataclass(frozen=True)
 class Side:
     """One side of a comparison, as shown."""
 
@@ -120,6 +139,8 @@ class Comparison:
     accepted: str | None = None
     """Reason for which a change of what is learned was accepted."""
     notes: tuple[str, ...] = ()
+    alerts: tuple[RaisedAlert, ...] = ()
+    """What the detectors saw on the current side, the worst first."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from canary.baseline.comparability import mismatch, named_twice, same_runs, usable
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
+from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.bottlenecks import new_bottlenecks
 from canary.compare.changes import config_changes
 from canary.compare.exact import exact_lane
@@ -96,6 +97,7 @@ def compare_to_baseline(
         compare = _first_runs if not good else _compare
         refused = compare(now, good, options, history, accept)
     found = replace(refused, current=side_of(now), baseline=side_of(before))
+    found = replace(found, alerts=alerts_of(now))
     diagnosis = analyze_regression(found, now, good, source)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)
@@ -154,7 +156,11 @@ def _first_runs(
     accept: str | None,
 ) -> Comparison:
     """Without any baseline: invariants and absolute limits alone."""
-    checks = (*invariant_checks(now), *stability_checks(now, good, options.thresholds))
+    checks = (
+        *invariant_checks(now),
+        *stability_checks(now, good, options.thresholds),
+        *alert_checks(now, good),
+    )
     verdict = decide(checks, enough_history=False)
     return Comparison(verdict, first_line(verdict, checks, None, (), (), history=0), checks)
 
@@ -181,6 +187,7 @@ def _compare(
         *timing,
         *memory_checks(now, good, options.thresholds),
         *stability_checks(now, good, options.thresholds),
+        *alert_checks(now, good),
         *invariant_checks(now),
         *exact.checks,
     ]

@@ -34,6 +34,7 @@ CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
     ("notes", lambda view: replace(view, notes=view.notes[:3])),
     ("warnings", lambda view: replace(view, warned=())),
     ("what is not decided", lambda view: replace(view, undecided=view.undecided[:1])),
+    ("alerts beyond the worst", lambda view: replace(view, alerts=view.alerts[:1])),
     ("the table of checks", lambda view: replace(view, rows=())),
     ("config", lambda view: replace(view, config=())),
     ("failed checks beyond 5", lambda view: replace(view, failed=view.failed[:5])),

@@ -30,6 +30,7 @@ def document(found: Comparison) -> dict[str, Any]:
         "config_differences": _changes(found.config_changes),
         "environment_differences": _changes(found.environment_changes),
         "notes": list(found.notes),
+        "alerts": [asdict(alert) for alert in found.alerts],
         "diagnosis": _diagnosis(found.diagnosis),
     }
 

@@ -8,13 +8,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from canary.collect import jsonio
-from canary.compare.report import Check, Comparison, Difference, KeyChange, Side
+from canary.compare.report import Check, Comparison, Difference, KeyChange, RaisedAlert, Side
 from canary.errors import InputError, RecordError
 from canary.report.document import DOCUMENT_VERSION
 
 CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(tuple[Check, ...])
 DIFFERENCES: TypeAdapter[tuple[Difference, ...]] = TypeAdapter(tuple[Difference, ...])
 CHANGES: TypeAdapter[tuple[KeyChange, ...]] = TypeAdapter(tuple[KeyChange, ...])
+ALERTS: TypeAdapter[tuple[RaisedAlert, ...]] = TypeAdapter(tuple[RaisedAlert, ...])
 SIDE: TypeAdapter[Side] = TypeAdapter(Side)
 COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
 
@@ -64,6 +65,7 @@ def comparison_from(document: dict[str, Any]) -> Comparison:
             "tier": document["tier"],
             "accepted": document["accepted"],
             "notes": document["notes"],
+            "alerts": ALERTS.validate_python([_numbers(row) for row in document.get("alerts", [])]),
         }
     )
 

@@ -37,6 +37,7 @@ SUMMARY_ROWS = (
     ("Inf steps", "inf_steps", "", 1),
 )
 LONGEST_VALUE = 60
+SHOWN_ALERTS = 8
 LONGEST_EVIDENCE = 240
 
 
@@ -87,6 +88,7 @@ class View:
     first_difference: str
     chain: tuple[str, ...]
     suspects: tuple[SuspectRow, ...]
+    alerts: tuple[str, ...]
     config: tuple[tuple[str, str, str], ...]
     environment: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...]
@@ -119,6 +121,7 @@ def view_of(found: Comparison) -> View:
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
         suspects=tuple(map(_suspect, found.diagnosis.suspects)),
+        alerts=tuple(alert.sentence() for alert in found.alerts[:SHOWN_ALERTS]),
         config=_changes(found.config_changes),
         environment=_changes(found.environment_changes),
         notes=found.notes,

@@ -1,0 +1,80 @@
+"""Alerts that the current side raised and the baseline did not: worth a look, never red alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from canary.collect.alerts import WORST_FIRST
+from canary.collect.jsonio import number
+from canary.collect.record import RunRecord
+from canary.compare.report import Check, RaisedAlert
+
+NAMED = 3
+
+
+def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
+    """One alert of each type, the worst and then the first, with how many there were."""
+    found: dict[str, RaisedAlert] = {}
+    for record in records:
+        for alert in sorted(record.alerts, key=_order):
+            raised = RaisedAlert(
+                **{name: alert[name] for name in ("severity", "category", "type", "message")},
+                step=int(alert["step"]),
+                value=_real(alert.get("value")),
+                threshold=_real(alert.get("threshold")),
+            )
+            kept = found.get(raised.type)
+            found[raised.type] = raised if kept is None else replace(kept, count=kept.count + 1)
+    return tuple(sorted(found.values(), key=lambda one: _order(vars(one))))
+
+
+def _real(value: Any) -> float | None:
+    return None if value is None else float(number(value))
+
+
+def _order(alert: Mapping[str, Any]) -> tuple[int, int]:
+    return WORST_FIRST.index(alert["severity"]), int(alert["step"])
+
+
+def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[Check]:
+    """The check `alerts`; none where neither side was watched."""
+    watched = [record.alert_summary is not None for record in (*current, *baseline)]
+    if not any(watched):
+        return []
+    if not any(watched[: len(current)]):
+        reason = "nothing watched the current side while it trained"
+        return [Check("alerts", "stability", "trend", "skip", reason)]
+    after = alerts_of(current)
+    known = {alert["type"] for record in baseline for alert in record.alerts}
+    new = [alert for alert in after if alert.type not in known]
+    return [
+        Check(
+            "alerts",
+            "stability",
+            "trend",
+            "warn" if new else "pass",
+            _message(new, len(after), any(watched[len(current) :])),
+            baseline=len(known),
+            current=len(after),
+            unit="types",
+            delta=float(len(new)),
+            threshold=0.0,
+            scale="types",
+        )
+    ]
+
+
+def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> str:
+    if not new:
+        return f"{types} types of alerts, all in the baseline too" if types else "no alerts"
+    shown = "; ".join(map(_words, new[:NAMED]))
+    more = f"; {len(new) - NAMED} more types" if len(new) > NAMED else ""
+    unlike = "" if baseline_watched else " (the baseline was not watched)"
+    return f"{shown}{more}{unlike}"
+
+
+def _words(alert: RaisedAlert) -> str:
+    at = f"{alert.type} ({alert.severity}) at step {alert.step}"
+    return at if alert.value is None else f"{at}, value {alert.value:.4g}"
