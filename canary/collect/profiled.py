@@ -44,14 +44,21 @@ def window_of(settings: Mapping[str, Any], run_dir: Path) -> Window | None:
     )
 
 
-def keep_profile(record: RunRecord, run_dir: Path, window: Window, last_step: int | None) -> None:
-    """Puts into the record what the profiled launch left; `last_step` is the last that it ended."""
+def keep_profile(
+    record: RunRecord,
+    run_dir: Path,
+    window: Window,
+    last_step: int | None,
+    first_step: int | None = 1,
+) -> None:
+    """Puts into the record what the profiled launch left; `first_step` and `last_step` are those
+    that it ended."""
     document = read_profile(Path(window.folder)) or {}
     record.unmeasured.pop("profiler", None)
     record.unmeasured.update(document.get("unmeasured", {}))
     summary = document.get("summary")
     if summary is None:
-        record.unmeasured.setdefault("profiler", _why_none(window, last_step))
+        record.unmeasured.setdefault("profiler", _why_none(window, first_step, last_step))
         return
     record.profiler = Profiler(
         **summary,
@@ -68,12 +75,17 @@ def keep_profile(record: RunRecord, run_dir: Path, window: Window, last_step: in
         record.notes.append("the first rank alone was profiled")
 
 
-def _why_none(window: Window, last_step: int | None) -> str:
-    if last_step is None:
+def _why_none(window: Window, first_step: int | None, last_step: int | None) -> str:
+    if first_step is None or last_step is None:
         return f"no step ended, and {window.in_words()} were to be profiled"
     if last_step < window.start_step:
         reached = f"the training ended after step {last_step}"
         return f"{window.in_words()} were not reached: {reached}"
+    if first_step > window.start_step:
+        return (
+            f"{window.in_words()} were to be profiled, and the training went on from a checkpoint "
+            f"with step {first_step}"
+        )
     return f"{window.in_words()} were to be profiled, and no profile was left: see log.txt"
 
 

@@ -117,7 +117,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             measured = result
             _keep(session, kind, result)
             if window is not None:
-                keep_profile(session.record, session.folder.path, window, session.last_step)
+                ended = session.last_step, session.first_step
+                keep_profile(session.record, session.folder.path, window, *ended)
             session.write()
             if result.status != "completed":
                 return result

@@ -49,8 +49,9 @@ class Session:
         self._rows = RankRows(folder.steps)
         self._measured = False
         self._launch_steps = 0
+        self.first_step: int | None = None
         self.last_step: int | None = None
-        """The last step that the launch has ended, as the training counts."""
+        """The first and the last step that the launch has ended, as the training counts."""
         self._started = time.monotonic()
         self._written = 0.0
         now = datetime.now(UTC)
@@ -87,7 +88,7 @@ class Session:
         """A launch is about to start."""
         self.record.launches.append(Launch(index=index, kind=kind, status="running"))
         self._launch_steps = 0
-        self.last_step = None
+        self.first_step = self.last_step = None
         self.write()
         self._listener.launch_begins(kind, index, steps)
 
@@ -95,6 +96,8 @@ class Session:
         """A row came in; `metrics.json` follows at most once a second."""
         self._launch_steps += 1
         self.last_step = int(row["step"])
+        if self.first_step is None:
+            self.first_step = self.last_step
         first = kind == "measured" and not self._measured
         self._measured = self._measured or first
         self._listener.step_ended(kind, row)

@@ -149,19 +149,25 @@ def test_a_window_that_was_cut_short_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "reason"),
+    ("first", "last", "reason"),
     [
-        (12, "steps 20 to 24 were not reached: the training ended after step 12"),
-        (None, "no step ended, and steps 20 to 24 were to be profiled"),
-        (22, "steps 20 to 24 were to be profiled, and no profile was left: see log.txt"),
+        (1, 12, "steps 20 to 24 were not reached: the training ended after step 12"),
+        (None, None, "no step ended, and steps 20 to 24 were to be profiled"),
+        (1, 22, "steps 20 to 24 were to be profiled, and no profile was left: see log.txt"),
+        (
+            101,
+            140,
+            "steps 20 to 24 were to be profiled, and the training went on from a checkpoint with "
+            "step 101",
+        ),
     ],
 )
 def test_a_profile_that_is_not_there_has_a_reason(
-    tmp_path: Path, last: int | None, reason: str
+    tmp_path: Path, first: int | None, last: int | None, reason: str
 ) -> None:
     kept = record()
     kept.unmeasured["profiler"] = "profiling was off"
-    keep_profile(kept, tmp_path, window(tmp_path), last)
+    keep_profile(kept, tmp_path, window(tmp_path), last, first)
     assert kept.unmeasured["profiler"] == reason
     assert kept.profiler.steps == []
 
