@@ -7,6 +7,7 @@ from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.report import Difference, KeyChange
+from canary.config.schema import CanaryConfig
 
 NOT_SHOWN = ("output_dir",)
 """Where a record lies says nothing of what is in it."""
@@ -65,10 +66,16 @@ def _under(key: str, roots: tuple[str, ...]) -> bool:
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
+def _value(leaves: Mapping[str, Any], key: str) -> Any:
+    value = leaves.get(key)
+    return None if value in ([], {}) else value
+
+
 def key_changes(
     baseline: Mapping[str, Any], current: Mapping[str, Any], cosmetic: tuple[str, ...]
 ) -> tuple[KeyChange, ...]:
-    """Leaves that differ, in the order of the current side; a missing one counts as null."""
+    """Leaves that differ, in the order of the current side; a missing one counts as null, and so
+    does an empty list."""
     if baseline == current:
         return ()
     before, after = dict(flatten(baseline)), dict(flatten(current))
@@ -76,7 +83,7 @@ def key_changes(
     return tuple(
         KeyChange(key, before.get(key), after.get(key), _under(key, cosmetic))
         for key in keys
-        if before.get(key) != after.get(key)
+        if _value(before, key) != _value(after, key)
     )
 
 
@@ -91,11 +98,26 @@ def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
+def _defaults(other: RunRecord) -> dict[str, Any]:
+    """Defaults of the keys that the other record's config has."""
+    fields = CanaryConfig.model_fields
+    return {
+        key: fields[key].default
+        for key in other.config
+        if key in fields and isinstance(fields[key].default, bool | int | float | str)
+    }
+
+
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
-    """Keys of the resolved configs that differ."""
+    """Keys of the resolved configs that differ. A key that one version did not know yet had its
+    default."""
     before, after = (
-        {key: value for key, value in record.config.items() if key not in NOT_SHOWN}
-        for record in (baseline, current)
+        {
+            key: value
+            for key, value in (_defaults(other) | record.config).items()
+            if key not in NOT_SHOWN
+        }
+        for record, other in ((baseline, current), (current, baseline))
     )
     return key_changes(before, after, COSMETIC_CONFIG)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.collect.record import RunRecord
-from canary.compare.causes import CAUSES
+from canary.compare.causes import CAUSES, Cause
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.ranking import ranked
 from canary.compare.report import Comparison, Verdict
@@ -21,6 +21,7 @@ def analyze_regression(
     current: RunRecord | Sequence[RunRecord],
     baseline: RunRecord | Sequence[RunRecord],
     source: SourceChanges | None = None,
+    causes: Sequence[Cause] = CAUSES,
 ) -> Diagnosis:
     """Who is behind what `report` found.
 
@@ -29,6 +30,7 @@ def analyze_regression(
         current: its current record, or several.
         baseline: the baseline's.
         source: what the commits changed, where somebody could tell.
+        causes: who is asked; `(*CAUSES, mine)` asks one more.
 
     Returns:
         Suspects, the likeliest first. None where nothing got worse and nothing differs; `unknown`
@@ -40,7 +42,7 @@ def analyze_regression(
     if not now or not before or not _something_to_explain(report, now):
         return Diagnosis()
     facts = Facts(report, now, before, source or SourceChanges())
-    found = [finding for cause in CAUSES for finding in cause(facts)]
+    found = [finding for cause in causes for finding in cause(facts)]
     suspects = ranked(found, facts)
     return Diagnosis(_summary(suspects), suspects)
 

@@ -131,9 +131,9 @@ def model_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
         if key == "attention" or before.get(key) == after.get(key):
             continue
         if key not in before or key not in after:
-            if key in ("model_type",):
-                continue
             was, now = before.get(key), after.get(key)
+            if key == "model_type" or not (was or now):
+                continue  # what an older version did not record, and what is off
         else:
             was, now = before[key], after[key]
         found.append(_model_difference(key, was, now))

@@ -358,3 +358,21 @@ def test_a_small_kl_may_move_by_the_rounding_of_log_probabilities(
     after = altered(before, "exact", "trajectory", "rl", to={"kl": [-1.1e-3 + moved] * 12})
     after = after.model_copy(update={"run_id": "another"})
     assert compare_to_baseline(after, before).check("trajectory").status == status
+
+
+def test_what_an_older_version_did_not_record_is_no_difference() -> None:
+    """Config keys that came later have their default then, and a fact that is off was off."""
+    older, newer = BASELINE[-1].model_copy(deep=True), CURRENT.model_copy(deep=True)
+    newer.config |= {"use_peft": False, "command": [], "callbacks": None}
+    older.config.pop("use_peft", None)
+    older.config |= {"command": None, "callbacks": []}
+    older.exact["model"].pop("sharded", None)
+    newer.exact["model"]["sharded"] = False
+    found = compare_to_baseline(newer, older, gates=())
+    assert not found.config_changes
+    assert not found.differences
+    newer.config["use_peft"] = True
+    newer.exact["model"]["sharded"] = True
+    found = compare_to_baseline(newer, older, gates=())
+    assert [change.key for change in found.config_changes] == ["use_peft"]
+    assert [d.signal for d in found.differences] == ["use_peft", "sharded"]

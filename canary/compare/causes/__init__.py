@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from canary.compare.causes import (
     adapter,
@@ -24,7 +25,10 @@ from canary.compare.causes import (
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 
-CAUSES: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+Cause: TypeAlias = Callable[[Facts], Iterator[Finding]]
+"""Looks at the facts of one comparison, and says what tells for its mechanism; often nothing."""
+
+CAUSES: tuple[Cause, ...] = (
     tokenization.findings,
     data.findings,
     adapter.findings,

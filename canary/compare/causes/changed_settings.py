@@ -42,7 +42,13 @@ class SettingChange:
 
     def sentence(self) -> str:
         """In words."""
-        return f"{self.key} {shown(self.baseline)} -> {shown(self.current)}"
+        if self.in_config:
+            return f"{self.key} {shown(self.baseline)} -> {shown(self.current)}"
+        was, now = (
+            "its default" if value is None else str(value)
+            for value in (self.baseline, self.current)
+        )
+        return f"{self.key} {was} -> {now}"
 
     def evidence(self) -> Evidence:
         """As evidence."""

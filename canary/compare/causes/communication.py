@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from canary.collect.jsonio import number
 from canary.compare.causes.facts import Facts, evidence_of_check
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence
@@ -39,17 +40,25 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _waiting(facts: Facts) -> Iterator[Evidence]:
-    sides = (facts.before, facts.now)
-    for key, words in (
-        ("wait_s", "waiting in collectives"),
-        ("imbalance", "slowest rank over the mean"),
-    ):
-        was, now = (record.ranks.get(key) for record in sides)
-        if not isinstance(was, int | float) or not isinstance(now, int | float):
-            continue
-        step = facts.now.perf.step_time.mean
-        if key == "wait_s" and now > GREW * was and now - was > SHARE_OF_STEP * step:
-            text = f"{words} {1e3 * was:.3g} -> {1e3 * now:.3g} ms a step"
-            yield Evidence("signal", text, 1e3 * was, 1e3 * now, "ms")
-        elif key == "imbalance" and now > GREW * was:
-            yield Evidence("signal", f"{words} {was:.2f} -> {now:.2f}", was, now)
+    (wait_was, wait_now), (skew_was, skew_now) = (
+        _means(facts, "wait_s"),
+        _means(facts, "imbalance"),
+    )
+    step = facts.now.perf.step_time.mean
+    if wait_was is not None and wait_now is not None:
+        grew = wait_now - wait_was
+        if wait_now > GREW * wait_was and grew > SHARE_OF_STEP * step:
+            was, now = 1e3 * wait_was, 1e3 * wait_now
+            words = f"waiting in collectives {was:.3g} -> {now:.3g} ms a step"
+            yield Evidence("signal", words, was, now, "ms")
+            if skew_was is not None and skew_now is not None and skew_now > skew_was:
+                words = f"slowest rank over the mean {skew_was:.2f} -> {skew_now:.2f}"
+                yield Evidence("signal", words, skew_was, skew_now)
+
+
+def _means(facts: Facts, key: str) -> tuple[float | None, float | None]:
+    """Means over steps of what several ranks measured."""
+    was, now = (
+        number((record.ranks.get(key) or {}).get("mean")) for record in (facts.before, facts.now)
+    )
+    return was, now

@@ -1,8 +1,10 @@
-"""Host: Python, the GIL, callbacks, or something else on the machine."""
+"""Host: Python, its lock, callbacks, other threads, or something else on the machine."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from canary.compare.causes.facts import Facts, evidence_of_phase
 from canary.compare.causes.finding import Finding
@@ -14,37 +16,92 @@ ACTIONS = (
     "py-spy record -d 20 -p PID shows where Python spends its time",
 )
 CPU_GREW = 1.15
-GIL_POINTS = 0.15
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of the time that the host's own figures tell, and what its growth means."""
+
+    name: str
+    """In `record.host`."""
+    words: str
+    grew: float
+    """By so much, or it says nothing: 0 to 1."""
+    strength: float
+    description: str
+
+
+SHARES = (
+    Share(
+        "gil_contention",
+        "time in which the training may have waited for Python's lock",
+        0.10,
+        0.92,
+        "another Python thread holds the lock that the training needs",
+    ),
+    Share(
+        "other_threads",
+        "CPU time of the process's other threads, of the computing phases' time",
+        0.20,
+        0.80,
+        "other threads of the process compute beside the training",
+    ),
+    Share(
+        "waiting",
+        "computing phases' time in which the training waited, off its core",
+        0.10,
+        0.75,
+        "the training waits where it should compute: a sleep, a lock or a file",
+    ),
+)
+CROWDED = Share(
+    "run_delay",
+    "time in which the training was ready and had no core",
+    0.20,
+    0.45,
+    "other work on the machine takes its cores",
+)
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
     """The same work and more time, in phases where Python alone runs or in all of them."""
     if facts.entry is not None or _more_work(facts):
         return
-    evidence = [*_gil(facts), *_cpu(facts)]
-    callback = facts.changed_code("callback", "forward", "training_step", "compute_loss")
-    if callback is not None:
-        evidence.append(callback.evidence())
+    grown = {share: told for share in (*SHARES, CROWDED) if (told := _grown(facts, share))}
+    crowded = CROWDED in grown
     phase = facts.grown_phase("other", "logging", "optimizer", "forward", "backward", "logprob")
+    for share in SHARES:
+        # One share tells; the next ones follow from it (a held lock is waited for).
+        if share in grown and (phase is not None or facts.slower or share.strength > 0.9):
+            strength = share.strength * (0.6 if crowded else 1.0)
+            yield Finding(C.HOST, strength, share.description, tuple(grown.values()), ACTIONS)
+            break
     if phase is not None:
-        strength = {"other": 0.85, "logging": 0.6 if phase.stands_in_cpu else 0.5}
-        elsewhere = any(not change.cosmetic for change in facts.report.environment_changes)
+        yield _phase(facts, phase.phase, (evidence_of_phase(phase), *_cpu(facts)), crowded)
+    elif facts.slower is not None and crowded:
+        evidence = (grown[CROWDED],)
+        yield Finding(C.HOST, CROWDED.strength, CROWDED.description, evidence, ACTIONS)
+    elif facts.slower is not None and (cpu := tuple(_cpu(facts))):
         yield Finding(
-            C.HOST,
-            strength.get(phase.phase, 0.75) * (0.4 if elsewhere else 1.0),
-            f"the {phase.phase} phase takes longer for the same operators",
-            (evidence_of_phase(phase), *evidence),
-            ACTIONS,
+            C.HOST, 0.4, "the process is busier for the same work, in every phase", cpu, ACTIONS
         )
-    elif evidence and (facts.slower is not None or _gil_grew(facts)):
-        # More CPU time in every phase alike is also what a crowded machine does to a process.
-        yield Finding(
-            C.HOST,
-            0.85 if _gil_grew(facts) else 0.4,
-            "the process is busier for the same work, in every phase",
-            tuple(evidence),
-            ACTIONS,
-        )
+
+
+def _phase(facts: Facts, name: str, evidence: tuple[Evidence, ...], crowded: bool) -> Finding:
+    strength = {"other": 0.85, "logging": 0.55}.get(name, 0.7)
+    code = facts.changed_code("callback", "forward", "training_step", "compute_loss")
+    if code is not None:
+        evidence = (*evidence, code.evidence())
+        strength += 0.05
+    if any(not change.cosmetic for change in facts.report.environment_changes):
+        strength *= 0.4
+    return Finding(
+        C.HOST,
+        strength * (0.7 if crowded else 1.0),
+        f"the {name} phase takes longer for the same operators",
+        evidence,
+        ACTIONS,
+    )
 
 
 def _more_work(facts: Facts) -> bool:
@@ -52,24 +109,19 @@ def _more_work(facts: Facts) -> bool:
     return any((check := facts.rose(name)) is not None and check.failed for name in names)
 
 
-def _gil_values(facts: Facts) -> tuple[float | None, float | None]:
-    was, now = (
-        getattr(getattr(record, "host", None), "gil_contention", None)
-        for record in (facts.before, facts.now)
-    )
-    return was, now
-
-
-def _gil_grew(facts: Facts) -> bool:
-    was, now = _gil_values(facts)
-    return was is not None and now is not None and now - was > GIL_POINTS
-
-
-def _gil(facts: Facts) -> Iterator[Evidence]:
-    was, now = _gil_values(facts)
-    if was is not None and now is not None and _gil_grew(facts):
-        words = f"GIL contention {100 * was:.0f} -> {100 * now:.0f}% of the time"
-        yield Evidence("signal", words, 100 * was, 100 * now, "%")
+def _grown(facts: Facts, share: Share) -> Evidence | None:
+    sides = []
+    for side in (facts.baseline, facts.current):
+        values = [getattr(record.host, share.name) for record in side]
+        known = [value for value in values if value is not None]
+        if not known:
+            return None
+        sides.append(statistics.median(known))
+    was, now = sides
+    if now - was < share.grew:
+        return None
+    words = f"{share.words} {100 * was:.0f} -> {100 * now:.0f}%"
+    return Evidence("signal", words, 100 * was, 100 * now, "%")
 
 
 def _cpu(facts: Facts) -> Iterator[Evidence]:

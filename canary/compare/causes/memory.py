@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from canary.compare.causes.facts import Facts, evidence_of_check
 from canary.compare.causes.finding import Finding
+from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
 
 
@@ -44,14 +45,19 @@ def _peak(facts: Facts) -> Iterator[Finding]:
         return
     found = [check for check in (peak, reserved) if check is not None]
     other = facts.entry is not None or facts.rose("operators") or facts.rose("tokens_fed")
-    fragments = peak is None
+    evidence = [evidence_of_check(check) for check in found]
+    was, now = (record.memory.alloc_retries or 0 for record in (facts.before, facts.now))
+    if now > was:
+        words = f"times the allocator gave back its cache and tried again {was} -> {now}"
+        evidence.append(Evidence("signal", words, was, now))
+    fragments = peak is None or now > was
     yield Finding(
         C.MEMORY,
         0.35 if other else 0.85,
         "the allocator reserves more for the same peak: fragmentation, or retries"
         if fragments
         else "a step holds more memory at its peak, for the same work",
-        tuple(evidence_of_check(check) for check in found),
+        tuple(evidence),
         (
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and look for varying lengths"
             if fragments
