@@ -28,6 +28,8 @@ def patterns(found: Comparison) -> Iterator[str]:
         yield "a step takes more memory, and is no slower: what is kept, not what is computed"
     elif learned:
         yield "other things are learned, at the same speed"
+    elif failed:
+        yield "the same is learned by more work"
 
 
 def _first(failed: dict[str, Check], names: tuple[str, ...]) -> Check | None:

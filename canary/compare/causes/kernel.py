@@ -32,6 +32,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
             _what(facts),
             (
                 *(evidence_of_check(check) for check in counted[:3]),
+                *_phase(facts),
                 *_operators(facts),
                 *_memory(facts),
             ),
@@ -63,6 +64,12 @@ def _actions(facts: Facts) -> tuple[str, ...]:
         "compare gradient checkpointing, attention implementation, compile and fused settings",
         "canary profile CURRENT --against BASELINE shows the operators by time",
     )
+
+
+def _phase(facts: Facts) -> Iterator[Evidence]:
+    grown = facts.grown_phase("forward", "backward", "optimizer", "generation", "logprob")
+    if grown is not None:
+        yield evidence_of_phase(grown)
 
 
 def _operators(facts: Facts) -> Iterator[Evidence]:

@@ -1,0 +1,50 @@
+"""docs/diagnosis.md shows what canary explain prints, and its examples run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.compare.suspects import RegressionCategory
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs" / "diagnosis.md"
+SHOWN = re.compile(r"(<!-- explained -->\n)(.*?)(<!-- /explained -->)", re.DOTALL)
+
+
+def test_the_story_is_what_explain_prints() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    (command,) = re.findall(r"^\$ canary (explain .*)$", text, re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, "-m", "canary", *command.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    block = f"```text\n{done.stdout}```\n"
+    if os.environ.get("UPDATE_GOLDEN"):
+        DOCS.write_text(SHOWN.sub(lambda m: m[1] + block + m[3], text), encoding="utf-8")
+    found = SHOWN.search(DOCS.read_text(encoding="utf-8"))
+    assert found is not None
+    assert found[2] == block
+
+
+def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, "diagnosis.md", "exec"), names)
+
+
+def test_every_category_is_in_the_table() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    assert not [category for category in RegressionCategory if f"`{category}`" not in text]
