@@ -15,7 +15,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
 # The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them.
 stacks: $(VENV)/.dev

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-SHARED = ("laboratory", "finished_run")
-"""Fixtures of a session, each worth minutes of training."""
+OWN_TRAININGS = ("test_exec.py", "test_ranks.py")
+"""Files of tests/faults that do not use the laboratory."""
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Groups for `--dist loadgroup`: a fixture that trains must not be made by every process."""
-    for item in items:
-        names = getattr(item, "fixturenames", ())
-        group = next((name for name in SHARED if name in names), item.nodeid.split("::")[0])
-        item.add_marker(pytest.mark.xdist_group(group))
+def group_of(nodeid: str) -> str:
+    """Its file; one name for all that wait for the trainings of the laboratory."""
+    file = nodeid.partition("::")[0]
+    shared = file.startswith("tests/faults/") and not file.endswith(OWN_TRAININGS)
+    return "tests/faults" if shared else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """By groups, in the order of collection. (xdist's own `loadgroup` marks tests in a way that
+    pytest 9.2 does not read.)"""
+    from xdist.scheduler.loadscope import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByGroup(config, log)
