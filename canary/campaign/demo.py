@@ -125,6 +125,7 @@ def demo_text(demo: Demo, faulty: str) -> str:
         "  canary init-config canary.yaml --type dpo   then name your model and data in it",
         "  canary run canary.yaml                      a record of it",
         "  canary ab canary.yaml --base main           is HEAD worse than main?",
+        "  canary explain RUN BASELINE                 why did it get worse?",
         "  canary calibrate canary.yaml -n 10          how small a change this machine can see",
         "",
         f"Records of this demo: {demo.folder}",

@@ -148,9 +148,12 @@ def called_code(trainer: Any) -> dict[str, dict[str, Any]]:
     return found
 
 
+OWN_SLOTS = ("data_collator", "reward_funcs")
+
+
 def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
     for name, value in sorted(getattr(trainer, "__dict__", {}).items()):
-        if inspect.isroutine(value):
+        if inspect.isroutine(value) and name not in OWN_SLOTS:
             yield f"trainer.{name}", value
     kinds: Iterable[type] = [k for k in type(trainer).__mro__ if k is not object]
     for kind in kinds:
