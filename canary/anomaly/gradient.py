@@ -17,8 +17,9 @@ KNOWN = 5
 COLD = 10.0
 """Before that, what counts as an explosion is so many times the threshold: sums instead of means,
 and the first steps of a fresh head, reach the threshold itself."""
-BEYOND = 2.0
-"""An explosion is so many times the window's largest norm: policy gradients have long tails."""
+BEYOND = 1.5
+"""An explosion is so many times what nine in ten of the window's norms are below: those of policies
+have long tails, and a median near zero where most groups teach nothing."""
 CHANGES = 30
 JUMPY = 10.0
 """Norms that in half of the steps change by this factor vary too much to be followed."""
@@ -55,7 +56,8 @@ class GradientDetector:
         if len(self._norms) < min(KNOWN, self._norms.maxlen or KNOWN):
             return COLD * self._explosion
         usual = self._explosion * statistics.median(self._norms)
-        return max(self._explosion, usual, BEYOND * max(self._norms))
+        tail = sorted(self._norms)[int(0.9 * len(self._norms))]
+        return max(self._explosion, usual, BEYOND * tail)
 
     def _exploded(self, step: int, norm: float) -> Iterator[Alert]:
         limit = self._limit()
