@@ -107,7 +107,7 @@ class LearningRateDetector:
         relative = abs(change) / group.last if group.last > 0 else 0.0
         restart = change > 0 and rate <= RETURNS * group.highest
         sudden = relative > self._change and not _continues(group.change, change) and not restart
-        if sudden and (by_hand or group.same > 1):
+        if sudden and by_hand:
             yield self._alert(step, place, group.last, rate)
         elif sudden:
             group.pending = (step, group.last, change)

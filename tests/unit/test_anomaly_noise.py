@@ -1,0 +1,24 @@
+"""Noise is no anomaly: 200 runs of it, white and correlated, raise an alert in at most 1%."""
+
+from __future__ import annotations
+
+from bench.anomaly import alerts_of, noisy_run
+
+RUNS = 200
+PHIS = (0.0, 0.5, 0.8, 0.9)
+SDS = (0.01, 0.05, 0.1, 0.2)
+
+
+def test_of_200_runs_of_noise_at_most_two_raise_any_alert() -> None:
+    alarmed = {}
+    for seed in range(RUNS):
+        phi, sd = PHIS[seed % len(PHIS)], SDS[seed // len(PHIS) % len(SDS)]
+        found = alerts_of(noisy_run(seed, phi, sd, 200, around_zero=bool(seed % 3 == 0)))
+        if found:
+            alarmed[seed, phi, sd] = found
+    assert len(alarmed) <= 0.01 * RUNS, alarmed
+
+
+def test_noise_of_a_tenth_of_a_percent_is_no_plateau() -> None:
+    alarmed = [seed for seed in range(40) if alerts_of(noisy_run(seed, 0.5, 0.001, 200))]
+    assert not alarmed
