@@ -3,6 +3,7 @@ Needs torch."""
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections import deque
@@ -174,8 +175,10 @@ def integers_of(batch: Any) -> dict[str, torch.Tensor]:
 def _scalar(value: Any, name: str) -> Scalar:
     """One number; of a tensor of several, their mean."""
     if isinstance(value, torch.Tensor):
+        if value.dim() == 0:
+            return value
         if value.numel() == 1:
-            return value.detach().reshape(())
+            return value.reshape(())
         if value.numel() == 0:
             return float("nan")
         return value.detach().to(torch.float32).mean()
@@ -188,10 +191,14 @@ def _scalar(value: Any, name: str) -> Scalar:
         ) from error
 
 
-def _vector(values: Any, name: str) -> torch.Tensor:
+def _numbers(values: Any, name: str) -> torch.Tensor | list[float]:
+    """One number a sample; on a device as a tensor, else as a list."""
     try:
+        if isinstance(values, torch.Tensor) and values.device.type != "cpu":
+            return values.detach().float().reshape(-1)
         found = values if isinstance(values, torch.Tensor) else torch.as_tensor(values)
-        return found.detach().to(torch.float32).reshape(-1)
+        numbers: list[float] = found.detach().double().reshape(-1).tolist()
+        return numbers
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
             f"{name} takes numbers, one a sample, got {type(values).__name__}",
@@ -203,28 +210,61 @@ def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
     """Puts the sums over rewards and predictions among the scalars; returns how many of each."""
     if given.rewards is None:
         return 0, 0
-    rewards = _vector(given.rewards, "rewards")
-    count = rewards.numel()
+    rewards = _numbers(given.rewards, "rewards")
+    count = len(rewards)
     if not count:
         return 0, 0
-    std, mean = torch.std_mean(rewards, correction=0)
-    scalars |= {"reward_mean": mean, "reward_std": std}
-    if given.predictions is None:
-        return count, 0
-    predictions = _vector(given.predictions, "predictions").to(rewards.device)
-    if predictions.numel() != count:
-        raise UsageError(
-            f"{count} rewards and {predictions.numel()} predictions", "give one for each sample"
-        )
-    errors = predictions - rewards
-    off_std, off = torch.std_mean((errors - errors.mean()).abs(), correction=0)
-    scalars |= {
-        "error": errors.abs().mean(),
-        "centred_error": off,
-        "centred_std": off_std,
-        "square": rewards.square().mean(),
-    }
-    return count, count
+    predictions = None
+    if given.predictions is not None:
+        predictions = _numbers(given.predictions, "predictions")
+        if len(predictions) != count:
+            raise UsageError(
+                f"{count} rewards and {len(predictions)} predictions", "give one for each sample"
+            )
+    if isinstance(rewards, list) and not isinstance(predictions, torch.Tensor):
+        _sums(rewards, predictions, scalars)
+    else:
+        _sums_on_device(rewards, predictions, scalars)
+    return count, 0 if predictions is None else count
+
+
+def _moments(values: list[float]) -> tuple[float, float]:
+    """Standard deviation and mean."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values)), mean
+
+
+def _sums(
+    rewards: list[float], predictions: list[float] | None, scalars: dict[str, Scalar]
+) -> None:
+    if not all(map(math.isfinite, rewards)) or not all(map(math.isfinite, predictions or ())):
+        # As a device would have it: one NaN makes them all NaN.
+        rewards = [math.nan] * len(rewards)
+    scalars["reward_std"], scalars["reward_mean"] = _moments(rewards)
+    if predictions is None:
+        return
+    errors = [p - r for p, r in zip(predictions, rewards, strict=True)]
+    centre = math.fsum(errors) / len(errors)
+    scalars["centred_std"], scalars["centred_error"] = _moments([abs(e - centre) for e in errors])
+    scalars["error"] = math.fsum(map(abs, errors)) / len(errors)
+    scalars["square"] = math.fsum(r * r for r in rewards) / len(rewards)
+
+
+def _sums_on_device(
+    rewards: torch.Tensor | list[float],
+    predictions: torch.Tensor | list[float] | None,
+    scalars: dict[str, Scalar],
+) -> None:
+    tensors = [each for each in (rewards, predictions) if isinstance(each, torch.Tensor)]
+    device = tensors[0].device
+    told = torch.as_tensor(rewards, device=device, dtype=torch.float32)
+    scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(told, correction=0)
+    if predictions is None:
+        return
+    errors = torch.as_tensor(predictions, device=device, dtype=torch.float32) - told
+    off = (errors - errors.mean()).abs()
+    scalars["centred_std"], scalars["centred_error"] = torch.std_mean(off, correction=0)
+    scalars["error"], scalars["square"] = errors.abs().mean(), told.square().mean()
 
 
 def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:

@@ -10,7 +10,8 @@ import torch
 
 def local(value: torch.Tensor) -> torch.Tensor:
     """The part of a tensor that this rank holds: of a sharded one its shard."""
-    value = value.detach()
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        return value
     return value.to_local() if hasattr(value, "to_local") else value
 
 
@@ -22,12 +23,13 @@ def gradient_norm(parameters: Iterable[torch.Tensor]) -> torch.Tensor | None:
     gradients = [local(p.grad) for p in parameters if p.grad is not None]
     if not gradients:
         return None
-    dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
-    norms = torch._foreach_norm(dense)
-    device = norms[0].device
-    if any(norm.device != device for norm in norms):
-        norms = [norm.to(device, non_blocking=True) for norm in norms]
-    return torch.linalg.vector_norm(torch.stack(norms).to(torch.float32))
+    with torch.no_grad():
+        dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+        norms = torch._foreach_norm(dense)
+        device = norms[0].device
+        if len({norm.device for norm in norms}) > 1:
+            norms = [norm.to(device, non_blocking=True) for norm in norms]
+        return torch.linalg.vector_norm(torch.stack(norms).float())
 
 
 class Reading:
@@ -40,25 +42,35 @@ class Reading:
     def __init__(
         self, scalars: Mapping[str, torch.Tensor | float], vector: torch.Tensor | None = None
     ) -> None:
-        self._plain = {k: float(v) for k, v in scalars.items() if not isinstance(v, torch.Tensor)}
-        tensors = {k: v.detach() for k, v in scalars.items() if isinstance(v, torch.Tensor)}
-        self._names = list(tensors)
+        self._plain: dict[str, float] = {}
+        self._names: list[str] = []
         self._values: torch.Tensor | None = None
         self._event: Any = None
-        parts = [value.reshape(1) for value in tensors.values()]
-        if vector is not None:
-            parts.append(vector.detach().reshape(-1))
-        if parts:
-            self._begin(parts)
+        parts: list[torch.Tensor] = []
+        for name, value in scalars.items():
+            if isinstance(value, torch.Tensor):
+                self._names.append(name)
+                parts.append(value)
+            else:
+                self._plain[name] = value
+        with torch.no_grad():
+            if parts:
+                self._begin(parts, vector)
+            elif vector is not None:
+                self._copy(vector.double())
 
-    def _begin(self, parts: list[torch.Tensor]) -> None:
+    def _begin(self, parts: list[torch.Tensor], vector: torch.Tensor | None) -> None:
         device = next((part.device for part in parts if part.device.type != "cpu"), None)
-        wide = torch.float32 if device is not None and device.type == "mps" else torch.float64
-        joined = torch.cat([part.to(device, wide, non_blocking=True) for part in parts])
+        if device is not None:
+            parts = [part.to(device, non_blocking=True) for part in parts]
+        joined = torch.stack(parts)
+        self._copy(joined if vector is None else torch.cat([joined, vector]))
+
+    def _copy(self, joined: torch.Tensor) -> None:
         if not joined.is_cuda:
             self._values = joined
             return
-        self._values = torch.empty(len(joined), dtype=wide, pin_memory=True)
+        self._values = torch.empty(len(joined), dtype=joined.dtype, pin_memory=True)
         self._values.copy_(joined, non_blocking=True)
         self._event = torch.cuda.Event()
         self._event.record(torch.cuda.current_stream(joined.device))
