@@ -1,0 +1,136 @@
+"""What runs tell of their host, and the bottlenecks named from it, on real trainings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary import Recorder
+from canary.collect.folder import load_record
+from canary.collect.record import RunRecord
+from tests.integration.conftest import Finished, canary, settings, write_config
+from tests.planting import plant
+
+pytestmark = pytest.mark.train
+
+SHORT = {"probe_steps": 0, "max_steps": 24, "metrics_warmup_steps": 4, "dataset_size": 96}
+PYTHON_BESIDE = """
+import threading
+def beside():
+    while True:
+        sum(range(1000))
+threading.Thread(target=beside, daemon=True).start()
+"""
+SLOW_COLLATOR = """
+import time
+original = trainer.data_collator
+def slow(rows):
+    time.sleep(0.05 * len(rows))
+    return original(rows)
+trainer.data_collator = slow
+"""
+
+
+def run(folder: Path, body: str, **changes: Any) -> Finished:
+    """The embedded SFT with something planted beside it."""
+    plant(folder, body)
+    path = write_config(folder, settings("sft", **(SHORT | changes)))
+    finished = canary("run", str(path), "-o", str(folder / "out"), cwd=folder)
+    assert finished.code == 0, finished.err
+    return finished
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run(tmp_path_factory.mktemp("healthy"), "pass")
+
+
+def named(record: RunRecord) -> set[str]:
+    assert record.bottlenecks is not None
+    return {found.name for found in record.bottlenecks if found.severity == "bottleneck"}
+
+
+def test_a_healthy_canary_tells_all_of_its_host_and_names_no_bottleneck(
+    healthy: Finished,
+) -> None:
+    record, host = healthy.record(), healthy.record().host
+    assert named(record) == set()
+    assert set(record.bottlenecks_not_judged) >= {"gpu_utilization", "small_batches"}
+    for name, value in host.model_dump().items():
+        assert value is not None or name in ("gil_contention", "gil_held", "run_delay"), name
+    assert host.cpu_seconds_per_step is not None
+    assert host.main_cpu_seconds_per_step is not None
+    assert 0 < host.main_cpu_seconds_per_step <= 1.01 * host.cpu_seconds_per_step
+    assert host.cpu_seconds_per_step < 1.1 * record.perf.step_time.mean
+    assert "bottleneck" not in healthy.err
+    (launch,) = record.launches
+    assert sum(launch.phases_cpu.values()) == pytest.approx(host.cpu_seconds_per_step, rel=1e-6)
+    assert launch.phases_cpu["backward"] > launch.phases_cpu["data"]
+
+
+def test_python_in_another_thread_is_named_by_the_lock_it_holds(
+    healthy: Finished, tmp_path: Path
+) -> None:
+    pytest.importorskip("gilknocker")
+    record = run(tmp_path, PYTHON_BESIDE).record()
+    contention, clean = record.host.gil_contention, healthy.record().host.gil_contention
+    assert contention is not None
+    assert clean is not None
+    assert clean < 0.05
+    assert contention > 0.2
+    assert named(record) == {"gil_contention"}
+
+
+def test_a_slow_collator_is_named_with_its_share_of_the_step(tmp_path: Path) -> None:
+    finished = run(tmp_path, SLOW_COLLATOR)
+    record = finished.record()
+    assert named(record) == {"data_loading"}
+    assert record.bottlenecks is not None
+    numbers = {one.what: one.value for one in record.bottlenecks[0].evidence}
+    assert numbers["of the step in the data phase"] > 50
+    assert numbers["data phase"] >= 0.98 * 200
+    assert numbers["of it on a core"] < 50
+    line = next(line for line in finished.err.splitlines() if "data_loading" in line)
+    assert line.startswith("  bottleneck  data_loading: of the step in the data phase ")
+
+
+def test_without_gilknocker_a_run_says_so_and_measures_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "gilknocker.py").write_text("raise ImportError('hidden')\n")
+    record = run(tmp_path, "pass", max_steps=6, metrics_warmup_steps=1).record()
+    assert record.host.gil_contention is None
+    assert "rlhf-canary[gil]" in record.unmeasured["host.gil_contention"]
+    assert "rlhf-canary[gil]" in record.bottlenecks_not_judged["gil_contention"]
+    assert record.host.waiting is not None
+
+
+def test_workers_of_a_loader_outlive_the_knocking_in_their_parent(tmp_path: Path) -> None:
+    pytest.importorskip("gilknocker")
+    record = run(tmp_path, "pass", num_workers=1, max_steps=8, metrics_warmup_steps=2).record()
+    assert record.status == "completed"
+    assert record.host.gil_held is not None
+
+
+def test_a_recorded_loop_tells_of_its_host_after_its_probe(tmp_path: Path) -> None:
+    import torch
+
+    model = torch.nn.Linear(256, 256)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    recorder = Recorder(
+        "host", model=model, optimizer=optimizer, output_dir=tmp_path, probe_steps=3
+    )
+    with recorder:
+        for _ in range(20):
+            with recorder.step({"x": torch.ones(64, 256)}) as step:
+                loss = model(torch.ones(64, 256)).square().mean()
+                step.loss(loss)
+                loss.backward()
+                optimizer.step()
+    assert recorder.folder is not None
+    record = load_record(recorder.folder)
+    assert record.bottlenecks is not None
+    assert record.host.cpu_seconds_per_step is not None
+    assert record.host.voluntary_switches_per_step is not None
+    assert record.launches[-1].host["steps"] == 17
+    assert "sampled from outside" in record.unmeasured["perf.cpu_utilization_avg"]
