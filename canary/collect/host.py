@@ -10,6 +10,9 @@ from canary.collect.record import Host, Launch, RunRecord
 
 Row = Mapping[str, Any]
 
+LARGEST_DELAY = 0.95
+"""Share of the time without a core that is taken out of the rest; above it little is left."""
+
 
 def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     """The section, from the rows after warm-up of all launches."""
@@ -17,11 +20,10 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     launches = [launch for launch in record.launches if launch.kind == "measured"]
     delay = _share(told, "run_delay_s", sum(row["wall_s"] for row in rows if row.get("host")))
     computing = sum(host["computing_s"] for host in told)
-    waiting = _share(told, "waiting_s", computing)
-    if waiting is not None:
-        # Of the waiting, what was for want of a core; it falls on the computing phases as on all.
-        waiting = min(1.0, max(0.0, waiting - (delay or 0.0)))
-    others = _share(told, "others_s", computing)
+    # What the thread wanted a core for is the machine's time, in the computing phases as in all.
+    without = min(LARGEST_DELAY, delay or 0.0) * computing
+    waiting = _share(told, "waiting_s", computing - without, without)
+    others = _share(told, "others_s", computing - without)
     held = _mean(launch.host.get("gil_held") for launch in launches)
     return Host(
         gil_contention=_least(held, waiting, others),
@@ -39,14 +41,16 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     )
 
 
-def _share(told: Sequence[Row], key: str, whole_s: float) -> float | None:
+def _share(told: Sequence[Row], key: str, whole_s: float, without_s: float = 0.0) -> float | None:
     seconds = [host[key] for host in told if host.get(key) is not None]
-    return max(0.0, sum(seconds) / whole_s) if seconds and whole_s > 0 else None
+    if not seconds or whole_s <= 0:
+        return None
+    return max(0.0, (sum(seconds) - without_s) / whole_s)
 
 
 def _least(*values: float | None) -> float | None:
     known = [value for value in values if value is not None]
-    return min(known) if len(known) == len(values) else None
+    return min(1.0, *known) if len(known) == len(values) else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

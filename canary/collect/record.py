@@ -153,20 +153,21 @@ class Growth(Section):
 
 
 class Host(Section):
-    """What the process that trains did on its CPUs, over the measured steps after warm-up. Shares
-    are of one and of the thread that trains; null where not measured, as `unmeasured` says."""
+    """What the process that trains did on its CPUs, over the measured steps after warm-up. The
+    first four are shares of one; of the thread that trains, and of the time of its computing phases
+    less what it had no core for. Null where not measured, as `unmeasured` says."""
 
     gil_contention: Number | None = None
-    """Share of the computing phases' time in which the thread was off its core while another thread
-    of the process ran and Python's lock was held: at most so much was waiting for the lock."""
+    """The least of the next three: at most so much of the time was waiting for Python's lock while
+    another thread had it."""
     gil_held: Number | None = None
-    """Share of the time in which the lock was held by whatever thread, as gilknocker has it; the
+    """Share of all time in which the lock was held by whatever thread, as gilknocker has it; the
     thread that trains holds it too, and a machine with other work stretches it."""
     waiting: Number | None = None
-    """Share of the computing phases' time in which the thread was off its core and not for want of
-    one: it waited for another thread, a lock, a file or a sleep."""
+    """Share of that time in which the thread was off its core: it waited for another thread, a
+    lock, a file or a sleep."""
     other_threads: Number | None = None
-    """CPU seconds of the process's other threads over the computing phases' time."""
+    """CPU seconds of the process's other threads over that time; above one with several."""
     run_delay: Number | None = None
     """Share of the step in which the thread was ready and had no core: other work on the
     machine."""

@@ -66,8 +66,18 @@ def test_shares_and_seconds_of_rows() -> None:
 def test_waiting_for_a_core_is_no_waiting_for_a_lock() -> None:
     found = host_of(record(gil_held=0.9), [row(run_delay_s=0.045)])
     assert found.run_delay == pytest.approx(0.45)
-    assert found.waiting == pytest.approx(0.05)
-    assert found.gil_contention == pytest.approx(0.05)
+    assert found.waiting == pytest.approx(0.05 / 0.55)
+    assert found.gil_contention == found.waiting
+
+
+def test_a_contended_lock_is_as_contended_on_a_machine_with_other_work() -> None:
+    """Every clock time is four times as long, and three quarters of it the thread has no core."""
+    quiet = host_of(record(gil_held=0.9), [row()])
+    busy = row(computing_s=0.32, waiting_s=0.04 + 0.24, run_delay_s=0.3) | {"wall_s": 0.4}
+    found = host_of(record(gil_held=0.9), [busy])
+    assert found.run_delay == pytest.approx(0.75)
+    assert found.gil_contention == pytest.approx(quiet.gil_contention)
+    assert found.waiting == pytest.approx(quiet.waiting)
 
 
 def test_a_lock_held_by_the_training_itself_is_no_contention() -> None:
