@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -45,7 +46,7 @@ def _share(told: Sequence[Row], key: str, whole_s: float, without_s: float = 0.0
     seconds = [host[key] for host in told if host.get(key) is not None]
     if not seconds or whole_s <= 0:
         return None
-    return max(0.0, (sum(seconds) - without_s) / whole_s)
+    return max(0.0, (math.fsum(seconds) - without_s) / whole_s)
 
 
 def _least(*values: float | None) -> float | None:

@@ -16,6 +16,8 @@ from tests.planting import plant
 pytestmark = pytest.mark.train
 
 SHORT = {"probe_steps": 0, "max_steps": 24, "metrics_warmup_steps": 4, "dataset_size": 96}
+LONG = {"max_steps": 80, "dataset_size": 320}
+"""More than a second of steps on a fast machine, so that Python's lock is sampled."""
 PYTHON_BESIDE = """
 import threading
 def beside():
@@ -44,7 +46,7 @@ def run(folder: Path, body: str, **changes: Any) -> Finished:
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return run(tmp_path_factory.mktemp("healthy"), "pass")
+    return run(tmp_path_factory.mktemp("healthy"), "pass", **LONG)
 
 
 def named(record: RunRecord) -> set[str]:
@@ -74,7 +76,7 @@ def test_python_in_another_thread_is_named_by_the_lock_it_holds(
     healthy: Finished, tmp_path: Path
 ) -> None:
     pytest.importorskip("gilknocker")
-    record = run(tmp_path, PYTHON_BESIDE).record()
+    record = run(tmp_path, PYTHON_BESIDE, max_steps=40, dataset_size=160).record()
     contention, clean = record.host.gil_contention, healthy.record().host.gil_contention
     assert contention is not None
     assert clean is not None
@@ -107,7 +109,7 @@ def test_without_gilknocker_a_run_says_so_and_measures_the_rest(tmp_path: Path) 
 
 def test_workers_of_a_loader_outlive_the_knocking_in_their_parent(tmp_path: Path) -> None:
     pytest.importorskip("gilknocker")
-    record = run(tmp_path, "pass", num_workers=1, max_steps=8, metrics_warmup_steps=2).record()
+    record = run(tmp_path, "pass", num_workers=1, **LONG).record()
     assert record.status == "completed"
     assert record.host.gil_held is not None
 

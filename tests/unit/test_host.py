@@ -16,7 +16,7 @@ import torch
 from canary.collect.host import host_of
 from canary.collect.phases import PHASES
 from canary.collect.probes.clock import StepClock
-from canary.collect.probes.host import HostWatch
+from canary.collect.probes.host import LEAST_S, HostWatch
 from canary.collect.probes.steps import StepRows
 from canary.collect.record import Launch, RunRecord
 
@@ -181,9 +181,17 @@ def python_running() -> Iterator[None]:
 def test_with_gilknocker_a_held_lock_is_told_from_a_free_one() -> None:
     pytest.importorskip("gilknocker")
     with python_running():
-        held = watched(0.5)
+        held = watched(LEAST_S + 0.1)
     assert held > 0.5
-    assert watched(0.5) < held - 0.3
+    assert watched(LEAST_S + 0.1) < held - 0.3
+
+
+def test_a_training_too_short_for_samples_is_not_told_as_one_without_contention() -> None:
+    pytest.importorskip("gilknocker")
+    watch = HostWatch()
+    watch.begin()
+    assert "gil_held" not in watch.end()
+    assert "less than 1.1 s" in watch.unmeasured["host.gil_contention"]
 
 
 def watched(seconds: float) -> float:

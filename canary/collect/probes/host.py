@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import resource
+import time
 from typing import Any
 
-POLLING_US, SAMPLING_US, SLEEPING_US = 1_000, 10_000, 100_000
-"""gilknocker knocks each millisecond for 10 ms, then sleeps for 100: what it costs a training is in
-docs/bottlenecks.md."""
+POLLING_US, SAMPLING_US, SLEEPING_US = 1_000, 5_000, 500_000
+"""gilknocker knocks each millisecond for 5 ms, then sleeps for 500: ten times as often cost a
+training 10% of its wall time on a busy machine (docs/bottlenecks.md)."""
+LEAST_S = 1.1
+"""Seconds of training that hold two samples; the first comes after the first sleep."""
+TOO_SHORT = f"Python's lock is sampled twice a second, and the training took less than {LEAST_S} s"
+LOCK = ("host.gil_contention", "host.gil_held")
 NO_KNOCKER = "gilknocker is not installed in the Python that trains: pip install 'rlhf-canary[gil]'"
 
 
@@ -17,15 +22,15 @@ class HostWatch:
     def __init__(self) -> None:
         self.unmeasured: dict[str, str] = {}
         self._knocker: Any = None
-        self._before = (0, 0)
+        self._before, self._began = (0, 0), 0.0
 
     def begin(self) -> None:
         """From here on."""
-        self._before = _switches()
+        self._before, self._began = _switches(), time.monotonic()
         try:
             from gilknocker import KnockKnock
         except ImportError:
-            self.unmeasured = dict.fromkeys(("host.gil_contention", "host.gil_held"), NO_KNOCKER)
+            self.unmeasured = dict.fromkeys(LOCK, NO_KNOCKER)
             return
         self._knocker = KnockKnock(POLLING_US, SAMPLING_US, SLEEPING_US)
         self._knocker.start()
@@ -39,7 +44,9 @@ class HostWatch:
             "voluntary_switches": voluntary,
             "involuntary_switches": involuntary,
         }
-        if self._knocker is not None:
+        if self._knocker is not None and time.monotonic() - self._began < LEAST_S:
+            self.unmeasured = dict.fromkeys(LOCK, TOO_SHORT)
+        elif self._knocker is not None:
             found["gil_held"] = float(self._knocker.contention_metric)
         self.stop()
         return found
