@@ -178,7 +178,7 @@ threading.Thread(target=ask, daemon=True).start()
         "host",
         also="environment",
         paired=True,
-        environment={"PYTHONTRACEMALLOC": "25"},
+        environment={"PYTHONTRACEMALLOC": "1"},
     ),
 )
 
