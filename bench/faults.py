@@ -3,8 +3,8 @@
 Trains every row of the listed, the blind and the benign corpus through `canary run` or `canary
 exec`, compares each with its clean training, and prints as Markdown: per row whether it was caught,
 the first difference, the top suspect and whether that is right; rates with 95% intervals; and how
-often suspects of each claimed confidence are right. Rows that time alone tells run five times, in
-turn with the clean training.
+often suspects of each claimed confidence are right. Rows that time alone tells run five times in
+turn with the clean training, and eight times where five decide nothing.
 
 `--keep DIR` keeps the records and trains only what is missing; `--reuse DIR` trains nothing, so
 that a change of the rules is judged in seconds.
@@ -28,8 +28,11 @@ from pathlib import Path
 from bench.corpus import benign, blind_learned, blind_learning, blind_work, listed
 from bench.corpus.row import Row
 from bench.corpus.score import Outcome, calibration, outcome, rates, troubled
-from bench.corpus.store import Missing, Store
+from bench.corpus.store import Missing, Store, looks_of
+from canary.compare.report import Comparison
+from canary.compare.sequential import is_settled, look_budget
 from canary.compare.stats import compare_to_baseline
+from canary.compare.timing import FAMILY_BUDGET
 from canary.compare.timing_checks import TIMING_GATES
 from canary.errors import CanaryError
 
@@ -45,13 +48,34 @@ def compared(rows: Sequence[tuple[str, Row]], store: Store) -> Iterator[Outcome]
     """Each row's outcome, as soon as its trainings are there."""
     for corpus, row in rows:
         try:
-            changed, clean = store.sides(row)
-            gates = TIMING_GATES if row.timed else ()
-            found = compare_to_baseline(changed, clean, paired=row.paired, gates=gates)
+            found = judged(row, store)
         except (Missing, CanaryError, subprocess.TimeoutExpired) as error:
             yield troubled(row, corpus, str(error))
         else:
             yield outcome(row, corpus, found)
+
+
+def judged(row: Row, store: Store) -> Comparison:
+    """The comparison of a row, after as few runs as decide it.
+
+    Raises:
+        Missing: a training of its first look is not there.
+    """
+    found: Comparison | None = None
+    for runs in looks_of(row):
+        try:
+            changed, clean = store.sides(row, runs)
+        except Missing:
+            if found is None:
+                raise
+            break
+        gates = TIMING_GATES if row.timed else ()
+        budget = look_budget(runs) if row.paired else FAMILY_BUDGET
+        found = compare_to_baseline(changed, clean, paired=row.paired, gates=gates, budget=budget)
+        if is_settled(found):
+            break
+    assert found is not None  # a row has at least one look
+    return found
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:

@@ -17,20 +17,25 @@ from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 
 TIMEOUT_S = 900
-PAIRS = 5
-"""Runs of each side, in turn, where time alone tells a fault."""
+PAIRS = (5, 8)
+"""Runs of each side, in turn, where time alone tells a fault; more where fewer decide nothing."""
 
 
 class Missing(Exception):
     """A training that should be stored and is not."""
 
 
-def trainings_of(row: Row) -> tuple[tuple[Training, ...], tuple[Training, ...]]:
+def looks_of(row: Row) -> tuple[int, ...]:
+    """Numbers of runs a side after which a row is judged, until one decides."""
+    return PAIRS if row.paired else (1,)
+
+
+def trainings_of(row: Row, runs: int) -> tuple[tuple[Training, ...], tuple[Training, ...]]:
     """The (changed, clean) trainings that a row is judged by, the i-th beside the i-th."""
     if not row.paired:
         return (Training(row.base, row),), (Training(row.base),)
     # The clean ones belong to the row: only what ran in turn with it is a pair.
-    names = [f"{row.id} {number}" for number in range(PAIRS)]
+    names = [f"{row.id} {number}" for number in range(runs)]
     return (
         tuple(Training(row.base, row, name, probe=name == names[0]) for name in names),
         tuple(Training(row.base, None, name, probe=name == names[0]) for name in names),
@@ -47,21 +52,21 @@ class Store:
         self._blocks: dict[tuple[Training, ...], Future[list[RunRecord]]] = {}
 
     def begin(self, rows: Sequence[Row]) -> None:
-        """Starts what the rows need: single trainings first, pairs when the machine is warm."""
+        """Starts what the rows' first looks need, single trainings before pairs."""
         for row in sorted(rows, key=lambda row: row.paired):
-            for block in blocks_of(row):
+            for block in blocks_of(row, looks_of(row)[0]):
                 self._start(block)
 
-    def sides(self, row: Row) -> tuple[list[RunRecord], list[RunRecord]]:
-        """Waits for the row's trainings; the (changed, clean) records.
+    def sides(self, row: Row, runs: int) -> tuple[list[RunRecord], list[RunRecord]]:
+        """Waits for so many runs a side of a row, one of `looks_of`; the (changed, clean) records.
 
         Raises:
             Missing: one is not stored, and nothing is trained, or it left no record.
         """
         found: dict[Training, RunRecord] = {}
-        for block in blocks_of(row):
+        for block in blocks_of(row, runs):
             found |= zip(block, self._start(block).result(), strict=True)
-        changed, clean = trainings_of(row)
+        changed, clean = trainings_of(row, runs)
         return [found[one] for one in changed], [found[one] for one in clean]
 
     def close(self) -> None:
@@ -88,16 +93,18 @@ class Store:
         return load_record(stored[-1])
 
 
-def blocks_of(row: Row) -> list[tuple[Training, ...]]:
-    """Trainings that run one after the other: alone, or all of the pairs in turn."""
-    changed, clean = trainings_of(row)
+def blocks_of(row: Row, runs: int) -> list[tuple[Training, ...]]:
+    """Trainings that run one after the other: alone, or the pairs of a look in turn."""
+    changed, clean = trainings_of(row, runs)
     if not row.paired:
         return [clean, changed]
     turns = [
         pair if number % 2 else pair[::-1]
         for number, pair in enumerate(zip(changed, clean, strict=True))
     ]
-    return [tuple(training for turn in turns for training in turn)]
+    ends = [look for look in looks_of(row) if look <= runs]
+    parts = [turns[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return [tuple(training for turn in part for training in turn) for part in parts]
 
 
 def _run(training: Training, folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from bench.corpus.bases import BUILT_IN, SCRIPTS, Training, digest
 from bench.corpus.row import Category, Row
 from bench.corpus.score import Outcome, calibration, outcome, rates, troubled, wilson
-from bench.corpus.store import PAIRS, Missing, Store, blocks_of
+from bench.corpus.store import Missing, Store, blocks_of, looks_of
 from bench.faults import CORPORA, chosen, compared, markdown
 from canary.compare.report import Comparison, Verdict
 from canary.compare.suspects import Diagnosis, RegressionCategory, Suspect
@@ -90,10 +90,18 @@ def test_a_training_is_stored_by_what_decides_it() -> None:
 
 def test_paired_runs_take_turns_and_only_the_first_of_a_side_is_probed() -> None:
     row = Row("x", "", "sft", "host", paired=True)
-    (block,) = blocks_of(row)
-    sides = "".join("f" if training.row else "c" for training in block)
-    assert sides == ("cffc" * PAIRS)[: 2 * PAIRS]
-    assert [training.probe for training in block] == [True, True] + [False] * (2 * PAIRS - 2)
+    most = looks_of(row)[-1]
+    blocks = blocks_of(row, most)
+    sides = ["".join("f" if training.row else "c" for training in block) for block in blocks]
+    assert sides == ["cffccffccf", "fccffc"]
+    probes = [training.probe for block in blocks for training in block]
+    assert probes == [True, True] + [False] * (2 * most - 2)
+
+
+def test_a_later_look_adds_runs_to_those_of_the_first() -> None:
+    row = Row("x", "", "sft", "host", paired=True)
+    first, last = looks_of(row)
+    assert blocks_of(row, last)[: len(blocks_of(row, first))] == blocks_of(row, first)
 
 
 def test_nothing_is_trained_where_records_are_only_to_be_reused(tmp_path: Path) -> None:
@@ -104,7 +112,7 @@ def test_nothing_is_trained_where_records_are_only_to_be_reused(tmp_path: Path) 
     assert not found.caught
     assert "is not in" in found.trouble
     with pytest.raises(Missing):
-        Store(tmp_path, 1, train=False).sides(row)
+        Store(tmp_path, 1, train=False).sides(row, 1)
 
 
 def test_an_unknown_id_is_refused() -> None:
