@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +22,7 @@ from canary.config.schema import CanaryConfig
 ROWS = [row for rows in CORPORA.values() for row in rows]
 FAULTS = [*CORPORA["listed"], *CORPORA["blind"]]
 PRODUCT = Path(__file__).parents[2] / "canary"
+FIGURES = Path(__file__).parents[2] / "docs" / "faults.json"
 
 
 def test_the_corpus_is_as_large_as_its_rates_need() -> None:
@@ -40,6 +42,14 @@ def test_ids_are_unique_so_that_no_row_stands_for_two() -> None:
 def test_the_product_names_no_row_so_that_it_can_map_none_to_an_answer() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT.rglob("*.py"))
     assert [row.id for row in CORPORA["blind"] if row.id in source] == []
+
+
+def test_the_committed_figures_are_of_every_row_and_of_the_classes_that_it_has_now() -> None:
+    kept = json.loads(FIGURES.read_text(encoding="utf-8"))["rows"]
+    assert {row["id"]: (row["expected"], row["also"]) for row in kept} == {
+        row.id: (row.category, row.also) for row in ROWS
+    }
+    assert not [row["id"] for row in kept if row["trouble"]]
 
 
 @pytest.mark.parametrize("row", FAULTS, ids=lambda row: row.id)
