@@ -1,23 +1,28 @@
-"""False alarms and cost of live anomaly detection: `python -m bench.anomaly`.
+"""False alarms and cost of live anomaly detection: `python -m bench.anomaly noise|replay|cost`.
 
 - `noise`: runs in which nothing happens but noise, white or correlated from step to step, of every
   signal that a detector reads; the share of runs that raised any alert, with a 95% upper bound;
-- `schedules`: learning-rate schedules of many lengths, over a loss that behaves;
-- `cost`: CPU time of `analyze_training_step` on a model of 1.3 million parameters, in alternating
-  rounds with and without it.
+- `replay FOLDER`: the steps of real runs, through the detectors;
+- `cost`: CPU time of `analyze_training_step` on a model of 1.3 million parameters, in rounds with
+  and without it.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import random
+import statistics
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from scipy import stats
 
 from canary.anomaly.advanced import AdvancedAnomalyDetector
-from canary.anomaly.observation import Agreement, Observation, Sample
+from canary.anomaly.observation import Agreement, Observation, Sample, from_row
+from canary.collect.jsonio import read_rows
 
 PHIS = (0.0, 0.5, 0.8, 0.9, 0.95)
 SDS = (0.001, 0.01, 0.05, 0.1, 0.2)
@@ -99,20 +104,142 @@ def upper(alarms: int, runs: int) -> float:
 
 def noise(runs: int) -> None:
     """A line for each kind of noise, and for all of them."""
-    total = alarmed = 0
+    total: Counter[str] = Counter()
     for phi in PHIS:
         for sd in SDS:
-            for steps in LENGTHS:
-                types: Counter[str] = Counter()
-                bad = 0
-                for seed in range(runs):
-                    found = set(alerts_of(noisy_run(seed, phi, sd, steps, bool(seed % 2))))
-                    types.update(found)
-                    bad += bool(found)
-                total, alarmed = total + runs, alarmed + bad
-                print(
-                    f"phi {phi:<4} sd {100 * sd:>4.1f}% {steps:>4} steps: {bad} of {runs} runs "
-                    f"({100 * bad / runs:.1f}%, upper {100 * upper(bad, runs):.1f}%) {dict(types)}",
-                    flush=True,
-                )
-    print(f"all: {alarmed} of {total} ({100 * alarmed / total:.2f}%)")
+            cell: Counter[str] = Counter()
+            for seed in range(runs):
+                steps = LENGTHS[seed % len(LENGTHS)]
+                found = set(alerts_of(noisy_run(seed, phi, sd, steps, bool(seed % 2))))
+                cell.update(found or {"none": 1})
+                cell["alarmed"] += bool(found)
+            total.update(cell | {"runs": runs})
+            kinds = {kind: n for kind, n in cell.items() if kind not in ("none", "alarmed")}
+            print(
+                f"phi {phi:<4} sd {100 * sd:>4.1f}%: {share(cell['alarmed'], runs)} {kinds or ''}",
+                flush=True,
+            )
+    print(f"all: {share(total['alarmed'], total['runs'])}")
+
+
+def share(alarms: int, runs: int) -> str:
+    """In words."""
+    return (
+        f"{alarms} of {runs} runs, {100 * alarms / runs:.2f}% "
+        f"(95% upper {100 * upper(alarms, runs):.2f}%)"
+    )
+
+
+def replay(folder: Path) -> None:
+    """The steps of real runs anywhere under a folder, through the detectors: what each raised."""
+    files = sorted(folder.rglob("steps.jsonl"))
+    alarmed = 0
+    for file in files:
+        rows = list(read_rows(file))
+        found = alerts_of([from_row(row) for row in rows])
+        alarmed += bool(found)
+        print(f"{file.parent.name}: {len(rows)} steps, {', '.join(found) or 'nothing'}")
+    print(f"all: {alarmed} of {len(files)} runs raised an alert")
+
+
+ROUNDS = 12
+STEPS = 12
+"""Steps of a round; the first of each is left out."""
+
+
+def cost(batch: int, length: int) -> None:
+    """CPU time of a step with and without the detectors, in rounds that alternate, and the time
+    inside `analyze_training_step` itself, which noise between rounds does not reach."""
+    import torch
+
+    torch.set_num_threads(1)
+    for handed_over in (False, True):
+        steps: dict[bool, list[float]] = {False: [], True: []}
+        own: list[float] = []
+        loop = _Loop(batch, length)
+        for number in range(ROUNDS):
+            for watched in (False, True) if number % 2 else (True, False):
+                for step in range(STEPS):
+                    began = time.thread_time()
+                    inside = loop.step(watched, handed_over)
+                    if step:
+                        steps[watched].append(time.thread_time() - began)
+                        if watched:
+                            own.append(inside)
+        bare, with_it = (statistics.fmean(steps[watched]) for watched in (False, True))
+        mean = statistics.fmean(own)
+        print(
+            f"{loop.parameters:,} parameters, batch {batch} x {length} tokens, gradient norm "
+            f"{'handed over' if handed_over else 'taken by the detector'}: bare step "
+            f"{1e3 * bare:.1f} ms of CPU, watched {1e3 * with_it:.1f} ms, in analyze_training_step "
+            f"{1e3 * mean:.2f} ms ({100 * mean / bare:.2f}%)",
+            flush=True,
+        )
+
+
+class _Loop:
+    """A plain loop on a small Llama; clips where the norm is to be handed over."""
+
+    def __init__(self, batch: int, length: int) -> None:
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM
+
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            hidden_size=128,
+            intermediate_size=344,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            vocab_size=2048,
+        )
+        self._model = LlamaForCausalLM(config).train()
+        self.parameters = sum(p.numel() for p in self._model.parameters())
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-4)
+        self._detector = AdvancedAnomalyDetector(save_alerts=False)
+        self._shape = (batch, length)
+
+    def step(self, watched: bool, clips: bool) -> float:
+        """Seconds inside the detector."""
+        import torch
+
+        ids = torch.randint(0, 2048, self._shape)
+        loss = self._model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        norm = None
+        if clips:
+            norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+        self._optimizer.step()
+        inside = 0.0
+        if watched:
+            began = time.thread_time()
+            self._detector.analyze_training_step(
+                model=self._model,
+                optimizer=self._optimizer,
+                loss=loss,
+                batch_size=len(ids),
+                grad_norm=norm,
+                batch={"input_ids": ids},
+            )
+            inside = time.thread_time() - began
+        self._optimizer.zero_grad()
+        return inside
+
+
+def main() -> None:
+    """Prints what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("noise", "replay", "cost"))
+    parser.add_argument("folder", nargs="?", type=Path, help="of runs, for replay")
+    parser.add_argument("-n", type=int, default=RUNS, help="runs a kind of noise")
+    asked = parser.parse_args()
+    if asked.what == "noise":
+        noise(asked.n)
+    elif asked.what == "replay":
+        replay(asked.folder or Path("canary_output"))
+    else:
+        for batch, length in ((4, 64), (4, 256), (8, 256)):
+            cost(batch, length)
+
+
+if __name__ == "__main__":
+    main()

@@ -59,10 +59,13 @@ class ConvergenceDetector:
         window = self._losses.maxlen or 1
         if len(self._losses) < window or window < 2:
             return
+        highest, lowest = max(self._losses), min(self._losses)
+        if highest - lowest > self._threshold * max(abs(highest), abs(lowest)):
+            return
         level = abs(statistics.fmean(self._losses))
         if level < NOTHING:
             return
-        width = (max(self._losses) - min(self._losses)) / level
+        width = (highest - lowest) / level
         if self._episodes.begins("plateau", width < self._threshold and self._trains()):
             yield Alert(
                 "medium",
@@ -90,7 +93,7 @@ class ConvergenceDetector:
         if len(blocks) < FIRST_BLOCKS or min(blocks[0], min(self._recent)) <= NOTHING:
             return
         now = statistics.fmean(self._recent)
-        usual = statistics.quantiles(blocks, n=4)[0]
+        usual = self._history.best_quarter
         limit = max(RISE * usual, OF_START * blocks[0])
         # The median too: one spike is not a loss that rises.
         above = usual > 0 and min(now, statistics.median(self._recent)) > limit
@@ -113,6 +116,7 @@ class _Blocks:
 
     def __init__(self) -> None:
         self.means: list[float] = []
+        self.best_quarter = 0.0
         self._length = BLOCK
         self._open: list[float] = []
 
@@ -126,3 +130,5 @@ class _Blocks:
             pairs = zip(self.means[::2], self.means[1::2], strict=True)
             self.means = [(a + b) / 2 for a, b in pairs]
             self._length *= 2
+        if len(self.means) > 1:
+            self.best_quarter = statistics.quantiles(self.means, n=4)[0]

@@ -21,6 +21,8 @@ BEYOND = 1.5
 """An explosion is so many times what nine in ten of the window's norms are below: those of policies
 have long tails, and a median near zero where most groups teach nothing."""
 CHANGES = 30
+EVERY = 5
+"""A window is looked at once in so many steps: it hardly changes in between."""
 JUMPY = 10.0
 """Norms that in half of the steps change by this factor vary too much to be followed."""
 
@@ -38,6 +40,7 @@ class GradientDetector:
         self._explosion = explosion_threshold
         self._vanishing = vanishing_threshold
         self._norms: deque[float] = deque(maxlen=window_size)
+        self._seen = 0
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
@@ -46,18 +49,20 @@ class GradientDetector:
         if norm is None or not math.isfinite(norm):
             return
         self._episodes.next()
-        yield from self._exploded(observation.step, norm)
+        if norm > self._explosion:
+            yield from self._exploded(observation.step, norm)
         if not observation.no_signal:
             yield from self._vanished(observation.step, norm)
             self._norms.append(norm)
+            self._seen += 1
             yield from self._varies(observation.step)
 
     def _limit(self) -> float:
         if len(self._norms) < min(KNOWN, self._norms.maxlen or KNOWN):
             return COLD * self._explosion
-        usual = self._explosion * statistics.median(self._norms)
-        tail = sorted(self._norms)[int(0.9 * len(self._norms))]
-        return max(self._explosion, usual, BEYOND * tail)
+        ordered = sorted(self._norms)
+        usual = self._explosion * ordered[len(ordered) // 2]
+        return max(self._explosion, usual, BEYOND * ordered[int(0.9 * len(ordered))])
 
     def _exploded(self, step: int, norm: float) -> Iterator[Alert]:
         limit = self._limit()
@@ -91,7 +96,7 @@ class GradientDetector:
             )
 
     def _varies(self, step: int) -> Iterator[Alert]:
-        if len(self._norms) <= CHANGES:
+        if len(self._norms) <= CHANGES or self._seen % EVERY:
             return
         recent = islice(self._norms, len(self._norms) - CHANGES - 1, None)
         logs = [math.log(norm) for norm in recent if norm >= self._vanishing]

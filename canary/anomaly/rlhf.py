@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 from canary.anomaly.alert import Alert
 from canary.anomaly.episodes import Episodes
@@ -63,6 +64,8 @@ class RLHFDetector:
             return
         self._kl.append(kl)
         limit = self._kl_limit * (TOKENS_IN_A_SEQUENCE if observation.kl_of_sequence else 1.0)
+        if kl <= limit and max(islice(reversed(self._kl), LAST)) <= limit:
+            return
         now, before = self._kl_now()
         limit = max(limit, RUNAWAY * before)
         if self._episodes.begins("kl", len(self._kl) >= KNOWN and now > limit):

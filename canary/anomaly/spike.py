@@ -38,9 +38,11 @@ class LossSpikeDetector:
         self._episodes.next()
         known = list(self._losses)
         self._losses.append(loss)
-        if len(known) < KNOWN or min(known) <= NOTHING:
+        if len(known) < KNOWN:
             return
         level = statistics.median(known[-NEIGHBOURS:])
+        if loss <= TIMES * level or min(known) <= NOTHING:
+            return
         limit = max(TIMES * level, level + UNUSUAL * spread_of([b - a for a, b in pairwise(known)]))
         if self._episodes.begins("spike", loss > limit):
             hashes = observation.batch_hash() if observation.batch_hash is not None else None
