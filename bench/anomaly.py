@@ -156,7 +156,7 @@ def cost(batch: int, length: int) -> None:
     for handed_over in (False, True):
         steps: dict[bool, list[float]] = {False: [], True: []}
         own: list[float] = []
-        loop = _Loop(batch, length)
+        loop = SmallLlama(batch, length)
         for number in range(ROUNDS):
             for watched in (False, True) if number % 2 else (True, False):
                 for step in range(STEPS):
@@ -177,7 +177,7 @@ def cost(batch: int, length: int) -> None:
         )
 
 
-class _Loop:
+class SmallLlama:
     """A plain loop on a small Llama; clips where the norm is to be handed over."""
 
     def __init__(self, batch: int, length: int) -> None:

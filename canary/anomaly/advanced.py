@@ -154,7 +154,7 @@ class AdvancedAnomalyDetector:
             entropy=entropy,
             clip_fraction=clip_fraction,
             length=length,
-            batch_hash=None if integers is None else lambda: hashes([integers]),
+            batch_hash=(lambda: hashes([integers])) if integers else None,
             metrics=metrics,
         )
         return self.analyze(given)

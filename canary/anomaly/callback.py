@@ -135,7 +135,7 @@ class AnomalyCallback(TrainerCallback):
             batch_size=int(args.per_device_train_batch_size) * len(losses) or None,
             grad_norm=self._norm,
             rates=self._rates or rates_of(kwargs.get("optimizer")),
-            batch_hash=(lambda: hashes(batches)) if batches else None,
+            batch_hash=(lambda: hashes(batches)) if any(batches) else None,
             metrics=self._logged | fresh,
         )
         self._clear()

@@ -75,7 +75,7 @@ class LaunchWatch:
             row,
             never_changed=names,
             updates=updates,
-            batch_hash=(lambda: hashes(batches)) if batches else None,
+            batch_hash=(lambda: hashes(batches)) if any(batches) else None,
         )
         stop = None
         try:

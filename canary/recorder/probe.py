@@ -149,7 +149,7 @@ class LoopProbe:
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
         if self._watch is not None:
-            self._watch.batch(hashable(tensors))
+            self._watch.batch(tensors)
         if self.exact is not None:
             self.exact.micro_batch(hashable(tensors))
 

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from canary import Recorder
-from canary.anomaly import StopTraining
+from canary.anomaly import Alert, StopTraining, profiler_registry
 from canary.anomaly.launch import LaunchWatch
 from canary.anomaly.parameters import UPDATES
+from canary.cli import app
 from canary.collect.folder import load_record
 from canary.collect.jsonio import read_rows
 from canary.collect.probes.batches import batch_sha256
 from canary.collect.tracked import row_scalars
+from canary.errors import ConfigError
 
 
 def row(step: int, loss: float = 1.0, **more: Any) -> dict[str, Any]:
@@ -93,6 +96,35 @@ def test_stop_on_says_so_after_the_row_has_its_alert(tmp_path: Path) -> None:
     assert "lr_too_high" in str(stop)
     assert len(spoilt["alerts"]) == 1
     assert LaunchWatch(tmp_path, 2, stop_on="critical").judge(row(1, learning_rate=3.0)) is None
+
+
+def test_handlers_of_the_process_hear_a_launch_and_may_stop_it(tmp_path: Path) -> None:
+    heard = []
+
+    def handler(alerts: list[Alert], step: int) -> None:
+        heard.append((alerts[0].type, step))
+        raise StopTraining("the user's own reason")
+
+    profiler_registry.register_hook("anomaly_detection", handler)
+    try:
+        stop = LaunchWatch(tmp_path, 2).judge(row(3, float("nan")))
+    finally:
+        profiler_registry.clear()
+    assert heard == [("loss_not_finite", 3)]
+    assert str(stop) == "the user's own reason"
+
+
+@pytest.mark.parametrize("verb", [["run"], ["exec"]])
+def test_a_severity_that_is_none_is_refused_before_anything_runs(
+    verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rest = ["--", "python", "train.py"] if verb == ["exec"] else []
+    done = CliRunner().invoke(app, [*verb, "--stop-on", "fatal", *rest])
+    assert isinstance(done.exception, ConfigError)
+    assert "stop_on" in str(done.exception)
+    assert "critical" in str(done.exception)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture
