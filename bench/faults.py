@@ -1,6 +1,6 @@
 """Diagnosis on the fault corpus: `python -m bench.faults`.
 
-Trains every row of the listed, the blind and the benign corpus through `canary run` or `canary
+Trains every row of the listed, the two blind and the benign corpora through `canary run` or `canary
 exec`, compares each with its clean training, and prints as Markdown: per row whether it was caught,
 the first difference, the top suspect and whether that is right; rates with 95% intervals; and how
 often suspects of each claimed confidence are right. Rows that time alone tells run five times in
@@ -25,7 +25,16 @@ from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
-from bench.corpus import benign, blind_learned, blind_learning, blind_work, listed
+from bench.corpus import (
+    benign,
+    blind_learned,
+    blind_learning,
+    blind_work,
+    listed,
+    second_learned,
+    second_learning,
+    second_work,
+)
 from bench.corpus.row import Row
 from bench.corpus.score import Outcome, calibration, outcome, rates, troubled
 from bench.corpus.store import Missing, Store, looks_of
@@ -39,8 +48,11 @@ from canary.errors import CanaryError
 CORPORA: dict[str, tuple[Row, ...]] = {
     "listed": listed.ROWS,
     "blind": (*blind_learned.ROWS, *blind_learning.ROWS, *blind_work.ROWS),
+    "second": (*second_learned.ROWS, *second_learning.ROWS, *second_work.ROWS),
     "benign": benign.ROWS,
 }
+BLIND = ("blind", "second")
+"""Corpora that were written without sight of the rules."""
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers")
 
 
@@ -88,9 +100,11 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     lines = ["| share | of rows |", "|---|---|"]
     lines += [f"| {rate.name} | {rate} |" for rate in rates(outcomes) if rate.trials]
     parts.append("\n".join(lines))
-    bands = calibration(outcomes)
-    if bands:
-        lines = ["| claimed confidence, blind rows | mean | right |", "|---|---|---|"]
+    for corpus in BLIND:
+        bands = calibration(outcomes, corpus)
+        if not bands:
+            continue
+        lines = [f"| claimed confidence, {corpus} rows | mean | right |", "|---|---|---|"]
         lines += [f"| {band.right.name} | {band.claimed:.2f} | {band.right} |" for band in bands]
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
@@ -138,6 +152,7 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, object]:
             for rate in rates(outcomes)
         },
         "calibration": [asdict(band) for band in calibration(outcomes)],
+        "calibration_second": [asdict(band) for band in calibration(outcomes, "second")],
         "rows": [asdict(one) | {"caught": one.caught, "right": one.right} for one in outcomes],
     }
 

@@ -105,9 +105,9 @@ class Rate:
 
 
 def rates(outcomes: Sequence[Outcome]) -> list[Rate]:
-    """Caught, and top suspect right, of the listed and of the blind rows; benign ones that fail."""
+    """Caught, and top suspect right, of listed and both blind corpora; benign ones that fail."""
     found = []
-    for corpus in ("listed", "blind"):
+    for corpus in ("listed", "blind", "second"):
         rows = [one for one in outcomes if one.corpus == corpus]
         found.append(Rate(f"{corpus}, caught", sum(one.caught for one in rows), len(rows)))
         found.append(
