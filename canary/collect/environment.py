@@ -15,17 +15,35 @@ from canary.collect.gpu import list_devices
 from canary.collect.packages import package_versions
 
 VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_LAUNCH_BLOCKING",
     "CUDA_VISIBLE_DEVICES",
+    "DNNL_MAX_CPU_ISA",
     "HF_HUB_OFFLINE",
+    "KMP_BLOCKTIME",
+    "MALLOC_ARENA_MAX",
+    "MKL_ENABLE_INSTRUCTIONS",
     "MKL_NUM_THREADS",
+    "NCCL_ALGO",
+    "NCCL_IB_DISABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_PROTO",
     "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "ONEDNN_MAX_CPU_ISA",
+    "PYTHONDEVMODE",
+    "PYTHONMALLOC",
+    "PYTHONTRACEMALLOC",
     "PYTORCH_ALLOC_CONF",
     "PYTORCH_CUDA_ALLOC_CONF",
     "TOKENIZERS_PARALLELISM",
+    "TORCHDYNAMO_DISABLE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_COMPILE_DISABLE",
+    "TORCH_DISTRIBUTED_DEBUG",
 )
 """Environment variables that change training. A closed list: no other is ever recorded."""
 

@@ -70,6 +70,8 @@ class LiveMemory(Shape):
     """Tensors alive after each step."""
 
     live_tensors: list[int] = []
+    live_bytes: list[int] = []
+    start_bytes: int | None = None
 
 
 class Micro(Shape):

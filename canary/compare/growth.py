@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 
 def slope(values: Sequence[float]) -> float:
@@ -20,3 +21,13 @@ def tensor_growth(counts: Sequence[float]) -> float:
     is larger, so that neither one release in between nor a leak every few steps hides it."""
     steady = median(after - before for before, after in pairwise(counts))
     return max(0.0, steady, slope(counts))
+
+
+def held_bytes(memory: Mapping[str, Any], settled_step: int) -> float | None:
+    """Bytes alive between two steps, those from before the training among them; None where a probe
+    did not count them, or had too few steps."""
+    steps = memory.get("live_bytes", [])[settled_step - 1 :]
+    start = memory.get("start_bytes")
+    if not steps or not isinstance(start, int | float):
+        return None
+    return float(start) + float(median(steps))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.collect.record import RunRecord
-from canary.compare.growth import tensor_growth
+from canary.compare.growth import held_bytes, tensor_growth
 from canary.compare.report import Check, CheckStatus, Difference, Group
 from canary.compare.thresholds import Thresholds
 
@@ -233,8 +233,31 @@ def _live_tensors(baseline: RunRecord, current: RunRecord, thresholds: Threshold
             unit="tensors/step",
             quiet_below=limit if several else 0.05,
             why_not=reason,
-        )
+        ),
+        _held(baseline, current, thresholds),
     ]
+
+
+def _held(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> Counted:
+    """What is alive between two steps: parameters, reference, optimizer state and what else is
+    kept, exactly."""
+    was, now = (
+        held_bytes(side.exact.get("memory", {}), SETTLED_STEP) for side in (baseline, current)
+    )
+    share = thresholds.max_mem_increase_pct / 100
+    return Counted(
+        "live_memory",
+        "memory",
+        "memory",
+        None if was is None else was / MB,
+        None if now is None else now / MB,
+        share * (was or 0) / MB,
+        "MB of tensors alive between steps",
+        unit="MB",
+        limit_pct=100 * share,
+        quiet_below=0.02 * (was or 0) / MB,
+        why_not="" if was and now else "the bytes of live tensors were not counted on both sides",
+    )
 
 
 def _calls(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> list[Counted]:

@@ -7,11 +7,14 @@ diagnosis, once something else has shown that the sides differ.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import inspect
 import os
 import sys
 import sysconfig
+import threading
+import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -62,6 +65,7 @@ def effective_settings(trainer: Any) -> dict[str, Any]:
     if isinstance(model, torch.nn.Module):
         found.update(_modules(model))
     found.update(_torch_settings())
+    found.update(_python_settings())
     return found
 
 
@@ -117,7 +121,14 @@ def _modules(model: torch.nn.Module) -> dict[str, Any]:
     """What of the modules decides how they compute."""
     dropouts = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
     checkpointing = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
+    scales = {
+        float(scale)
+        for module in model.modules()
+        for scale in (getattr(module, "scaling", None) or {}).values()
+        if isinstance(getattr(module, "scaling", None), dict)
+    }
     return {
+        **({"peft.scaling": sorted(scales)} if scales else {}),
         "modules.dropout": sorted(dropouts - {0.0}),
         "modules.gradient_checkpointing": checkpointing,
     }
@@ -132,6 +143,20 @@ def _torch_settings() -> dict[str, Any]:
         "torch.cudnn_benchmark": torch.backends.cudnn.benchmark,
         "torch.flash_sdp": torch.backends.cuda.flash_sdp_enabled(),
         "torch.mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled(),
+    }
+
+
+def _python_settings() -> dict[str, Any]:
+    """What of the interpreter slows everything it runs."""
+    return {
+        "python.tracemalloc": tracemalloc.is_tracing(),
+        "python.tracing": sys.gettrace() is not None,
+        "python.profiling": sys.getprofile() is not None,
+        "python.gc": gc.isenabled(),
+        "python.gc_threshold": list(gc.get_threshold()),
+        "python.switch_interval": sys.getswitchinterval(),
+        "python.dev_mode": sys.flags.dev_mode,
+        "python.threads": threading.active_count(),
     }
 
 

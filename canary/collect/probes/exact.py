@@ -156,6 +156,7 @@ class ExactProbe:
         self.found["memory"] = {
             "live_tensors": self._live.counts,
             "live_bytes": self._live.bytes,
+            "start_bytes": self._live.start_bytes,
             "peak_bytes": (
                 torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
             ),

@@ -24,7 +24,9 @@ def dataset_fingerprint(dataset: Iterable[Any]) -> str:
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """`vocab_sha256`, `chat_template_sha256` (None without one) and the special tokens with ids."""
+    """`vocab_sha256`, `chat_template_sha256` (None without one), `pipeline_sha256` of what stands
+    before and after the vocabulary (normalizer, splitting, special tokens put around; None of a
+    tokenizer in Python) and the special tokens with ids."""
     template = tokenizer.chat_template
     special = {
         name: {"token": str(token), "id": tokenizer.convert_tokens_to_ids(str(token))}
@@ -34,8 +36,20 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     return {
         "vocab_sha256": _sha256(_canonical(tokenizer.get_vocab())),
         "chat_template_sha256": None if template is None else _sha256(_canonical(template)),
+        "pipeline_sha256": _pipeline_sha256(tokenizer),
         "special_tokens": special,
     }
+
+
+PIPELINE = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
+
+
+def _pipeline_sha256(tokenizer: Any) -> str | None:
+    backend: Any = getattr(tokenizer, "backend_tokenizer", None)
+    if not hasattr(backend, "to_str"):
+        return None
+    whole = json.loads(backend.to_str())
+    return _sha256(_canonical({part: whole.get(part) for part in PIPELINE}))
 
 
 def tokenizer_of(trainer: Any) -> Any:

@@ -102,29 +102,38 @@ class LiveTensors:
     def __init__(self) -> None:
         self.counts: list[int] = []
         self.bytes: list[int] = []
+        self.start_bytes = 0
+        """Of all that was alive at `freeze`."""
 
     def freeze(self) -> None:
         """Takes everything alive now out of the counts."""
         gc.collect()
+        self.start_bytes = _alive()[1]
         gc.freeze()
 
     def count(self) -> None:
         """Adds one count, after a collection, so that garbage does not show."""
         gc.collect()
-        storages: dict[int, int] = {}
-        tensors = 0
-        for item in gc.get_objects():
-            kind = type(item)
-            # torch.compile keeps tensors that hold shapes and no data.
-            if not issubclass(kind, torch.Tensor) or kind.__name__ in WITHOUT_DATA:
-                continue
-            if item.layout is torch.strided and item.device.type != "meta":
-                tensors += 1
-                storage = item.untyped_storage()
-                storages[storage.data_ptr()] = storage.nbytes()
+        tensors, total = _alive()
         self.counts.append(tensors)
-        self.bytes.append(sum(storages.values()))
+        self.bytes.append(total)
 
     def release(self) -> None:
         """Gives the frozen objects back to the collector."""
         gc.unfreeze()
+
+
+def _alive() -> tuple[int, int]:
+    """(tensors, bytes of their storages) that the collector walks; what has no data is left out."""
+    storages: dict[int, int] = {}
+    tensors = 0
+    for item in gc.get_objects():
+        kind = type(item)
+        # torch.compile keeps tensors that hold shapes and no data.
+        if not issubclass(kind, torch.Tensor) or kind.__name__ in WITHOUT_DATA:
+            continue
+        if item.layout is torch.strided and item.device.type != "meta":
+            tensors += 1
+            storage = item.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+    return tensors, sum(storages.values())

@@ -54,7 +54,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
             Counter(was.values()) == Counter(now.values()) for was, now in zip(*rows, strict=True)
         ),
         same_texts=bool(texts[0] and texts[0][0]) and _pool(texts[0]) == _pool(texts[1]),
-        same_prompts=all(_prompts(was) == _prompts(now) for was, now in zip(*rows, strict=True)),
+        same_prompts=_prompts(rows[0]) == _prompts(rows[1]),
         shorter=lengths[1] < lengths[0],
         longer=lengths[1] > lengths[0],
         steps_differ_from=differing[0] + 1 if differing else None,
@@ -81,8 +81,10 @@ def _pool(steps: Sequence[Mapping[Place, str]]) -> Counter[str]:
     return Counter(value for step in steps for value in step.values())
 
 
-def _prompts(step: Mapping[Place, str]) -> list[tuple[Place, str]]:
-    return sorted((place, value) for place, value in step.items() if place[1] != COMPLETIONS)
+def _prompts(steps: Sequence[Mapping[Place, str]]) -> set[str]:
+    """Whichever places they have: trainers shuffle what they generated, by a state of the random
+    numbers that follows the sampling."""
+    return {value for step in steps for place, value in step.items() if place[1] != COMPLETIONS}
 
 
 def _longest(side: Steps) -> int:

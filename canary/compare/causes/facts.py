@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
 from canary.compare.causes.batch_rows import BatchChange, batch_change
 from canary.compare.causes.changed_settings import SettingChange, setting_changes
 from canary.compare.causes.own_code import CodeChange, code_changes
+from canary.compare.causes.values import advantages_of, is_finite, rounded_to
 from canary.compare.exact import most_different, newest_probed
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.learning_stages import VANISHING, loss_floor
@@ -149,7 +149,7 @@ class Facts:
         if not before or not after or min(len(before), len(after)) < step:
             return False
         was, now = before[step - 1], after[step - 1]
-        scale = max((abs(v) for v in (*before, *after) if _finite(v)), default=0.0)
+        scale = max((abs(v) for v in (*before, *after) if is_finite(v)), default=0.0)
         allowed = 100 * tolerance_for(self.now).at_step(step)
         return relative_difference(number(was), number(now), scale) > allowed
 
@@ -159,7 +159,7 @@ class Facts:
         tolerance = tolerance_for(self.now)
         floor, factor = loss_floor(self.now), 1.0
         if series == "grad_norms":
-            largest = max((abs(v) for v in before if _finite(v)), default=0.0)
+            largest = max((abs(v) for v in before if is_finite(v)), default=0.0)
             floor, factor = (VANISHING * largest if self.rollout else 0.0), 10.0
         for place, (was, now) in enumerate(zip(before, after, strict=False)):
             size = relative_difference(number(was), number(now), floor)
@@ -181,7 +181,7 @@ class Facts:
         pairs = [
             (float(before[name]), float(after[name]))
             for name in before
-            if name in after and _finite(before[name]) and _finite(after[name])
+            if name in after and is_finite(before[name]) and is_finite(after[name])
         ]
         largest = max((was for was, _ in pairs), default=0.0)
         factors = [now / was for was, now in pairs if was > 1e-4 * largest]
@@ -189,7 +189,33 @@ class Facts:
             return None
         middle = sorted(factors)[len(factors) // 2]
         same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
-        return middle if same else None
+        return middle if same and abs(middle - 1) > 2e-3 else None
+
+    @cached_property
+    def advantages(self) -> Literal["same", "exchanged", "others"]:
+        """Of step 1, in online RL: the same, the same ones of other completions, or others."""
+        was, now = (advantages_of(side or [[]]) for side in self.exact("batches"))
+        largest = max((abs(value) for value in was if value == value), default=0.0)
+
+        def equal(one: list[float], other: list[float]) -> bool:
+            near = 1e-3 * max(largest, 1e-9)
+            return len(one) == len(other) and all(
+                abs(a - b) <= near for a, b in zip(one, other, strict=True)
+            )
+
+        if equal(was, now):
+            return "same"
+        return "exchanged" if equal(sorted(was), sorted(now)) else "others"
+
+    @cached_property
+    def half_precision(self) -> str:
+        """The dtype in which the current side's losses or metrics were rounded and the baseline's
+        were not; empty where there is none."""
+        for dtype in ("bfloat16", "float16"):
+            before, after = (rounded_to(record, dtype) for record in (self.before, self.now))
+            if after and not before:
+                return dtype
+        return ""
 
     @cached_property
     def groups_with_other_gradient(self) -> tuple[int, int]:
@@ -275,7 +301,3 @@ def evidence_of_phase(phase: PhaseGrowth) -> Evidence:
         f"{100 * phase.share:.0f}% of what the step grew by"
     )
     return Evidence("phase", words, 1e3 * phase.baseline_s, 1e3 * phase.current_s, "ms")
-
-
-def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)

@@ -40,6 +40,17 @@ def _leak(facts: Facts) -> Iterator[Finding]:
 
 
 def _peak(facts: Facts) -> Iterator[Finding]:
+    held = facts.failed("live_memory")
+    if held is not None:
+        changed = facts.differs("model")
+        yield Finding(
+            C.MEMORY,
+            0.45 if changed else 0.93,
+            "more tensors are held between two steps",
+            (evidence_of_check(held),),
+            ("look for a second copy of the model, and for what callbacks and caches keep",),
+        )
+        return
     peak, reserved = facts.failed("max_memory"), facts.failed("reserved_memory")
     if peak is None and reserved is None:
         return

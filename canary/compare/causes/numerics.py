@@ -19,6 +19,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
     yield from _not_finite(facts)
     yield from _dtypes(facts)
     yield from _casts(facts)
+    yield from _rounded(facts)
 
 
 def _not_finite(facts: Facts) -> Iterator[Finding]:
@@ -82,3 +83,19 @@ def _casts(facts: Facts) -> Iterator[Finding]:
         ),
         ("compare bf16, fp16, autocast and every .to(dtype) of both sides",),
     )
+
+
+def _rounded(facts: Facts) -> Iterator[Finding]:
+    """Every loss, or every value of a metric, is a number of a narrow dtype, and was not before."""
+    dtype = facts.half_precision
+    if dtype and facts.entry in ("model", "first_loss", "first_gradient", "trajectory"):
+        yield Finding(
+            C.NUMERICS,
+            0.95,
+            f"losses or scores are rounded to {dtype}",
+            (
+                *facts.first_evidence(),
+                Evidence("signal", f"every value is exactly a {dtype}, and the baseline's are not"),
+            ),
+            ("compute losses and log-probabilities in float32, whatever the model computes in",),
+        )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
-from canary.collect.jsonio import number
 from canary.compare.causes.facts import Facts, evidence_of_check
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence
@@ -34,12 +31,16 @@ def _first_loss(facts: Facts) -> Iterator[Finding]:
     scale = f": the gradient is {factor:.3g} times what it was" if factor is not None else ""
     evidence = list(facts.first_evidence())
     strength = 0.75
-    if facts.rollout and not facts.metric_moved("reward") and _advantages_moved(facts):
+    if facts.rollout and not facts.metric_moved("reward") and facts.advantages == "others":
         strength = 0.93
         evidence.append(Evidence("signal", "rewards are equal, advantages are not"))
         broken = facts.failed("advantages_scaled", "advantages_sum_to_zero")
         evidence += [evidence_of_check(broken)] if broken else []
-    elif facts.rollout and (facts.metric_moved("reward") or facts.metric_moved("entropy")):
+    elif facts.rollout and (
+        facts.metric_moved("reward")
+        or facts.metric_moved("entropy")
+        or facts.advantages == "exchanged"
+    ):
         strength = 0.4
     elif factor is not None:
         strength = 0.88
@@ -109,17 +110,3 @@ def _impossible(facts: Facts) -> Iterator[Finding]:
     broken = facts.failed("loss_not_negative", "dpo_first_loss", "kto_first_loss")
     if broken is not None and facts.entry in (None, "first_loss", "first_gradient", "trajectory"):
         yield Finding(C.OBJECTIVE, 0.6, broken.message, (evidence_of_check(broken),), ACTIONS)
-
-
-def _advantages_moved(facts: Facts) -> bool:
-    was, now = (_advantages(side or [[]]) for side in facts.exact("batches"))
-    largest = max((abs(value) for value in was if value == value), default=0.0)
-    return len(was) != len(now) or any(
-        not abs(a - b) <= 1e-3 * max(largest, 1e-9) for a, b in zip(was, now, strict=True)
-    )
-
-
-def _advantages(steps: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
-    """Those of step 1; nan for what is no number."""
-    found = [number(value) for micro in steps[0] for value in micro.get("advantages", [])]
-    return [math.nan if value is None else value for value in found]

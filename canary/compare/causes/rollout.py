@@ -87,6 +87,20 @@ def _samples(facts: Facts) -> Iterator[Finding]:
 
 
 def _rewards(facts: Facts) -> Iterator[Finding]:
+    if facts.advantages == "exchanged" and facts.entry == "first_loss":
+        code = facts.changed_code("reward_funcs")
+        yield Finding(
+            C.ROLLOUT,
+            0.93,
+            "completions are credited with the rewards of others",
+            (
+                *facts.first_evidence(),
+                Evidence("signal", "the same advantages stand at other completions of the step"),
+                *([code.evidence()] if code else []),
+            ),
+            ("look at what orders prompts, completions and rewards: each must keep its place",),
+        )
+        return
     flat = facts.failed("reward_varies")
     moved = facts.metric_moved("reward")
     same_samples = facts.entry not in ("data", "batches", "model")

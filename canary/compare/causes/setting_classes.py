@@ -182,6 +182,7 @@ BY_SECTION: tuple[tuple[str, C], ...] = (
     ("peft", C.ADAPTER),
     ("generation", C.ROLLOUT),
     ("collator", C.DATA),
+    ("python", C.HOST),
 )
 """Where a name says nothing by itself."""
 
@@ -196,7 +197,7 @@ def category_of(key: str) -> C | None:
     section, _, name = key.rpartition(".")
     root = re.sub(r"\d+$", "", section.partition(".")[0])
     known = dict(BY_SECTION)
-    if root in ("peft", "optimizer", "scheduler"):
+    if root in ("peft", "optimizer", "scheduler", "generation", "python"):
         return known[root]
     for pattern, category in _PATTERNS:
         if pattern.fullmatch(name):

@@ -25,11 +25,13 @@ def _tokenizer(facts: Facts) -> Iterator[Finding]:
     what = {
         "chat_template_sha256": "the chat template changed",
         "vocab_sha256": "the tokenizer's vocabulary changed",
+        "pipeline_sha256": "what the tokenizer does around its vocabulary changed",
     }.get(part, f"the tokenizer's {part.replace('.', ' ')} changed")
     reached = facts.differs("batches")
     # The ids are the same and only what is learned of them differs: a matter of labels.
     only_labels = reached and facts.batches.same_rows
-    strength = 0.55 if only_labels else (0.96 if reached else 0.5)
+    only_samples = facts.rollout and facts.batches.same_prompts
+    strength = 0.55 if only_labels or only_samples else (0.96 if reached else 0.5)
     yield Finding(
         C.TOKENIZATION,
         strength,

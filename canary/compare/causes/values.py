@@ -1,0 +1,49 @@
+"""Numbers of a probe as the causes look at them. Pure."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.collect.jsonio import number
+from canary.collect.record import RunRecord
+
+
+def advantages_of(steps: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
+    """Those of step 1; nan for what is no number."""
+    found = [number(value) for micro in steps[0] for value in micro.get("advantages", [])]
+    return [math.nan if value is None else value for value in found]
+
+
+def rounded_to(record: RunRecord, dtype: str) -> bool:
+    """Whether losses, or all values of a logged metric, are numbers of a narrow dtype."""
+    trajectory = record.exact.get("trajectory", {})
+    first = record.exact.get("first_loss", {}).get("micro_losses") or []
+    series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
+    return any(is_of_dtype(values, dtype) for values in series)
+
+
+LEAST_VALUES = 6
+
+
+def is_of_dtype(values: Sequence[Any], dtype: str) -> bool:
+    """Whether every value, and enough different ones, can be held in `bfloat16` or `float16`."""
+    numbers = {float(v) for v in values if is_finite(v) and v not in (0, 1, -1)}
+    fractions = {v for v in numbers if v != round(v)}
+    if len(fractions) < LEAST_VALUES:
+        return False
+    if dtype == "float16":
+        return all(
+            abs(v) < 65504 and struct.unpack("<e", struct.pack("<e", v))[0] == v for v in fractions
+        )
+    return all(
+        struct.pack("<f", v)[:2] == b"\0\0" and struct.unpack("<f", struct.pack("<f", v))[0] == v
+        for v in fractions
+    )
+
+
+def is_finite(value: Any) -> bool:
+    """Whether it is a number, and one that can be computed with."""
+    return isinstance(value, int | float) and math.isfinite(value)
