@@ -80,3 +80,12 @@ def test_rows_have_one_hash_however_they_are_padded(side: str) -> None:
     assert row_hashes({"input_ids": ids, "attention_mask": mask}) == plain
     completions = {"completion_ids": ids, "completion_mask": mask}
     assert row_hashes(completions)["completion_ids"] == plain["input_ids"]
+
+
+def test_scaling_is_that_of_adapters_and_not_of_attention() -> None:
+    trainer = Trainer()
+    attention, adapter = nn.Linear(1, 1), nn.Linear(1, 1)
+    attention.scaling, adapter.scaling = 0.5, {"default": 2.0}  # type: ignore[assignment]
+    trainer.model.extend([attention, adapter])
+    assert effective_settings(trainer)["peft.scaling"] == [2.0]
+    assert "peft.scaling" not in effective_settings(Trainer())

@@ -124,8 +124,9 @@ def _modules(model: torch.nn.Module) -> dict[str, Any]:
     scales = {
         float(scale)
         for module in model.modules()
-        for scale in (getattr(module, "scaling", None) or {}).values()
-        if isinstance(getattr(module, "scaling", None), dict)
+        # Attention has a number of that name; an adapter has one for each of its adapters.
+        if isinstance(scaling := getattr(module, "scaling", None), dict)
+        for scale in scaling.values()
     }
     return {
         **({"peft.scaling": sorted(scales)} if scales else {}),
