@@ -149,7 +149,9 @@ class LoopProbe:
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
         if self._watch is not None:
-            self._watch.batch(tensors)
+            # What the canary itself computes is none of the loop's operators.
+            with _disable_current_modes():
+                self._watch.batch(tensors)
         if self.exact is not None:
             self.exact.micro_batch(hashable(tensors))
 
