@@ -78,5 +78,5 @@ def explain(
     asks = partial(source_between, repository or Path.cwd())
     compared = compared_paths(Request(current, against, tier, threshold_file, noise, source=asks))
     story = story_of(compared.found, compared.current, compared.baseline)
-    printed(story_text(story, form), story.first_line, output)
+    printed(story_text(story, form, compared.found), story.first_line, output)
     raise typer.Exit(EXIT_ERROR if compared.found.verdict == "error" else EXIT_OK)

@@ -33,25 +33,28 @@ def analyze_regression(
         causes: who is asked; `(*CAUSES, mine)` asks one more.
 
     Returns:
-        Suspects, the likeliest first. None where nothing got worse and nothing differs; `unknown`
-        where something did and nothing that was recorded tells why.
+        Suspects, the likeliest first. `unknown` where something got worse and nothing that was
+        recorded tells why. Where it is not decided whether anything did: those that stand out, or
+        none.
     """
     now, before = (
         [side] if isinstance(side, RunRecord) else list(side) for side in (current, baseline)
     )
-    if not now or not before or not _something_to_explain(report, now):
+    if not now or not before or report.verdict == "no-baseline":
         return Diagnosis()
     facts = Facts(report, now, before, source or SourceChanges())
     found = [finding for cause in causes for finding in cause(facts)]
     suspects = ranked(found, facts)
+    if not _is_red(report):
+        # Nothing is decided: only what stands out by itself is worth a word.
+        suspects = tuple(s for s in suspects if s.confidence >= STANDS_OUT and _known(s))
     return Diagnosis(_summary(suspects), suspects)
 
 
-def _something_to_explain(report: Comparison, now: Sequence[RunRecord]) -> bool:
-    if report.verdict in ("no-baseline", "error"):
-        return False
-    loud = [check for check in report.checks if check.status in ("fail", "changed", "warn")]
-    return bool(loud or report.verdict == "regression")
+def _is_red(report: Comparison) -> bool:
+    """Whether something is known to be worse, or to differ."""
+    loud = any(check.status in ("fail", "changed", "warn") for check in report.checks)
+    return loud or report.verdict == "regression"
 
 
 def _summary(suspects: Sequence[Suspect]) -> str:
@@ -62,6 +65,10 @@ def _summary(suspects: Sequence[Suspect]) -> str:
     others = ", ".join(map(_named, suspects[1:3]))
     tail = f" Less likely: {others}." if others else ""
     return f"{_named(first)}: {first.description}{tail}"
+
+
+def _known(suspect: Suspect) -> bool:
+    return suspect.category is not RegressionCategory.UNKNOWN
 
 
 def _named(suspect: Suspect) -> str:

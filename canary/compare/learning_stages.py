@@ -89,7 +89,7 @@ def first_gradient_differences(
                 relative=size,
                 detail=(
                     f"norm {_show(before.get('total'))} -> {_show(after.get('total'))}; "
-                    f"{len(differing)} of {len(now)} module groups, most in {largest}"
+                    f"{len(differing)} of {len({*was, *now})} module groups, most in {largest}"
                 ),
                 learned=True,
             )

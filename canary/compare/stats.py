@@ -98,9 +98,32 @@ def compare_to_baseline(
         refused = compare(now, good, options, history, accept)
     found = replace(refused, current=side_of(now), baseline=side_of(before))
     found = replace(found, alerts=alerts_of(now))
-    diagnosis = analyze_regression(found, now, good, source)
+    seen = _with_what_differs(found, now, good, thresholds) if found.verdict == "error" else found
+    diagnosis = analyze_regression(seen, now, good, source)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)
+
+
+def _with_what_differs(
+    refused: Comparison,
+    now: Sequence[RunRecord],
+    good: Sequence[RunRecord],
+    thresholds: Thresholds,
+) -> Comparison:
+    """For the diagnosis of a run that failed: what its probe, if it came so far, and its config
+    tell. It is judged by none of it."""
+    if not good or mismatch(good[-1], now[-1]):
+        return refused
+    lane = exact_lane(now, good, thresholds)
+    broken = [check for check in invariant_checks(now) if check.failed]
+    return replace(
+        refused,
+        checks=(*lane.checks, *broken),
+        first_difference=lane.first,
+        differences=lane.differences,
+        config_changes=lane.config_changes,
+        environment_changes=lane.environment_changes,
+    )
 
 
 @dataclass(frozen=True)

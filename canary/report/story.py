@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Any
 
+from canary.collect import jsonio
 from canary.collect.record import RunRecord
 from canary.compare.patterns import patterns
 from canary.compare.phases import phase_growth
 from canary.compare.report import Comparison
+from canary.report.document import document
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, environment, tidy
 from canary.report.view import SUMMARY_ROWS, SuspectRow, scaled, view_of
@@ -21,12 +23,14 @@ LEAST_PHASE = 0.01
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One figure on both sides, as shown."""
+    """One figure on both sides, as shown and as it is."""
 
     name: str
     baseline: str
     current: str
     change: str
+    values: tuple[float, float]
+    unit: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Story:
 
     first_line: str
     happened: tuple[str, ...]
+    note: str
+    """Above the suspects, or in their place."""
     suspects: tuple[SuspectRow, ...]
     chain: tuple[str, ...]
     actions: tuple[str, ...]
@@ -49,11 +55,24 @@ def story_of(
     return Story(
         first_line=found.first_line,
         happened=(*patterns(found), *(row.message for row in view.failed)),
+        note=_note(found),
         suspects=view.suspects,
         chain=view.chain,
         actions=view.suspects[0].actions if view.suspects else (),
         metrics=(*_summary(found), *_phases(current, baseline)),
     )
+
+
+def _note(found: Comparison) -> str:
+    if found.verdict == "error":
+        if found.diagnosis.suspects:
+            return "The runs could not be judged; what differs between them:"
+        return "The runs could not be compared."
+    if found.verdict in ("regression", "changed"):
+        return ""
+    if found.diagnosis.suspects:
+        return "It is not decided that anything got worse; what differs, should it be so:"
+    return "Nothing is known to have got worse, and nothing that was recorded stands out."
 
 
 def _summary(found: Comparison) -> Iterator[MetricRow]:
@@ -69,7 +88,7 @@ def _row(name: str, was: float, now: float, unit: str) -> MetricRow:
     change = "="
     if now != was:
         change = signed(100 * (now / was - 1)) if was else signed(now - was, unit)
-    return MetricRow(name, amount(was, unit), amount(now, unit), change)
+    return MetricRow(name, amount(was, unit), amount(now, unit), change, (was, now), unit)
 
 
 def _phases(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Iterator[MetricRow]:
@@ -87,7 +106,7 @@ def _phases(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Iter
         )
 
 
-def story_text(story: Story, form: str) -> str:
+def story_text(story: Story, form: str, found: Comparison) -> str:
     """The story as text, Markdown or JSON.
 
     Raises:
@@ -95,9 +114,29 @@ def story_text(story: Story, form: str) -> str:
     """
     check_format(form)
     if form == "json":
-        return json.dumps({"schema_version": 1, **asdict(story)}, indent=1) + "\n"
+        return jsonio.dumps(_document(story, found), indent=1) + "\n"
     name = "explain.md.jinja" if form == "markdown" else "explain.txt.jinja"
     return tidy(environment().get_template(name).render(story=story, metrics=_table(story.metrics)))
+
+
+def _document(story: Story, found: Comparison) -> dict[str, Any]:
+    """The story as data: what the comparison's document says of it, and the figures."""
+    whole = document(found)
+    kept = ("schema_version", "verdict", "first_line", "first_difference", "differences")
+    return {
+        **{key: whole[key] for key in kept},
+        "happened": list(story.happened),
+        "diagnosis": whole["diagnosis"],
+        "metrics": [
+            {
+                "name": row.name,
+                "baseline": row.values[0],
+                "current": row.values[1],
+                "unit": row.unit,
+            }
+            for row in story.metrics
+        ],
+    }
 
 
 def _table(rows: Sequence[MetricRow]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from canary.collect.jsonio import number
 from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.suspects import RegressionCategory, Suspect
 from canary.report.numbers import amount, signed, significant
@@ -39,6 +40,8 @@ SUMMARY_ROWS = (
 LONGEST_VALUE = 60
 SHOWN_ALERTS = 8
 LONGEST_EVIDENCE = 240
+WHY = "Likely cause"
+WHY_UNDECIDED = "What differs, should it be worse"
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,8 @@ class View:
     undecided: tuple[Row, ...]
     first_difference: str
     chain: tuple[str, ...]
+    why: str
+    """Heading of the suspects."""
     suspects: tuple[SuspectRow, ...]
     alerts: tuple[str, ...]
     config: tuple[tuple[str, str, str], ...]
@@ -120,6 +125,7 @@ def view_of(found: Comparison) -> View:
         undecided=with_status("inconclusive"),
         first_difference=first.sentence() if first else "",
         chain=tuple(difference.sentence() for difference in _chain(found)),
+        why=WHY_UNDECIDED if found.verdict in ("inconclusive", "pass") else WHY,
         suspects=tuple(map(_suspect, found.diagnosis.suspects)),
         alerts=tuple(alert.sentence() for alert in found.alerts[:SHOWN_ALERTS]),
         config=_changes(found.config_changes),
@@ -216,7 +222,8 @@ def _summary(baseline: Side, current: Side) -> tuple[tuple[str, str, str], ...]:
 
 def scaled(value: Any, factor: float) -> Any:
     """In the unit shown; None stays None."""
-    return None if value is None else value * factor
+    known = number(value)
+    return None if known is None else known * factor
 
 
 def _changes(changes: Sequence[KeyChange]) -> tuple[tuple[str, str, str], ...]:

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -184,12 +184,13 @@ def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
     kinds: Iterable[type] = [k for k in type(trainer).__mro__ if k is not object]
     for kind in kinds:
         yield from _methods("trainer", kind)
-    collator = getattr(trainer, "data_collator", None)
+    collator = unwrapped(getattr(trainer, "data_collator", None))
     if collator is not None:
         yield "data_collator", collator
         yield from _methods("data_collator", type(collator))
     for place, reward in enumerate(getattr(trainer, "reward_funcs", None) or ()):
         yield f"reward_funcs[{place}]", reward
+        yield from _methods(f"reward_funcs[{place}]", type(unwrapped(reward)))
     for callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
         yield from _methods(f"callback {type(callback).__name__}", type(callback))
     model = getattr(trainer, "model", None)
@@ -226,10 +227,21 @@ def _root(name: str | None) -> str:
     return (name or "").partition(".")[0]
 
 
+def unwrapped(called: Any) -> Any:
+    """What stands behind partials, bound methods, and the canary's own names around plugins."""
+    inner = called
+    while not hasattr(inner, "__code__"):
+        held = (getattr(inner, name, None) for name in ("func", "__func__", "function"))
+        behind = next((value for value in held if callable(value)), None)
+        if behind is None:
+            return inner
+        inner = behind
+    return inner
+
+
 def _fact(function: Any) -> dict[str, Any] | None:
     """Where a function of the user's own comes from; None for one of a package."""
-    inner: Callable[..., Any] | Any = getattr(function, "func", function)
-    inner = getattr(inner, "__func__", inner)
+    inner = unwrapped(function)
     code = getattr(inner, "__code__", None)
     if not isinstance(code, CodeType):
         return None

@@ -27,6 +27,10 @@ class BatchChange:
     """Each step has the same sequences, in other places."""
     same_texts: bool = False
     """Other ids for the same words."""
+    in_place: float = 0.0
+    """Share of the sequences that stand where they stood, 0 to 1."""
+    shared: float = 0.0
+    """Share of the baseline's sequences that the current side has too, wherever."""
     same_prompts: bool = False
     """Of online RL: what was asked is the same."""
     shorter: bool = False
@@ -54,6 +58,8 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
             Counter(was.values()) == Counter(now.values()) for was, now in zip(*rows, strict=True)
         ),
         same_texts=bool(texts[0] and texts[0][0]) and _pool(texts[0]) == _pool(texts[1]),
+        in_place=_in_place(*rows),
+        shared=_shared(*map(_pool, rows)),
         same_prompts=_prompts(rows[0]) == _prompts(rows[1]),
         shorter=lengths[1] < lengths[0],
         longer=lengths[1] > lengths[0],
@@ -75,6 +81,20 @@ def _steps(side: Steps, key: str) -> list[dict[Place, str]]:
         }
         for step in side
     ]
+
+
+def _in_place(before: Sequence[Mapping[Place, str]], after: Sequence[Mapping[Place, str]]) -> float:
+    total = sum(map(len, before))
+    kept = sum(
+        now.get(place) == value
+        for was, now in zip(before, after, strict=True)
+        for place, value in was.items()
+    )
+    return kept / total if total else 0.0
+
+
+def _shared(before: Counter[str], after: Counter[str]) -> float:
+    return (before & after).total() / before.total() if before else 0.0
 
 
 def _pool(steps: Sequence[Mapping[Place, str]]) -> Counter[str]:

@@ -74,6 +74,7 @@ def setting_changes(
         if not c.cosmetic
     ]
     names = {change.name for change in found}
+    told = {(change.category, repr(change.current)) for change in found}
     values = {_key(change.baseline, change.current) for change in found}
     was, now_in_force = (_in_force(record) for record in (before, now))
     was, now_in_force = _shared_sections(was, now_in_force), _shared_sections(now_in_force, was)
@@ -85,8 +86,10 @@ def setting_changes(
             same = change.baseline == change.current
             if same or change.name in FOLLOWING or change.name in names:
                 continue
-            if _key(change.baseline, change.current) in values and change.category is None:
+            if _key(change.baseline, change.current) in values:
                 continue  # the same change under a trainer's own name for it
+            if change.current is not None and (change.category, repr(change.current)) in told:
+                continue
             names.add(change.name)
             found.append(change)
     return tuple(found)

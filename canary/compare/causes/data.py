@@ -11,6 +11,9 @@ from canary.compare.suspects import RegressionCategory as C
 
 LOOK = "print the first batch of both sides: ids, labels, attention mask"
 
+SOME = 0.2
+"""Of the sequences: as many are the same when only the long ones are cut."""
+
 
 def findings(facts: Facts) -> Iterator[Finding]:
     """What the batches themselves show, where the tokenizer does not explain it."""
@@ -61,8 +64,12 @@ def _what(facts: Facts) -> tuple[str, float]:
         return "the same sequences stand in other places of each batch", 0.95
     if batches.same_multiset:
         return "the same sequences come in another order", 0.93
+    if batches.in_place >= SOME and batches.shorter and inputs[1] < inputs[0]:
+        return f"long sequences are cut shorter: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.9
+    if batches.shared >= SOME > batches.in_place:
+        return "other rows of the same data are drawn: order, seed or selection", 0.9
     if batches.shorter and inputs[1] < inputs[0]:
-        return f"sequences are cut shorter: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.9
+        return f"other sequences, and shorter: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.85
     if batches.longer and inputs[1] > inputs[0]:
         return f"sequences are longer: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.8
     if batches.same_texts:

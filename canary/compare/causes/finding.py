@@ -19,3 +19,10 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     actions: tuple[str, ...] = ()
     """What to do, the first thing first."""
+
+    def __post_init__(self) -> None:
+        """Raises:
+        ValueError: a strength that is no share.
+        """
+        if not 0.0 <= self.strength <= 1.0:
+            raise ValueError(f"the strength of a finding is a share, 0 to 1, not {self.strength}")

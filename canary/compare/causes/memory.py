@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from canary.compare.causes.facts import Facts, evidence_of_check
 from canary.compare.causes.finding import Finding
+from canary.compare.growth import tensor_growth
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
 
@@ -31,7 +32,7 @@ def _leak(facts: Facts) -> Iterator[Finding]:
             C.MEMORY,
             0.96 if alive is not None and alive.failed else 0.85,
             "memory grows with every step: something keeps tensors alive",
-            tuple(evidence_of_check(check) for check in found),
+            (*map(evidence_of_check, found), *_bytes_a_step(facts)),
             (
                 "keep numbers, not losses: .detach() before a tensor is stored",
                 "look at lists and caches that live longer than a step",
@@ -75,3 +76,14 @@ def _peak(facts: Facts) -> Iterator[Finding]:
             else "compare optimizer, precision, batch size, lengths and gradient checkpointing",
         ),
     )
+
+
+def _bytes_a_step(facts: Facts) -> Iterator[Evidence]:
+    """What stays alive of each step, in MB."""
+    sides = [(side or [])[2:] for side in facts.exact("memory", "live_bytes")]
+    if min(map(len, sides)) < 3:
+        return
+    was, now = (tensor_growth(side) / 2**20 for side in sides)
+    if now > was:
+        words = f"{was:.3g} -> {now:.3g} MB more alive after each step"
+        yield Evidence("signal", words, was, now, "MB/step")

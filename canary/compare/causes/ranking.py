@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from canary.compare.causes.environment import environment_evidence
 from canary.compare.causes.facts import Facts
@@ -93,11 +93,23 @@ def _surroundings(facts: Facts) -> list[Evidence]:
     found = list(environment_evidence(changes))
     found += [change.evidence() for change in facts.settings if change.in_config][:4]
     found += [change.evidence() for change in facts.code][:3]
+    found += list(_alerts(facts))[:3]
     files = [file.path for file in facts.source.files]
     if files:
         more = f" and {len(files) - 5} more" if len(files) > 5 else ""
         found.append(Evidence("git", f"the change touches {', '.join(files[:5])}{more}"))
     return found
+
+
+def _alerts(facts: Facts) -> Iterator[Evidence]:
+    """What was raised while the current side ran, and not on the baseline; a type once."""
+    known = {alert.get("type") for record in facts.baseline for alert in record.alerts}
+    for record in facts.current:
+        for alert in record.alerts:
+            if alert.get("type") not in known:
+                known.add(alert.get("type"))
+                words = f"{alert.get('type')} at step {alert.get('step')}: {alert.get('message')}"
+                yield Evidence("signal", words)
 
 
 def _unknown(confidence: float, words: str) -> Suspect:

@@ -33,7 +33,8 @@ FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
 def findings(facts: Facts) -> Iterator[Finding]:
     """One a mechanism that has settings which differ; and the config itself, where no name tells
     what a key decides."""
-    if not (facts.entry or facts.report.failed_checks or facts.slower):
+    ended = any(record.status not in ("completed", "running") for record in facts.current)
+    if not (facts.entry or facts.report.failed_checks or facts.slower or ended):
         return
     by_category: dict[C | None, list[SettingChange]] = {}
     for change in facts.settings:
@@ -41,13 +42,14 @@ def findings(facts: Facts) -> Iterator[Finding]:
     for category, changes in by_category.items():
         if category is None:
             continue
-        fits = facts.entry in FIRST_EFFECT.get(category, ())
+        fits = facts.entry in FIRST_EFFECT.get(category, ()) or (ended and facts.entry is None)
         rivals = sum(facts.entry in FIRST_EFFECT.get(c, ()) for c in by_category if c is not None)
         strength = 0.15 if not fits else (0.9 if rivals == 1 else 0.6)
         yield Finding(
             category,
             strength,
-            f"{changes[0].sentence()}" + (f" and {len(changes) - 1} more" * (len(changes) > 1)),
+            f"set otherwise: {changes[0].sentence()}"
+            + (f" and {len(changes) - 1} more" * (len(changes) > 1)),
             tuple(evidence for c in changes[:3] for evidence in _evidence(facts, c)),
             (f"set {changes[0].name} back, or accept the change",),
         )
@@ -56,7 +58,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.CONFIG,
             0.5,
-            named[0].sentence(),
+            f"set otherwise: {named[0].sentence()}",
             tuple(evidence for c in named[:3] for evidence in _evidence(facts, c)),
             (f"set {named[0].key} back, or accept the change",),
         )
