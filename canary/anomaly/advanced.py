@@ -98,13 +98,13 @@ class AdvancedAnomalyDetector:
 
     def analyze_training_step(
         self,
-        *,
         model: Any = None,
         optimizer: Any = None,
         loss: Any = None,
         batch_size: int | None = None,
         rewards: Any = None,
         predictions: Any = None,
+        *,
         grad_norm: Any = None,
         kl: Any = None,
         entropy: Any = None,
