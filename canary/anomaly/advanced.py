@@ -195,7 +195,11 @@ class AdvancedAnomalyDetector:
         found: list[Alert] = []
         for detector in tuple(self.detectors):
             try:
-                found += detector.observe(observation)
+                seen = list(detector.observe(observation) or ())
+                wrong = next((one for one in seen if not isinstance(one, Alert)), None)
+                if wrong is not None:
+                    raise TypeError(f"observe() gave {type(wrong).__name__} where an Alert belongs")
+                found += seen
             except Exception as error:  # noqa: BLE001 - a stranger's detector may raise anything
                 self.detectors.remove(detector)
                 print(
@@ -223,11 +227,20 @@ class AdvancedAnomalyDetector:
 
 
 def _made(section: str, kind: Any, settings: Settings) -> Any:
+    given = dict(settings or {})
+    for name, value in given.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        least = 2 if name.endswith("window") or name == "window_size" else 0
+        if not number or not value >= least or value == 0:
+            raise UsageError(
+                f"AdvancedAnomalyDetector({section}={{{name!r}: {value!r}}}) is no threshold",
+                f"a number above 0{', of steps 2 at least' if least else ''}",
+            )
     try:
-        return kind(**dict(settings or {}))
+        return kind(**given)
     except TypeError as error:
         known = ", ".join(name for name in kind.__init__.__annotations__ if name != "return")
         raise UsageError(
-            f"AdvancedAnomalyDetector({section}={dict(settings or {})!r}) has an unknown threshold",
+            f"AdvancedAnomalyDetector({section}={given!r}) has an unknown threshold",
             f"{section} takes {known}",
         ) from error

@@ -27,6 +27,14 @@ class Alert:
     threshold: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises:
+        ValueError: a severity that is none.
+        """
+        if self.severity not in SEVERITIES:
+            known = ", ".join(SEVERITIES)
+            raise ValueError(f"severity {self.severity!r} of an alert: one of {known}")
+
     @property
     def key(self) -> str:
         """`<category>_<severity>`, as trackers name it."""

@@ -39,6 +39,7 @@ class FiniteDetector:
                 None,
                 {"micro_losses": list(observation.micro_losses), "batch_sha256": hashes},
             )
+        yield from self._signals(observation)
         norm = observation.grad_norm
         if norm is None:
             return
@@ -54,3 +55,18 @@ class FiniteDetector:
                 None,
                 {"steps": self._bad_norms},
             )
+
+    def _signals(self, observation: Observation) -> Iterator[Alert]:
+        """What online training is steered by: a KL or a reward that is no number."""
+        reward = observation.rewards.mean if observation.rewards is not None else None
+        for name, value in (("kl", observation.kl), ("reward", reward)):
+            bad = value is not None and math.isnan(value)
+            if self._episodes.begins(name, bad):
+                yield Alert(
+                    "high",
+                    "numerics",
+                    f"{name}_not_finite",
+                    f"the {name} is {value}",
+                    observation.step,
+                    value,
+                )

@@ -14,12 +14,14 @@ from canary.anomaly.observation import Observation
 
 KNOWN = 5
 """Norms after which a run's own level is known."""
-COLD = 10.0
-"""Before that, what counts as an explosion is so many times the threshold: sums instead of means,
-and the first steps of a fresh head, reach the threshold itself."""
+FIRST = 1000.0
+"""Of the first norm of a run nothing is known: sums, and squares such as IPO's loss, have norms
+of hundreds. So many times the threshold is an explosion whatever the loss."""
 BEYOND = 1.5
 """An explosion is so many times what nine in ten of the window's norms are below: those of policies
 have long tails, and a median near zero where most groups teach nothing."""
+LOW = 8
+"""Norms in a row that vanished, in a run that had others."""
 CHANGES = 30
 EVERY = 5
 """A window is looked at once in so many steps: it hardly changes in between."""
@@ -41,6 +43,7 @@ class GradientDetector:
         self._vanishing = vanishing_threshold
         self._norms: deque[float] = deque(maxlen=window_size)
         self._seen = 0
+        self._low = 0
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
@@ -58,8 +61,10 @@ class GradientDetector:
             yield from self._varies(observation.step)
 
     def _limit(self) -> float:
+        if not self._norms:
+            return FIRST * self._explosion
         if len(self._norms) < min(KNOWN, self._norms.maxlen or KNOWN):
-            return COLD * self._explosion
+            return self._explosion * max(1.0, *self._norms)
         ordered = sorted(self._norms)
         usual = self._explosion * ordered[len(ordered) // 2]
         return max(self._explosion, usual, BEYOND * ordered[int(0.9 * len(ordered))])
@@ -81,9 +86,10 @@ class GradientDetector:
             )
 
     def _vanished(self, step: int, norm: float) -> Iterator[Alert]:
-        # A single group of equal rewards has no gradient: only a run's first norm counts alone.
-        before = self._norms[-1] if self._norms else norm
-        low = max(norm, before) < self._vanishing
+        # Groups of equal rewards have no gradient, some in a row by chance; and a first norm may be
+        # that of a start from 0.
+        self._low = self._low + 1 if norm < self._vanishing else 0
+        low = self._low >= LOW or self._low == self._seen + 1 > 1
         if self._episodes.begins("vanishing", low):
             yield Alert(
                 "high",

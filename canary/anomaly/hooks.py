@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from canary.anomaly.alert import Alert
-from canary.errors import CanaryError
+from canary.errors import CanaryError, UsageError
 
 if TYPE_CHECKING:
     from canary.anomaly.advanced import AdvancedAnomalyDetector
@@ -37,7 +37,13 @@ class ProfilerRegistry:
         self._handlers: dict[str, list[Handler]] = {}
 
     def register_hook(self, name: str, handler: Handler) -> None:
-        """`handler(alerts, step)` is called at each step that raised alerts."""
+        """`handler(alerts, step)` is called at each step that raised alerts.
+
+        Raises:
+            UsageError: a name that nobody ever calls.
+        """
+        if name != ANOMALY_DETECTION:
+            raise UsageError(f"no hook is called {name!r}", f"register for {ANOMALY_DETECTION!r}")
         self._handlers.setdefault(name, []).append(handler)
 
     def unregister_hook(self, name: str, handler: Handler) -> None:

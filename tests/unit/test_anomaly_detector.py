@@ -360,7 +360,8 @@ def test_handlers_get_the_alerts_and_the_step() -> None:
     profiler_registry.register_hook(
         "anomaly_detection", lambda alerts, step: heard.append(([a.type for a in alerts], step))
     )
-    profiler_registry.register_hook("another", lambda alerts, step: heard.append(([], -1)))
+    with pytest.raises(UsageError, match="no hook is called 'anomaly_detector'"):
+        profiler_registry.register_hook("anomaly_detector", lambda alerts, step: None)
     detector.analyze_training_step(loss=1.0)
     nan_step(detector)
     assert heard == [(["loss_not_finite"], 2)]
@@ -410,9 +411,71 @@ def test_stop_on_ends_at_that_severity_and_not_below() -> None:
     with pytest.raises(StopTraining, match=r"stopped at step 1 by loss_not_finite \(critical\)"):
         nan_step(quiet(stop_on="critical"))
     high = quiet(stop_on="critical")
+    assert not high.analyze_training_step(grad_norm=1e-9)
     assert high.analyze_training_step(grad_norm=1e-9)[0].severity == "high"
+    stopped = quiet(stop_on="high")
+    stopped.analyze_training_step(grad_norm=1e-9)
     with pytest.raises(StopTraining, match="gradient_vanishing"):
-        quiet(stop_on="high").analyze_training_step(grad_norm=1e-9)
+        stopped.analyze_training_step(grad_norm=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("norms", "what"),
+    [
+        ([112.4, 110.0, 95.0, 90.0], "a loss of large scale"),
+        ([150 * 0.9**step + 2 for step in range(60)], "a start far from the data"),
+        ([300.0, 330.0, 270.0, 310.0, 290.0] * 8, "a sum instead of a mean"),
+        ([0.0, 0.5, 0.0, 0.4, 0.0, 0.0, 0.6] * 8, "groups of equal rewards"),
+        ([1.2e-7, 0.1, 0.4, 0.5], "a start from zero"),
+    ],
+)
+def test_the_scale_of_a_loss_is_no_explosion_and_a_group_without_signal_no_vanishing(
+    norms: list[float], what: str
+) -> None:
+    detector = quiet(stop_on="high")
+    for norm in norms:
+        assert not detector.analyze_training_step(grad_norm=norm), what
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"gradient": {"explosion_threshold": "x"}}, "is no threshold"),
+        ({"gradient": {"explosion_threshold": -1.0}}, "is no threshold"),
+        ({"gradient": {"window_size": 0}}, "of steps 2 at least"),
+        ({"convergence": {"plateau_window": 1}}, "of steps 2 at least"),
+        ({"learning_rate": {"max_lr": float("nan")}}, "is no threshold"),
+    ],
+)
+def test_a_threshold_that_can_never_hold_is_refused(
+    settings: dict[str, dict[str, Any]], said: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        AdvancedAnomalyDetector(save_alerts=False, **settings)  # type: ignore[arg-type]
+    assert said in f"{refused.value} {refused.value.hint}"
+
+
+def test_a_detector_that_gives_no_alerts_is_asked_no_more(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Wrong:
+        def observe(self, observation: Observation) -> Any:
+            return [1]
+
+    detector = quiet(detectors=[Wrong()])
+    for _ in range(3):
+        assert detector.analyze_training_step(loss=1.0) == []
+    assert capsys.readouterr().err.count("gave int where an Alert belongs") == 2
+    with pytest.raises(ValueError, match="severity 'fatal'"):
+        Alert("fatal", "mine", "x", "words", 1)  # type: ignore[arg-type]
+
+
+def test_steering_numbers_that_are_no_numbers_are_told() -> None:
+    types = [
+        alert.type
+        for alert in quiet().analyze_training_step(kl=float("nan"), rewards=[float("nan")] * 4)
+    ]
+    assert types == ["kl_not_finite", "reward_not_finite"]
 
 
 def test_a_detector_of_ones_own_by_protocol_and_by_subclass() -> None:

@@ -43,11 +43,13 @@ def test_a_row_gets_its_alerts_and_the_file_has_them_too(tmp_path: Path) -> None
 def test_other_ranks_look_at_their_own_losses_alone(tmp_path: Path) -> None:
     first = LaunchWatch(tmp_path, 2, rank=0, ranks=2)
     second = LaunchWatch(tmp_path, 2, rank=1, ranks=2)
-    vanished, broken = row(1, grad_norm=1e-9), row(2, float("inf"))
-    second.judge(vanished)
-    second.judge(broken)
+    before, vanished = row(1, grad_norm=1e-9), row(2, grad_norm=1e-9)
+    broken = row(3, float("inf"))
+    for each in (before, vanished, broken):
+        second.judge(each)
     assert "alerts" not in vanished
     assert [(each["type"], each["rank"]) for each in broken["alerts"]] == [("loss_not_finite", 1)]
+    first.judge(before)
     first.judge(vanished)
     assert [(each["type"], each["rank"]) for each in vanished["alerts"]] == [
         ("gradient_vanishing", 0)

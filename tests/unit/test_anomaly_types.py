@@ -35,7 +35,8 @@ FIRES: dict[str, dict[str, Run]] = {
         "a norm of a thousand times the usual": run(
             30, grad_norm=before_after(wobble(1.0), 1000.0, 20)
         ),
-        "from the first step on": run(3, grad_norm=5000.0),
+        "from the first step on": run(3, grad_norm=20000.0),
+        "at the third step, for good": run(12, grad_norm=before_after(1.0, 80.0, 3)),
         "by a fifth a step": run(60, grad_norm=growing(0.5, 1.2)),
     },
     "gradient_vanishing": {
