@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from canary.anomaly.hooks import StopTraining
 from canary.attach.suppress import Suppression
 from canary.collect.probes.calls import count_calls
 from canary.runner.base import Job, Result
@@ -109,6 +110,8 @@ class Watch:
             outcome = probe.run(train)
         except BaseException as error:
             inside.leave(describe_failure(error))
+            if isinstance(error, StopTraining):
+                sys.excepthook = _said_already(error, sys.excepthook)
             raise
         inside.notes += self._suppression.told
         inside.leave(self._described(inside, trainer))
@@ -165,6 +168,19 @@ def _end_with_parent() -> None:
         time.sleep(PARENT_EVERY_S)
     if parent and Path("/proc").exists():
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _said_already(stop: StopTraining, before: Callable[..., Any]) -> Callable[..., Any]:
+    """An excepthook for a training that was ended on purpose: its frames are the canary's own, and
+    tell a user nothing."""
+
+    def hook(kind: type[BaseException], error: BaseException, frames: Any) -> None:
+        if error is stop:
+            _say(str(error))
+        else:
+            before(kind, error, frames)
+
+    return hook
 
 
 def _say(text: str) -> None:

@@ -85,6 +85,8 @@ def test_a_command_is_stopped_before_what_comes_after_its_training(tmp_path: Pat
     (folder,) = (tmp_path / "out").glob("2*")
     record = Finished(done.code, done.out, done.err, folder).record()
     assert done.code == 1, done.err
+    assert "canary: stopped at step 4 by loss_not_finite" in done.err
+    assert "Traceback" not in done.err
     assert record.status == "failed"
     assert "stopped at step 4 by loss_not_finite" in str(record.reason)
     assert not (tmp_path / "final").exists()
