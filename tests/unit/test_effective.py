@@ -11,6 +11,7 @@ from torch import nn
 
 from canary.collect.probes.batches import row_hashes
 from canary.collect.probes.effective import called_code, effective_settings
+from canary.workload.plugins import NamedCall
 
 
 class Trainer:
@@ -89,3 +90,21 @@ def test_scaling_is_that_of_adapters_and_not_of_attention() -> None:
     trainer.model.extend([attention, adapter])
     assert effective_settings(trainer)["peft.scaling"] == [2.0]
     assert "peft.scaling" not in effective_settings(Trainer())
+
+
+def test_what_a_config_names_is_known_by_the_users_own_code() -> None:
+    """The canary puts names of its own around plugins, so that an error says whose it is."""
+
+    class Collator:
+        def __call__(self, rows: list[int]) -> list[int]:
+            return rows[::-1]
+
+    def reward(completions: list[str]) -> list[float]:
+        return [len(text) / 40 for text in completions]
+
+    trainer = Trainer()
+    trainer.data_collator = NamedCall("data_collator", "mine:Collator", Collator())
+    trainer.reward_funcs = [NamedCall("reward_functions", "mine:reward", reward)]  # type: ignore[attr-defined]
+    code = called_code(trainer)
+    assert code["reward_funcs[0]"]["name"].endswith("reward")
+    assert code["data_collator.__call__"]["name"].endswith("Collator.__call__")
