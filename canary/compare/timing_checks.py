@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.collect.record import RunRecord
+from canary.compare.crowding import crowding
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
@@ -91,6 +92,9 @@ def timing_checks(
         checks = {
             m: _unhealthy(c, unhealthy) if m != "max_memory" else c for m, c in checks.items()
         }
+    crowded = None if paired else crowding(current, baseline)
+    if crowded is not None:
+        checks = {m: crowded.judged(c) if m != "max_memory" else c for m, c in checks.items()}
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
     listed += _followers(checks, found_gates, current, baseline, thresholds)
     if memory is None and "max_memory" in gates:

@@ -1,0 +1,78 @@
+"""Whether other work on the machine explains a slower side: measured by the kernel, not guessed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from canary.collect.record import RunRecord
+from canary.compare.report import Check
+
+MORE_DELAY = 0.15
+"""Of the step's time: less waiting for a core explains nothing worth a word."""
+MORE_FOREIGN = 30.0
+"""Percent of one core that processes of others took more: the training's own threads and workers
+that crowd each other are its own matter."""
+SLACK = 1.5
+"""Caches and memory are shared too: a crowded step is longer than its waiting for a core says."""
+
+
+@dataclass(frozen=True)
+class Crowding:
+    """Waiting for a core on both sides, as shares of the step, and the slowdown it may explain."""
+
+    baseline: float
+    current: float
+
+    @property
+    def explains(self) -> float:
+        """Times that a step may take longer for it."""
+        return SLACK * (1 - self.baseline) / max(0.01, 1 - self.current)
+
+    def judged(self, check: Check) -> Check:
+        """A slowdown that other work on the machine explains is not judged; a larger one is."""
+        growth = 1 + (check.delta_pct or 0.0) / 100
+        if check.status not in ("fail", "warn") or growth > self.explains:
+            return check
+        return replace(check, status="inconclusive", message=self._sentence())
+
+    def _sentence(self) -> str:
+        return (
+            f"not judged: the training waited for a core {100 * self.current:.0f}% of the time, "
+            f"{100 * self.baseline:.0f}% in the baseline: other work on the machine; run both "
+            "again, or in alternation (canary ab)"
+        )
+
+
+def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Crowding | None:
+    """How much more crowded the current side was; None where it was not, or nobody measured it."""
+    delays = [_median([r.host.run_delay for r in side]) for side in (baseline, current)]
+    foreign = [_median([_foreign(r) for r in side]) for side in (baseline, current)]
+    (was, now), (others_was, others_now) = delays, foreign
+    if was is None or now is None or others_was is None or others_now is None:
+        return None
+    if now - was < MORE_DELAY or others_now - others_was < MORE_FOREIGN:
+        return None
+    return Crowding(was, now)
+
+
+def _foreign(record: RunRecord) -> float | None:
+    """CPU of processes that are not the training's, in percent of one core."""
+    sampled = record.memory.sampled
+    own, machine = (_mean(sampled.get(name)) for name in ("cpu_percent", "machine_cpu_percent"))
+    cores = record.env.get("cpu_count")
+    if own is None or machine is None or not isinstance(cores, int):
+        return None
+    return machine * cores - own
+
+
+def _mean(figure: Any) -> float | None:
+    mean = figure.get("mean") if isinstance(figure, Mapping) else None
+    return float(mean) if isinstance(mean, int | float) else None
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known and len(known) == len(values) else None

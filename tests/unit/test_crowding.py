@@ -1,0 +1,56 @@
+"""Other work on the machine: a slowdown that it explains is not judged, a larger one is."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.collect.record import RunRecord
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import DEFAULT_THRESHOLDS
+from tests.unit.comparing import records
+
+
+def side(
+    times: list[float], first: int, *, delay: float | None, own: float, machine: float
+) -> list[RunRecord]:
+    made = records(times, first)
+    for record in made:
+        record.host.run_delay = delay
+        record.env["cpu_count"] = 2
+        record.memory.sampled = {
+            "cpu_percent": {"mean": own, "max": own, "samples": 9},
+            "machine_cpu_percent": {"mean": machine, "max": machine, "samples": 9},
+        }
+    return made
+
+
+QUIET = side([0.1] * 5, 0, delay=0.02, own=95.0, machine=50.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "delay", "own", "machine", "status"),
+    [
+        (0.3, 0.6, 40.0, 100.0, "inconclusive"),
+        (1.0, 0.6, 40.0, 100.0, "fail"),
+        (0.3, 0.02, 95.0, 50.0, "fail"),
+        # Its own workers take the cores: that is the change's matter.
+        (0.3, 0.6, 195.0, 100.0, "fail"),
+        (0.3, None, 40.0, 100.0, "fail"),
+        (0.1, 0.6, 40.0, 100.0, "pass"),
+    ],
+)
+def test_what_other_work_explains_is_not_judged(
+    seconds: float, delay: float | None, own: float, machine: float, status: str
+) -> None:
+    current = side([seconds] * 5, 100, delay=delay, own=own, machine=machine)
+    found = compare_to_baseline(current, QUIET)
+    assert found.check("step_time_median").status == status
+    if status == "inconclusive":
+        assert "waited for a core 60% of the time, 2% in the baseline" in found.first_line
+        assert found.check("tokens_per_sec").status == "inconclusive"
+
+
+def test_pairs_share_their_machine_and_are_judged() -> None:
+    current = side([0.3] * 5, 100, delay=0.6, own=40.0, machine=100.0)
+    found = compare_to_baseline(current, QUIET, DEFAULT_THRESHOLDS, paired=True)
+    assert found.check("step_time_median").status == "fail"
