@@ -46,7 +46,7 @@ def training() -> Callable[[], None]:
 
 def block(step: Callable[[], None], knocking: bool) -> dict[str, float]:
     """Seconds a step of one block, by clock; starting and stopping the knocker is outside."""
-    watch = HostWatch()
+    watch = HostWatch(own_process=True)
     if knocking:
         watch.begin()
         if watch.unmeasured:

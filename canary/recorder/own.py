@@ -180,7 +180,8 @@ class OwnKeeper:
     def _probe_begins(self) -> ExactProbe | None:
         if not self._probe_steps:
             return None
-        exact = ExactProbe(self._loop)
+        # A notebook holds the models of other loops too.
+        exact = ExactProbe(self._loop, whole_process=False)
         self._probe_rows = RowFile(self._folder.probe_steps)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         folder = self._folder

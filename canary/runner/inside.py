@@ -67,7 +67,14 @@ def claim(job: Job) -> bool:
 class Inside:
     """The launch of one job in one process; `started` is a reading of `time.perf_counter()`."""
 
-    def __init__(self, job: Job, started: float, rank: int | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        started: float,
+        rank: int | None = None,
+        *,
+        own_process: bool = False,
+    ) -> None:
         self.job = job
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.startup: dict[str, float] = {}
@@ -84,7 +91,7 @@ class Inside:
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
-        self._host = HostWatch()
+        self._host = HostWatch(own_process)
 
     def lap(self, name: str) -> None:
         """What passed since the last lap is this part of the start-up."""

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
         # From here on: the training stack takes seconds, and may be what fails.
         from canary.runner.inside import Inside
 
-        inside = Inside(job, started)
+        inside = Inside(job, started, own_process=True)
         result = _train(job, inside)
     except BaseException as error:  # noqa: BLE001 - the process's last word must be in the record
         if not isinstance(error, CanaryError):
@@ -63,8 +63,9 @@ def main(arguments: list[str]) -> int:
 
 def leave(code: int) -> NoReturn:
     """Ends the process. One of several ranks leaves at once: torch aborts now and then where its
-    process groups are taken apart while others go, and torchrun then waits for minutes."""
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    process groups are taken apart while others go, and torchrun then waits for minutes. So does one
+    with gilknocker, whose threads may want Python's lock when there is none any more."""
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or "gilknocker" in sys.modules:
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):

@@ -117,6 +117,8 @@ FIRES: dict[str, dict[str, Run]] = {
             5, loss=1.0, micro_losses=before_after((0.5, 0.5), (0.5, math.inf), 4)
         ),
     },
+    "kl_not_finite": {"NaN": run(5, kl=before_after(0.1, math.nan, 4))},
+    "reward_not_finite": {"NaN": run(5, rewards=rewards(before_after(1.0, math.nan, 4)))},
     "gradient_not_finite": {"Inf": run(5, grad_norm=before_after(1.0, math.inf, 4))},
     "kl_blowup": {
         "a policy that runs away": run(60, kl=before_after(wobble(0.05), growing(1e-4, 1.2), 40)),
@@ -233,6 +235,8 @@ SILENT: dict[str, dict[str, Run]] = {
         "a spread that narrows": run(120, rewards=lambda n: rewards(1.0, 50 / (50 + n))(n)),
     },
     "loss_not_finite": {"a large loss": run(5, loss=1e30)},
+    "kl_not_finite": {"none, and large ones": run(5, kl=lambda n: 1e30 if n > 3 else 0.1)},
+    "reward_not_finite": {"large ones": run(5, rewards=rewards(1e30))},
     "gradient_not_finite": {"none": run(5, loss=1.0)},
     "kl_blowup": {
         "a policy that leaves its reference slowly": run(200, kl=lambda n: 0.003 * n),
@@ -267,6 +271,8 @@ DOCUMENTED = {
     "reward_distribution_drift": "medium",
     "loss_not_finite": "critical",
     "gradient_not_finite": "critical",
+    "kl_not_finite": "high",
+    "reward_not_finite": "high",
     "kl_blowup": "high",
     "entropy_collapse": "high",
     "reward_hacking": "high",

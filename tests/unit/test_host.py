@@ -151,7 +151,7 @@ def test_without_gilknocker_the_lock_is_unmeasured_and_the_rest_is_told(
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    watch = HostWatch()
+    watch = HostWatch(own_process=True)
     watch.begin()
     time.sleep(0.01)
     found = watch.end()
@@ -188,17 +188,28 @@ def test_with_gilknocker_a_held_lock_is_told_from_a_free_one() -> None:
 
 def test_a_training_too_short_for_samples_is_not_told_as_one_without_contention() -> None:
     pytest.importorskip("gilknocker")
-    watch = HostWatch()
+    watch = HostWatch(own_process=True)
     watch.begin()
     assert "gil_held" not in watch.end()
     assert "less than 1.1 s" in watch.unmeasured["host.gil_contention"]
 
 
 def watched(seconds: float) -> float:
-    watch = HostWatch()
+    watch = HostWatch(own_process=True)
     watch.begin()
     time.sleep(seconds)
     found = watch.end()
     watch.stop()  # twice is once
     assert watch.unmeasured == {}
     return found["gil_held"]
+
+
+def test_a_users_own_process_has_no_thread_of_gilknockers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must end as it would without: the thread may abort a process that ends."""
+    monkeypatch.delitem(sys.modules, "gilknocker", raising=False)
+    watch = HostWatch()
+    watch.begin()
+    found = watch.end()
+    assert "gilknocker" not in sys.modules
+    assert "gil_held" not in found
+    assert "canary run" in watch.unmeasured["host.gil_contention"]

@@ -55,12 +55,14 @@ class Trained(Protocol):
 class ExactProbe:
     """Listens to the training and describes what has no noise."""
 
-    def __init__(self, trainer: Trained, work_step: int = WORK_STEP) -> None:
+    def __init__(
+        self, trainer: Trained, work_step: int = WORK_STEP, *, whole_process: bool = True
+    ) -> None:
         self._trainer = trainer
         self._work_step = work_step
         self._work: WorkProbe | None = None
         self._update: UpdateProbe | None = None
-        self._live = LiveTensors()
+        self._live = LiveTensors(whole_process)
         self._sampled = sampled_rows(trainer)
         self._micro: list[dict[str, Any]] = []
         self._initial: dict[str, bytes] = {}

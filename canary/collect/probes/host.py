@@ -16,10 +16,18 @@ LOCK = ("host.gil_contention", "host.gil_held")
 NO_KNOCKER = "gilknocker is not installed in the Python that trains: pip install 'rlhf-canary[gil]'"
 
 
-class HostWatch:
-    """Watches one training from `begin` to `end`; a thread of gilknocker's where that is there."""
+FOREIGN = (
+    "Python's lock is sampled in processes of the canary's own (canary run): now and then "
+    "gilknocker aborts one that ends"
+)
 
-    def __init__(self) -> None:
+
+class HostWatch:
+    """Watches one training from `begin` to `end`; with `own_process`, and where it is there, with a
+    thread of gilknocker's: a user's process must end as it would without."""
+
+    def __init__(self, own_process: bool = False) -> None:
+        self._own_process = own_process
         self.unmeasured: dict[str, str] = {}
         self._knocker: Any = None
         self._before, self._began = (0, 0), 0.0
@@ -27,6 +35,9 @@ class HostWatch:
     def begin(self) -> None:
         """From here on."""
         self._before, self._began = _switches(), time.monotonic()
+        if not self._own_process:
+            self.unmeasured = dict.fromkeys(LOCK, FOREIGN)
+            return
         try:
             from gilknocker import KnockKnock
         except ImportError:

@@ -99,16 +99,19 @@ class LiveTensors:
     keeps a count at some milliseconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, whole_process: bool = True) -> None:
         self.counts: list[int] = []
         self.bytes: list[int] = []
-        self.start_bytes = 0
-        """Of all that was alive at `freeze`."""
+        self.start_bytes: int | None = None
+        """Of all that was alive at `freeze`; None in a process that may hold more than the
+        training's."""
+        self._whole_process = whole_process
 
     def freeze(self) -> None:
         """Takes everything alive now out of the counts."""
         gc.collect()
-        self.start_bytes = _alive()[1]
+        if self._whole_process:
+            self.start_bytes = _alive()[1]
         gc.freeze()
 
     def count(self) -> None:
