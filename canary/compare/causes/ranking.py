@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
 
 from canary.compare.causes.environment import environment_evidence
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
 
-ORDER: tuple[EvidenceKind, ...] = (
-    "first difference",
-    "signal",
-    "phase",
-    "operators",
-    "environment",
-    "config",
-    "code",
-    "git",
-)
+ORDER: tuple[EvidenceKind, ...] = get_args(EvidenceKind)
 SOMETHING_ELSE = 1.0
 """Odds of a cause that nobody thought of: alone, a suspect is as likely as its evidence says."""
 MOST = 0.97
