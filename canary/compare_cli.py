@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from canary.errors import EXIT_ERROR, EXIT_OK
 from canary.options import Accept, Form, Noise, Output, Strict, ThresholdFile, Tier, Verbose
+
+if TYPE_CHECKING:
+    from canary.compare.paths import Request
 
 Runs = Annotated[
     list[Path],
@@ -40,17 +43,11 @@ def compare(
     verbose: Verbose = False,
 ) -> None:
     """Say whether the current runs got worse than the baseline."""
-    from functools import partial
-
-    from canary.compare.paths import Request, compare_paths, sides
-    from canary.compare.source_reading import source_between
+    from canary.compare.paths import compare_paths
     from canary.report.render import deliver
 
-    current, against = sides(runs, baseline or [])
-    asks = partial(source_between, repository or Path.cwd())
-    found = compare_paths(
-        Request(current, against, tier, threshold_file, noise, accept, source=asks)
-    )
+    request = _request(runs, baseline, tier, threshold_file, noise, repository, accept)
+    found = compare_paths(request)
     deliver(found, form, output)
     raise typer.Exit(found.exit_code(strict))
 
@@ -67,16 +64,32 @@ def explain(
     verbose: Verbose = False,
 ) -> None:
     """Tell what happened between two sides, why, and what to do about it."""
-    from functools import partial
-
-    from canary.compare.paths import Request, compared_paths, sides
-    from canary.compare.source_reading import source_between
+    from canary.compare.paths import compared_paths
     from canary.report.render import printed
     from canary.report.story import story_of, story_text
 
-    current, against = sides(runs, baseline or [])
-    asks = partial(source_between, repository or Path.cwd())
-    compared = compared_paths(Request(current, against, tier, threshold_file, noise, source=asks))
+    compared = compared_paths(
+        _request(runs, baseline, tier, threshold_file, noise, repository, None)
+    )
     story = story_of(compared.found, compared.current, compared.baseline)
     printed(story_text(story, form, compared.found), story.first_line, output)
     raise typer.Exit(EXIT_ERROR if compared.found.verdict == "error" else EXIT_OK)
+
+
+def _request(
+    runs: list[Path],
+    baseline: list[Path] | None,
+    tier: str | None,
+    threshold_file: Path | None,
+    noise: Path | None,
+    repository: Path | None,
+    accept: str | None,
+) -> Request:
+    from functools import partial
+
+    from canary.compare.paths import Request, sides
+    from canary.compare.source_reading import source_between
+
+    current, against = sides(runs, baseline or [])
+    asks = partial(source_between, repository or Path.cwd())
+    return Request(current, against, tier, threshold_file, noise, accept, source=asks)

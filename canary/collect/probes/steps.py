@@ -41,6 +41,7 @@ class _Ended:
     fill: Callable[[Row, dict[str, float]], None]
 
     def complete(self) -> Row:
+        """The row, once the device has its times and values."""
         values = self.scalars.read()
         self.row["wall_s"] = self.time.wall_s()
         self.row["phases"] = self.time.by_phase()
