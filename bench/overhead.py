@@ -55,7 +55,7 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
     import torch
     from transformers import TrainerCallback
 
-    from canary.config.schema import BUILT_IN_STEPS
+    from canary.config.trainers import BUILT_IN_STEPS
     from canary.runner.rows import RowFile
     from canary.workload import build_trainer
     from canary.workload.spec import WorkloadSpec

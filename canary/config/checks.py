@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from canary.config.schema import (
-    EXEC_KEYS,
-    FACTORY_READS,
-    ONLINE_TRAINERS,
-    OWN_KEYS,
-    TRAINER_FIELDS,
-    CanaryConfig,
-)
+from canary.config.schema import GROUP_TRAINERS, CanaryConfig
 from canary.config.source import Origins
+from canary.config.trainers import EXEC_KEYS, FACTORY_READS, OWN_KEYS, TRAINER_FIELDS
 from canary.errors import ConfigError
 
 
@@ -26,6 +20,8 @@ def check_used(
         ConfigError: names the key, the trainer, and the trainers that use it.
     """
     given = {key for key, value in values.items() if value not in (None, [], ())}
+    given -= set() if config.fixed_length else {"fixed_length"}
+    given |= {f"speed.{key}" for key, value in config.speed if value is not None}
     trainer = config.training_type
     _check_command(given, config, origins, source)
     for key in sorted(given & set(TRAINER_FIELDS)):
@@ -182,7 +178,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 f"ends at step {last}, beyond max_steps ({steps})",
                 "lower profiler.start_step or profiler.num_steps",
             )
-    if config.training_type in ONLINE_TRAINERS and config.num_generations is not None:
+    if config.training_type in GROUP_TRAINERS and config.num_generations is not None:
         together = config.batch_size * config.gradient_accumulation_steps
         if together % config.num_generations:
             refuse(

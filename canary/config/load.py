@@ -12,16 +12,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from canary.config.checks import check_together, check_used
-from canary.config.schema import (
-    BUILT_IN_STEPS,
-    EXEC_DEFAULTS,
-    LORA_DEFAULTS,
-    TRAINER_DEFAULTS,
-    CanaryConfig,
-    ProfilerConfig,
-)
+from canary.config.ppo import PPOConfig
+from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.source import Origins, apply_overrides, read_chain
+from canary.config.speed import SpeedConfig
 from canary.config.threshold_keys import ThresholdsConfig
+from canary.config.trainers import BUILT_IN_STEPS, EXEC_DEFAULTS, LORA_DEFAULTS, TRAINER_DEFAULTS
 from canary.errors import ConfigError
 
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
@@ -30,7 +26,12 @@ BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
 METRICS_WARMUP = 10
 """Steps left out of the speeds of a run of fifty or more."""
 
-SECTIONS: dict[str, type[BaseModel]] = {"profiler": ProfilerConfig, "thresholds": ThresholdsConfig}
+SECTIONS: dict[str, type[BaseModel]] = {
+    "ppo": PPOConfig,
+    "speed": SpeedConfig,
+    "profiler": ProfilerConfig,
+    "thresholds": ThresholdsConfig,
+}
 
 
 @dataclass(frozen=True)

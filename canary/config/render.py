@@ -10,7 +10,8 @@ import yaml
 from pydantic import BaseModel
 
 from canary.config.load import LoadedConfig
-from canary.config.schema import TRAINER_FIELDS, CanaryConfig
+from canary.config.schema import CanaryConfig
+from canary.config.trainers import TRAINER_FIELDS
 
 
 def show_text(loaded: LoadedConfig) -> str:
@@ -87,11 +88,12 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
     rows: list[str] = []
     for key, field in model.model_fields.items():
         inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, BaseModel):
-            rows += _table_rows(inner, f"{key}.")
+        section = next((part for part in (inner, *get_args(inner)) if _is_section(part)), None)
+        if section is not None:
+            rows += _table_rows(section, f"{key}.")
             continue
         default = field.get_default(call_default_factory=True)
-        users = ", ".join(TRAINER_FIELDS.get(key, ())) or "all"
+        users = ", ".join(TRAINER_FIELDS.get(f"{prefix}{key}", _users_of(prefix))) or "all"
         if key.startswith("lora_"):
             users = "with use_peft"
         meaning = (field.description or "").replace("|", "\\|")
@@ -99,6 +101,15 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
             f"| `{prefix}{key}` | {type_name(inner)} | `{_scalar(default)}` | {users} | {meaning} |"
         )
     return rows
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _users_of(prefix: str) -> tuple[str, ...]:
+    """The trainers that use a whole section."""
+    return TRAINER_FIELDS.get(prefix.removesuffix("."), ())
 
 
 def type_name(annotation: Any) -> str:

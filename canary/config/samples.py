@@ -43,6 +43,8 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
         "gradient_accumulation_steps: 2",
         "max_length: 512" if hub else _length(training_type),
     ]
+    if training_type == "ppo":
+        lines += ["", "ppo:", "  reward_model: embedded/reward # or null: the answers' own score"]
     if tier != "smoke" and not hub:
         lines.append("allow_repeat: true           # the embedded data is smaller than this")
     lines += ["", "thresholds:", f"  base_tier: {tier}"]

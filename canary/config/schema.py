@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from canary.config.ppo import PPOConfig
+from canary.config.speed import SpeedConfig
 from canary.config.strict import Real, Strict
 from canary.config.threshold_keys import ThresholdsConfig
 
 TrainingType = Literal[
-    "sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "custom", "exec"
+    "sft", "dpo", "reward", "kto", "grpo", "rloo", "ppo", "orpo", "cpo", "custom", "exec"
 ]
 Tier = Literal["smoke", "perf", "nightly"]
 TRAINING_TYPES: tuple[TrainingType, ...] = (
@@ -20,11 +22,14 @@ TRAINING_TYPES: tuple[TrainingType, ...] = (
     "kto",
     "grpo",
     "rloo",
+    "ppo",
     "orpo",
     "cpo",
 )
 """The built-in canaries."""
-ONLINE_TRAINERS: tuple[TrainingType, ...] = ("grpo", "rloo")
+GROUP_TRAINERS: tuple[TrainingType, ...] = ("grpo", "rloo")
+"""Trainers that hold the completions of one prompt against each other."""
+ONLINE_TRAINERS: tuple[TrainingType, ...] = (*GROUP_TRAINERS, "ppo")
 """Trainers that generate what they train on."""
 TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
 
@@ -122,7 +127,8 @@ class CanaryConfig(Strict):
         None,
         gt=0,
         description=(
-            "Peak learning rate (SFT 5e-4; Reward, ORPO 1e-4; DPO, KTO, CPO 5e-5; GRPO, RLOO 1e-5)."
+            "Peak learning rate (SFT 5e-4; Reward, ORPO 1e-4; DPO, KTO, CPO 5e-5; GRPO, RLOO, PPO "
+            "1e-5)."
         ),
     )
     warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
@@ -140,10 +146,18 @@ class CanaryConfig(Strict):
     max_new_tokens: int | None = Field(None, ge=1, description="Longest completion (32).")
     num_generations: int | None = Field(None, ge=2, description="Completions a prompt (4).")
     temperature: Real | None = Field(None, gt=0, description="Sampling temperature (1.0).")
+    fixed_length: bool = Field(
+        False, description="Completions never end before max_new_tokens: equal work for timing."
+    )
     seed: int = Field(42, ge=0, lt=2**32, description="Seed of model, data order and sampling.")
     trainer_args: dict[str, Any] = Field(
         default_factory=dict,
         description=("Further arguments of the trainer's own config class, checked against it."),
+    )
+
+    ppo: PPOConfig | None = Field(None, description="Settings of PPO.")
+    speed: SpeedConfig = Field(
+        default_factory=lambda: SpeedConfig(), description="How the work is done."
     )
 
     reward_functions: tuple[DottedPath, ...] = Field(
@@ -223,98 +237,3 @@ class CanaryConfig(Strict):
     thresholds: ThresholdsConfig = Field(
         default_factory=lambda: ThresholdsConfig(), description="Tolerances of comparisons."
     )
-
-
-BUILT_IN_STEPS = 100
-"""`max_steps` of the built-in trainers where a config gives none."""
-
-_ONLINE_DEFAULTS: dict[str, Any] = {
-    "learning_rate": 1e-5,
-    "max_new_tokens": 32,
-    "num_generations": 4,
-    "temperature": 1.0,
-}
-
-TRAINER_DEFAULTS: dict[TrainingType, dict[str, Any]] = {
-    "sft": {"learning_rate": 5e-4, "max_length": 256},
-    "dpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-    "reward": {"learning_rate": 1e-4, "max_length": 256},
-    "kto": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-    "grpo": _ONLINE_DEFAULTS | {"beta": 0.04},
-    "rloo": _ONLINE_DEFAULTS | {"beta": 0.05},
-    "orpo": {"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
-    "cpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-    "custom": {},
-    "exec": {},
-}
-"""Values of the fields that are null in a config, by trainer."""
-
-EXEC_KEYS = (
-    "name",
-    "description",
-    "tier",
-    "training_type",
-    "command",
-    "max_steps",
-    "device",
-    "threads",
-    "stop_on",
-    "metrics_warmup_steps",
-    "probe_steps",
-    "repeats",
-    "timeout",
-    "output_dir",
-    "profiler",
-    "thresholds",
-)
-"""Keys that mean something where the training is a command of the user's own."""
-
-EXEC_DEFAULTS: dict[str, Any] = {"threads": None, "timeout": 7 * 86_400.0}
-"""What differs for a command: as many threads and as much time as it takes by itself."""
-
-LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
-
-_OFFLINE: tuple[TrainingType, ...] = ("sft", "dpo", "reward", "kto", "orpo", "cpo")
-
-TRAINER_FIELDS: dict[str, tuple[TrainingType, ...]] = {
-    "beta": ("dpo", "kto", "grpo", "rloo", "orpo", "cpo"),
-    "max_length": _OFFLINE,
-    "max_prompt_length": ("dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo"),
-    "max_new_tokens": ONLINE_TRAINERS,
-    "num_generations": ONLINE_TRAINERS,
-    "temperature": ONLINE_TRAINERS,
-    "reward_functions": ONLINE_TRAINERS,
-    "formatting_function": ("sft",),
-    "data_collator": _OFFLINE,
-    "callbacks": TRAINING_TYPES,
-    "model_factory": TRAINING_TYPES,
-    "trainer_factory": ("custom",),
-}
-"""Fields that only some trainers can use."""
-
-FACTORY_READS = ("beta", "max_length", "max_prompt_length", *_ONLINE_DEFAULTS)
-"""Fields that a `trainer_factory` may read from the config that it is given."""
-
-OWN_KEYS: dict[str, str] = {
-    "learning_rate": "learning_rate",
-    "per_device_train_batch_size": "batch_size",
-    "gradient_accumulation_steps": "gradient_accumulation_steps",
-    "max_steps": "max_steps",
-    "num_train_epochs": "max_steps",
-    "warmup_steps": "warmup_steps",
-    "seed": "seed",
-    "data_seed": "seed",
-    "output_dir": "output_dir",
-    "beta": "beta",
-    "max_length": "max_length",
-    "max_prompt_length": "max_prompt_length",
-    "max_completion_length": "max_new_tokens",
-    "num_generations": "num_generations",
-    "temperature": "temperature",
-    "bf16": "dtype",
-    "fp16": "dtype",
-    "use_cpu": "device",
-    "report_to": "report_to",
-    "dataloader_num_workers": "num_workers",
-}
-"""`trainer_args` that have a key of their own here."""

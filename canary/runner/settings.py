@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from canary.config.schema import OWN_KEYS
+from canary.config.trainers import OWN_KEYS
 from canary.runner.base import Kind
 
 NOT_TAKEN = ("bf16", "fp16", "use_cpu", "num_train_epochs", "max_steps", "data_seed", "report_to")

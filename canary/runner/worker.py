@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from canary.collect.ranks import rank_path
 from canary.config.load import load_config
-from canary.config.schema import BUILT_IN_STEPS, CanaryConfig
+from canary.config.schema import CanaryConfig
+from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import CanaryError, ConfigError
 from canary.runner.base import EXIT_DISK_FULL, Job, Result
 from canary.runner.failure import FULL, describe_failure, one_line

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from canary.config.schema import OWN_KEYS
+from canary.config.trainers import OWN_KEYS
 from canary.errors import ConfigError
 from canary.workload import adapt
 

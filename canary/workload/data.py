@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from datasets import Dataset
 
 from canary.collect.probes.fingerprints import dataset_fingerprint
-from canary.config.schema import ONLINE_TRAINERS
+from canary.config.schema import GROUP_TRAINERS
 from canary.errors import ConfigError, InputError
 from canary.workload.plugins import formatting_function
 from canary.workload.shapes import Row, converter_for, is_conversational, unpaired
@@ -148,13 +148,16 @@ def _cut_prompts(
 def rows_needed(spec: WorkloadSpec) -> int:
     """Rows that `max_steps` use up when none is seen twice.
 
-    GRPO and RLOO take `num_generations` completions of each prompt and use that many fewer rows.
+    GRPO and RLOO take `num_generations` completions of each prompt and use that many fewer rows;
+    PPO takes one of each, for all updates of a step.
     """
     config = spec.config
     together = config.batch_size * config.gradient_accumulation_steps * spec.ranks
     samples: int = spec.max_steps * together
-    if config.training_type in ONLINE_TRAINERS:
+    if config.training_type in GROUP_TRAINERS:
         samples = -(-samples // (config.num_generations or 1))
+    if config.ppo is not None:
+        samples *= config.ppo.num_mini_batches
     return samples
 
 

@@ -23,6 +23,7 @@ _ACCEPTED = {
     "kto": f"prompt+completion+label, or pairs to take apart: {_PAIRS}",
     "grpo": "prompt+answer, or prompt with reward_functions",
     "rloo": "prompt+answer, or prompt with reward_functions",
+    "ppo": "prompt+answer, or prompt with reward_functions or a reward_model",
     "orpo": _PAIRS,
     "cpo": _PAIRS,
 }
@@ -33,6 +34,7 @@ _NEEDED = {
     "kto": ("prompt", "completion", "label"),
     "grpo": ("prompt", "answer"),
     "rloo": ("prompt", "answer"),
+    "ppo": ("prompt", "answer"),
     "orpo": ("prompt", "chosen", "rejected"),
     "cpo": ("prompt", "chosen", "rejected"),
 }
@@ -239,6 +241,7 @@ _CHOOSERS: dict[str, Callable[[set[str], Row], Callable[[Row], Row | None] | Non
     "kto": _kto_converter,
     "grpo": _prompt_converter,
     "rloo": _prompt_converter,
+    "ppo": _prompt_converter,
     "orpo": _pair_converter,
     "cpo": _pair_converter,
 }

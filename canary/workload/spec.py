@@ -18,6 +18,7 @@ _VIEWS: dict[str, View] = {
     "kto": "preference",
     "grpo": "prompt_only",
     "rloo": "prompt_only",
+    "ppo": "prompt_only",
     "orpo": "preference",
     "cpo": "preference",
 }

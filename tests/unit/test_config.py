@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from canary.config.load import load_config
+from canary.config.load import SECTIONS, load_config
 from canary.config.render import markdown_table, show_text
-from canary.config.schema import OWN_KEYS, TRAINER_FIELDS, CanaryConfig
+from canary.config.schema import CanaryConfig
+from canary.config.speed import SpeedConfig
+from canary.config.trainers import OWN_KEYS, TRAINER_FIELDS
 from canary.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +67,7 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         (
             "training_type: ppoo\n",
             "training_type in @:1: input should be 'sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo', "
-            "'orpo', 'cpo', 'custom' or 'exec', got 'ppoo'",
+            "'ppo', 'orpo', 'cpo', 'custom' or 'exec', got 'ppoo'",
         ),
         (
             "report_to: wandb\n",
@@ -117,21 +119,22 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         (
             "training_type: sft\nmax_prompt_length: 8\n",
             "max_prompt_length in @:2 is not used by training_type sft (remove it; dpo, reward, "
-            "kto, grpo, rloo, orpo and cpo use it)",
+            "kto, grpo, rloo, ppo, orpo and cpo use it)",
         ),
         (
             "training_type: sft\nmax_new_tokens: 8\n",
-            "max_new_tokens in @:2 is not used by training_type sft (remove it; grpo and rloo "
+            "max_new_tokens in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
             "use it)",
         ),
         (
             "training_type: sft\nnum_generations: 2\n",
-            "num_generations in @:2 is not used by training_type sft (remove it; grpo and rloo "
+            "num_generations in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
             "use it)",
         ),
         (
             "training_type: sft\ntemperature: 1.0\n",
-            "temperature in @:2 is not used by training_type sft (remove it; grpo and rloo use it)",
+            "temperature in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo use "
+            "it)",
         ),
         (
             "training_type: grpo\nmax_length: 64\n",
@@ -140,12 +143,12 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "max_new_tokens: 8\n",
-            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo and rloo "
+            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo, rloo and ppo "
             "use it)",
         ),
         (
             "reward_functions: ['rewards:score']\n",
-            "reward_functions in @:1 is not used by training_type dpo (remove it; grpo and rloo "
+            "reward_functions in @:1 is not used by training_type dpo (remove it; grpo, rloo and ppo "
             "use it)",
         ),
         (
@@ -164,7 +167,7 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         (
             "training_type: custom\ntrainer_factory: 'a:b'\ncallbacks: ['a:b']\n",
             "callbacks in @:3 is not used by training_type custom (remove it; sft, dpo, reward, "
-            "kto, grpo, rloo, orpo and cpo use it)",
+            "kto, grpo, rloo, ppo, orpo and cpo use it)",
         ),
         (
             "training_type: custom\n",
@@ -368,8 +371,9 @@ def test_show_prints_every_key_with_its_origin() -> None:
 def test_every_field_is_described_and_tables_name_known_fields() -> None:
     for key, field in CanaryConfig.model_fields.items():
         assert field.description, key
-        assert f"`{key}`" in markdown_table() or key in ("profiler", "thresholds")
-    assert set(TRAINER_FIELDS) <= set(CanaryConfig.model_fields)
+        assert f"`{key}`" in markdown_table() or key in SECTIONS
+    dotted = {f"speed.{key}" for key in SpeedConfig.model_fields}
+    assert set(TRAINER_FIELDS) <= set(CanaryConfig.model_fields) | dotted
     assert set(OWN_KEYS.values()) <= set(CanaryConfig.model_fields)
 
 
