@@ -128,13 +128,13 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "training_type: sft\nnum_generations: 2\n",
-            "num_generations in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
-            "use it)",
+            "num_generations in @:2 is not used by training_type sft (remove it; grpo and rloo use "
+            "it)",
         ),
         (
             "training_type: sft\ntemperature: 1.0\n",
-            "temperature in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo use "
-            "it)",
+            "temperature in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
+            "use it)",
         ),
         (
             "training_type: grpo\nmax_length: 64\n",
@@ -143,13 +143,13 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "max_new_tokens: 8\n",
-            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo, rloo and ppo "
-            "use it)",
+            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo, rloo and "
+            "ppo use it)",
         ),
         (
             "reward_functions: ['rewards:score']\n",
-            "reward_functions in @:1 is not used by training_type dpo (remove it; grpo, rloo and ppo "
-            "use it)",
+            "reward_functions in @:1 is not used by training_type dpo (remove it; grpo, rloo and "
+            "ppo use it)",
         ),
         (
             "training_type: grpo\ndata_collator: 'a:b'\n",
