@@ -1,0 +1,103 @@
+"""What scores PPO's completions: reward functions, or a reward model that stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+
+from canary.workload.rewards import rewards_for
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+    from canary.workload.spec import WorkloadSpec
+
+Prompt = str | list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Completions to be scored, one a row.
+
+    `completions` are their texts without special tokens. The ids are int64 (rows, length), padded
+    on either side; the masks, of the same shapes, are 1 where a token counts: those of a prompt,
+    and those of a completion up to its first EOS, EOS included. `columns` are the columns of the
+    data beside `prompt`, a value a row.
+    """
+
+    prompts: Sequence[Prompt]
+    completions: Sequence[str]
+    prompt_ids: torch.Tensor
+    prompt_mask: torch.Tensor
+    completion_ids: torch.Tensor
+    completion_mask: torch.Tensor
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def completion_tokens(self) -> list[list[int]]:
+        """The ids of each completion, those that count."""
+        pairs = zip(self.completion_ids, self.completion_mask, strict=True)
+        return [ids[mask.bool()].tolist() for ids, mask in pairs]
+
+
+class Scorer(Protocol):
+    """Gives each completion one number, float32 (rows,), on the device of the ids."""
+
+    def score(self, samples: Samples) -> torch.Tensor: ...
+
+
+def build_scorer(
+    spec: WorkloadSpec,
+    rows: Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    device: torch.device,
+) -> Scorer:
+    """The scorer that the config's `ppo.reward_model` names; without one, the reward functions.
+
+    Raises InputError where it cannot be had or the data lacks the column that it reads.
+    """
+    return RewardFunctions(rewards_for(spec, rows))
+
+
+class RewardFunctions:
+    """The sum of functions as trl calls them; one that gives None for a completion abstains.
+
+    A completion for which all abstain scores 0.
+    """
+
+    def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
+        self.functions = functions
+
+    def score(self, samples: Samples) -> torch.Tensor:
+        """The sum of the functions' rewards, float32 (rows,)."""
+        arguments = {
+            "prompts": list(samples.prompts),
+            "completions": _as_prompted(samples),
+            "completion_ids": samples.completion_tokens(),
+            **{name: list(values) for name, values in samples.columns.items()},
+        }
+        rewards = [_called(function, arguments) for function in self.functions]
+        table = [[torch.nan if r is None else float(r) for r in column] for column in rewards]
+        device = samples.completion_ids.device
+        return torch.tensor(table, dtype=torch.float32, device=device).nansum(dim=0)
+
+
+def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> list[float | None]:
+    answer = function(**arguments)
+    return list(asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer)
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+def _as_prompted(samples: Samples) -> list[str] | list[list[dict[str, str]]]:
+    """Completions in the form of their prompts: texts, or lists of one message."""
+    if not samples.prompts or isinstance(samples.prompts[0], str):
+        return list(samples.completions)
+    return [[{"role": "assistant", "content": text}] for text in samples.completions]
