@@ -148,6 +148,10 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         place = origins.get(key, source)
         raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
 
+    if config.repeats == 0 and (not config.probe_steps or config.training_type == "exec"):
+        refuse("repeats", "is 0, which leaves no launch to measure", "set it to 1 or more")
+    if config.repeats == 0 and config.profiler.enabled:
+        refuse("repeats", "is 0, and the profiler looks at a measured launch", "set it to 1")
     if config.load_in_4bit and config.load_in_8bit:
         refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one")
     for key in ("load_in_4bit", "load_in_8bit"):

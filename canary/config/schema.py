@@ -228,7 +228,9 @@ class CanaryConfig(Strict):
     probe_steps: int = Field(
         12, ge=0, description="Steps of the untimed probe launch; 0: no probe."
     )
-    repeats: int = Field(1, ge=1, description="Measured launches.")
+    repeats: int = Field(
+        1, ge=0, description="Measured launches; 0: the probe alone, nothing to compare speeds of."
+    )
     timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run (`exec`: a week).")
     output_dir: str = Field("./canary_output", min_length=1, description="Folder of run folders.")
     profiler: ProfilerConfig = Field(

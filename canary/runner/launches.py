@@ -249,7 +249,8 @@ def _keep_ranks(session: Session, result: Result) -> None:
 
 def _window(session: Session, launch: int) -> Window | None:
     """The steps to profile in this launch: of the first measured one, where any are to be."""
-    if launch != plan_of(session.config).index("measured"):
+    plan = plan_of(session.config)
+    if "measured" not in plan or launch != plan.index("measured"):
         return None
     return window_of(session.config.profiler.model_dump(), session.folder.path)
 

@@ -403,3 +403,12 @@ def test_numbers_in_exponent_notation_are_numbers_everywhere(tmp_path: Path) -> 
     file.write_text("trainer_args:\n  adam_epsilon: 1e-7\n  adam_beta2: 99.e-2\n")
     config = load_config(file, ["trainer_args.weight_decay=2E-3"]).config
     assert config.trainer_args == {"adam_epsilon": 1e-7, "adam_beta2": 0.99, "weight_decay": 2e-3}
+
+
+def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    line = refused(file, "repeats: 0\nprobe_steps: 0\n")
+    assert "repeats" in line
+    assert "leaves no launch to measure" in line
+    file.write_text("repeats: 0\n")
+    assert load_config(file).config.repeats == 0
