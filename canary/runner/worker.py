@@ -86,6 +86,7 @@ def _train(job: Job, inside: Inside) -> Result:
     from canary.runner.inside import set_up_torch
     from canary.runner.reporting import Reporter, keep_tensorboard, silence
     from canary.workload import build_trainer
+    from canary.workload.replay import completions_of
 
     set_up_torch(job)
     keep_tensorboard(job)
@@ -93,6 +94,7 @@ def _train(job: Job, inside: Inside) -> Result:
     with count_calls() as calls:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
+        keep_completions = completions_of(trainer, job.kind, spec.notes)
         inside.notes += spec.notes
         if job.kind == "measured":
             inside.tell = Reporter(trainer, job).step
@@ -100,6 +102,7 @@ def _train(job: Job, inside: Inside) -> Result:
             silence(trainer)
         inside.lap("build")
         inside.attach(trainer).run(trainer.train)
+        keep_completions()
     return inside.completed(trainer, calls)
 
 
