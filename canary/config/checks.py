@@ -128,6 +128,12 @@ def _check_trainer(config: CanaryConfig, refuse: Callable[[str, str, str], None]
             "custom has no trainer_factory",
             "set trainer_factory: package.module:function",
         )
+    if config.ppo is not None and config.ppo.reward_model and config.reward_functions:
+        refuse(
+            "ppo.reward_model",
+            "and reward_functions exclude each other: one of them gives the score",
+            "remove one of the two",
+        )
     estimates_kl = config.trainer_args.get("loss_type", "kto") != "apo_zero_unpaired"
     if config.training_type == "kto" and config.batch_size == 1 and estimates_kl:
         refuse(

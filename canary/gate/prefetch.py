@@ -26,6 +26,8 @@ def wanted(loaded: LoadedConfig, folder: Path) -> list[tuple[str, str, str | Non
         ("model", config.model_name, config.model_revision),
         ("dataset", config.dataset_name, config.dataset_revision),
     ]
+    if config.ppo is not None and config.ppo.reward_model is not None:
+        named.append(("model", config.ppo.reward_model, None))
     return [
         (kind, name, revision)
         for kind, name, revision in named

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -22,10 +21,10 @@ from transformers import (
 
 from canary.errors import ConfigError, InputError
 from canary.workload import adapt
-from canary.workload.embedded import EMBEDDED_MODEL, tiny_dir
 from canary.workload.embedded.random_llama import parse_random_name, random_llama
+from canary.workload.named import from_named
 from canary.workload.plugins import model_from_factory
-from canary.workload.spec import WorkloadSpec, local_path
+from canary.workload.spec import WorkloadSpec
 
 Loaded = TypeVar("Loaded")
 
@@ -168,27 +167,9 @@ def _wants_no_dropout(spec: WorkloadSpec) -> bool:
 def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loaded]) -> Loaded:
     """Runs `load(source, access)` for the folder or hub id that the config's model name means."""
     config = spec.config
-    name = config.model_name
-    if name == EMBEDDED_MODEL or parse_random_name(name) is not None:
-        return load(str(tiny_dir()), {})
-    access: dict[str, Any] = {"trust_remote_code": config.trust_remote_code}
-    path = local_path(name)
-    if path is None and name.startswith("embedded/"):
-        raise InputError(
-            f"there is no embedded model '{name}'",
-            f"known: {EMBEDDED_MODEL} and embedded/random-70m (10m to 1b)",
-        )
-    if path is not None and not path.is_dir():
-        raise InputError(
-            f"model '{name}' is not there: no folder {path.absolute()}",
-            "give a folder made by save_pretrained, a hub id, or embedded/tiny",
-        )
-    if path is None and config.model_revision is not None:
-        access["revision"] = config.model_revision
+    trusted = config.trust_remote_code
     try:
-        return load(str(path or name), access)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise _not_loadable(name, path is not None, error) from error
+        return from_named(config.model_name, load, config.model_revision, trusted=trusted)
     except ImportError as error:
         if config.attn_implementation is None:
             raise
@@ -198,24 +179,6 @@ def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loade
             "install what it needs, or choose eager or sdpa",
             key="attn_implementation",
         ) from error
-
-
-def _not_loadable(name: str, is_folder: bool, error: Exception) -> Exception:
-    """The InputError for a failed load; the error itself where the disk or memory failed."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return error
-    lines = [line for line in str(error).strip().splitlines() if line]
-    reason = " ".join(lines[:4])[:300] if lines else type(error).__name__
-    if is_folder or not isinstance(error, OSError):
-        return InputError(
-            f"model '{name}' cannot be loaded: {reason}",
-            "check its config.json, weights and tokenizer files, and trust_remote_code",
-        )
-    return InputError(
-        f"model '{name}' is neither a local folder nor a model that the Hugging Face hub gives "
-        f"to this machine: {reason}",
-        "check the name, model_revision, the network, HF_HUB_OFFLINE and HF_TOKEN",
-    )
 
 
 def _attention(spec: WorkloadSpec) -> dict[str, Any]:

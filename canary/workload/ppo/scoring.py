@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from canary.workload.ppo.reward_model import load_reward_model
 from canary.workload.rewards import rewards_for
 
 if TYPE_CHECKING:
@@ -39,10 +40,19 @@ class Samples:
     completion_mask: torch.Tensor
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    def prompt_tokens(self) -> list[list[int]]:
+        """The ids of each prompt, without padding."""
+        return _counting(self.prompt_ids, self.prompt_mask)
+
     def completion_tokens(self) -> list[list[int]]:
-        """The ids of each completion, those that count."""
-        pairs = zip(self.completion_ids, self.completion_mask, strict=True)
-        return [ids[mask.bool()].tolist() for ids, mask in pairs]
+        """The ids of each completion, without padding."""
+        return _counting(self.completion_ids, self.completion_mask)
+
+
+def _counting(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+    """The ids whose mask is not 0, row by row."""
+    rows = zip(ids.tolist(), mask.tolist(), strict=True)
+    return [[token for token, counts in zip(*row, strict=True) if counts] for row in rows]
 
 
 class Scorer(Protocol):
@@ -61,7 +71,10 @@ def build_scorer(
 
     Raises InputError where it cannot be had or the data lacks the column that it reads.
     """
-    return RewardFunctions(rewards_for(spec, rows))
+    name = spec.config.ppo.reward_model if spec.config.ppo is not None else None
+    if name is None:
+        return RewardFunctions(rewards_for(spec, rows))
+    return load_reward_model(spec, name, tokenizer, device)
 
 
 class RewardFunctions:
@@ -76,10 +89,10 @@ class RewardFunctions:
     def score(self, samples: Samples) -> torch.Tensor:
         """The sum of the functions' rewards, float32 (rows,)."""
         arguments = {
+            **{name: list(values) for name, values in samples.columns.items()},
             "prompts": list(samples.prompts),
             "completions": _as_prompted(samples),
             "completion_ids": samples.completion_tokens(),
-            **{name: list(values) for name, values in samples.columns.items()},
         }
         rewards = [_called(function, arguments) for function in self.functions]
         table = [[torch.nan if r is None else float(r) for r in column] for column in rewards]
