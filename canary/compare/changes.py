@@ -9,8 +9,8 @@ from canary.collect.record import RunRecord
 from canary.compare.report import Difference, KeyChange
 from canary.config.schema import CanaryConfig
 
-NOT_SHOWN = ("output_dir",)
-"""Where a record lies says nothing of what is in it."""
+NOT_SHOWN = ("output_dir", "save_model")
+"""Where a record or a model lies says nothing of what is in it."""
 
 COSMETIC_CONFIG = (
     "name",

@@ -156,6 +156,14 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
 
     if config.repeats == 0 and (not config.probe_steps or config.training_type == "exec"):
         refuse("repeats", "is 0, which leaves no launch to measure", "set it to 1 or more")
+    if config.repeats == 0 and config.save_model is not None:
+        refuse("save_model", "has nothing to save: repeats is 0", "set repeats to 1, or remove it")
+    if config.save_model is not None and (config.load_in_4bit or config.load_in_8bit):
+        refuse(
+            "save_model",
+            "cannot merge an adapter into quantized weights",
+            "remove it, or load_in_4bit and load_in_8bit",
+        )
     if config.repeats == 0 and config.profiler.enabled:
         refuse("repeats", "is 0, and the profiler looks at a measured launch", "set it to 1")
     if config.load_in_4bit and config.load_in_8bit:

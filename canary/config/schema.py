@@ -233,6 +233,14 @@ class CanaryConfig(Strict):
     )
     timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run (`exec`: a week).")
     output_dir: str = Field("./canary_output", min_length=1, description="Folder of run folders.")
+    save_model: str | None = Field(
+        None,
+        min_length=1,
+        description=(
+            "Folder where the first measured launch leaves the trained model and tokenizer; null: "
+            "nowhere."
+        ),
+    )
     profiler: ProfilerConfig = Field(
         default_factory=lambda: ProfilerConfig(), description="Profiling."
     )

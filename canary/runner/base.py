@@ -41,6 +41,8 @@ class Job:
     """The window of steps to profile (see `canary.collect.profile.Window`)."""
     stop_on: Severity | None = None
     """Severity from which on an alert ends the training."""
+    save_model: str | None = None
+    """Folder where the trained model is left."""
     exact_scalars: dict[str, float] = field(default_factory=dict)
     """What the probe before this launch saw, for trackers (see `canary.collect.tracked`)."""
 

@@ -33,6 +33,7 @@ from canary.runner.session import Session, with_output_dir
 from canary.runner.settings import as_config
 from canary.runner.streams import LogOnly, PassedOn, Streams
 from canary.runner.surroundings import child_environment, remove_tree, require_training_stack
+from canary.workload.saved import require_place
 
 CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
 """Counts of calls that a cache of an earlier launch makes smaller."""
@@ -54,7 +55,8 @@ def run_canary(
     (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`.
 
     Raises:
-        UsageError: the packages that train are not installed.
+        UsageError: the packages that train are not installed, or the model cannot be saved where
+            it is to be.
         MachineError: there was no place to write a record.
     """
     if loaded.config.training_type != "exec":
@@ -62,6 +64,8 @@ def run_canary(
     if output_dir is not None:
         loaded = with_output_dir(loaded, output_dir)
     config = loaded.config
+    if config.save_model is not None:
+        require_place(_place_of(config.save_model))
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
     session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous)
@@ -107,6 +111,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
                 window = _window(session, launch)
                 if window is not None:
                     job = replace(job, profile=asdict(window))
+                if config.save_model is not None and launch == _first_measured(config):
+                    job = replace(job, save_model=str(_place_of(config.save_model)))
                 if config.training_type == "exec" and launch:
                     job = replace(job, keep=(began, time.time()))
                 result = runner.run(job, session, deadline)
@@ -249,10 +255,18 @@ def _keep_ranks(session: Session, result: Result) -> None:
 
 def _window(session: Session, launch: int) -> Window | None:
     """The steps to profile in this launch: of the first measured one, where any are to be."""
-    plan = plan_of(session.config)
-    if "measured" not in plan or launch != plan.index("measured"):
+    if launch != _first_measured(session.config):
         return None
     return window_of(session.config.profiler.model_dump(), session.folder.path)
+
+
+def _first_measured(config: CanaryConfig) -> int | None:
+    plan = plan_of(config)
+    return plan.index("measured") if "measured" in plan else None
+
+
+def _place_of(save_model: str) -> Path:
+    return Path(save_model).expanduser().absolute()
 
 
 def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir: Path) -> Job:

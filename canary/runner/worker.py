@@ -26,6 +26,7 @@ from canary.errors import CanaryError, ConfigError
 from canary.runner.base import EXIT_DISK_FULL, Job, Result
 from canary.runner.failure import FULL, describe_failure, one_line
 from canary.runner.lifeline import die_with_parent
+from canary.workload.saved import leave_model, require_savable
 from canary.workload.spec import WorkloadSpec
 
 if TYPE_CHECKING:
@@ -101,9 +102,14 @@ def _train(job: Job, inside: Inside) -> Result:
         else:
             silence(trainer)
         inside.lap("build")
+        if job.save_model is not None:
+            require_savable(trainer)
         inside.attach(trainer).run(trainer.train)
         keep_completions()
-    return inside.completed(trainer, calls)
+    result = inside.completed(trainer, calls)
+    if job.save_model is not None:
+        leave_model(trainer, spec, Path(job.save_model))
+    return result
 
 
 def _build(build: Callable[[WorkloadSpec], Any], spec: WorkloadSpec) -> Any:
