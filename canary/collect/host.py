@@ -19,12 +19,7 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     """The section, from the rows after warm-up of all launches."""
     told = [row["host"] for row in rows if row.get("host")]
     launches = [launch for launch in record.launches if launch.kind == "measured"]
-    delay = _share(told, "run_delay_s", sum(row["wall_s"] for row in rows if row.get("host")))
-    computing = sum(host["computing_s"] for host in told)
-    # What the thread wanted a core for is the machine's time, in the computing phases as in all.
-    without = min(LARGEST_DELAY, delay or 0.0) * computing
-    waiting = _share(told, "waiting_s", computing - without, without)
-    others = _share(told, "others_s", computing - without)
+    delay, waiting, others = _thread_shares(rows)
     held = _mean(launch.host.get("gil_held") for launch in launches)
     return Host(
         gil_contention=_least(held, waiting, others),
@@ -40,6 +35,26 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
         involuntary_switches_per_step=_per_step(launches, "involuntary_switches"),
         cpu_utilization_of_cores=_of_cores(record),
     )
+
+
+def gil_contention(rows: Sequence[Row]) -> float | None:
+    """The same as the record's, of rows of a training that still runs; None where Python's lock is
+    not sampled, or not yet."""
+    held = rows[-1].get("host", {}).get("gil_held") if rows else None
+    _, waiting, others = _thread_shares(rows)
+    return _least(held, waiting, others)
+
+
+def _thread_shares(rows: Sequence[Row]) -> tuple[float | None, float | None, float | None]:
+    """Of the thread that trains: `run_delay`, `waiting` and `other_threads` as `Host` has them."""
+    told = [row["host"] for row in rows if row.get("host")]
+    delay = _share(told, "run_delay_s", sum(row["wall_s"] for row in rows if row.get("host")))
+    computing = sum(host["computing_s"] for host in told)
+    # What the thread wanted a core for is the machine's time, in the computing phases as in all.
+    without = min(LARGEST_DELAY, delay or 0.0) * computing
+    waiting = _share(told, "waiting_s", computing - without, without)
+    others = _share(told, "others_s", computing - without)
+    return delay, waiting, others
 
 
 def _share(told: Sequence[Row], key: str, whole_s: float, without_s: float = 0.0) -> float | None:

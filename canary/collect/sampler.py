@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
@@ -27,6 +28,8 @@ class BackgroundSampler:
         self._interval_s = interval_s
         self._values: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._known: dict[int, psutil.Process] = {}
+        self.latest: Mapping[str, float] = {}
+        """The newest sample of each figure; another object after each round."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="canary-sampler", daemon=True)
 
@@ -54,6 +57,7 @@ class BackgroundSampler:
         while not self._stop.wait(self._interval_s):
             self._sample_processes()
             self._sample_device()
+            self.latest = {name: values[-1][1] for name, values in self._values.items()}
 
     def _sample_processes(self) -> None:
         first = self._pid not in self._known

@@ -4,9 +4,10 @@ A row is one optimizer step of one launch:
 `{launch, step, wall_s, phases: {name: s}, phases_cpu: {name: s}, loss, micro_losses, grad_norm,
 learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
 reserved_bytes, peak_bytes, alloc_retries, rl: {metric: value}, host: {computing_s, waiting_s,
-others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`); of one of several ranks
-also `{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`; of one
-in which a detector saw something also `alerts`.
+others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`; where Python's lock is
+sampled also `gil_held`, its share of the training so far); of one of several ranks also
+`{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`; of one in
+which a detector saw something also `alerts`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -118,6 +119,8 @@ class Listener(Protocol):
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None: ...
 
     def step_ended(self, kind: Kind, row: dict[str, Any]) -> None: ...
+
+    def sampled(self, reading: Mapping[str, float]) -> None: ...
 
     def launch_ended(self, kind: Kind, result: Result) -> None: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -99,6 +100,10 @@ class DeviceWatch:
         """Samples the process tree of `pid`."""
         self._sampler = BackgroundSampler(pid, self.device)
         self._sampler.start()
+
+    def latest(self) -> Mapping[str, float]:
+        """The newest samples by name (see `BackgroundSampler`); empty when nothing samples."""
+        return {} if self._sampler is None else self._sampler.latest
 
     def stop_sampling(self) -> BackgroundSampler | None:
         """Ends sampling and returns what sampled; None when nothing did."""

@@ -151,6 +151,9 @@ class Inside:
         Raises:
             StopTraining: what is seen in it is to end the training.
         """
+        held = self._host.gil_held()
+        if held is not None:
+            row["host"]["gil_held"] = held
         stop = self.watch.judge(row) if self.watch is not None else None
         self._rows.append(row)
         if self.tell is not None:

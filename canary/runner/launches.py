@@ -29,6 +29,7 @@ from canary.runner.devices import DeviceWatch
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
 from canary.runner.guard import put_back
 from canary.runner.local import LocalRunner
+from canary.runner.readings import Readings, reading_path
 from canary.runner.session import Session, with_output_dir
 from canary.runner.settings import as_config
 from canary.runner.streams import LogOnly, PassedOn, Streams
@@ -108,6 +109,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             session.launch_begins(kind, launch, steps)
             with _sampling(watch, session, kind):
                 job = _job(session, kind, launch, steps, cache_dir)
+                told = reading_path(Path(job.scratch_dir)) if config.report_to else None
+                session.readings = Readings(watch.latest, told)
                 window = _window(session, launch)
                 if window is not None:
                     job = replace(job, profile=asdict(window))

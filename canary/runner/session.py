@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +23,7 @@ from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
 from canary.runner.base import Kind, Listener, Result
 from canary.runner.distributed import Rendezvous
+from canary.runner.readings import Readings
 
 WRITE_EVERY_S = 1.0
 """Seconds between two writes of `metrics.json` while a launch runs."""
@@ -46,6 +47,8 @@ class Session:
         """Whether a user's command has this process's own streams."""
         self.rendezvous = rendezvous or Rendezvous()
         self._listener = listener
+        self.readings: Readings | None = None
+        """Of the launch that runs, where it is sampled."""
         self._rows = RankRows(folder.steps)
         self._measured = False
         self._launch_steps = 0
@@ -121,8 +124,15 @@ class Session:
         )
         self._listener.launch_ended(kind, result)
 
+    def sampled(self, reading: Mapping[str, float]) -> None:
+        """Not sent by runners."""
+        self._listener.sampled(reading)
+
     def waiting(self) -> None:
         """The runner has nothing new; the terminal may redraw."""
+        reading = None if self.readings is None else self.readings.fresh()
+        if reading is not None:
+            self.sampled(reading)
         self._listener.waiting()
 
     def write(self) -> None:

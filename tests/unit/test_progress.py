@@ -13,8 +13,10 @@ from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import summarise
 from canary.config.load import load_config
 from canary.runner.base import Listener, Result
+from canary.runner.lines import PlainLines
 from canary.runner.outcome import exit_code, failure_text, outcome_text
-from canary.runner.progress import LivePanel, PlainLines, Quiet, WhileHeard, listener_for
+from canary.runner.panel import LivePanel
+from canary.runner.progress import Quiet, WhileHeard, listener_for
 from tests.unit.test_summary import row
 
 
@@ -28,7 +30,7 @@ def play(listener: Listener) -> None:
 
 
 def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("canary.runner.progress.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("canary.runner.lines.LINE_EVERY_S", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     stream = io.StringIO()
     play(PlainLines(stream))
@@ -36,9 +38,12 @@ def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.Mo
         "dpo_smoke: DPO of embedded/tiny on embedded/tasks, float32",
         "record: out/run",
         "measured: 3 steps, timed, light collection",
-        "  step 1/3 · loss 2 · 500 ms/step · 200 tokens/s · 300 MB · 1 s left",
-        "  step 2/3 · loss 2 · 500 ms/step · 200 tokens/s · 300 MB · 0 s left",
-        "  step 3/3 · loss 2 · 500 ms/step · 200 tokens/s · 300 MB · 0 s left",
+        "  step 1/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25% · 1 s left",
+        "  step 2/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25% · 0 s left",
+        "  step 3/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25%",
         "  completed after 3 steps, 0.0 s",
     ]
 
@@ -49,6 +54,21 @@ def test_the_live_panel_shows_steps_figures_and_phases() -> None:
     shown = stream.getvalue()
     for part in ("3/3", "loss 2", "200 tokens/s", "300 MB", "forward 75%", "data 25%"):
         assert part in shown, part
+
+
+def test_a_level_of_the_ladder_is_named_in_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY_LADDER_LEVEL", "basic")
+    stream = io.StringIO()
+    play(listener_for(stream, quiet=False))
+    assert all(line.startswith("basic: ") for line in stream.getvalue().splitlines())
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    heard = listener_for(io.StringIO(), quiet=False)
+    assert isinstance(heard, WhileHeard)
+    assert isinstance(heard.inner, PlainLines)
 
 
 def test_no_terminal_gets_lines_and_quiet_gets_nothing() -> None:

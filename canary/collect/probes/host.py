@@ -46,6 +46,13 @@ class HostWatch:
         self._knocker = KnockKnock(POLLING_US, SAMPLING_US, SLEEPING_US)
         self._knocker.start()
 
+    def gil_held(self) -> float | None:
+        """Share of the training so far in which the lock was held; None before two samples. 0.1 us
+        to read."""
+        if self._knocker is None or time.monotonic() - self._began < LEAST_S:
+            return None
+        return float(self._knocker.contention_metric)
+
     def end(self) -> dict[str, float]:
         """Stops, and tells as `Launch.host` has it."""
         voluntary, involuntary = (
