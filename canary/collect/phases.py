@@ -10,11 +10,13 @@ PHASES = (
     "generation",
     "reward",
     "logprob",
+    "advantage",
     "logging",
     "checkpoint",
     "other",
 )
 """Where a step's wall time goes. `logprob`: log-probabilities outside the loss (policy's old ones
-and the reference's, in GRPO); the reference's forward of DPO is part of `forward`."""
+and the reference's, in GRPO and PPO); the reference's forward of DPO is part of `forward`.
+`advantage`: of PPO, from scores and values."""
 COMPUTING = frozenset(PHASES) - {"data", "logging", "checkpoint"}
 """Phases in which a thread that waits, waits for no data and no file."""

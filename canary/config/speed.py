@@ -19,8 +19,7 @@ class SpeedConfig(Strict):
     logprobs: Literal["whole", "completion"] | None = Field(
         None,
         description=(
-            "Log-probabilities over the whole padded length, sequence by sequence, or of the "
-            "completions alone, at once."
+            "Log-probabilities at every padded position, or at those of the completions alone."
         ),
     )
     shared_forward: bool | None = Field(

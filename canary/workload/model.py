@@ -160,7 +160,7 @@ def _one_label(source: str, architecture: Any) -> None:
 
 def _wants_no_dropout(spec: WorkloadSpec) -> bool:
     """As trl's own `disable_dropout`: on for preferences, off for GRPO and RLOO, unknown to SFT."""
-    default = spec.config.training_type in ("dpo", "reward", "kto", "orpo", "cpo")
+    default = spec.config.training_type in ("dpo", "reward", "kto", "ppo", "orpo", "cpo")
     return bool(spec.config.trainer_args.get("disable_dropout", default))
 
 

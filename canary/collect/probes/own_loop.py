@@ -42,7 +42,7 @@ class OwnLoop:
         self._batch_enters = batch_enters
         self.losses: list[torch.Tensor] = []
         self.samples = 0
-        self.metrics: dict[str, float] = {}
+        self.told: dict[str, float] = {}
         self.learning_rate: float | None = None
 
     def attach(self, wrap: Wrap) -> None:
@@ -56,7 +56,7 @@ class OwnLoop:
 
     def next_step(self) -> None:
         """Forgets the step that ended."""
-        self.losses, self.samples, self.metrics = [], 0, {}
+        self.losses, self.samples, self.told = [], 0, {}
 
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase(phase):
@@ -106,7 +106,7 @@ class OwnLoop:
         return outcome
 
     def _around_log(self, original: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        self.metrics = {
+        self.told = {
             name: float(value)
             for name, value in logs.items()
             if isinstance(value, int | float) and name not in NOT_METRICS

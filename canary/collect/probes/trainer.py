@@ -20,6 +20,7 @@ from canary.collect.probes.metrics import StepMetrics
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row, StepRows, StepWatch
+from canary.collect.probes.told_loop import ToldLoop
 
 PHASE_OF_METHOD = {
     "get_batch_samples": "data",
@@ -79,7 +80,8 @@ class TrainerProbe(TrainerCallback):
         self._in_loss = False
         # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
         self._bare_loop = not hasattr(Trainer, "get_batch_samples")
-        self._own_loop: OwnLoop | None = OwnLoop(trainer, self._clock, exact, self._batch_enters)
+        loop = ToldLoop if hasattr(trainer, "watch") else OwnLoop
+        self._own_loop: OwnLoop | None = loop(trainer, self._clock, exact, self._batch_enters)
         self._undo: list[Callable[[], None]] = []
         self._attach()
 
@@ -241,7 +243,7 @@ class TrainerProbe(TrainerCallback):
 
     def _own_step_ends(self, loop: OwnLoop) -> None:
         """A loop that calls back nowhere else: the step's end is now, and so may be its own."""
-        self._losses, self._rl = loop.losses, loop.metrics
+        self._losses, self._rl = loop.losses, loop.told
         self._learning_rate = loop.learning_rate
         self._close_step()
         loop.next_step()

@@ -58,7 +58,6 @@ class LanguageModel:
         """Width of the hidden states."""
         return int(self._head.weight.shape[-1])
 
-    @torch.no_grad()
     def _same_apart(self) -> bool:
         """Whether trunk and head, called one after the other, give the model's own logits: some
         models scale or cap them between or after."""
@@ -67,9 +66,10 @@ class LanguageModel:
         training = self._whole.training
         self._whole.train(False)
         try:
-            hidden = self._trunk(input_ids=ids, attention_mask=mask).last_hidden_state
-            own = self._whole(input_ids=ids, attention_mask=mask).logits
-            return bool(torch.equal(self._head(hidden), own))
+            with torch.no_grad():
+                hidden = self._trunk(input_ids=ids, attention_mask=mask).last_hidden_state
+                own = self._whole(input_ids=ids, attention_mask=mask).logits
+                return bool(torch.equal(self._head(hidden), own))
         finally:
             self._whole.train(training)
 
@@ -114,8 +114,8 @@ def _of_tokens(
 
 
 class ActorCritic(nn.Module):
-    """The policy, and on its last hidden states a value head: one linear layer in float32, its
-    weights normal with deviation 1 / sqrt(width + 1) and its bias 0 (Huang et al. 2024)."""
+    """The policy, and on its last hidden states a value head: one linear layer in float32 that
+    starts at 0, so that the first advantages are those of the rewards alone."""
 
     def __init__(self, policy: Any) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class ActorCritic(nn.Module):
         width = self._language_model.hidden_size
         device = next(policy.parameters()).device
         self.value_head = nn.Linear(width, 1, device=device)
-        nn.init.normal_(self.value_head.weight, std=1 / (width + 1) ** 0.5)
+        nn.init.zeros_(self.value_head.weight)
         nn.init.zeros_(self.value_head.bias)
         self.config = policy.config
         self.generation_config = policy.generation_config
@@ -165,12 +165,11 @@ class Reference:
             with self._policy.disable_adapter():
                 yield
 
-    @torch.no_grad()
     def logprobs(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
     ) -> torch.Tensor:
         """(rows, length), of the last `length` tokens of each row."""
-        with self._switched_off():
+        with torch.no_grad(), self._switched_off():
             found, _, _ = self._language_model(input_ids, attention_mask, length, asked)
         assert found is not None
         return found

@@ -21,7 +21,7 @@ EPSILON = 1e-8
 
 
 def completion_mask(completion_ids: torch.Tensor, eos_id: int | None) -> torch.Tensor:
-    """(rows, tokens), true up to and with the first EOS of each row; everywhere without `eos_id`."""
+    """(rows, tokens), true up to and with each row's first EOS; everywhere without `eos_id`."""
     if eos_id is None:
         return torch.ones_like(completion_ids, dtype=torch.bool)
     ends = completion_ids.eq(eos_id).long()
@@ -93,8 +93,8 @@ def advantages_at_once(
 ) -> torch.Tensor:
     """(rows, tokens): generalised advantages, as one product with the powers of gamma x lambda.
 
-    A_t = sum over k >= t of (gamma lambda)^(k-t) d_k, with d_k = r_k + gamma V_(k+1) - V_k (GAE, eq.
-    16). After a row's last token its value is 0: the sequence is over.
+    A_t = sum over k >= t of (gamma lambda)^(k-t) d_k, with d_k = r_k + gamma V_(k+1) - V_k (GAE,
+    eq. 16). After a row's last token its value is 0: the sequence is over.
     """
     values = values * mask
     following = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)

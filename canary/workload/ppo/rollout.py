@@ -78,6 +78,8 @@ class Rollout:
     logprobs: torch.Tensor | None = None
     """(rows, tokens), of the policy that sampled."""
     reference_logprobs: torch.Tensor | None = None
+    entropy: torch.Tensor | None = None
+    """(rows, tokens), of the policy that sampled, nats."""
     values: torch.Tensor | None = None
     rewards: torch.Tensor | None = None
     """(rows, tokens), the penalty on the KL and, at the last token, the score."""
@@ -167,7 +169,6 @@ class Sampling:
         }
 
 
-@torch.no_grad()
 def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
     """Samples a completion of each prompt."""
     found = []
@@ -176,14 +177,13 @@ def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
         if sampling.width is None:
             most = int(mask.sum(dim=1).max())
             ids, mask = ids[:, -most:], mask[:, -most:]
-        sequences = policy.generate(input_ids=ids, attention_mask=mask, **sampling.arguments())
+        with torch.no_grad():
+            sequences = policy.generate(input_ids=ids, attention_mask=mask, **sampling.arguments())
         found.append(sequences[:, ids.shape[1] :])
     width = sampling.width or max(each.shape[1] for each in found)
     completions = torch.cat([_padded(each, width, sampling.pad_id) for each in found])
     kept = completion_mask(completions, sampling.eos_id)
-    return Rollout(
-        prompts.ids, prompts.mask, completions.masked_fill(~kept, sampling.pad_id), kept
-    )
+    return Rollout(prompts.ids, prompts.mask, completions.masked_fill(~kept, sampling.pad_id), kept)
 
 
 def _padded(ids: torch.Tensor, width: int, pad_id: int) -> torch.Tensor:

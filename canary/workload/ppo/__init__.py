@@ -1,0 +1,18 @@
+"""Proximal policy optimization with a loop of the canary's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canary.workload.spec import WorkloadSpec
+
+if TYPE_CHECKING:
+    from canary.workload.ppo.trainer import PPOTrainer
+
+
+def build(spec: WorkloadSpec) -> PPOTrainer:
+    """A PPOTrainer, not yet started."""
+    # Here, because the formulas and settings of this package are used without the rest.
+    from canary.workload.ppo.build import build_ppo
+
+    return build_ppo(spec)

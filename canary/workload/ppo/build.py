@@ -1,0 +1,75 @@
+"""From a config to a PPO trainer: policy, value head, reference, scorer, data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+from transformers import PreTrainedTokenizerBase, set_seed
+
+from canary.workload.arguments import training_arguments
+from canary.workload.data import load_rows
+from canary.workload.model import load_model, load_tokenizer, reference_of
+from canary.workload.peft import lora_config
+from canary.workload.plugins import callbacks
+from canary.workload.ppo.arguments import ARGUMENTS_OF_PPO, PPOArguments
+from canary.workload.ppo.model import ActorCritic
+from canary.workload.ppo.rollout import prompt_ids
+from canary.workload.ppo.scoring import build_scorer
+from canary.workload.ppo.switches import switches_of
+from canary.workload.ppo.trainer import PPOTrainer
+from canary.workload.spec import WorkloadSpec
+
+
+def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
+    """A PPOTrainer, not yet started."""
+    config = spec.config
+    assert config.ppo is not None
+    tokenizer = load_tokenizer(spec)
+    rows = load_rows(spec, tokenizer)
+    settings = {name: getattr(config.ppo, name) for name in ARGUMENTS_OF_PPO}
+    arguments = training_arguments(
+        spec,
+        PPOArguments,
+        **settings,
+        max_new_tokens=config.max_new_tokens,
+        temperature=config.temperature,
+        fixed_length=config.fixed_length,
+        remove_unused_columns=False,
+        dataloader_drop_last=True,
+    )
+    policy = load_model(spec, tokenizer)
+    reference = reference_of(spec, policy)
+    return PPOTrainer(
+        model=_actor_critic(spec, policy),
+        reference=reference,
+        scorer=build_scorer(spec, rows, tokenizer, arguments.device),
+        args=arguments,
+        switches=switches_of(config, _widest(spec, rows, tokenizer)),
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks(spec),
+    )
+
+
+def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
+    """The policy with its adapter, where it has one, and a value head drawn from the seed. Dropout
+    is off, but for an adapter's own: what is sampled and what is trained are one policy."""
+    adapter = lora_config(spec)
+    if adapter is not None:
+        from peft import get_peft_model
+
+        set_seed(spec.config.seed)
+        policy = get_peft_model(policy, adapter)
+    for name, module in policy.named_modules():
+        if isinstance(module, nn.Dropout) and "lora_dropout" not in name:
+            module.p = 0.0
+    set_seed(spec.config.seed)
+    return ActorCritic(policy)
+
+
+def _widest(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Tokens of the longest prompt there is; None where nothing is padded to it."""
+    if spec.config.speed.lengths != "fixed":
+        return None
+    return max(len(prompt_ids(row, tokenizer)) for row in rows)

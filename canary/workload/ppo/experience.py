@@ -1,0 +1,64 @@
+"""From a rollout and its scores to what the updates learn from: rewards, advantages, returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from canary.workload.ppo.objective import (
+    Estimator,
+    Moments,
+    advantages_at_once,
+    advantages_by_loop,
+    kl_estimate,
+    penalised_rewards,
+    whiten,
+)
+from canary.workload.ppo.rollout import Rollout
+
+if TYPE_CHECKING:
+    from canary.workload.ppo.arguments import PPOArguments
+
+Measure = Callable[[torch.Tensor, torch.Tensor], Moments]
+"""Moments of values over a mask: of this rank, or of all."""
+
+
+@dataclass(frozen=True)
+class Experience:
+    """A rollout with its advantages, and the KL to the reference: (rows, tokens)."""
+
+    rollout: Rollout
+    kl: torch.Tensor
+
+
+def experience(
+    rollout: Rollout,
+    arguments: PPOArguments,
+    coefficient: float,
+    measure: Measure,
+    *,
+    by_loop: bool = False,
+) -> Experience:
+    """Penalises, whitens where asked, and estimates advantages; these are always whitened.
+
+    `rollout` has scores, log-probabilities of both models and values; `coefficient` is the weight
+    of the KL in this step.
+    """
+    assert rollout.scores is not None
+    assert rollout.logprobs is not None
+    assert rollout.reference_logprobs is not None
+    assert rollout.values is not None
+    mask = rollout.completion_mask
+    estimator: Estimator = "k3" if arguments.kl_estimator == "k3" else "k1"
+    kl = kl_estimate(rollout.logprobs, rollout.reference_logprobs, estimator) * mask
+    rewards = penalised_rewards(rollout.scores, kl, mask, coefficient)
+    if arguments.whiten_rewards:
+        rewards = whiten(rewards, mask, measure(rewards, mask), keep_mean=True)
+    estimate = advantages_by_loop if by_loop else advantages_at_once
+    raw = estimate(rewards, rollout.values, mask, arguments.gamma, arguments.lam)
+    returns = (raw + rollout.values) * mask
+    advantages = whiten(raw, mask, measure(raw, mask))
+    return Experience(rollout.with_(rewards=rewards, advantages=advantages, returns=returns), kl)

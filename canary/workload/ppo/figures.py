@@ -1,0 +1,106 @@
+"""The metrics of a step: of its rollout, and of its updates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+
+from canary.workload.ppo.experience import Experience
+from canary.workload.ppo.objective import Loss, masked_mean
+
+
+class Figures:
+    """Sums over the tokens of each update; means of them over the updates of a step."""
+
+    def __init__(self, accelerator: Any) -> None:
+        self._accelerator = accelerator
+        self._tokens = torch.zeros(())
+        self._sums: dict[str, torch.Tensor] = {}
+        self._updates: dict[str, list[torch.Tensor]] = defaultdict(list)
+
+    def begin(self, tokens: torch.Tensor) -> torch.Tensor:
+        """An update begins on so many tokens of this rank; returns those of all ranks."""
+        self._sums = {}
+        self._tokens = self._accelerator.reduce(tokens.float(), "sum")
+        return self._tokens
+
+    def add(
+        self,
+        policy: Loss,
+        value: Loss,
+        log_ratio: torch.Tensor,
+        mask: torch.Tensor,
+        loss: torch.Tensor,
+    ) -> None:
+        """A micro-batch of the update."""
+        with torch.no_grad():
+            moved = (log_ratio * mask).float()
+            found = {
+                "loss": loss.detach(),
+                "policy_loss": policy.total.detach(),
+                "value_loss": value.total.detach(),
+                "clip_ratio": policy.clipped,
+                "value_clip_ratio": value.clipped,
+                "approx_kl": (torch.expm1(moved) - moved).sum(),
+            }
+            for name, part in found.items():
+                self._sums[name] = self._sums.get(name, torch.zeros_like(part)) + part
+            most = torch.expm1(moved).abs().max()
+            before = self._sums.get("ratio_deviation", torch.zeros_like(most))
+            self._sums["ratio_deviation"] = torch.maximum(before, most)
+
+    def end(self) -> torch.Tensor:
+        """The update's loss, over the tokens of all ranks."""
+        deviation = self._sums.pop("ratio_deviation")
+        names = sorted(self._sums)
+        sums = self._accelerator.reduce(torch.stack([self._sums[n].float() for n in names]), "sum")
+        for name, each in zip(names, sums / self._tokens, strict=True):
+            self._updates[name].append(each)
+        self._updates["ratio_deviation"].append(deviation)
+        return self._updates["loss"][-1]
+
+    def approx_kl(self) -> float:
+        """Of the newest update: mean a token of KL(policy of the rollout || policy), nats."""
+        return float(self._updates["approx_kl"][-1])
+
+    def means(self) -> dict[str, float]:
+        """`loss`, `policy_loss`, `value_loss`, `clip_ratio`, `value_clip_ratio`, `approx_kl`: means
+        over the updates; `ratio_deviation`: the largest distance of a ratio from 1 in the first of
+        them; `updates`: their number."""
+        deviation = self._updates.pop("ratio_deviation")
+        found = {name: torch.stack(values).mean() for name, values in self._updates.items()}
+        named = {**found, "ratio_deviation": deviation[0]}
+        values = torch.stack([value.float() for value in named.values()]).tolist()
+        return {
+            **dict(zip(named, values, strict=True)),
+            "updates": float(len(deviation)),
+        }
+
+
+def rollout_metrics(
+    collected: Experience, coefficient: float, eos_id: int | None
+) -> dict[str, float]:
+    """`reward` and `reward_std` of the scores; `kl` mean a token, `kl_sequence` mean a completion;
+    `entropy` and `values_mean` mean a token; `completion_length`; `eos_rate`; `kl_coef`."""
+    rollout = collected.rollout
+    assert rollout.scores is not None
+    assert rollout.values is not None
+    assert rollout.entropy is not None
+    mask = rollout.completion_mask
+    ended = torch.zeros_like(rollout.scores)
+    if eos_id is not None:
+        ended = (rollout.completion_ids.eq(eos_id) & mask).any(dim=1).float()
+    found = {
+        "reward": rollout.scores.mean(),
+        "reward_std": rollout.scores.std() if len(rollout) > 1 else torch.zeros(()),
+        "kl": masked_mean(collected.kl, mask),
+        "kl_sequence": collected.kl.sum(dim=1).mean(),
+        "entropy": masked_mean(rollout.entropy, mask),
+        "values_mean": masked_mean(rollout.values, mask),
+        "completion_length": mask.sum(dim=1).float().mean(),
+        "eos_rate": ended.mean(),
+    }
+    values = torch.stack([value.float().to(mask.device) for value in found.values()]).tolist()
+    return dict(zip(found, values, strict=True)) | {"kl_coef": coefficient}

@@ -1,0 +1,57 @@
+"""What the `speed` section of a config means for the loop of PPO."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from canary.config.schema import CanaryConfig
+
+
+@dataclass(frozen=True)
+class Switches:
+    """How the work is done. What is learned stays the same but for rounding."""
+
+    advantages_by_loop: bool = False
+    whole_logprobs: bool = False
+    shared_forward: bool = True
+    bucketed: bool = False
+    fixed_width: bool = False
+    """Pad prompts and completions to the longest there can be."""
+    prompt_width: int | None = None
+    """Tokens of the longest prompt, with `fixed_width`."""
+    rows_at_once: int | None = None
+    """Prompts that are sampled together; None: all of a rollout."""
+    generation: tuple[tuple[str, Any], ...] = ()
+    """Arguments of `generate`: the cache."""
+
+
+def switches_of(config: CanaryConfig, prompt_width: int | None) -> Switches:
+    """The switches as set, or where they are not, as they are fastest without a risk."""
+    speed = config.speed
+    return Switches(
+        advantages_by_loop=speed.advantages == "loop",
+        whole_logprobs=speed.logprobs == "whole",
+        shared_forward=speed.shared_forward is not False,
+        bucketed=speed.lengths == "bucketed",
+        fixed_width=speed.lengths == "fixed",
+        prompt_width=prompt_width if speed.lengths == "fixed" else None,
+        rows_at_once=config.batch_size if speed.rollout_batch == "micro" else None,
+        generation=generation_options(config),
+    )
+
+
+def generation_options(config: CanaryConfig) -> tuple[tuple[str, Any], ...]:
+    """Arguments of `generate` for the cache; a static one is compiled on its own on a GPU, unless
+    told not to be."""
+    speed = config.speed
+    if speed.kv_cache is False:
+        return (("use_cache", False),)
+    if speed.decode in (None, "dynamic"):
+        return (("use_cache", True),)
+    compiled = speed.decode == "compiled"
+    return (
+        ("use_cache", True),
+        ("cache_implementation", "static"),
+        ("disable_compile", not compiled),
+    )

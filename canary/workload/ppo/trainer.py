@@ -1,0 +1,299 @@
+"""Proximal policy optimization on a language model: a rollout a step, and the updates on it.
+
+Reads from top to bottom: `train` is the loop, `_collect` samples, scores and judges completions,
+`_update` learns from them. The formulas are in `objective`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import Trainer, TrainerControl, TrainerState
+from transformers.trainer_utils import TrainOutput, set_seed
+
+from canary.collect.probes.told_loop import LoopWatch, Unwatched
+from canary.workload import adapt
+from canary.workload.ppo import objective
+from canary.workload.ppo.adaptive_kl import KLCoefficient
+from canary.workload.ppo.experience import Experience, experience
+from canary.workload.ppo.figures import Figures, rollout_metrics
+from canary.workload.ppo.gathering import every_rank, moments_of_ranks
+from canary.workload.ppo.model import ActorCritic, Asked, Reference
+from canary.workload.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
+from canary.workload.ppo.scoring import Samples, Scorer
+from canary.workload.ppo.split import Splitter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from canary.workload.ppo.arguments import PPOArguments
+    from canary.workload.ppo.switches import Switches
+
+EARLY_STOP = 1.5
+"""Times `target_kl`: from there on a step's updates end (Achiam 2018, Spinning Up)."""
+
+
+class PPOTrainer(Trainer):
+    """One optimizer step of the canary is one rollout and all updates on it."""
+
+    args: PPOArguments
+    state: TrainerState
+    control: TrainerControl
+    optimizer: Any
+
+    def __init__(
+        self,
+        *,
+        model: ActorCritic,
+        reference: Any | None,
+        scorer: Scorer,
+        args: PPOArguments,
+        switches: Switches,
+        train_dataset: Any,
+        processing_class: PreTrainedTokenizerBase,
+        callbacks: Any = None,
+    ) -> None:
+        """`reference`: a frozen copy of the policy; None: the policy without its adapter."""
+        names = adapt.parameters(Trainer)
+        tokenizer = "processing_class" if "processing_class" in names else "tokenizer"
+        super().__init__(
+            model=model,
+            args=args,
+            data_collator=PromptCollator(processing_class, switches.prompt_width),
+            train_dataset=train_dataset,
+            callbacks=callbacks,
+            **{tokenizer: processing_class},
+        )
+        self._train_batch_size = args.rollout_size
+        self.accelerator.gradient_accumulation_steps = 1  # a mini-batch's loss is one sum
+        self.watch: LoopWatch = Unwatched()
+        self.tokenizer_in_use = processing_class
+        self.scorer = scorer
+        self.switches = switches
+        self.ref_model = None if reference is None else reference.to(args.device)
+        self.reference = Reference(self.ref_model, model.policy)
+        target = args.target if args.adap_kl_ctrl else None
+        self.kl_coefficient = KLCoefficient(args.init_kl_coef, target, args.horizon)
+        self.sampling = Sampling(
+            args.max_new_tokens,
+            args.temperature,
+            processing_class.eos_token_id,
+            processing_class.pad_token_id,
+            args.fixed_length,
+            switches.rows_at_once,
+            args.max_new_tokens if switches.fixed_width else None,
+            switches.generation,
+        )
+        self._split = Splitter(args.mini_batch, args.per_device_train_batch_size, switches.bucketed)
+        self._asked = Asked(args.temperature, whole=switches.whole_logprobs)
+
+    def train(self, *_: Any, **__: Any) -> TrainOutput:
+        """Runs `max_steps` steps from the beginning."""
+        self._set_up()
+        prompts = self._prompts()
+        self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        for step in range(1, self.args.max_steps + 1):
+            self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
+            with self.watch.phase("data"):
+                batch = next(prompts)
+            collected = self._collect(batch)
+            metrics = self._update(collected)
+            metrics |= rollout_metrics(collected, self.kl_coefficient.value, self.sampling.eos_id)
+            self._adapt(collected)
+            self._end_step(step, every_rank(metrics, self.accelerator))
+            if self.control.should_training_stop:
+                break
+        self.is_in_train = False
+        self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
+        return TrainOutput(self.state.global_step, 0.0, {})
+
+    def _set_up(self) -> None:
+        """Optimizer, schedule and what accelerate wraps; the seed anew, a different one a rank."""
+        arguments = self.args
+        set_seed(arguments.seed + self.accelerator.process_index)
+        self.create_optimizer_and_scheduler(arguments.max_steps)
+        self.model_wrapped, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
+        self.state = TrainerState()
+        self.state.max_steps = arguments.max_steps
+        self.state.is_local_process_zero = self.is_local_process_zero()
+        self.state.is_world_process_zero = self.is_world_process_zero()
+        self.is_in_train = True
+        handler = self.callback_handler
+        handler.model, handler.optimizer = self.model, self.optimizer
+        handler.lr_scheduler = self.lr_scheduler
+
+    def _prompts(self) -> Iterator[Prompts]:
+        """Batches of prompts without end; the data in a new order each time through."""
+        loader = self.get_train_dataloader()
+        self.callback_handler.train_dataloader = loader
+        while True:
+            for batch in loader:
+                device = self.args.device
+                yield Prompts(batch["ids"].to(device), batch["mask"].to(device), batch["rows"])
+
+    def _collect(self, prompts: Prompts) -> Experience:
+        """A rollout of the policy as it is, and what it is worth."""
+        self.model.train(False)
+        with self.watch.phase("generation"), self.accelerator.autocast():
+            rollout = sample(self.model, prompts, self.sampling)
+        with self.watch.phase("reward"):
+            rollout = rollout.with_(scores=self._scores(prompts, rollout))
+        with self.watch.phase("logprob"):
+            rollout = self._judged(rollout)
+        with self.watch.phase("advantage"):
+            found = experience(
+                rollout,
+                self.args,
+                self.kl_coefficient.value,
+                lambda values, mask: moments_of_ranks(values, mask, self.accelerator),
+                by_loop=self.switches.advantages_by_loop,
+            )
+        self.watch.rollout(found.rollout.tensors())
+        return found
+
+    def _scores(self, prompts: Prompts, rollout: Rollout) -> torch.Tensor:
+        """(rows,), less a penalty where a completion was cut."""
+        texts = self.tokenizer_in_use.batch_decode(rollout.completion_ids, skip_special_tokens=True)
+        rows = prompts.rows
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        samples = Samples(
+            [row["prompt"] for row in rows],
+            texts,
+            rollout.prompt_ids,
+            rollout.prompt_mask,
+            rollout.completion_ids,
+            rollout.completion_mask,
+            columns,
+        )
+        scores = self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
+        if self.args.missing_eos_penalty is not None:
+            ended = rollout.completion_ids.eq(self.sampling.eos_id).any(dim=1)
+            scores = scores - self.args.missing_eos_penalty * (~ended).float()
+        return scores
+
+    def _judged(self, rollout: Rollout) -> Rollout:
+        """With the log-probabilities of policy and reference, the values, and the entropy. In the
+        micro-batches of the first pass of updates, so that its first ratio is exactly 1."""
+        found: dict[str, torch.Tensor] = {}
+
+        def keep(name: str, rows: torch.Tensor, value: torch.Tensor) -> None:
+            whole = found.setdefault(
+                name, torch.zeros_like(rollout.completion_ids, dtype=torch.float32)
+            )
+            whole[rows, : value.shape[1]] = value.float()
+
+        with torch.no_grad():
+            for rows in itertools.chain.from_iterable(self._split.of(rollout)):
+                micro = rollout.take(rows).trimmed()
+                logprobs, values, entropy = self._forward(micro, with_entropy=True)
+                keep("logprobs", rows, logprobs)
+                keep("values", rows, values)
+                keep("entropy", rows, entropy)
+                keep("reference_logprobs", rows, self._reference_logprobs(micro))
+        return rollout.with_(**{n: value * rollout.completion_mask for n, value in found.items()})
+
+    def _reference_logprobs(self, micro: Rollout) -> torch.Tensor:
+        length = micro.completion_ids.shape[1]
+        with self.accelerator.autocast():
+            return self.reference.logprobs(
+                micro.input_ids, micro.attention_mask, length, self._asked
+            )
+
+    def _forward(
+        self, micro: Rollout, *, with_entropy: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Log-probabilities, values and entropy of a micro-batch, each (rows, tokens); the entropy
+        is 0 where it is not wanted."""
+        model = self.model_wrapped if self.model.training else self.model
+        inputs = (micro.input_ids, micro.attention_mask, micro.completion_ids.shape[1])
+        asked = replace(self._asked, entropy=with_entropy)
+        if self.switches.shared_forward:
+            found = model(*inputs, asked)
+            values = found.values
+        else:
+            found = model(*inputs, replace(asked, values=False))
+            values = model(*inputs, replace(asked, logprobs=False, entropy=False)).values
+        entropy = found.entropy if with_entropy else torch.zeros_like(found.logprobs)
+        return found.logprobs, values, entropy
+
+    def _update(self, collected: Experience) -> dict[str, float]:
+        """All updates on a rollout; returns their mean figures."""
+        rollout, arguments = collected.rollout, self.args
+        figures = Figures(self.accelerator)
+        self.model.train()
+        for epoch in range(arguments.ppo_epochs):
+            order = None if epoch == 0 else torch.randperm(len(rollout))
+            for mini in self._split.of(rollout, order):
+                self._differentiate(rollout, mini, figures)
+                beyond = arguments.target_kl and figures.approx_kl() > (
+                    EARLY_STOP * arguments.target_kl
+                )
+                if beyond:
+                    self.optimizer.zero_grad()
+                    return figures.means()
+                if arguments.max_grad_norm:
+                    self.accelerator.clip_grad_norm_(
+                        self.model.parameters(), arguments.max_grad_norm
+                    )
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+        return figures.means()
+
+    def _differentiate(self, rollout: Rollout, mini: list[torch.Tensor], figures: Figures) -> None:
+        """The gradient of one mini-batch: means over its tokens, summed over its micro-batches."""
+        tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
+        for place, rows in enumerate(mini, start=1):
+            micro = rollout.take(rows).trimmed()
+            with self._synchronised(place == len(mini)):
+                with self.watch.phase("forward"):
+                    loss = self._loss(micro, tokens, figures)
+                self.accelerator.backward(loss * self.accelerator.num_processes)
+        self.watch.loss(figures.end())
+
+    def _synchronised(self, now: bool) -> Any:
+        """Gradients are exchanged between ranks with the last micro-batch alone."""
+        if now:
+            return contextlib.nullcontext()
+        return self.accelerator.no_sync(self.model_wrapped)
+
+    def _loss(self, micro: Rollout, tokens: torch.Tensor, figures: Figures) -> torch.Tensor:
+        """The micro-batch's part of the loss of its mini-batch, which has `tokens` on all ranks."""
+        arguments, mask = self.args, micro.completion_mask
+        assert micro.logprobs is not None
+        assert micro.values is not None
+        assert micro.advantages is not None
+        assert micro.returns is not None
+        logprobs, values, entropy = self._forward(micro, with_entropy=arguments.ent_coef > 0)
+        policy = objective.policy_loss(
+            logprobs, micro.logprobs, micro.advantages, mask, arguments.cliprange
+        )
+        value = objective.value_loss(
+            values, micro.values, micro.returns, mask, arguments.cliprange_value
+        )
+        loss = policy.total + arguments.vf_coef * value.total
+        if arguments.ent_coef > 0:
+            loss = loss - arguments.ent_coef * (entropy * mask).sum()
+        figures.add(policy, value, logprobs - micro.logprobs, mask, loss)
+        return loss / tokens
+
+    def _adapt(self, collected: Experience) -> None:
+        """The weight of the KL for the next rollout."""
+        kl = collected.kl.sum(dim=1)
+        mean = self.accelerator.reduce(kl.mean(), "mean")
+        completions = len(kl) * self.accelerator.num_processes
+        self.kl_coefficient.update(float(mean), completions)
+
+    def _end_step(self, step: int, metrics: dict[str, float]) -> None:
+        """Counts the step, tells of it and logs it."""
+        self.lr_scheduler.step()
+        self.state.global_step = step
+        self.watch.metrics(metrics)
+        self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
+        if self.control.should_log:
+            self.log(metrics)
+            self.control.should_log = False
