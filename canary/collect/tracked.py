@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from canary.collect.alerts import alert_words
+from canary.collect.host import gil_contention
+
 PREFIX = "canary"
 MEASURED = ("loss", "grad_norm", "learning_rate", "samples")
 MEMORY = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes")
@@ -29,16 +32,62 @@ EXACT = {
 """Names of the exact lane's scalars, and where a record's `exact` has them."""
 
 
+SAMPLED = {
+    "utilization/gpu_percent": "gpu_utilization",
+    "utilization/gpu_memory_percent": "gpu_memory_utilization",
+    "utilization/tree_cpu_percent": "cpu_percent",
+    "utilization/machine_cpu_percent": "machine_cpu_percent",
+    "memory/gpu_used_bytes": "gpu_memory_bytes",
+}
+"""Names of what is sampled beside the training, and those of `canary.collect.sampler`."""
+ALERTS = f"{PREFIX}/alerts"
+
+
 def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
-    """Of one step: time, phases, memory, tokens, loss and the metrics of RL; without what was not
-    measured."""
+    """Of one step: time, rates, phases, utilisation, memory, tokens, loss, the metrics of RL and
+    the number of alerts; without what was not measured."""
     found: dict[str, Any] = {"step_time_s": row["wall_s"]}
+    found |= _rates(row)
+    found |= {f"utilization/{name}": value for name, value in _host(row).items()}
     found |= {f"phase/{name}_s": seconds for name, seconds in row["phases"].items()}
     found |= {f"memory/{name}": row.get(name) for name in MEMORY}
     found |= {f"tokens/{name}": row.get(name) for name in TOKENS}
     found |= {name: row.get(name) for name in MEASURED}
     found |= {f"rl/{name}": value for name, value in row.get("rl", {}).items()}
+    found["alerts"] = len(row.get("alerts") or ())
     return _named(found) | _alerts(row)
+
+
+def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:
+    """Of the newest samples of the machine, without those that there are none of."""
+    return _named({name: reading.get(key) for name, key in SAMPLED.items()})
+
+
+def alerts_text(row: Mapping[str, Any]) -> str:
+    """The alerts of a step, a line each; empty where there are none."""
+    return "  \n".join(alert_words(alert) for alert in row.get("alerts") or ())
+
+
+def _rates(row: Mapping[str, Any]) -> dict[str, float]:
+    """Samples, input tokens and completion tokens a second of this step."""
+    amounts = {
+        "samples": row.get("samples"),
+        "tokens": row.get("input_tokens"),
+        "completion_tokens": row.get("completion_tokens"),
+    }
+    wall = row["wall_s"]
+    return {f"{k}_per_sec": n / wall for k, n in amounts.items() if n is not None and wall > 0}
+
+
+def _host(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """Percent of one core that the process took, and of the time at most spent waiting for Python's
+    lock."""
+    cpu, wall = row.get("phases_cpu"), row["wall_s"]
+    contention = gil_contention([row])
+    return {
+        "cpu_percent": 100 * sum(cpu.values()) / wall if cpu and wall > 0 else None,
+        "gil_percent": None if contention is None else 100 * contention,
+    }
 
 
 def _alerts(row: Mapping[str, Any]) -> dict[str, float]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from canary.collect.record import Status
     from canary.config.schema import CanaryConfig
 
+LEVEL = "CANARY_LADDER_LEVEL"
+"""In the environment of a run that `canary ladder` starts: the name of the level it measures."""
+
 Kind = Literal["probe", "measured"]
 
 

@@ -26,6 +26,8 @@ LEARNING = (
     ("KL", KL),
     ("entropy", ENTROPY),
     ("clipped", CLIP_FRACTION),
+    ("policy loss", ("policy_loss", "loss/policy_avg")),
+    ("value loss", ("value_loss", "loss/value_avg")),
     ("margin", ("rewards/margins", "margin")),
     ("accuracy", ("rewards/accuracies", "accuracy", "mean_token_accuracy")),
 )

@@ -1,7 +1,7 @@
 """A run on a terminal: a few lines that are drawn again in place.
 
-Drawn by hand: a redraw takes a tenth of the CPU time that rich's own live display does, and needs
-no thread beside the run.
+Drawn by hand: a redraw takes 0.07 ms of CPU time where rich's own live display takes 0.9
+(`python -m bench.live`), and it needs no thread beside the run.
 """
 
 from __future__ import annotations

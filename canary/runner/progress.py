@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -13,9 +12,6 @@ from canary.config.schema import CanaryConfig
 from canary.runner.base import Kind, Listener, Result
 from canary.runner.lines import PlainLines
 from canary.runner.panel import LivePanel
-
-LEVEL = "CANARY_LADDER_LEVEL"
-"""In the environment of a run of `canary ladder`: the name of the level that it measures."""
 
 
 class Quiet:
@@ -77,14 +73,11 @@ class WhileHeard:
         self._tell("waiting")
 
 
-def listener_for(
-    stream: TextIO, quiet: bool, *, plain: bool = False, label: str | None = None
-) -> Listener:
+def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False, label: str = "") -> Listener:
     """The live panel on a terminal, lines elsewhere or where something else writes to it too
-    (`plain`), nothing when quiet. `label` goes before what is shown; null: the ladder's level."""
+    (`plain`), nothing when quiet. `label` goes before what is shown."""
     if quiet:
         return Quiet()
-    label = os.environ.get(LEVEL, "") if label is None else label
     console = Console(file=stream)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
     return WhileHeard(LivePanel(console, label) if live else PlainLines(stream, label))

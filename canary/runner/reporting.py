@@ -8,20 +8,33 @@ from pathlib import Path
 from typing import Any
 
 from canary.collect.probes.trackers import Trackers, reporting_callbacks
-from canary.collect.tracked import row_scalars
-from canary.runner.base import Job
+from canary.collect.tracked import ALERTS, alerts_text, row_scalars, sampled_scalars
+from canary.runner.base import LEVEL, Job
+from canary.runner.readings import ReadingFile
 
 TENSORBOARD = "tensorboard"
+FOLDER = "TENSORBOARD_LOGGING_DIR"
 
 
 def keep_tensorboard(job: Job) -> None:
     """TensorBoard's files go to the run's folder, which outlives the trainer's own; to another
     place where the user's environment names one. To be called before the trainer is built."""
-    os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(_folder(job)))
+    level = os.environ.get(LEVEL)
+    own = Path(job.rows_file).parent / TENSORBOARD
+    if level:
+        logs = Path(os.environ.get(FOLDER) or own).expanduser()
+        os.environ[FOLDER] = str(level_folder(logs, level))
+    else:
+        os.environ.setdefault(FOLDER, str(own / f"launch{job.launch}"))
 
 
-def _folder(job: Job) -> Path:
-    return Path(job.rows_file).parent / TENSORBOARD / f"launch{job.launch}"
+def level_folder(logs: Path, level: str) -> Path:
+    """The folder of one run of a level below `logs`: TensorBoard overlays what lies side by side.
+    `basic`, then `basic-2` for the next run of the same level, and so on."""
+    run = 1
+    while (folder := logs / (level if run == 1 else f"{level}-{run}")).exists():
+        run += 1
+    return folder
 
 
 def silence(trainer: Any) -> None:
@@ -36,9 +49,10 @@ class Reporter:
     def __init__(self, trainer: Any, job: Job) -> None:
         self._trackers = Trackers(trainer)
         self._exact = dict(job.exact_scalars)
+        self._sampled = ReadingFile(Path(job.scratch_dir))
         if hasattr(trainer.args, "logging_dir"):
             # What transformers before 5 asks, instead of the environment.
-            trainer.args.logging_dir = os.environ["TENSORBOARD_LOGGING_DIR"]
+            trainer.args.logging_dir = os.environ[FOLDER]
 
     def step(self, row: Mapping[str, Any]) -> None:
         """Hands on one row."""
@@ -47,4 +61,8 @@ class Reporter:
         if self._exact:
             self._trackers.log(0, self._exact)
             self._exact = {}
-        self._trackers.log(row["step"], row_scalars(row))
+        step = int(row["step"])
+        self._trackers.log(step, row_scalars(row) | sampled_scalars(self._sampled.newest()))
+        alerts = alerts_text(row)
+        if alerts:
+            self._trackers.write(step, ALERTS, alerts)

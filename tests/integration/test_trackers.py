@@ -2,46 +2,92 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from canary.runner.base import Job
 from tests.integration.conftest import STEPS, Finished, run_config, settings
 
 pytestmark = pytest.mark.train
 
 
 @pytest.fixture(scope="module")
-def tracked(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("logs")
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory: pytest.TempPathFactory, logs: Path) -> Finished:
+    """An online trainer, which has every stream there is, as a level of a ladder."""
     folder = tmp_path_factory.mktemp("tracked")
-    return run_config(folder, settings("sft", report_to=["tensorboard"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CANARY_LADDER_LEVEL", "basic")
+        patch.setenv("TENSORBOARD_LOGGING_DIR", str(logs))
+        return run_config(folder, settings("grpo", report_to=["tensorboard"]))
+
+
+def read(folder: Path) -> EventAccumulator:
+    found = EventAccumulator(str(folder))
+    found.Reload()
+    return found
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    read = EventAccumulator(str(folder))
-    read.Reload()
+    """Points of each stream."""
+    found = read(folder)
     return {
-        tag: [(event.step, event.value) for event in read.Scalars(tag)]
-        for tag in read.Tags()["scalars"]
+        tag: [(event.step, event.value) for event in found.Scalars(tag)]
+        for tag in found.Tags()["scalars"]
     }
 
 
-def test_tensorboard_holds_steps_and_exact_signals_after_the_run(tracked: Finished) -> None:
+def streams(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Those that are the canary's, without the part of the name that they all have."""
+    start = "train/canary/"
+    every = scalars(folder).items()
+    return {tag.removeprefix(start): points for tag, points in every if tag.startswith(start)}
+
+
+def test_every_stream_has_a_point_a_step(tracked: Finished, logs: Path) -> None:
     assert tracked.code == 0, tracked.err
-    (launch,) = (tracked.folder / "tensorboard").iterdir()
-    found = scalars(launch)
-    rows = tracked.rows()
-    for name, key in (("step_time_s", "wall_s"), ("memory/rss_bytes", "rss_bytes")):
-        told = found[f"train/canary/{name}"]
-        assert [step for step, _ in told] == list(range(1, STEPS + 1))
-        assert [value for _, value in told] == pytest.approx([row[key] for row in rows])
-    for phase in ("data", "forward", "backward", "optimizer"):
-        assert len(found[f"train/canary/phase/{phase}_s"]) == STEPS
-    assert [value for _, value in found["train/canary/tokens/label_tokens"]] == [
-        row["label_tokens"] for row in rows
-    ]
+    found = streams(logs / "basic")
+    rows: list[dict[str, Any]] = tracked.rows()
+    wall = [row["wall_s"] for row in rows]
+    told: dict[str, list[float]] = {
+        "step_time_s": wall,
+        "loss": [row["loss"] for row in rows],
+        "grad_norm": [row["grad_norm"] for row in rows],
+        "learning_rate": [row["learning_rate"] for row in rows],
+        "samples_per_sec": [row["samples"] / row["wall_s"] for row in rows],
+        "tokens_per_sec": [row["input_tokens"] / row["wall_s"] for row in rows],
+        "completion_tokens_per_sec": [row["completion_tokens"] / row["wall_s"] for row in rows],
+        "tokens/label_tokens": [row["label_tokens"] for row in rows],
+        "memory/rss_bytes": [row["rss_bytes"] for row in rows],
+        "utilization/cpu_percent": [
+            100 * sum(row["phases_cpu"].values()) / row["wall_s"] for row in rows
+        ],
+        "rl/reward": [row["rl"]["reward"] for row in rows],
+        "rl/kl": [row["rl"]["kl"] for row in rows],
+        "rl/entropy": [row["rl"]["entropy"] for row in rows],
+        "alerts": [len(row.get("alerts", ())) for row in rows],
+    }
+    for phase in ("data", "generation", "reward", "logprob", "forward", "backward", "optimizer"):
+        told[f"phase/{phase}_s"] = [row["phases"][phase] for row in rows]
+    for name, values in told.items():
+        assert [step for step, _ in found[name]] == list(range(1, STEPS + 1)), name
+        assert [value for _, value in found[name]] == pytest.approx(values), name
+    # What the parent samples has reached the training process.
+    assert len(found["utilization/tree_cpu_percent"]) == STEPS
+    assert len(found["utilization/machine_cpu_percent"]) == STEPS
+    assert not [name for name in found if "gpu" in name], "there is none"
+
+
+def test_exact_signals_stand_at_step_0(tracked: Finished, logs: Path) -> None:
+    found = streams(logs / "basic")
     exact = tracked.record().exact
     for name, value in (
         ("first_loss", exact["first_loss"]["loss"]),
@@ -51,16 +97,56 @@ def test_tensorboard_holds_steps_and_exact_signals_after_the_run(tracked: Finish
         ("flops", exact["work"]["flops"]),
         ("tokens_fed", exact["work"]["tokens_fed"]),
     ):
-        ((step, told_once),) = found[f"train/canary/exact/{name}"]
+        ((step, told_once),) = found[f"exact/{name}"]
         assert step == 0
         assert told_once == pytest.approx(value)
     # The trainer's own log is there too, as often as it logs without the canary.
-    assert "train/loss" in found
+    assert "train/loss" in scalars(logs / "basic")
 
 
-def test_what_is_told_is_logging_time_and_the_probe_tells_nothing(tracked: Finished) -> None:
+def test_what_is_told_is_logging_time_and_the_probe_tells_nothing(
+    tracked: Finished, logs: Path
+) -> None:
     rows = tracked.rows()
     assert all(row["phases"]["logging"] > 0 for row in rows[1:])  # type: ignore[index]
-    assert len(list((tracked.folder / "tensorboard").iterdir())) == 1
+    assert [folder.name for folder in logs.iterdir()] == ["basic"]
+    assert not (tracked.folder / "tensorboard").exists()
     opened = tracked.record().exact["calls"]["files_opened"]
     assert opened == 0
+
+
+def test_the_runs_of_a_level_lie_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the user's folder and without, and never two runs in one."""
+    from canary.runner.reporting import keep_tensorboard, level_folder
+
+    (tmp_path / "basic").mkdir()
+    (tmp_path / "basic-2").mkdir()
+    assert level_folder(tmp_path, "basic").name == "basic-3"
+    assert level_folder(tmp_path, "optimal").name == "optimal"
+
+    def folder_of(launch: int) -> Path:
+        keep_tensorboard(job(tmp_path / "run", launch))
+        return Path(os.environ["TENSORBOARD_LOGGING_DIR"])
+
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", "")
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR")
+    monkeypatch.delenv("CANARY_LADDER_LEVEL", raising=False)
+    assert folder_of(1) == tmp_path / "run" / "tensorboard" / "launch1"
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR")
+    monkeypatch.setenv("CANARY_LADDER_LEVEL", "baseline")
+    assert folder_of(1) == tmp_path / "run" / "tensorboard" / "baseline"
+
+
+def job(run_dir: Path, launch: int) -> Job:
+    return Job(
+        kind="measured",
+        launch=launch,
+        config_file="",
+        rows_file=str(run_dir / "steps.jsonl"),
+        result_file="",
+        scratch_dir="",
+        cache_dir="",
+        rows_dir="",
+    )

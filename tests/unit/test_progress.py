@@ -56,10 +56,9 @@ def test_the_live_panel_shows_steps_figures_and_phases() -> None:
         assert part in shown, part
 
 
-def test_a_level_of_the_ladder_is_named_in_every_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CANARY_LADDER_LEVEL", "basic")
+def test_a_label_is_in_every_line() -> None:
     stream = io.StringIO()
-    play(listener_for(stream, quiet=False))
+    play(listener_for(stream, quiet=False, label="basic"))
     assert all(line.startswith("basic: ") for line in stream.getvalue().splitlines())
 
 

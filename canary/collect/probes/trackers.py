@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -30,10 +30,18 @@ class Trackers:
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """As if the trainer had logged `values` at `step`."""
+        self._tell(self._callbacks, step, values)
+
+    def write(self, step: int, name: str, text: str) -> None:
+        """A text at `step`, for those that keep texts beside scalars: TensorBoard."""
+        keepers = [one for one in self._callbacks if hasattr(one, "tb_writer")]
+        self._tell(keepers, step, {name: text})
+
+    def _tell(self, callbacks: Sequence[Any], step: int, logs: Mapping[str, Any]) -> None:
         trainer = self._trainer
         state = copy.copy(trainer.state)
         state.global_step = step
-        for callback in self._callbacks:
+        for callback in callbacks:
             callback.on_log(
-                trainer.args, state, trainer.control, logs=dict(values), model=trainer.model
+                trainer.args, state, trainer.control, logs=dict(logs), model=trainer.model
             )
