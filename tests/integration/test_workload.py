@@ -31,6 +31,7 @@ TRAINER_FIELDS: dict[str, dict[str, Any]] = {
     "rloo": {"max_new_tokens": 8, "num_generations": 2, "temperature": 1.0, "beta": 0.05},
     "orpo": {"max_length": 96, "beta": 0.1},
     "cpo": {"max_length": 96, "beta": 0.1},
+    "ppo": {"max_new_tokens": 8, "temperature": 1.0, "ppo": {}},
     "custom": {},
 }
 ONLINE = ("grpo", "rloo")

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 def build(spec: WorkloadSpec) -> PPOTrainer:
     """A PPOTrainer, not yet started."""
-    # Here, because the formulas and settings of this package are used without the rest.
-    from canary.workload.ppo.build import build_ppo
+    # Here, because the formulas and settings of this package are used without the rest. The module
+    # has another name than this function, which it would stand in the place of once imported.
+    from canary.workload.ppo.building import build_ppo
 
     return build_ppo(spec)
