@@ -15,6 +15,7 @@ from canary.compare_cli import compare, explain
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
 from canary.gate_cli import gate_app, publish_comparison
 from canary.init_cli import init
+from canary.ladder_cli import ladder
 from canary.options import (
     Accept,
     Config,
@@ -146,6 +147,7 @@ def ab(
 
 
 app.command()(calibrate)
+app.command()(ladder)
 
 
 @app.command()

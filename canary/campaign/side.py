@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from canary.campaign.signals import undisturbed
 from canary.collect.folder import load_record
@@ -34,25 +36,31 @@ class Side:
     settings: tuple[str, ...] = ()
     """`--set` values, of both sides alike."""
 
-    def command(self, probe: bool) -> list[str]:
-        """The command of one run: one measured launch, with or without a probe."""
-        settings = [*self.settings, "repeats=1"]
-        if not probe:
-            settings.append("probe_steps=0")
-        words = [str(self.python), "-m", "canary.cli", "run", str(self.config), "--quiet"]
+    heard: Callable[[str], None] | None = None
+    """Gets the lines in which a run tells how it goes, as they come; None: it says nothing."""
+
+    def command(self, settings: Sequence[str]) -> list[str]:
+        """The command of one run, with settings over the side's own."""
+        words = [str(self.python), "-m", "canary.cli", "run", str(self.config)]
+        words += [] if self.heard else ["--quiet"]
         words += ["--output-dir", str(self.output_dir)]
-        for setting in settings:
+        for setting in (*self.settings, *settings):
             words += ["--set", setting]
         return words
 
     def run(self, *, probe: bool) -> RunRecord:
+        """Runs one measured launch, with or without a probe; see `run_with`."""
+        return self.run_with(["repeats=1"] if probe else ["repeats=1", "probe_steps=0"])
+
+    def run_with(self, settings: Sequence[str]) -> RunRecord:
         """Runs the canary once and returns its record, however it ended.
 
         Raises:
             UsageError: config or input of this side cannot be used.
             MachineError: it ended without a record.
         """
-        code, out, err = run_child(self.command(probe), self.folder, self.environment)
+        command = self.command(settings)
+        code, out, err = run_child(command, self.folder, self.environment, self.heard)
         lines = err.strip().splitlines()
         said = (lines[-1] if lines else f"exit code {code}").removeprefix("canary: ")
         if code == EXIT_USAGE:
@@ -64,9 +72,13 @@ class Side:
 
 
 def run_child(
-    command: list[str], folder: Path, environment: Mapping[str, str]
+    command: list[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    heard: Callable[[str], None] | None = None,
 ) -> tuple[int, str, str]:
     """(exit code, standard output, standard error) of a command; stopped with this process.
+    `heard` gets the lines of its standard error as they come.
 
     Raises:
         MachineError: it cannot be started.
@@ -85,12 +97,32 @@ def run_child(
     except OSError as error:
         raise MachineError(f"cannot start {command[0]}: {error.strerror or error}") from error
     try:
-        out, err = child.communicate()
+        out, err = child.communicate() if heard is None else _listened(child, heard)
     except BaseException:
         with undisturbed():
             _stop(child)
         raise
     return child.returncode, out, err
+
+
+def _listened(child: subprocess.Popen[str], heard: Callable[[str], None]) -> tuple[str, str]:
+    """What `communicate` returns, its second half heard line by line on the way."""
+    assert child.stdout is not None
+    assert child.stderr is not None
+    lines: list[str] = []
+
+    def listen(stream: IO[str]) -> None:
+        for line in stream:
+            lines.append(line)
+            heard(line.rstrip("\n"))
+
+    listener = threading.Thread(target=listen, args=(child.stderr,), daemon=True)
+    listener.start()
+    with child.stdout, child.stderr:
+        out = child.stdout.read()
+        child.wait()
+        listener.join()
+    return out, "".join(lines)
 
 
 def _stop(child: subprocess.Popen[str]) -> None:

@@ -1,0 +1,209 @@
+"""`canary ladder --advise`: each switch alone on top of the user's own config, and which pay."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from canary.config.schema import CanaryConfig
+from canary.errors import RunFailed, UsageError
+from canary.ladder.guard import Verdict, compare
+from canary.ladder.ladder import LadderRequest, Site, prepare
+from canary.ladder.launching import Launch, Ran
+from canary.ladder.levels import (
+    SWITCHES,
+    Rounding,
+    Settings,
+    Switch,
+    equal_lengths,
+    switches_for,
+)
+from canary.ladder.results import Advice, Advised, Skipped
+from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
+from canary.ladder.words import settings_words, verdict_words
+from canary.runner.progress import headline
+
+OWN = "your config"
+TOGETHER = "all of these"
+
+
+@dataclass
+class Candidate:
+    """One choice of a switch, as it is looked at."""
+
+    switch: Switch
+    settings: Settings
+    arm: Arm
+    guard: Verdict | None = None
+
+
+def run_advise(
+    request: LadderRequest,
+    say: Callable[[str], None],
+    known: Sequence[Switch] = SWITCHES,
+) -> Advice:
+    """Measures and guards every switch that would change the config, then those that pay at once.
+
+    Raises:
+        UsageError: wrong request or config.
+        RunFailed: the config itself does not run.
+        MachineError: a launch left no record.
+    """
+    if request.levels is not None:
+        raise UsageError("--levels and --advise exclude each other", "--advise tries every switch")
+    request.wanted()
+    site = prepare(request, say, "advise")
+    config = site.loaded.config
+    own = equal_lengths(config)
+    expected = _recorded(site.launch, own)
+    base = Arm(OWN, functools.partial(site.launch.timed, "own", own))
+    candidates, skipped = candidates_of(site, own, known)
+    look = functools.partial(_guarded, site.launch, expected, config, say)
+    for one in candidates:
+        one.guard = look(one.arm.label, {**own, **one.settings}, one.switch.rounding)
+    safe = [one for one in candidates if one.guard is not None and one.guard.holds]
+    time_rounds([base, *(one.arm for one in safe)], request.rounds, say)
+    if base.failed:
+        raise RunFailed(f"the config itself does not run: {base.failed}", "failed")
+    advised = ranked([_advised(one, base) for one in candidates])
+    best = best_choices(advised)
+    chosen = {key: value for one in best for key, value in one.settings.items()}
+    together = None
+    if len(best) > 1:
+        say(f"together: {settings_words(chosen)}")
+        names = {one.switch for one in best}
+        rounding = _rounding([one.switch for one in candidates if one.switch.name in names])
+        together = _together(site, own, chosen, rounding, look, request.rounds, say)
+    return Advice(
+        name=config.name,
+        headline=headline(config),
+        training_type=config.training_type,
+        machine=site.machine,
+        created=site.created,
+        rounds=request.rounds,
+        candidates=tuple(advised),
+        skipped=tuple(skipped),
+        settings=chosen,
+        together=together,
+        base=base.figures,
+        folder=site.folder,
+    )
+
+
+def _recorded(launch: Launch, own: Settings) -> Mapping[str, Any]:
+    """The config's own first steps, whose completions the others train on."""
+    ran = launch.guard("own", own, records=True)
+    if ran.problem or ran.record is None:
+        raise RunFailed(f"the config itself does not run: {ran.problem}", "failed")
+    return ran.record.exact
+
+
+def candidates_of(
+    site: Site, own: Settings, known: Sequence[Switch]
+) -> tuple[list[Candidate], list[Skipped]]:
+    """Every choice that would change the config; and what this machine cannot do."""
+    config = site.loaded.config
+    found, skipped = [], []
+    for switch in switches_for(config, known):
+        reason = switch.lacks(config, site.machine)
+        if reason:
+            skipped.append(Skipped(switch.name, reason))
+            continue
+        changes = [
+            settings
+            for settings in switch.choices(config, site.machine)
+            if any(_value(config, key) != value for key, value in settings.items())
+        ]
+        if not changes:
+            skipped.append(Skipped(switch.name, "is in the config already"))
+        for settings in changes:
+            label = switch.name if len(changes) == 1 else settings_words(settings)
+            start: Callable[[], Ran] = functools.partial(
+                site.launch.timed, _label(settings), {**own, **settings}
+            )
+            found.append(Candidate(switch, settings, Arm(label, start)))
+    return found, skipped
+
+
+def _label(settings: Settings) -> str:
+    """What a choice is called in run folders."""
+    text = "-".join(f"{key}.{value}" for key, value in settings.items())
+    return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in text)
+
+
+def _value(config: CanaryConfig, key: str) -> Any:
+    found: Any = config
+    for part in key.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _guarded(
+    launch: Launch,
+    expected: Mapping[str, Any],
+    config: CanaryConfig,
+    say: Callable[[str], None],
+    label: str,
+    settings: Settings,
+    rounding: Rounding,
+) -> Verdict:
+    say(f"{label}: guard in {rounding}")
+    ran = launch.guard(_label({label: ""}), settings)
+    # A config of lower precision than float32 rounds by itself.
+    allowed: Rounding = "bfloat16" if config.dtype != "float32" else rounding
+    if ran.problem or ran.record is None:
+        found = Verdict(allowed, 0, 0, problem=f"the guard did not run: {ran.problem}")
+    else:
+        found = compare(expected, ran.record.exact, config.training_type, allowed)
+    say(f"{label}: guard {'holds' if found.holds else 'BROKEN'}: {verdict_words(found)}")
+    return found
+
+
+def _rounding(switches: Sequence[Switch]) -> Rounding:
+    return "bfloat16" if any(one.rounding != "float32" for one in switches) else "float32"
+
+
+def _advised(one: Candidate, base: Arm) -> Advised:
+    found = Advised(one.switch.name, one.settings, guard=one.guard)
+    if not one.arm.ran:
+        return replace(found, problem="its guard does not hold, so it was not timed")
+    problem = problem_of(one.arm, base)
+    return replace(found, gain=ratio_of(one.arm, base), problem=problem)
+
+
+def ranked(advised: Sequence[Advised]) -> list[Advised]:
+    """By measured gain, the largest first; those without one last."""
+    return sorted(advised, key=lambda one: -(one.gain.ratio if one.gain else 0.0))
+
+
+def best_choices(advised: Sequence[Advised]) -> list[Advised]:
+    """Of those that are worth it, the fastest choice of each switch; in order of gain."""
+    best: dict[str, Advised] = {}
+    keys: set[str] = set()
+    for one in advised:
+        if one.worth_it and one.switch not in best and not keys & set(one.settings):
+            best[one.switch] = one
+            keys |= set(one.settings)
+    return list(best.values())
+
+
+def _together(
+    site: Site,
+    own: Settings,
+    chosen: Settings,
+    rounding: Rounding,
+    look: Callable[[str, Settings, Rounding], Verdict],
+    rounds: int,
+    say: Callable[[str], None],
+) -> Advised:
+    """All that is advised at once, guarded and timed against the config itself."""
+    settings = {**own, **chosen}
+    guard = look(TOGETHER, settings, rounding)
+    base = Arm(OWN, functools.partial(site.launch.timed, "own", own))
+    arm = Arm(TOGETHER, functools.partial(site.launch.timed, "together", settings))
+    time_rounds([base, arm], rounds, say)
+    return Advised(
+        TOGETHER, chosen, gain=ratio_of(arm, base), guard=guard, problem=problem_of(arm, base)
+    )

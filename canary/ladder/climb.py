@@ -1,0 +1,188 @@
+"""Climbs the ladder: at each level switches on what pays, guards it, and finds who breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from canary.config.schema import CanaryConfig
+from canary.errors import RunFailed
+from canary.ladder.guard import Verdict, compare
+from canary.ladder.launching import Launch
+from canary.ladder.levels import (
+    LEVELS,
+    Level,
+    Rounding,
+    Settings,
+    Switch,
+    baseline_settings,
+    switches_for,
+)
+from canary.ladder.machine import Machine
+from canary.ladder.results import Guarded, LevelFound, Skipped, Tried
+from canary.ladder.trials import try_out, why_left_out
+from canary.ladder.words import verdict_words
+
+
+@dataclass(frozen=True)
+class On:
+    """A switch that is on, and with what settings."""
+
+    switch: Switch
+    settings: Settings
+
+
+@dataclass
+class Rung:
+    """What happened since the last level that was shown."""
+
+    switched: list[On] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
+
+
+class Climber:
+    """Builds the levels of one config, from the baseline up."""
+
+    def __init__(
+        self,
+        config: CanaryConfig,
+        machine: Machine,
+        launch: Launch,
+        say: Callable[[str], None],
+        known: Sequence[Switch],
+    ) -> None:
+        self._config = config
+        self._machine = machine
+        self._launch = launch
+        self._say = say
+        self._switches = switches_for(config, known)
+        self._on: list[On] = []
+        """Below the level that is being built."""
+        self._expected: Mapping[str, Any] = {}
+
+    def climb(self, wanted: Sequence[Level]) -> list[LevelFound]:
+        """The wanted levels, tried and guarded, not yet timed; the baseline is always the first.
+
+        Raises:
+            RunFailed: the baseline itself does not run.
+        """
+        settings = self._settings([])
+        self._say("baseline: its first steps, which every level is guarded with")
+        ran = self._launch.guard("baseline", settings, records=True)
+        if ran.problem or ran.record is None:
+            status = ran.record.status if ran.record else "failed"
+            raise RunFailed(f"the baseline level did not run: {ran.problem}", status)
+        self._expected = ran.record.exact
+        found = [LevelFound("baseline", settings)]
+        top = max(LEVELS.index(level) for level in wanted) if wanted else 0
+        rung = Rung()
+        for level in LEVELS[1 : top + 1]:
+            self._switch_on(level, rung)
+            if level in wanted:
+                found.append(self._shown(level, rung))
+                rung = Rung()
+                rung.skipped = self._leave_out(found[-1])
+        return found
+
+    def _settings(self, switches: Sequence[On]) -> dict[str, Any]:
+        """The baseline's settings with switches on, in their order."""
+        settings = baseline_settings(self._config, self._switches)
+        for one in switches:
+            settings |= one.settings
+        return settings
+
+    def _switch_on(self, level: Level, rung: Rung) -> None:
+        """First what always pays, then of what may pay the choices that do, each tried alone."""
+        possible: list[tuple[Switch, Sequence[Settings]]] = []
+        for switch in self._switches:
+            if switch.level != level:
+                continue
+            reason = switch.lacks(self._config, self._machine)
+            if reason:
+                rung.skipped.append(Skipped(switch.name, reason))
+                continue
+            choices = switch.choices(self._config, self._machine)
+            if switch.tried:
+                possible.append((switch, choices))
+            else:
+                rung.switched.append(On(switch, choices[0]))
+        if not possible:
+            return
+        below = self._settings([*self._on, *rung.switched])
+        for switch, tried in try_out(self._launch, level, below, possible, self._say):
+            rung.tried += tried
+            kept = next((one for one in tried if one.kept), None)
+            if kept is None:
+                rung.skipped.append(Skipped(switch.name, why_left_out(tried)))
+            else:
+                rung.switched.append(On(switch, kept.settings))
+
+    def _shown(self, level: Level, rung: Rung) -> LevelFound:
+        """The level with all that came on, guarded."""
+        whole = [*self._on, *rung.switched]
+        guarded = self._guarded(level, whole)
+        if not guarded.holds:
+            guarded = self._blamed(guarded, level, rung)
+        self._on = whole
+        return LevelFound(
+            level,
+            self._settings(whole),
+            tuple(one.switch.name for one in rung.switched),
+            tuple(rung.skipped),
+            tuple(rung.tried),
+            guarded,
+        )
+
+    def _guarded(self, level: Level, whole: Sequence[On]) -> Guarded:
+        """With float32 put back where the level leaves it; where that holds, as it is."""
+        strict = _in_float32(whole)
+        exact = self._verdict(level, strict, "float32")
+        if len(strict) == len(whole) or not exact.holds:
+            return Guarded(exact)
+        return Guarded(exact, self._verdict(level, whole, "bfloat16"))
+
+    def _verdict(self, label: str, switches: Sequence[On], rounding: Rounding) -> Verdict:
+        self._say(f"{label}: guard in {rounding}")
+        ran = self._launch.guard(label, self._settings(switches))
+        if ran.problem or ran.record is None:
+            found = Verdict(rounding, 0, 0, problem=f"the guard did not run: {ran.problem}")
+        else:
+            trainer = self._config.training_type
+            found = compare(self._expected, ran.record.exact, trainer, rounding)
+        self._say(f"{label}: guard {'holds' if found.holds else 'BROKEN'}: {verdict_words(found)}")
+        return found
+
+    def _blamed(self, guarded: Guarded, level: Level, rung: Rung) -> Guarded:
+        """Who breaks it: each switch that came on, alone on the level below."""
+        broken = guarded.broken
+        assert broken is not None
+        if broken.rounding == "float32":
+            below, suspects = _in_float32(self._on), _in_float32(rung.switched)
+        else:
+            below = list(self._on)
+            suspects = [one for one in rung.switched if one.switch.rounding != "float32"]
+        if len(suspects) == 1:
+            names: tuple[str, ...] = (suspects[0].switch.name,)
+        else:
+            names = tuple(
+                one.switch.name
+                for one in suspects
+                if not self._verdict(
+                    f"{level}, {one.switch.name} alone", [*below, one], broken.rounding
+                ).holds
+            )
+        if names:
+            return replace(guarded, blamed=names)
+        return replace(guarded, note="no switch of this level breaks the guard alone")
+
+    def _leave_out(self, level: LevelFound) -> list[Skipped]:
+        """No level is built on a switch that is unsafe."""
+        names = level.guarded.blamed if level.guarded else ()
+        self._on = [one for one in self._on if one.switch.name not in names]
+        return [Skipped(name, f"unsafe at {level.level}, left out from there on") for name in names]
+
+
+def _in_float32(switches: Sequence[On]) -> list[On]:
+    return [one for one in switches if one.switch.rounding == "float32"]

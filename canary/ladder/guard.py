@@ -1,0 +1,162 @@
+"""The guard of a level: it may be faster, and must not learn anything else.
+
+Every level trains a few steps on the completions that the baseline sampled (teacher-forced), with
+the same prompts, seed and schedule. Losses, gradient norms and the trainer's own log-probabilities
+and rewards are held against the baseline's, step by step, within what arithmetic alone may move.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from canary.collect.jsonio import number
+from canary.ladder.levels import Rounding
+
+GUARD_STEPS = 5
+"""Steps of a guard's probe: enough for an update to show in the next losses."""
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """Largest relative differences that arithmetic makes; measured with `python -m bench.ladder
+    --tolerances` (docs/ladder.md has what was seen)."""
+
+    loss: float
+    gradient: float
+    metric: float
+
+
+TOLERANCES: dict[Rounding, Tolerances] = {
+    "float32": Tolerances(loss=1e-5, gradient=1e-4, metric=1e-4),
+    "bfloat16": Tolerances(loss=5e-2, gradient=2e-1, metric=1e-1),
+}
+
+FLOOR = 0.1
+"""Scale below which a signal's own size is none to measure by: policy losses and KL start at 0."""
+
+_PAIRS = (
+    "rewards/chosen",
+    "rewards/rejected",
+    "rewards/margins",
+    "logps/chosen",
+    "logps/rejected",
+)
+_GROUPS = ("reward", "reward_std", "kl")
+METRICS: dict[str, tuple[str, ...]] = {
+    "dpo": _PAIRS,
+    "orpo": _PAIRS,
+    "cpo": _PAIRS,
+    "kto": _PAIRS,
+    "reward": ("margin", "mean_reward"),
+    "grpo": _GROUPS,
+    "rloo": _GROUPS,
+}
+"""Metrics by trainer that are means over rows, whatever the micro-batches; the others (accuracy and
+entropy a token) weigh rows by the company that they are in."""
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One signal of one step against the baseline's."""
+
+    signal: str
+    step: int
+    expected: float
+    found: float
+    relative: float
+    """|found - expected| over the largest that the signal is at the baseline, at least FLOOR."""
+    tolerance: float
+
+    @property
+    def share(self) -> float:
+        """Of the tolerance: above 1 it is broken."""
+        return self.relative / self.tolerance
+
+    @property
+    def words(self) -> str:
+        """Signal, step and both values."""
+        return f"{self.signal} {self.expected:.6g} -> {self.found:.6g} at step {self.step}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a guard saw."""
+
+    rounding: Rounding
+    signals: int
+    steps: int
+    worst: Deviation | None = None
+    """The nearest to its tolerance, or the farthest beyond it."""
+    first: Deviation | None = None
+    """The first that is out of tolerance; None where the guard holds."""
+    problem: str = ""
+    """Why nothing could be compared."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether all stayed within tolerance."""
+        return self.first is None and not self.problem
+
+
+def compare(
+    baseline: Mapping[str, Any], level: Mapping[str, Any], trainer: str, rounding: Rounding
+) -> Verdict:
+    """Two probes' `exact` of equal steps on equal completions."""
+    expected = dict(_signals(baseline.get("trajectory") or {}, trainer))
+    found = dict(_signals(level.get("trajectory") or {}, trainer))
+    if not expected or not any(map(_told, expected.values())):
+        return Verdict(rounding, 0, 0, problem="the baseline's probe told no loss")
+    steps = max(len(values) for values in expected.values())
+    lost = [name for name in expected if len(found.get(name, ())) != len(expected[name])]
+    if lost:
+        return Verdict(rounding, 0, steps, problem=f"{lost[0]} has another number of steps")
+    deviations = [
+        deviation
+        for name, values in expected.items()
+        for deviation in _deviations(name, values, found[name], rounding)
+    ]
+    broken = sorted((one for one in deviations if not one.share <= 1), key=lambda one: one.step)
+    worst = max(deviations, key=lambda one: one.share, default=None)
+    return Verdict(rounding, len(expected), steps, worst, broken[0] if broken else None)
+
+
+def _signals(
+    trajectory: Mapping[str, Any], trainer: str
+) -> Iterator[tuple[str, Sequence[float | None]]]:
+    """Each compared signal with a value a step; a metric only where it is there."""
+    for name, key in (("loss", "losses"), ("grad norm", "grad_norms")):
+        if trajectory.get(key):
+            yield name, [_number(value) for value in trajectory[key]]
+    for name in METRICS.get(trainer, ()):
+        values = (trajectory.get("rl") or {}).get(name)
+        if values is not None:
+            yield name, [_number(value) for value in values]
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(number(value))
+
+
+def _told(values: Sequence[float | None]) -> bool:
+    return any(value is not None for value in values)
+
+
+def _deviations(
+    name: str, expected: Sequence[float | None], found: Sequence[float | None], rounding: Rounding
+) -> Iterator[Deviation]:
+    allowed = TOLERANCES[rounding]
+    tolerance = {"loss": allowed.loss, "grad norm": allowed.gradient}.get(name, allowed.metric)
+    sizes = [abs(value) for value in expected if value is not None and math.isfinite(value)]
+    scale = max([FLOOR, *sizes])
+    for step, (before, after) in enumerate(zip(expected, found, strict=True), 1):
+        if before is None and after is None:
+            continue
+        one, other = (math.nan if value is None else value for value in (before, after))
+        same = one == other or (before is not None and after is not None and one != one != other)
+        relative = 0.0 if same else abs(one - other) / scale
+        if not math.isfinite(relative):
+            relative = math.inf
+        yield Deviation(name, step, one, other, relative, tolerance)

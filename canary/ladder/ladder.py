@@ -1,0 +1,181 @@
+"""`canary ladder`: what was asked, and the way from there to what was found."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.config.load import LoadedConfig, load_config
+from canary.config.schema import TRAINING_TYPES
+from canary.errors import RunFailed, UsageError
+from canary.ladder.climb import Climber
+from canary.ladder.launching import Launch, Launcher, Ran
+from canary.ladder.levels import LEVELS, SWITCHES, Level, Settings, Switch, equal_lengths
+from canary.ladder.machine import Machine, this_machine
+from canary.ladder.measure import bottleneck_of, share_of_gain
+from canary.ladder.results import Ladder, LevelFound, TrlFound
+from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
+from canary.runner.progress import headline
+from canary.runner.surroundings import require_training_stack
+
+ROUNDS = 3
+TRL = "trl's defaults"
+
+
+@dataclass(frozen=True)
+class LadderRequest:
+    """What `canary ladder` was asked."""
+
+    config: Path | None
+    levels: str | None = None
+    """Names with commas between; None: all."""
+    rounds: int = ROUNDS
+    settings: tuple[str, ...] = ()
+    output_dir: Path | None = None
+
+    def wanted(self) -> tuple[Level, ...]:
+        """The levels in their order.
+
+        Raises:
+            UsageError: an unknown one, or no rounds.
+        """
+        if self.rounds < 1:
+            raise UsageError(f"--rounds {self.rounds}: at least 1")
+        if self.levels is None:
+            return LEVELS
+        names = [name.strip() for name in self.levels.split(",") if name.strip()]
+        for name in names:
+            if name not in LEVELS:
+                raise UsageError(f"no level {name!r}", f"of {', '.join(LEVELS)}")
+        if not set(names) - {"baseline"}:
+            raise UsageError("--levels names nothing above the baseline", "baseline,basic")
+        return tuple(level for level in LEVELS if level in {"baseline", *names})
+
+
+@dataclass(frozen=True)
+class Site:
+    """One config on one machine, and where its launches go."""
+
+    loaded: LoadedConfig
+    machine: Machine
+    folder: Path
+    launch: Launch
+    created: str
+
+
+def prepare(request: LadderRequest, say: Callable[[str], None], kind: str) -> Site:
+    """Loads the config, looks at the machine, and names the folder of the launches.
+
+    Raises:
+        UsageError: a config that cannot be used, or a training that has no levels.
+    """
+    require_training_stack()
+    loaded = load_config(request.config, request.settings)
+    config = loaded.config
+    if config.training_type not in TRAINING_TYPES:
+        raise UsageError(
+            f"training_type {config.training_type} has no levels: its speed is its own code's",
+            f"a config of {', '.join(TRAINING_TYPES)}",
+        )
+    now = datetime.now(UTC)
+    base = request.output_dir or Path(config.output_dir)
+    folder = (base / f"{kind}-{now:%Y%m%d-%H%M%S}").absolute()
+    launch = Launcher(request.config, request.settings, config, folder, os.environ, say)
+    machine = this_machine(config)
+    say(f"{headline(config)}; {machine.words}")
+    say(f"records: {folder}")
+    return Site(loaded, machine, folder, launch, now.isoformat(timespec="seconds"))
+
+
+def run_ladder(
+    request: LadderRequest,
+    say: Callable[[str], None],
+    known: Sequence[Switch] = SWITCHES,
+) -> Ladder:
+    """Climbs the ladder of a config and times every level in rounds.
+
+    Raises:
+        UsageError: wrong request or config.
+        RunFailed: the baseline does not run.
+        MachineError: a launch left no record.
+    """
+    wanted = request.wanted()
+    site = prepare(request, say, "ladder")
+    config = site.loaded.config
+    levels = Climber(config, site.machine, site.launch, say, known).climb(wanted)
+    arms = [Arm(one.level, functools.partial(_timed, site, one)) for one in levels]
+    trl = Arm(TRL, functools.partial(_trl, site.launch, equal_lengths(config)))
+    time_rounds([*arms, trl], request.rounds, say)
+    if arms[0].failed:
+        raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
+    found = measured(levels, arms)
+    return Ladder(
+        name=config.name,
+        headline=headline(config),
+        training_type=config.training_type,
+        machine=site.machine,
+        created=site.created,
+        rounds=request.rounds,
+        levels=found,
+        trl=trl_found(trl, arms[0], found),
+        folder=site.folder,
+        notes=notes_of([*arms, trl]),
+    )
+
+
+def _timed(site: Site, level: LevelFound) -> Ran:
+    return site.launch.timed(level.level, level.settings)
+
+
+def _trl(launch: Launch, settings: Settings) -> Ran:
+    return launch.timed("trl", settings, trl_defaults=True)
+
+
+def measured(levels: Sequence[LevelFound], arms: Sequence[Arm]) -> tuple[LevelFound, ...]:
+    """The levels with what their launches told; a level above one that has no ratio steps up from
+    the last that has one."""
+    found: list[LevelFound] = []
+    below = arms[0]
+    for level, arm in zip(levels, arms, strict=True):
+        problem = problem_of(arm, arms[0])
+        records = [one.record for one in arm.ran if one.record is not None and not one.problem]
+        level = replace(
+            level,
+            speeds=tuple(arm.speeds),
+            figures=arm.figures,
+            bottleneck=bottleneck_of(records[0]) if records else "",
+            problem=problem,
+        )
+        if arm is not arms[0] and not problem:
+            level = replace(level, cumulative=ratio_of(arm, arms[0]), step_up=ratio_of(arm, below))
+            below = arm
+        found.append(level)
+    return tuple(found)
+
+
+def trl_found(trl: Arm, baseline: Arm, levels: Sequence[LevelFound]) -> TrlFound:
+    """trl's own defaults against the baseline, and their share of the top level's gain."""
+    problem = problem_of(trl, baseline)
+    if problem:
+        return TrlFound(trl.figures, problem=problem)
+    ratio = ratio_of(trl, baseline)
+    assert ratio is not None
+    tops = [one.cumulative for one in levels if one.cumulative is not None and not one.unsafe]
+    share = share_of_gain(ratio.ratio, tops[-1].ratio) if tops else None
+    return TrlFound(trl.figures, ratio, share)
+
+
+def notes_of(arms: Sequence[Arm]) -> tuple[str, ...]:
+    """What the launches' records say that a user must know, each once."""
+    notes: list[str] = []
+    for arm in arms:
+        for ran in arm.ran:
+            for note in ran.record.notes if ran.record is not None else ():
+                line = f"{arm.label}: {note}"
+                if line not in notes:
+                    notes.append(line)
+    return tuple(notes)

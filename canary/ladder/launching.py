@@ -1,0 +1,141 @@
+"""Starts the launches of the ladder, each a `canary run` in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from canary.campaign.side import Side
+from canary.collect import jsonio
+from canary.collect.folder import RunFolder, measured_rows
+from canary.collect.record import RunRecord
+from canary.config.load import BUILTIN
+from canary.config.schema import CanaryConfig
+from canary.errors import MachineError, UsageError
+from canary.ladder.guard import GUARD_STEPS
+from canary.ladder.levels import Settings
+
+RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
+TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
+TRIAL_STEPS, TRIAL_WARMUP = 9, 3
+"""Steps of a launch that only decides whether a switch pays here, and those that do not count."""
+NAME_CHARACTERS = 64
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One ended launch."""
+
+    record: RunRecord | None
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """Of its measured steps."""
+    problem: str = ""
+    """Why it did not complete; empty where it did."""
+
+    @property
+    def speed(self) -> float | None:
+        """Samples a second; None where it has none."""
+        return None if self.problem or self.record is None else self.record.perf.samples_per_sec
+
+
+class Launch(Protocol):
+    """Starts one launch and waits for its end."""
+
+    def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
+        """A probe on the completions of the baseline, or, with `records`, the one that samples
+        them."""
+
+    def trial(self, label: str, settings: Settings) -> Ran:
+        """A short timed launch."""
+
+    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
+        """A launch whose speed counts."""
+
+
+class Launcher:
+    """Launches of one config, all into one folder."""
+
+    def __init__(
+        self,
+        source: Path | None,
+        overrides: tuple[str, ...],
+        config: CanaryConfig,
+        folder: Path,
+        environ: Mapping[str, str],
+        say: Callable[[str], None],
+    ) -> None:
+        self._source = (source or BUILTIN).absolute()
+        self._overrides = overrides
+        self._config = config
+        self._folder = folder
+        self._environ = dict(environ)
+        self._say = say
+
+    def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
+        """See `Launch`."""
+        file = self._folder / "completions.jsonl"
+        steps = min(GUARD_STEPS, self._config.max_steps or GUARD_STEPS)
+        return self._run(
+            label,
+            "guard",
+            {**settings, "repeats": 0, "probe_steps": steps},
+            {RECORD if records else REPLAY: str(file)},
+        )
+
+    def trial(self, label: str, settings: Settings) -> Ran:
+        """See `Launch`."""
+        steps = min(TRIAL_STEPS, self._config.max_steps or TRIAL_STEPS)
+        short = {
+            "max_steps": steps,
+            "warmup_steps": min(self._config.warmup_steps, steps),
+            "metrics_warmup_steps": min(TRIAL_WARMUP, steps // 3),
+            "report_to": [],
+        }
+        return self._run(label, "trial", {**settings, **short, "probe_steps": 0, "repeats": 1}, {})
+
+    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
+        """See `Launch`."""
+        own = {TRL_DEFAULTS: "1"} if trl_defaults else {}
+        return self._run(label, "timed", {**settings, "probe_steps": 0, "repeats": 1}, own)
+
+    def _run(self, label: str, kind: str, settings: Settings, own: Mapping[str, str]) -> Ran:
+        name = f"{self._config.name}.{label.replace(' ', '_')}"[-NAME_CHARACTERS:].lstrip("._-")
+        online = own if self._is_needed(own) else {}
+
+        def heard(line: str) -> None:
+            if line.strip().startswith("step "):
+                self._say(f"  {label}, {kind}: {line.strip()}")
+
+        side = Side(
+            role=label,
+            label=kind,
+            config=self._source,
+            folder=Path.cwd(),
+            python=Path(sys.executable),
+            environment={**self._environ, **online},
+            output_dir=self._folder,
+            settings=self._overrides,
+            heard=heard,
+        )
+        try:
+            record = side.run_with(
+                [f"name={name}", "profiler.enabled=false", *map(_setting, settings.items())]
+            )
+        except (UsageError, MachineError) as error:
+            return Ran(None, problem=str(error).removeprefix(f"{label} ({kind}): "))
+        if record.status != "completed":
+            return Ran(record, problem=f"{record.status}: {record.reason}")
+        return Ran(record, measured_rows(RunFolder(self._folder / record.run_id)))
+
+    def _is_needed(self, own: Mapping[str, str]) -> bool:
+        """Completions are recorded and replayed where the trainer samples any."""
+        return TRL_DEFAULTS in own or self._config.max_new_tokens is not None
+
+
+def _setting(item: tuple[str, Any]) -> str:
+    """`key=value` as `--set` reads it."""
+    key, value = item
+    return f"{key}={jsonio.dumps(value)}"

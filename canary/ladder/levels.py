@@ -1,0 +1,276 @@
+"""The four levels as settings of a config: what each switches on, for which trainers, and what a
+machine must have for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
+from canary.config.trainers import TRAINER_FIELDS
+from canary.ladder.machine import Machine
+
+Level = Literal["baseline", "basic", "advanced", "optimal"]
+LEVELS: tuple[Level, ...] = ("baseline", "basic", "advanced", "optimal")
+
+Settings = Mapping[str, Any]
+"""Values by dotted key of a config; None leaves a key to the trainer."""
+Rounding = Literal["float32", "bfloat16"]
+"""In what arithmetic a switch may move the results: it stays in float32, or leaves it."""
+
+MOST_BATCHES = 4
+"""Micro-batches that are tried, the nearest to what the config has."""
+
+
+def _anything(config: CanaryConfig, machine: Machine) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One optimisation, which is on from its level on."""
+
+    name: str
+    level: Level
+    choices: Callable[[CanaryConfig, Machine], Sequence[Settings]]
+    """What switches it on; where there are several, the fastest is found by trying."""
+    off: Settings | None = None
+    """What the levels below have; nothing where another switch has said it."""
+    trainers: Sequence[str] = TRAINING_TYPES
+    """Where it means something and keeps what is learned."""
+    rounding: Rounding = "float32"
+    tried: bool = False
+    """Whether it pays depends on the machine: short launches decide before the level is timed."""
+    lacks: Callable[[CanaryConfig, Machine], str | None] = _anything
+    """Why this machine cannot do it; None where it can."""
+
+    def used_by(self, trainer: str) -> bool:
+        """Whether it means something for a trainer."""
+        known = all(trainer in TRAINER_FIELDS.get(key, (trainer,)) for key in self.off or ())
+        return trainer in self.trainers and known
+
+
+def always(**settings: Any) -> Callable[[CanaryConfig, Machine], Sequence[Settings]]:
+    """One choice; `speed__kv_cache` stands for `speed.kv_cache`."""
+    found = {key.replace("__", "."): value for key, value in settings.items()}
+    return lambda config, machine: (found,)
+
+
+def micro_batches(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
+    """Other ways to cut the rows of an update into micro-batches; the update keeps its rows."""
+    rows = config.batch_size * config.gradient_accumulation_steps
+    sizes = [size for size in range(1, rows + 1) if rows % size == 0 and size != config.batch_size]
+    nearest = sorted(
+        sizes, key=lambda size: (max(size, config.batch_size) / min(size, config.batch_size), -size)
+    )[:MOST_BATCHES]
+    return tuple(
+        {"batch_size": size, "gradient_accumulation_steps": rows // size}
+        for size in sorted(nearest)
+    )
+
+
+def ranks(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
+    """A rank a device; the update keeps its rows."""
+    count = len(machine.gpus)
+    size, times = config.batch_size, config.gradient_accumulation_steps
+    if times % count == 0:
+        return ({"nproc": count, "gradient_accumulation_steps": times // count},)
+    if size % count == 0:
+        return ({"nproc": count, "batch_size": size // count},)
+    return ()
+
+
+def flash_kernels(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
+    """Flash attention as installed, or from the kernels hub."""
+    found: list[Settings] = []
+    if machine.has("flash-attn"):
+        found.append({"attn_implementation": "flash_attention_2"})
+    if machine.has("kernels"):
+        found.append({"attn_implementation": "kernels-community/flash-attn2"})
+    return tuple(found)
+
+
+def _needs_gpu(config: CanaryConfig, machine: Machine) -> str | None:
+    return None if machine.gpus else machine.no_gpu
+
+
+def _needs_flash(config: CanaryConfig, machine: Machine) -> str | None:
+    if not machine.gpus:
+        return f"{machine.no_gpu}; SDPA's own kernel is what there is"
+    if not (machine.has("flash-attn") or machine.has("kernels")):
+        return "neither flash-attn nor kernels is installed; SDPA's own kernel stays"
+    return None
+
+
+def _needs_liger(config: CanaryConfig, machine: Machine) -> str | None:
+    if not machine.gpus:
+        return machine.no_gpu
+    return None if machine.has("liger-kernel") else "liger-kernel is not installed"
+
+
+def _needs_devices(config: CanaryConfig, machine: Machine) -> str | None:
+    count = len(machine.gpus)
+    if count < 2:
+        return "one device" if count else f"{machine.no_gpu}; a CPU is one device"
+    if config.nproc is not None:
+        return f"the config says nproc: {config.nproc}"
+    if not ranks(config, machine):
+        rows = config.batch_size * config.gradient_accumulation_steps
+        return f"{count} devices do not share the {rows} rows of an update evenly"
+    return None
+
+
+def _needs_compiler(config: CanaryConfig, machine: Machine) -> str | None:
+    if not machine.compiler:
+        return "no C++ compiler, which torch.compile needs"
+    return None
+
+
+def _needs_choice(config: CanaryConfig, machine: Machine) -> str | None:
+    if config.batch_size * config.gradient_accumulation_steps == 1:
+        return "an update has one row"
+    return None
+
+
+_PADDED = ("sft", "dpo", "reward", "orpo", "cpo", "ppo")
+"""Trainers whose loss does not depend on which rows stand together in a micro-batch; KTO's does,
+and GRPO and RLOO pad what they have just generated."""
+_CUT_FREELY = tuple(name for name in TRAINING_TYPES if name != "kto")
+
+SWITCHES: tuple[Switch, ...] = (
+    Switch(
+        "vectorised advantages",
+        "basic",
+        always(speed__advantages="vectorised"),
+        off={"speed.advantages": "loop"},
+    ),
+    Switch(
+        "log-probabilities of completions alone",
+        "basic",
+        always(speed__logprobs="completion"),
+        off={"speed.logprobs": "whole"},
+    ),
+    Switch(
+        "KV cache",
+        "basic",
+        always(speed__kv_cache=True),
+        off={"speed.kv_cache": False, "speed.decode": None},
+        trainers=ONLINE_TRAINERS,
+    ),
+    Switch(
+        "rows bucketed by length",
+        "basic",
+        always(speed__lengths="bucketed"),
+        off={"speed.lengths": "fixed"},
+        trainers=_PADDED,
+    ),
+    Switch(
+        "fused optimizer",
+        "basic",
+        always(speed__optimizer="fused"),
+        off={"speed.optimizer": "loop"},
+    ),
+    Switch(
+        "SDPA",
+        "advanced",
+        always(attn_implementation="sdpa"),
+        off={"attn_implementation": "eager"},
+    ),
+    Switch(
+        "shared forward",
+        "advanced",
+        always(speed__shared_forward=True),
+        off={"speed.shared_forward": False},
+    ),
+    Switch(
+        "pinned memory",
+        "advanced",
+        always(speed__pin_memory=True),
+        off={"speed.pin_memory": False},
+        lacks=_needs_gpu,
+    ),
+    Switch(
+        "bfloat16",
+        "advanced",
+        always(dtype="bfloat16"),
+        off={"dtype": "float32"},
+        rounding="bfloat16",
+        tried=True,
+    ),
+    Switch(
+        "data workers with prefetch",
+        "advanced",
+        always(num_workers=2, speed__prefetch=4),
+        off={"num_workers": 0, "speed.prefetch": None},
+        tried=True,
+    ),
+    Switch(
+        "micro-batch",
+        "advanced",
+        micro_batches,
+        trainers=_CUT_FREELY,
+        tried=True,
+        lacks=_needs_choice,
+    ),
+    Switch(
+        "sampling of all prompts together",
+        "optimal",
+        always(speed__rollout_batch="whole"),
+        off={"speed.rollout_batch": "micro"},
+        tried=True,
+    ),
+    Switch(
+        "flash attention",
+        "optimal",
+        flash_kernels,
+        rounding="bfloat16",
+        tried=True,
+        lacks=_needs_flash,
+    ),
+    Switch(
+        "static cache, compiled decoding",
+        "optimal",
+        lambda config, machine: (
+            {"speed.decode": "static"},
+            *(() if _needs_compiler(config, machine) else ({"speed.decode": "compiled"},)),
+        ),
+        trainers=ONLINE_TRAINERS,
+        tried=True,
+    ),
+    Switch(
+        "torch.compile",
+        "optimal",
+        always(speed__compile=True),
+        off={"speed.compile": None},
+        tried=True,
+        lacks=_needs_compiler,
+    ),
+    Switch(
+        "liger kernels",
+        "optimal",
+        always(speed__liger=True),
+        off={"speed.liger": None},
+        tried=True,
+        lacks=_needs_liger,
+    ),
+    Switch("a rank a device", "optimal", ranks, tried=True, lacks=_needs_devices),
+)
+
+
+def switches_for(config: CanaryConfig, known: Sequence[Switch] = SWITCHES) -> tuple[Switch, ...]:
+    """Those that mean something for the config's trainer."""
+    return tuple(switch for switch in known if switch.used_by(config.training_type))
+
+
+def baseline_settings(config: CanaryConfig, switches: Sequence[Switch]) -> dict[str, Any]:
+    """Every switch off, and for online trainers completions of one length."""
+    found: dict[str, Any] = {}
+    for switch in switches:
+        found |= switch.off or {}
+    return found | equal_lengths(config)
+
+
+def equal_lengths(config: CanaryConfig) -> dict[str, Any]:
+    """What makes sampled completions equal work."""
+    return {"fixed_length": True} if config.training_type in ONLINE_TRAINERS else {}

@@ -1,0 +1,69 @@
+"""What this machine has for the switches of the ladder, found without torch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from canary.collect.environment import cpu_model
+from canary.collect.gpu import list_devices, visible
+from canary.collect.packages import package_versions
+from canary.config.schema import CanaryConfig
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Devices, packages and tools that a config can use here."""
+
+    cpu: str
+    cores: int
+    gpus: tuple[str, ...] = ()
+    """Names of the GPUs that the config's `device` may use."""
+    no_gpu: str = "no GPU"
+    """Why there is none."""
+    packages: Mapping[str, str | None] | None = None
+    """Version by package, None where it is not installed."""
+    compiler: bool = False
+    """Whether a C++ compiler is there, which torch.compile needs on a CPU."""
+
+    def has(self, package: str) -> bool:
+        """Whether a package is installed."""
+        return bool((self.packages or {}).get(package))
+
+    @property
+    def words(self) -> str:
+        """The machine in a few words."""
+        torch = (self.packages or {}).get("torch") or "unknown"
+        where = ", ".join(self.gpus) if self.gpus else f"{self.cpu}, {self.cores} cores"
+        return f"{where}, torch {torch}"
+
+
+def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) -> Machine:
+    """What is here, for a config: with `device: cpu` no GPU counts."""
+    packages = package_versions()
+    gpus, why = _gpus(config, environ, str(packages.get("torch")))
+    return Machine(
+        cpu=cpu_model(),
+        cores=len(os.sched_getaffinity(0)),
+        gpus=gpus,
+        no_gpu=why,
+        packages=packages,
+        compiler=any(map(shutil.which, (environ.get("CXX") or "g++", "c++", "clang++"))),
+    )
+
+
+def _gpus(
+    config: CanaryConfig, environ: Mapping[str, str], torch: str
+) -> tuple[tuple[str, ...], str]:
+    if config.device == "cpu":
+        return (), "the config's device is cpu"
+    if torch.endswith("+cpu"):
+        return (), f"torch {torch} is a CPU build"
+    devices = list_devices()
+    seen = visible(devices.found, environ.get("CUDA_VISIBLE_DEVICES"))
+    names = tuple(device.name for device in seen)
+    if ":" in config.device:
+        names = names[:1]
+    return names, "" if names else f"no GPU: {devices.reason or 'none is visible'}"

@@ -1,0 +1,170 @@
+"""What a ladder found: types, handed from the climbing to the rendering."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from canary.ladder.guard import Verdict
+from canary.ladder.levels import Level, Settings
+from canary.ladder.machine import Machine
+from canary.ladder.measure import Figures, SpeedUp
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A switch that is not on at its level, and why."""
+
+    switch: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A choice of a switch, measured by short launches on top of the level below."""
+
+    switch: str
+    settings: Settings
+    ratio: float | None
+    """Samples a second with it over those without; None where it did not run."""
+    kept: bool
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """What the guards of one level saw."""
+
+    exact: Verdict | None
+    """With what leaves float32 put back: within float32's rounding. None where it did not run."""
+    wide: Verdict | None = None
+    """As the level is, where it leaves float32."""
+    blamed: tuple[str, ...] = ()
+    """Switches of the level that break the guard alone."""
+    note: str = ""
+
+    @property
+    def broken(self) -> Verdict | None:
+        """The verdict that does not hold, the exact one first."""
+        told = [one for one in (self.exact, self.wide) if one is not None]
+        return next((one for one in told if not one.holds), None)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the level learns what the baseline learns."""
+        return self.exact is not None and self.broken is None
+
+
+@dataclass(frozen=True)
+class LevelFound:
+    """One level, measured."""
+
+    level: Level
+    settings: Settings
+    """All of them, over the user's config."""
+    switched: tuple[str, ...] = ()
+    """Names of the switches that came on at this level, or at a level below that is not shown."""
+    skipped: tuple[Skipped, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    guarded: Guarded | None = None
+    """None for the baseline, which the others are held against."""
+    speeds: tuple[float, ...] = ()
+    """Samples a second, a launch a round."""
+    figures: Figures | None = None
+    cumulative: SpeedUp | None = None
+    step_up: SpeedUp | None = None
+    """Over the level shown before."""
+    bottleneck: str = ""
+    """What held this level back, before the next step up."""
+    problem: str = ""
+    """Why there is no ratio: it did not run, or did other work."""
+
+    @property
+    def unsafe(self) -> bool:
+        """Whether it learns something else than the baseline."""
+        return self.guarded is not None and not self.guarded.holds
+
+
+@dataclass(frozen=True)
+class TrlFound:
+    """The same job on trl's own defaults."""
+
+    figures: Figures | None = None
+    over_baseline: SpeedUp | None = None
+    share: float | None = None
+    """Of the top level's gain, what a user of trl has already, in logarithms."""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """One ladder."""
+
+    name: str
+    headline: str
+    """Trainer, model and data in a line."""
+    training_type: str
+    machine: Machine
+    created: str
+    rounds: int
+    levels: tuple[LevelFound, ...]
+    trl: TrlFound
+    folder: Path
+    notes: tuple[str, ...] = ()
+
+    @property
+    def top(self) -> LevelFound | None:
+        """The highest level with a ratio over the baseline."""
+        measured = [one for one in self.levels[1:] if one.cumulative is not None]
+        return measured[-1] if measured else None
+
+    @property
+    def passed(self) -> bool:
+        """Whether every level was measured, did equal work, and learns what the baseline learns."""
+        return not any(one.unsafe or one.problem for one in self.levels)
+
+
+@dataclass(frozen=True)
+class Advised:
+    """One choice of a switch, alone on top of the user's own config."""
+
+    switch: str
+    settings: Settings
+    gain: SpeedUp | None = None
+    guard: Verdict | None = None
+    problem: str = ""
+
+    @property
+    def worth_it(self) -> bool:
+        """Faster for sure, and nothing else is learned."""
+        return self.gain is not None and self.gain.sure and self._safe
+
+    @property
+    def _safe(self) -> bool:
+        return not self.problem and self.guard is not None and self.guard.holds
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to put into the user's own config, in order of gain."""
+
+    name: str
+    headline: str
+    training_type: str
+    machine: Machine
+    created: str
+    rounds: int
+    candidates: tuple[Advised, ...]
+    """By gain, the largest first; those without one last."""
+    skipped: tuple[Skipped, ...]
+    settings: Settings = field(default_factory=dict)
+    """Of those that are worth it, the best choice of each switch."""
+    together: Advised | None = None
+    """All of these at once."""
+    base: Figures | None = None
+    folder: Path = Path()
+
+    @property
+    def passed(self) -> bool:
+        """Whether what is advised holds together."""
+        return self.together is None or self.together.guard is None or self.together.guard.holds

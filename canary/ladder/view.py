@@ -1,0 +1,247 @@
+"""A ladder as people read it: what the templates of text and Markdown fill in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.collect import jsonio
+from canary.collect.phases import PHASES
+from canary.ladder.measure import Figures, SpeedUp
+from canary.ladder.results import Guarded, Ladder, LevelFound
+from canary.ladder.trials import tried_words
+from canary.ladder.words import settings_words, verdict_words
+from canary.report.numbers import significant
+from canary.report.profile import aligned
+from canary.report.render import FORMATS, check_format, environment, tidy, write_text
+
+DOCUMENT_VERSION = 1
+HEADINGS = (
+    "level",
+    "samples/s",
+    "tokens/s",
+    "step",
+    "GPU",
+    "CPU",
+    "memory",
+    "GIL",
+    "speed-up",
+    "step up",
+    "guard",
+)
+Row = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class LevelView:
+    """What is said of one level beside its figures."""
+
+    name: str
+    lines: tuple[tuple[str, str], ...]
+    """What, and the text."""
+
+
+@dataclass(frozen=True)
+class LadderView:
+    """What the templates fill in."""
+
+    title: str
+    place: str
+    answer: str
+    rows: tuple[Row, ...]
+    phase_headings: Row
+    phases: tuple[Row, ...]
+    levels: tuple[LevelView, ...]
+    trl: str
+    notes: tuple[str, ...]
+    folder: str
+
+
+def ladder_text(ladder: Ladder, form: str) -> str:
+    """A ladder in one of the formats, ending with a line break.
+
+    Raises:
+        UsageError: no such format.
+    """
+    check_format(form)
+    if form == "json":
+        return jsonio.dumps(document_of(ladder), indent=1) + "\n"
+    return filled("ladder", form, view=view_of_ladder(ladder), headings=HEADINGS)
+
+
+def filled(name: str, form: str, **values: Any) -> str:
+    """One of the ladder's templates, as text or Markdown."""
+    suffix = "md" if form == "markdown" else "txt"
+    template = environment().get_template(f"{name}.{suffix}.jinja")
+    return tidy(template.render(aligned=aligned, **values))
+
+
+def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
+    """Leaves a report in a folder, a text for each of FORMATS.
+
+    Raises:
+        MachineError: it cannot be written.
+    """
+    for form, text in zip(FORMATS, texts, strict=True):
+        suffix = {"text": "txt", "markdown": "md", "json": "json"}[form]
+        write_text(folder / f"{name}.{suffix}", text)
+
+
+def document_of(ladder: Ladder) -> dict[str, Any]:
+    """The JSON form: everything that was found."""
+    found = asdict(ladder) | {"folder": str(ladder.folder)}
+    return {
+        "schema_version": DOCUMENT_VERSION,
+        "passed": ladder.passed,
+        "answer": answer(ladder),
+        **found,
+    }
+
+
+def view_of_ladder(ladder: Ladder) -> LadderView:
+    """Everything in words."""
+    shown = [(one.level, one.figures) for one in ladder.levels]
+    if ladder.trl.figures is not None:
+        shown.append(("trl's defaults", ladder.trl.figures))
+    names = [
+        name for name in PHASES if any(figures and figures.phases.get(name) for _, figures in shown)
+    ]
+    return LadderView(
+        title=f"Ladder of {ladder.name}: {ladder.headline}",
+        place=(
+            f"{ladder.machine.words}; {rounds_words(ladder.rounds)}, each launch a process of its "
+            f"own; {ladder.created}"
+        ),
+        answer=answer(ladder),
+        rows=(*map(_row, ladder.levels), *_trl_row(ladder)),
+        phase_headings=("ms a step", *names),
+        phases=tuple(
+            (name, *(_ms(figures.phases.get(phase)) for phase in names))
+            for name, figures in shown
+            if figures is not None
+        ),
+        levels=tuple(
+            LevelView(level.level, tuple(_lines(level, below)))
+            for level, below in zip(ladder.levels[1:], ladder.levels, strict=False)
+        ),
+        trl=_trl_words(ladder),
+        notes=ladder.notes,
+        folder=str(ladder.folder),
+    )
+
+
+def answer(ladder: Ladder) -> str:
+    """The first line: the top level's speed-up, and what is not safe."""
+    top = ladder.top
+    if top is None or top.cumulative is None:
+        said = "No level has a ratio over the baseline."
+    else:
+        said = f"{top.level.capitalize()} is {speed_words(top.cumulative)} the baseline."
+    unsafe = [one.level for one in ladder.levels if one.unsafe]
+    if unsafe:
+        is_ = "is" if len(unsafe) == 1 else "are"
+        return f"UNSAFE: {', '.join(unsafe)} {is_} not what the baseline learns. {said}"
+    without = [one.level for one in ladder.levels if one.problem]
+    if without:
+        return f"Without a ratio: {', '.join(without)}. {said}"
+    return f"{said} Every level learns what the baseline learns."
+
+
+def rounds_words(rounds: int) -> str:
+    """`1 round`, `3 rounds`."""
+    return f"{rounds} round{'' if rounds == 1 else 's'}"
+
+
+def speed_words(speed: SpeedUp | None) -> str:
+    """A ratio with its interval."""
+    if speed is None:
+        return "-"
+    if speed.low is None or speed.high is None:
+        return f"{speed.ratio:.2f}x"
+    return f"{speed.ratio:.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
+
+
+def figure_cells(figures: Figures | None) -> Row:
+    """Samples and tokens a second, step, GPU, CPU, memory, GIL."""
+    if figures is None:
+        return ("-",) * 7
+    return (
+        significant(figures.samples_per_s, 3),
+        _or_dash(figures.tokens_per_s, "{:,.0f}"),
+        "-" if figures.step_s is None else f"{_ms(figures.step_s)} ms",
+        _or_dash(figures.gpu_pct, "{:.0f}%"),
+        _or_dash(figures.cpu_pct, "{:.0f}%"),
+        _or_dash(figures.memory_mb, "{:,.0f} MB"),
+        "-" if figures.gil_share is None else f"{100 * figures.gil_share:.1f}%",
+    )
+
+
+def _or_dash(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else significant(1000 * seconds, 3)
+
+
+def _row(level: LevelFound) -> Row:
+    safe = "-" if level.guarded is None else "holds" if level.guarded.holds else "UNSAFE"
+    speeds = (speed_words(level.cumulative), speed_words(level.step_up))
+    return (level.level, *figure_cells(level.figures), *speeds, safe)
+
+
+def _trl_row(ladder: Ladder) -> tuple[Row, ...]:
+    trl = ladder.trl
+    if trl.figures is None:
+        return ()
+    speeds = (speed_words(trl.over_baseline), "-")
+    return (("trl's defaults", *figure_cells(trl.figures), *speeds, "-"),)
+
+
+def _lines(level: LevelFound, below: LevelFound) -> list[tuple[str, str]]:
+    lines = []
+    if below.bottleneck:
+        lines.append((f"held back {below.level}", below.bottleneck))
+    if level.problem:
+        lines.append(("no ratio", level.problem))
+    changed = {
+        key: value
+        for key, value in level.settings.items()
+        if key not in below.settings or below.settings[key] != value
+    }
+    lines.append(("switched on", ", ".join(level.switched) or "nothing"))
+    lines.append(("settings", settings_words(changed) or "those of the level below"))
+    lines += [("tried", tried_words(one)) for one in level.tried]
+    lines += [("skipped", f"{one.switch}: {one.reason}") for one in level.skipped]
+    if level.guarded is not None:
+        lines += _guard_lines(level.guarded)
+    return lines
+
+
+def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
+    lines = []
+    for verdict, words in ((guarded.exact, "in float32"), (guarded.wide, "as it is")):
+        if verdict is not None:
+            state = "holds" if verdict.holds else "BROKEN"
+            lines.append((f"guard {words}", f"{state}: {verdict_words(verdict)}"))
+    if guarded.blamed:
+        lines.append(("to blame", ", ".join(guarded.blamed)))
+    elif guarded.note:
+        lines.append(("to blame", guarded.note))
+    return lines
+
+
+def _trl_words(ladder: Ladder) -> str:
+    trl = ladder.trl
+    if trl.problem or trl.over_baseline is None:
+        return f"trl's own defaults were not timed: {trl.problem}"
+    said = f"trl's own defaults are {speed_words(trl.over_baseline)} the baseline"
+    if trl.share is None:
+        return f"{said}."
+    share = max(0.0, trl.share)
+    return (
+        f"{said}: a user of trl has {100 * share:.0f}% of the top level's gain already "
+        "(in logarithms, as factors multiply)."
+    )

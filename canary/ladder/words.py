@@ -1,0 +1,32 @@
+"""Settings and verdicts of the ladder in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from canary.ladder.guard import Verdict
+from canary.ladder.levels import Settings
+
+_YAML = {True: "true", False: "false", None: "null"}
+
+
+def value_words(value: Any) -> str:
+    """A value as YAML has it."""
+    return _YAML[value] if value is None or isinstance(value, bool) else str(value)
+
+
+def settings_words(settings: Settings) -> str:
+    """`key: value, key: value`."""
+    return ", ".join(f"{key}: {value_words(value)}" for key, value in settings.items())
+
+
+def verdict_words(verdict: Verdict) -> str:
+    """What a guard saw, in a line."""
+    if verdict.problem:
+        return verdict.problem
+    if verdict.first is not None:
+        allowed = f"allowed {verdict.first.tolerance:.0e} in {verdict.rounding}"
+        return f"{verdict.first.words}, {verdict.first.relative:.1e} apart, {allowed}"
+    if verdict.worst is None:
+        return "nothing to compare"
+    return f"{verdict.worst.signal} up to {verdict.worst.relative:.1e} apart"
