@@ -23,7 +23,7 @@ from canary.ladder.levels import (
 from canary.ladder.results import Advice, Advised, Skipped
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.words import settings_words, verdict_words
-from canary.runner.progress import headline
+from canary.runner.figures import headline
 
 OWN = "your config"
 TOGETHER = "all of these"

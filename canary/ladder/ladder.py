@@ -19,7 +19,7 @@ from canary.ladder.machine import Machine, this_machine
 from canary.ladder.measure import bottleneck_of, share_of_gain
 from canary.ladder.results import Ladder, LevelFound, TrlFound
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
-from canary.runner.progress import headline
+from canary.runner.figures import headline
 from canary.runner.surroundings import require_training_stack
 
 ROUNDS = 3

@@ -106,7 +106,7 @@ class Launcher:
         online = own if self._is_needed(own) else {}
 
         def heard(line: str) -> None:
-            if line.strip().startswith("step "):
+            if line.startswith("  step "):
                 self._say(f"  {label}, {kind}: {line.strip()}")
 
         side = Side(

@@ -102,7 +102,7 @@ def document_of(ladder: Ladder) -> dict[str, Any]:
 
 def view_of_ladder(ladder: Ladder) -> LadderView:
     """Everything in words."""
-    shown = [(one.level, one.figures) for one in ladder.levels]
+    shown: list[tuple[str, Figures | None]] = [(one.level, one.figures) for one in ladder.levels]
     if ladder.trl.figures is not None:
         shown.append(("trl's defaults", ladder.trl.figures))
     names = [
