@@ -61,7 +61,7 @@ def _document(advice: Advice) -> dict[str, Any]:
 def view_of_advice(advice: Advice) -> AdviceView:
     """Everything in words."""
     return AdviceView(
-        title=f"Advice for {advice.name}: {advice.headline}",
+        title=f"Advice for {advice.headline}",
         place=f"{advice.machine.words}; {rounds_words(advice.rounds)}; {advice.created}",
         answer=answer(advice),
         rows=tuple(_row(one, advice) for one in advice.candidates),

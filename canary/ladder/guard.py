@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from canary.collect.jsonio import number
@@ -53,6 +53,17 @@ METRICS: dict[str, tuple[str, ...]] = {
     "reward": ("margin", "mean_reward"),
     "grpo": _GROUPS,
     "rloo": _GROUPS,
+    "ppo": (
+        "policy_loss",
+        "value_loss",
+        "approx_kl",
+        "reward",
+        "reward_std",
+        "kl",
+        "kl_sequence",
+        "entropy",
+        "values_mean",
+    ),
 }
 """Metrics by trainer that are means over rows, whatever the micro-batches; the others (accuracy and
 entropy a token) weigh rows by the company that they are in."""
@@ -94,6 +105,8 @@ class Verdict:
     """The first that is out of tolerance; None where the guard holds."""
     problem: str = ""
     """Why nothing could be compared."""
+    deviations: tuple[Deviation, ...] = field(default=(), repr=False)
+    """Of every signal its largest."""
 
     @property
     def holds(self) -> bool:
@@ -113,14 +126,22 @@ def compare(
     lost = [name for name in expected if len(found.get(name, ())) != len(expected[name])]
     if lost:
         return Verdict(rounding, 0, steps, problem=f"{lost[0]} has another number of steps")
-    deviations = [
-        deviation
-        for name, values in expected.items()
-        for deviation in _deviations(name, values, found[name], rounding)
-    ]
-    broken = sorted((one for one in deviations if not one.share <= 1), key=lambda one: one.step)
-    worst = max(deviations, key=lambda one: one.share, default=None)
-    return Verdict(rounding, len(expected), steps, worst, broken[0] if broken else None)
+    deviations: list[Deviation] = []
+    largest: list[Deviation] = []
+    for name, values in expected.items():
+        of_signal = list(_deviations(name, values, found[name], rounding))
+        deviations += of_signal
+        largest += sorted(of_signal, key=lambda one: -one.share)[:1]
+    broken = sorted((one for one in deviations if one.share > 1), key=lambda one: one.step)
+    worst = max(largest, key=lambda one: one.share, default=None)
+    return Verdict(
+        rounding,
+        len(expected),
+        steps,
+        worst,
+        broken[0] if broken else None,
+        deviations=tuple(largest),
+    )
 
 
 def _signals(

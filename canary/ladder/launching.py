@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
 """Steps of a launch that only decides whether a switch pays here, and those that do not count."""
 NAME_CHARACTERS = 64
+STEP_LINE = re.compile(r"  step \d")
+"""How a run tells of its newest step."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +81,12 @@ class Launcher:
         """See `Launch`."""
         file = self._folder / "completions.jsonl"
         steps = min(GUARD_STEPS, self._config.max_steps or GUARD_STEPS)
-        return self._run(
-            label,
-            "guard",
-            {**settings, "repeats": 0, "probe_steps": steps},
-            {RECORD if records else REPLAY: str(file)},
-        )
+        short = {"repeats": 0, "probe_steps": steps}
+        if "fixed_length" in settings:
+            # Lengths as they come: what follows an end, and what pads it, is guarded too.
+            short["fixed_length"] = self._config.fixed_length
+        own = {RECORD if records else REPLAY: str(file)}
+        return self._run(label, "guard", {**settings, **short}, own)
 
     def trial(self, label: str, settings: Settings) -> Ran:
         """See `Launch`."""
@@ -106,7 +109,7 @@ class Launcher:
         online = own if self._is_needed(own) else {}
 
         def heard(line: str) -> None:
-            if line.startswith("  step "):
+            if STEP_LINE.match(line):
                 self._say(f"  {label}, {kind}: {line.strip()}")
 
         side = Side(

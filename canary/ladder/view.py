@@ -109,7 +109,7 @@ def view_of_ladder(ladder: Ladder) -> LadderView:
         name for name in PHASES if any(figures and figures.phases.get(name) for _, figures in shown)
     ]
     return LadderView(
-        title=f"Ladder of {ladder.name}: {ladder.headline}",
+        title=f"Ladder of {ladder.headline}",
         place=(
             f"{ladder.machine.words}; {rounds_words(ladder.rounds)}, each launch a process of its "
             f"own; {ladder.created}"

@@ -1,0 +1,158 @@
+"""The speed ladder as a table: `python -m bench.ladder [CONFIG] [-n ROUNDS] [--levels NAMES]`.
+
+`--tolerances [TRAINER ...]` measures instead how far arithmetic alone moves what the guards look
+at: equal runs, and changes that are no other training (threads, attention kernel, micro-batches,
+optimizer kernel, padding, every level), over several seeds, against small faults that a guard must
+tell from them. Prints the largest relative difference of each kind of signal, as the guard takes
+it. docs/ladder.md has what was seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from canary.config.load import load_config
+from canary.errors import CanaryError
+from canary.ladder.guard import compare
+from canary.ladder.ladder import LadderRequest, run_ladder
+from canary.ladder.launching import Launcher
+from canary.ladder.levels import SWITCHES, Settings, baseline_settings, switches_for
+from canary.ladder.machine import this_machine
+from canary.ladder.view import ladder_text
+from canary.terminal import sayer
+
+SEEDS = (42, 43, 44)
+BENIGN: dict[str, Settings] = {
+    "again": {},
+    "two threads": {"threads": 2},
+    "SDPA": {"attn_implementation": "sdpa"},
+    "smaller micro-batches": {"batch_size": 2, "gradient_accumulation_steps": 4},
+    "one micro-batch": {"batch_size": 8, "gradient_accumulation_steps": 1},
+    "fused optimizer": {"speed.optimizer": "fused"},
+}
+BFLOAT16: dict[str, Settings] = {
+    "bfloat16": {"dtype": "bfloat16"},
+    "bfloat16, SDPA": {"dtype": "bfloat16", "attn_implementation": "sdpa"},
+    "bfloat16, one micro-batch": {"dtype": "bfloat16", **BENIGN["one micro-batch"]},
+}
+FAULTS: dict[str, dict[str, Settings]] = {
+    "sft": {
+        "learning rate +1%": {"learning_rate": 5.05e-4},
+        "weight decay 0.01": {"trainer_args.weight_decay": 0.01},
+        "beta2 0.99": {"trainer_args.adam_beta2": 0.99},
+    },
+    "dpo": {
+        "beta +1%": {"beta": 0.101},
+        "learning rate +1%": {"learning_rate": 5.05e-5},
+        "weight decay 0.01": {"trainer_args.weight_decay": 0.01},
+    },
+    "grpo": {
+        "no KL": {"beta": 0.0},
+        "learning rate +1%": {"learning_rate": 1.01e-5},
+        "temperature 1.01 in the loss": {"temperature": 1.01},
+    },
+    "ppo": {
+        "no KL penalty": {"ppo.init_kl_coef": 0.0},
+        "gamma 0.99": {"ppo.gamma": 0.99},
+        "lambda 1": {"ppo.lam": 1.0},
+        "value loss +10%": {"ppo.vf_coef": 0.11},
+        "clipping at 0.1": {"ppo.cliprange": 0.1},
+        "learning rate +1%": {"learning_rate": 1.01e-5},
+        "temperature 1.01 in the loss": {"temperature": 1.01},
+    },
+}
+"""Small changes of what is learned; in a replay the completions stay the same."""
+KINDS = ("loss", "gradient", "metric")
+
+
+def main() -> None:
+    """One ladder, or the tolerances."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("config", nargs="*", help="a config; trainers with --tolerances")
+    parser.add_argument("-n", "--rounds", type=int, default=5)
+    parser.add_argument("--levels")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--tolerances", action="store_true")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    given = parser.parse_args()
+    try:
+        if given.tolerances:
+            for trainer in given.config or list(FAULTS):
+                tolerances(trainer, SEEDS[: given.seeds], given.set)
+            return
+        config = Path(given.config[0] if given.config else "configs/ladder_ppo.yaml")
+        request = LadderRequest(config, given.levels, given.rounds, tuple(given.set))
+        print(ladder_text(run_ladder(request, sayer(False)), "markdown"))
+    except CanaryError as error:
+        sys.exit(f"{error}")
+
+
+def tolerances(trainer: str, seeds: tuple[int, ...], settings: list[str]) -> None:
+    """Prints the differences of one trainer's changes from its own baseline level."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for seed in seeds:
+        for key, differences in _seed(trainer, seed, settings).items():
+            kept = found.setdefault(key, dict.fromkeys(KINDS, 0.0))
+            for kind, size in differences.items():
+                kept[kind] = max(kept[kind], size)
+    print(f"\n{trainer}, {len(seeds)} seeds\n\n| | change | loss | grad norm | metrics |")
+    print("|---|---|---:|---:|---:|")
+    for (group, name), differences in found.items():
+        cells = " | ".join(f"{differences[kind]:.1e}" for kind in KINDS)
+        print(f"| {group} | {name} | {cells} |", flush=True)
+
+
+def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str], dict[str, float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        config_file = Path(folder, "canary.yaml")
+        config_file.write_text(f"name: tolerances\ntraining_type: {trainer}\n")
+        overrides = ("max_steps=20", f"seed={seed}", *settings)
+        config = load_config(config_file, overrides).config
+        launch = Launcher(config_file, overrides, config, Path(folder), os.environ, sayer(True))
+        switches = switches_for(config, SWITCHES)
+        off = baseline_settings(config, switches)
+        baseline = launch.guard("baseline", off, records=True)
+        if baseline.record is None or baseline.problem:
+            raise SystemExit(f"the baseline of {trainer} did not run: {baseline.problem}")
+        machine = this_machine(config)
+        every: dict[str, Any] = {}
+        for switch in switches:
+            if not switch.lacks(config, machine) and switch.rounding == "float32":
+                every |= switch.choices(config, machine)[0]
+        every.pop("speed.compile", None)
+        groups: dict[str, Mapping[str, Settings]] = {
+            "benign": BENIGN | {"every switch in float32": every},
+            "bfloat16": BFLOAT16 | {"every switch, bfloat16": {**every, "dtype": "bfloat16"}},
+            "fault": FAULTS.get(trainer, {}),
+        }
+        found = {}
+        for group, changes in groups.items():
+            for name, change in changes.items():
+                ran = launch.guard("changed", {**off, **change})
+                if ran.record is None or ran.problem:
+                    print(f"{trainer}, {name}: {ran.problem}", file=sys.stderr)
+                    continue
+                found[group, name] = _largest(baseline.record.exact, ran.record.exact, trainer)
+                print(f"{trainer} {seed} {name} {found[group, name]}", file=sys.stderr, flush=True)
+        return found
+
+
+def _largest(
+    baseline: Mapping[str, Any], changed: Mapping[str, Any], trainer: str
+) -> dict[str, float]:
+    """The largest relative difference of each kind of signal."""
+    found = dict.fromkeys(KINDS, 0.0)
+    for one in compare(baseline, changed, trainer, "float32").deviations:
+        kind = {"loss": "loss", "grad norm": "gradient"}.get(one.signal, "metric")
+        found[kind] = max(found[kind], one.relative)
+    return found
+
+
+if __name__ == "__main__":
+    main()
