@@ -7,8 +7,10 @@ from pathlib import Path
 from canary.collect.alerts import WORST_FIRST, alert_words
 from canary.collect.bottlenecks import one_line
 from canary.collect.record import RunRecord
+from canary.collect.stages import is_online, shown_phases
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.runner.base import Result
+from canary.runner.pace import shown_metrics
 
 LOG_LINES = 40
 SHOWN_ALERTS = 5
@@ -33,7 +35,8 @@ def failure_text(result: Result, run_dir: Path, verbose: bool) -> str:
 
 
 def outcome_text(record: RunRecord) -> str:
-    """A few lines: steps, step time, tokens, memory, loss, phases, what the probe saw."""
+    """A few lines: steps, step time, rates, utilisation, memory, loss, metrics, phases, what the
+    probe saw."""
     perf, stability = record.perf, record.stability
     time_ = perf.step_time
     lines = [f"completed in {record.duration_seconds:.1f} s"]
@@ -45,8 +48,8 @@ def outcome_text(record: RunRecord) -> str:
     else:
         why = record.unmeasured.get("perf.step_time", "no step was timed")
         lines.append(f"  step time   {why}")
-    if perf.approx_tokens_per_sec is not None:
-        lines.append(f"  tokens      {perf.approx_tokens_per_sec:,.0f} per second")
+    lines += _line("throughput", throughput_words(record))
+    lines += _line("utilisation", utilisation_words(record))
     if perf.max_mem_mb is not None:
         lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
     if stability.loss_values and stability.final_loss is not None:
@@ -54,12 +57,11 @@ def outcome_text(record: RunRecord) -> str:
             f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f}, "
             f"{stability.nan_steps} NaN, {stability.inf_steps} Inf"
         )
+    means = {name: sample.mean for name, sample in record.rl.items() if sample.count}
+    lines += _line("metrics", [f"{name} {mean:.3g}" for name, mean in shown_metrics(means).items()])
     if time_.count and time_.mean > 0:
-        shares = sorted(record.phases.items(), key=lambda item: -item[1])
-        shown = "  ".join(
-            f"{name} {100 * seconds / time_.mean:.0f}%" for name, seconds in shares if seconds > 0
-        )
-        lines.append(f"  phases      {shown}")
+        shares = sorted(shown_phases(record.phases).items(), key=lambda item: -item[1])
+        lines.append(f"  phases      {'  '.join(share_words(shares, time_.mean))}")
     if "by_rank" in record.ranks:
         lines.append(f"  ranks       {ranks_line(record)}")
     lines.append(f"  exact       {exact_line(record)}")
@@ -69,6 +71,42 @@ def outcome_text(record: RunRecord) -> str:
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
+
+
+def _line(name: str, words: list[str]) -> list[str]:
+    return [f"  {name:<11} {', '.join(words)}"] if words else []
+
+
+def share_words(phases: list[tuple[str, float]], whole_s: float) -> list[str]:
+    """Each phase in percent of the step."""
+    return [f"{name} {100 * seconds / whole_s:.0f}%" for name, seconds in phases]
+
+
+def throughput_words(record: RunRecord) -> list[str]:
+    """Samples, tokens and, of online trainers, tokens of completions, a second."""
+    perf = record.perf
+    each = perf.seconds_per_completion_token
+    rates = (
+        ("samples", perf.samples_per_sec),
+        ("tokens", perf.approx_tokens_per_sec),
+        ("completion tokens", 1 / each if each and is_online(record.phases) else None),
+    )
+    return [f"{rate:,.{int(rate < 100)}f} {what}/s" for what, rate in rates if rate is not None]
+
+
+def utilisation_words(record: RunRecord) -> list[str]:
+    """CPU, GPU and Python's lock, as far as they were measured."""
+    host, cores = record.host, record.env.get("cpu_usable")
+    words = []
+    if host.cpu_utilization_of_cores is not None:
+        words.append(f"CPU {host.cpu_utilization_of_cores:.0f}% of {cores} cores")
+    if host.cpu_seconds_per_step is not None:
+        words.append(f"{1000 * host.cpu_seconds_per_step:.1f} ms of CPU a step")
+    if record.perf.gpu_utilization_avg is not None:
+        words.append(f"GPU {record.perf.gpu_utilization_avg:.0f}%")
+    if host.gil_contention is not None:
+        words.append(f"Python's lock at most {100 * host.gil_contention:.0f}%")
+    return words
 
 
 def alert_lines(record: RunRecord) -> list[str]:

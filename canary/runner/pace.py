@@ -141,10 +141,14 @@ class Pace:
 
     def learning(self) -> dict[str, float]:
         """Reward, KL and the like of the newest step, as far as its trainer tells them."""
-        told = {} if self.newest is None else self.newest.get("rl") or {}
-        found = {}
-        for shown, names in LEARNING:
-            value = next((told[name] for name in names if told.get(name) is not None), None)
-            if value is not None:
-                found[shown] = float(number(value))
-        return found
+        return shown_metrics({} if self.newest is None else self.newest.get("rl") or {})
+
+
+def shown_metrics(told: Mapping[str, Any]) -> dict[str, float]:
+    """Those of a trainer's metrics that are shown, by the names to show."""
+    found = {}
+    for shown, names in LEARNING:
+        value = next((told[name] for name in names if told.get(name) is not None), None)
+        if value is not None:
+            found[shown] = float(number(value))
+    return found

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from canary.collect.record import Launch, RunRecord
+from canary.collect.record import Launch, Perf, RunRecord
 from canary.collect.summary import summarise
 from canary.config.load import load_config
 from canary.runner.base import Listener, Result
@@ -17,6 +17,7 @@ from canary.runner.lines import PlainLines
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from canary.runner.panel import LivePanel
 from canary.runner.progress import Quiet, WhileHeard, listener_for
+from tests.unit.test_panel import ppo_row
 from tests.unit.test_summary import row
 
 
@@ -91,12 +92,33 @@ def test_the_outcome_is_told_in_units() -> None:
     assert text.splitlines() == [
         "completed in 12.0 s",
         "  step time   500.0 ms mean, 500.0 p50, 500.0 p95 over 2 steps",
-        "  tokens      200 per second",
+        "  throughput  16.0 samples/s, 200 tokens/s",
         "  memory      300 MB peak (resident)",
         "  loss        2.0000 -> 2.0000, 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
         "  exact       no probe: what is learned and the work done cannot be compared",
     ]
+
+
+def test_an_online_training_is_told_in_stages_with_utilisation_and_metrics() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        env={"cpu_usable": 2},
+        perf=Perf(cpu_utilization_avg=150.0, gpu_utilization_avg=87.0),
+        launches=[
+            Launch(index=1, kind="measured", status="completed", host={"gil_held": 0.6, "steps": 2})
+        ],
+    )
+    text = outcome_text(summarise(record, [ppo_row(1), ppo_row(2)], warmup=0))
+    for line in (
+        "  throughput  8.0 samples/s, 100 tokens/s, 2,000 completion tokens/s",
+        "  utilisation CPU 75% of 2 cores, 1500.0 ms of CPU a step, GPU 87%, "
+        "Python's lock at most 10%",
+        "  metrics     reward 0.51, KL 0.0134, clipped 0.02",
+        "  phases      rollout 40%  update 39%  reward 10%  reference 8%  advantage 2%  data 1%",
+    ):
+        assert line in text.splitlines(), text
 
 
 def test_failures_are_one_line_and_verbose_adds_the_log(tmp_path: Path) -> None:
