@@ -14,7 +14,7 @@ import yaml
 from canary.collect.folder import load_record
 from canary.collect.jsonio import read_rows
 from canary.collect.record import RunRecord
-from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
+from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS, TRAINING_TYPES
 
 STEPS = 4
 
@@ -34,7 +34,9 @@ def settings(training_type: str, **changes: object) -> dict[str, object]:
     """A config of a few steps on the embedded default."""
     extra: dict[str, object] = {"name": training_type, "training_type": training_type}
     if training_type in ONLINE_TRAINERS:
-        extra |= {"max_new_tokens": 12, "num_generations": 2}
+        extra["max_new_tokens"] = 12
+    if training_type in GROUP_TRAINERS:
+        extra["num_generations"] = 2
     return TINY | extra | changes
 
 

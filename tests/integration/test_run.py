@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,39 @@ def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) ->
     walls = [row["wall_s"] for row in rows]
     elapsed = written[-1] - written[0]  # type: ignore[operator]
     assert sum(walls[1:]) == pytest.approx(elapsed, rel=0.05, abs=0.005)  # type: ignore[arg-type]
+
+
+def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
+    finished_run: Finished,
+) -> None:
+    record = finished_run.record()
+    perf, host = record.perf, record.host
+    rows: list[dict[str, Any]] = finished_run.rows()[1:]
+
+    def a_second(key: str) -> float:
+        return float(sum(row[key] for row in rows) / sum(row["wall_s"] for row in rows))
+
+    assert perf.samples_per_sec == pytest.approx(a_second("samples"))
+    assert perf.approx_tokens_per_sec == pytest.approx(a_second("input_tokens"))
+    if record.config["training_type"] in ONLINE_TRAINERS:
+        assert perf.seconds_per_completion_token is not None
+        rate = 1 / perf.seconds_per_completion_token
+        assert rate == pytest.approx(a_second("completion_tokens"))
+        assert f"{rate:,.{int(rate < 100)}f} completion tokens/s" in finished_run.err
+    assert perf.cpu_utilization_avg is not None
+    assert 0 < perf.cpu_utilization_avg < 100 * record.env["cpu_usable"] + 50
+    assert host.cpu_seconds_per_step is not None
+    assert host.cpu_seconds_per_step > 0
+    assert host.cpu_utilization_of_cores is not None
+    assert f"CPU {host.cpu_utilization_of_cores:.0f}% of" in finished_run.err
+    assert record.memory.peak_rss_bytes is not None
+    assert record.memory.peak_rss_bytes > 2**27
+    for name, value in (
+        ("perf.gpu_utilization_avg", perf.gpu_utilization_avg),
+        ("memory.peak_allocated_bytes", record.memory.peak_allocated_bytes),
+        ("host.gil_contention", host.gil_contention),
+    ):
+        assert (value is None) == (name in record.unmeasured), name
 
 
 def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:
