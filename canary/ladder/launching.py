@@ -18,6 +18,7 @@ from canary.config.schema import CanaryConfig
 from canary.errors import MachineError, UsageError
 from canary.ladder.guard import GUARD_STEPS
 from canary.ladder.levels import Settings
+from canary.runner.base import LEVEL
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
@@ -106,7 +107,7 @@ class Launcher:
 
     def _run(self, label: str, kind: str, settings: Settings, own: Mapping[str, str]) -> Ran:
         name = f"{self._config.name}.{label.replace(' ', '_')}"[-NAME_CHARACTERS:].lstrip("._-")
-        online = own if self._is_needed(own) else {}
+        online = dict(own) if self._is_needed(own) else {}
 
         def heard(line: str) -> None:
             if STEP_LINE.match(line):
@@ -118,7 +119,7 @@ class Launcher:
             config=self._source,
             folder=Path.cwd(),
             python=Path(sys.executable),
-            environment={**self._environ, **online},
+            environment=self._tracked(label) | online,
             output_dir=self._folder,
             settings=self._overrides,
             heard=heard,
@@ -132,6 +133,11 @@ class Launcher:
         if record.status != "completed":
             return Ran(record, problem=f"{record.status}: {record.reason}")
         return Ran(record, measured_rows(RunFolder(self._folder / record.run_id)))
+
+    def _tracked(self, label: str) -> dict[str, str]:
+        """The environment, in which TensorBoard's files of all levels lie side by side."""
+        logs = {"TENSORBOARD_LOGGING_DIR": str(self._folder.absolute() / "tensorboard")}
+        return logs | self._environ | {LEVEL: label.replace(" ", "_")}
 
     def _is_needed(self, own: Mapping[str, str]) -> bool:
         """Completions are recorded and replayed where the trainer samples any."""
