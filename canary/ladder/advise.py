@@ -54,8 +54,21 @@ def run_advise(
     if request.levels is not None:
         raise UsageError("--levels and --advise exclude each other", "--advise tries every switch")
     request.wanted()
-    site = prepare(request, say, "advise")
-    config = site.loaded.config
+    return advice_at(prepare(request, say, "advise"), request.rounds, say, known)
+
+
+def advice_at(
+    site: Site,
+    rounds: int,
+    say: Callable[[str], None],
+    known: Sequence[Switch] = SWITCHES,
+) -> Advice:
+    """The advice of a prepared site.
+
+    Raises:
+        RunFailed: the config itself does not run.
+    """
+    config = site.config
     own = equal_lengths(config)
     expected = _recorded(site.launch, own)
     base = Arm(OWN, functools.partial(site.launch.timed, "own", own))
@@ -64,7 +77,7 @@ def run_advise(
     for one in candidates:
         one.guard = look(one.arm.label, {**own, **one.settings}, one.switch.rounding)
     safe = [one for one in candidates if one.guard is not None and one.guard.holds]
-    time_rounds([base, *(one.arm for one in safe)], request.rounds, say)
+    time_rounds([base, *(one.arm for one in safe)], rounds, say)
     if base.failed:
         raise RunFailed(f"the config itself does not run: {base.failed}", "failed")
     advised = ranked([_advised(one, base) for one in candidates])
@@ -75,14 +88,14 @@ def run_advise(
         say(f"together: {settings_words(chosen)}")
         names = {one.switch for one in best}
         rounding = _rounding([one.switch for one in candidates if one.switch.name in names])
-        together = _together(site, own, chosen, rounding, look, request.rounds, say)
+        together = _together(site, own, chosen, rounding, look, rounds, say)
     return Advice(
         name=config.name,
         headline=headline(config),
         training_type=config.training_type,
         machine=site.machine,
         created=site.created,
-        rounds=request.rounds,
+        rounds=rounds,
         candidates=tuple(advised),
         skipped=tuple(skipped),
         settings=chosen,
@@ -104,7 +117,7 @@ def candidates_of(
     site: Site, own: Settings, known: Sequence[Switch]
 ) -> tuple[list[Candidate], list[Skipped]]:
     """Every choice that would change the config; and what this machine cannot do."""
-    config = site.loaded.config
+    config = site.config
     found, skipped = [], []
     for switch in switches_for(config, known):
         reason = switch.lacks(config, site.machine)

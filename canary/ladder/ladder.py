@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.config.load import LoadedConfig, load_config
-from canary.config.schema import TRAINING_TYPES
+from canary.config.load import load_config
+from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import RunFailed, UsageError
 from canary.ladder.climb import Climber
 from canary.ladder.launching import Launch, Launcher, Ran
@@ -60,7 +60,7 @@ class LadderRequest:
 class Site:
     """One config on one machine, and where its launches go."""
 
-    loaded: LoadedConfig
+    config: CanaryConfig
     machine: Machine
     folder: Path
     launch: Launch
@@ -74,8 +74,7 @@ def prepare(request: LadderRequest, say: Callable[[str], None], kind: str) -> Si
         UsageError: a config that cannot be used, or a training that has no levels.
     """
     require_training_stack()
-    loaded = load_config(request.config, request.settings)
-    config = loaded.config
+    config = load_config(request.config, request.settings).config
     if config.training_type not in TRAINING_TYPES:
         raise UsageError(
             f"training_type {config.training_type} has no levels: its speed is its own code's",
@@ -88,7 +87,7 @@ def prepare(request: LadderRequest, say: Callable[[str], None], kind: str) -> Si
     machine = this_machine(config)
     say(f"{headline(config)}; {machine.words}")
     say(f"records: {folder}")
-    return Site(loaded, machine, folder, launch, now.isoformat(timespec="seconds"))
+    return Site(config, machine, folder, launch, now.isoformat(timespec="seconds"))
 
 
 def run_ladder(
@@ -105,11 +104,26 @@ def run_ladder(
     """
     wanted = request.wanted()
     site = prepare(request, say, "ladder")
-    config = site.loaded.config
+    return ladder_at(site, wanted, request.rounds, say, known)
+
+
+def ladder_at(
+    site: Site,
+    wanted: Sequence[Level],
+    rounds: int,
+    say: Callable[[str], None],
+    known: Sequence[Switch] = SWITCHES,
+) -> Ladder:
+    """The ladder of a prepared site.
+
+    Raises:
+        RunFailed: the baseline does not run.
+    """
+    config = site.config
     levels = Climber(config, site.machine, site.launch, say, known).climb(wanted)
     arms = [Arm(one.level, functools.partial(_timed, site, one)) for one in levels]
     trl = Arm(TRL, functools.partial(_trl, site.launch, equal_lengths(config)))
-    time_rounds([*arms, trl], request.rounds, say)
+    time_rounds([*arms, trl], rounds, say)
     if arms[0].failed:
         raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
     found = measured(levels, arms)
@@ -119,7 +133,7 @@ def run_ladder(
         training_type=config.training_type,
         machine=site.machine,
         created=site.created,
-        rounds=request.rounds,
+        rounds=rounds,
         levels=found,
         trl=trl_found(trl, arms[0], found),
         folder=site.folder,

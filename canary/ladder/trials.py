@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import fmean
 
 from canary.ladder.launching import Launch, Ran
 from canary.ladder.levels import Settings, Switch
@@ -31,12 +29,13 @@ def try_out(
         for switch, several in choices
         for settings in several
     ]
-    reference = _middle(before, launch.trial(label, below))
+    references = _line(before, launch.trial(label, below), len(ran))
+    ratios = [_ratio(one, other) for (_, _, one), other in zip(ran, references, strict=True)]
     found = []
     for switch, _ in choices:
         tried = [
-            Tried(switch.name, settings, _ratio(one, reference), False, one.problem)
-            for owner, settings, one in ran
+            Tried(switch.name, settings, ratio, False, one.problem)
+            for (owner, settings, one), ratio in zip(ran, ratios, strict=True)
             if owner is switch
         ]
         best = _best(tried)
@@ -48,10 +47,14 @@ def try_out(
     return found
 
 
-def _middle(*ran: Ran) -> float | None:
-    """Geometric mean of the speeds."""
-    speeds = [math.log(one.speed) for one in ran if one.speed]
-    return math.exp(fmean(speeds)) if speeds else None
+def _line(before: Ran, after: Ran, count: int) -> list[float | None]:
+    """What the speed without a switch would have been at each trial between two such launches: the
+    machine is taken to have changed evenly. Of one of them where the other failed."""
+    ends = [one.speed or other.speed for one, other in ((before, after), (after, before))]
+    first, last = ends
+    if first is None or last is None:
+        return [None] * count
+    return [first * (last / first) ** (place / (count + 1)) for place in range(1, count + 1)]
 
 
 def _ratio(ran: Ran, reference: float | None) -> float | None:

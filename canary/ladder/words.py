@@ -29,4 +29,10 @@ def verdict_words(verdict: Verdict) -> str:
         return f"{verdict.first.words}, {verdict.first.relative:.1e} apart, {allowed}"
     if verdict.worst is None:
         return "nothing to compare"
-    return f"{verdict.worst.signal} up to {verdict.worst.relative:.1e} apart"
+    seen = f"{verdict.signals} signals over {verdict.steps} steps"
+    if verdict.worst.relative == 0:
+        return f"{seen}, equal to the last bit"
+    return (
+        f"{seen}, {verdict.worst.signal} up to {verdict.worst.relative:.1e} apart, "
+        f"{verdict.worst.tolerance:.0e} allowed"
+    )

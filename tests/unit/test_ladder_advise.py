@@ -1,0 +1,120 @@
+"""The advice: what is measured alone, ranked, refused, and put together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from canary.errors import RunFailed, UsageError
+from canary.ladder.advise import advice_at, run_advise
+from canary.ladder.advise_view import answer
+from canary.ladder.ladder import LadderRequest
+from canary.ladder.levels import SWITCHES, Switch, always
+from canary.ladder.results import Advice, Advised
+from tests.unit.laddering import Workshop, config_of, silent, site
+
+FASTER: dict[tuple[str, Any], float] = {
+    ("speed.kv_cache", True): 2.0,
+    ("speed.optimizer", "fused"): 1.1,
+    ("dtype", "bfloat16"): 0.5,
+    ("batch_size", 8): 1.25,
+    ("batch_size", 2): 1.05,
+}
+
+
+def advised(launch: Workshop, **rest: Any) -> Advice:
+    known = rest.pop("known", SWITCHES)
+    return advice_at(site(config_of("ppo", **rest), launch), 3, silent, known)
+
+
+def of(advice: Advice, switch: str) -> list[Advised]:
+    return [one for one in advice.candidates if one.switch == switch]
+
+
+def test_switches_are_advised_in_the_order_of_their_gain() -> None:
+    found = advised(Workshop(FASTER))
+    assert list(found.settings) == [
+        "speed.kv_cache",
+        "batch_size",
+        "gradient_accumulation_steps",
+        "speed.optimizer",
+    ]
+    gains = [one.gain.ratio for one in found.candidates if one.gain]
+    assert gains == sorted(gains, reverse=True)
+    assert answer(found) == "3 switches pay: together 2.75x [2.75, 2.75]."
+
+
+def test_each_switch_is_measured_alone_on_the_user_s_own_config() -> None:
+    launch = Workshop(FASTER)
+    advised(launch, learning_rate=1e-4)
+    kinds = [settings for kind, label, settings in launch.started if kind == "timed"]
+    alone = [one for one in kinds if one == {"fixed_length": True, "speed.kv_cache": True}]
+    assert len(alone) == 3
+    assert {"fixed_length": True} in kinds
+
+
+def test_what_is_no_faster_or_slower_is_not_advised() -> None:
+    found = advised(Workshop(FASTER))
+    assert "dtype" not in found.settings
+    assert not any(one.worth_it for one in of(found, "shared forward"))
+
+
+def test_what_is_in_the_config_already_is_skipped() -> None:
+    found = advised(Workshop(FASTER), dtype="bfloat16")
+    assert ("bfloat16", "is in the config already") in [
+        (one.switch, one.reason) for one in found.skipped
+    ]
+
+
+def test_an_unsafe_switch_is_neither_timed_nor_advised_however_fast() -> None:
+    planted = Switch("no KL penalty", "basic", always(ppo__init_kl_coef=0.0))
+    launch = Workshop(
+        FASTER | {("ppo.init_kl_coef", 0.0): 9.0}, learns={("ppo.init_kl_coef", 0.0): 0.01}
+    )
+    found = advised(launch, known=(*SWITCHES, planted))
+    (one,) = of(found, "no KL penalty")
+    assert not one.worth_it
+    assert one.guard is not None
+    assert not one.guard.holds
+    assert "ppo.init_kl_coef" not in found.settings
+    assert not any("init_kl_coef" in label for label in launch.labels("timed"))
+
+
+def test_what_is_unsafe_only_together_is_said() -> None:
+    class Quarrelsome(Workshop):
+        """Two switches that are harmless alone."""
+
+        def guard(self, label: str, settings: Any, *, records: bool = False) -> Any:
+            both = settings.get("speed.kv_cache") and settings.get("batch_size") == 8
+            more = {"ppo.gamma": 0.5} if both else {}
+            return super().guard(label, {**settings, **more}, records=records)
+
+    found = advised(Quarrelsome(FASTER, learns={("ppo.gamma", 0.5): 0.1}))
+    assert not found.passed
+    assert "UNSAFE together" in answer(found)
+
+
+def test_other_work_is_no_gain() -> None:
+    found = advised(Workshop(FASTER, works={("speed.kv_cache", True): -1}))
+    (one,) = of(found, "KV cache")
+    assert one.gain is None
+    assert one.problem.startswith("unequal work")
+    assert "speed.kv_cache" not in found.settings
+
+
+def test_nothing_is_advised_where_nothing_pays() -> None:
+    found = advised(Workshop())
+    assert found.settings == {}
+    assert found.together is None
+    assert answer(found) == "No switch makes this config faster for sure."
+
+
+def test_a_config_that_does_not_run_is_an_error() -> None:
+    with pytest.raises(RunFailed, match="the config itself does not run: oom"):
+        advised(Workshop(fails={("fixed_length", True): "oom"}))
+
+
+def test_levels_and_advise_exclude_each_other() -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        run_advise(LadderRequest(None, "basic"), silent)

@@ -1,0 +1,112 @@
+"""What the levels switch, for whom, and what a machine lacks."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
+from canary.ladder.levels import (
+    LEVELS,
+    SWITCHES,
+    baseline_settings,
+    flash_kernels,
+    micro_batches,
+    ranks,
+    switches_for,
+)
+from tests.unit.laddering import CPU, GPUS, accepted, config_of
+
+
+@pytest.mark.parametrize("trainer", TRAINING_TYPES)
+def test_a_config_takes_every_setting_of_every_level_of_its_trainer(trainer: str) -> None:
+    config = config_of(trainer)
+    switches = switches_for(config)
+    settings = baseline_settings(config, switches)
+    assert accepted(config, settings)
+    for switch in switches:
+        if switch.lacks(config, CPU) is None:
+            for choice in switch.choices(config, CPU):
+                assert accepted(config, {**settings, **choice}), (switch.name, choice)
+
+
+def test_a_setting_that_the_trainer_does_not_have_is_not_accepted() -> None:
+    """What the test above rests on."""
+    assert not accepted(config_of("sft"), {"speed.kv_cache": True})
+
+
+@pytest.mark.parametrize("trainer", TRAINING_TYPES)
+def test_the_baseline_has_every_switch_off_whatever_the_config_says(trainer: str) -> None:
+    config = config_of(trainer)
+    settings = baseline_settings(config, switches_for(config))
+    assert settings["dtype"] == "float32"
+    assert settings["attn_implementation"] == "eager"
+    assert settings["speed.optimizer"] == "loop"
+    assert settings["num_workers"] == 0
+    assert settings["speed.compile"] is None
+    assert settings.get("fixed_length", False) is (trainer in ONLINE_TRAINERS)
+
+
+def test_every_level_has_a_switch_of_its_own_for_ppo() -> None:
+    levels = {switch.level for switch in switches_for(config_of("ppo"))}
+    assert levels == set(LEVELS[1:])
+
+
+def test_what_only_ppo_computes_is_switched_for_ppo_alone() -> None:
+    names = {switch.name for switch in switches_for(config_of("sft"))}
+    assert "fused optimizer" in names
+    assert not names & {"KV cache", "vectorised advantages", "shared forward"}
+
+
+def test_the_rows_of_a_kto_micro_batch_stay_together() -> None:
+    """Its KL term is estimated from neighbours: other micro-batches learn something else."""
+    names = {switch.name for switch in switches_for(config_of("kto"))}
+    assert not names & {"micro-batch", "rows bucketed by length"}
+
+
+@pytest.mark.parametrize(("size", "times"), [(4, 2), (1, 8), (6, 2), (3, 1)])
+def test_other_micro_batches_leave_an_update_its_rows(size: int, times: int) -> None:
+    config = config_of("sft", batch_size=size, gradient_accumulation_steps=times)
+    choices = micro_batches(config, CPU)
+    assert choices
+    assert all(
+        one["batch_size"] * one["gradient_accumulation_steps"] == size * times for one in choices
+    )
+    assert {"batch_size": size, "gradient_accumulation_steps": times} not in choices
+
+
+def test_of_many_micro_batches_the_nearest_are_tried() -> None:
+    config = config_of("sft", batch_size=8, gradient_accumulation_steps=32)
+    assert [one["batch_size"] for one in micro_batches(config, CPU)] == [2, 4, 16, 32]
+
+
+def test_what_a_cpu_lacks_is_said() -> None:
+    config = config_of("ppo")
+    reasons = {switch.name: switch.lacks(config, CPU) for switch in SWITCHES}
+    missing = {name for name, reason in reasons.items() if reason}
+    assert missing == {
+        "pinned memory",
+        "flash attention",
+        "torch.compile",
+        "liger kernels",
+        "a rank a device",
+    }
+    assert "nothing is there" in str(reasons["flash attention"])
+    assert "compiler" in str(reasons["torch.compile"])
+
+
+def test_two_devices_share_the_rows_of_an_update() -> None:
+    config = config_of("sft", batch_size=4, gradient_accumulation_steps=2)
+    assert ranks(config, GPUS) == ({"nproc": 2, "gradient_accumulation_steps": 1},)
+    config = config_of("sft", batch_size=4, gradient_accumulation_steps=1)
+    assert ranks(config, GPUS) == ({"nproc": 2, "batch_size": 2},)
+    config = config_of("sft", batch_size=3, gradient_accumulation_steps=1)
+    switch = next(one for one in SWITCHES if one.name == "a rank a device")
+    assert switch.lacks(config, GPUS) == "2 devices do not share the 3 rows of an update evenly"
+
+
+def test_flash_attention_comes_from_where_it_is_installed() -> None:
+    config = config_of("sft")
+    assert flash_kernels(config, GPUS) == (
+        {"attn_implementation": "kernels-community/flash-attn2"},
+    )
+    assert flash_kernels(config, CPU) == ()
