@@ -15,7 +15,7 @@ LOSSES = [0.7, 0.6, 0.5]
 
 def exact(losses: list[Any] | None = None, **rest: Any) -> dict[str, Any]:
     """A probe's `exact`."""
-    trajectory = {"losses": losses or LOSSES, "grad_norms": [2.0, 2.0, 2.0], "rl": {}}
+    trajectory: dict[str, Any] = {"losses": losses or LOSSES, "grad_norms": [2.0, 2.0, 2.0], "rl": {}}
     return {"trajectory": trajectory | rest}
 
 
