@@ -22,11 +22,12 @@ from canary.runner.base import LEVEL
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
+TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
 """Steps of a launch that only decides whether a switch pays here, and those that do not count."""
 NAME_CHARACTERS = 64
-STEP_LINE = re.compile(r"  step \d")
-"""How a run tells of its newest step."""
+OVER = re.compile(r"  \w+ after \d+ steps")
+"""How a run tells that its launch has ended."""
 
 
 @dataclass(frozen=True)
@@ -109,20 +110,16 @@ class Launcher:
         name = f"{self._config.name}.{label.replace(' ', '_')}"[-NAME_CHARACTERS:].lstrip("._-")
         online = dict(own) if self._is_needed(own) else {}
 
-        def heard(line: str) -> None:
-            if STEP_LINE.match(line):
-                self._say(f"  {label}, {kind}: {line.strip()}")
-
         side = Side(
             role=label,
             label=kind,
             config=self._source,
             folder=Path.cwd(),
             python=Path(sys.executable),
-            environment=self._tracked(label) | online,
+            environment={**self._environ, **self._reported(label, kind), **online},
             output_dir=self._folder,
             settings=self._overrides,
-            heard=heard,
+            heard=Heard(f"{label}, {kind}", self._say),
         )
         try:
             record = side.run_with(
@@ -134,14 +131,31 @@ class Launcher:
             return Ran(record, problem=f"{record.status}: {record.reason}")
         return Ran(record, measured_rows(RunFolder(self._folder / record.run_id)))
 
-    def _tracked(self, label: str) -> dict[str, str]:
-        """The environment, in which TensorBoard's files of all levels lie side by side."""
-        logs = {"TENSORBOARD_LOGGING_DIR": str(self._folder.absolute() / "tensorboard")}
-        return logs | self._environ | {LEVEL: label.replace(" ", "_")}
+    def _reported(self, label: str, kind: str) -> dict[str, str]:
+        """Trackers get the launches whose speed counts, a level beside the other."""
+        if kind != "timed":
+            return {}
+        logs = self._environ.get(TENSORBOARD) or str(self._folder / "tensorboard")
+        return {LEVEL: label.replace(" ", "_"), TENSORBOARD: logs}
 
     def _is_needed(self, own: Mapping[str, str]) -> bool:
         """Completions are recorded and replayed where the trainer samples any."""
         return TRL_DEFAULTS in own or self._config.max_new_tokens is not None
+
+
+class Heard:
+    """Passes on what a launch tells of its steps, and of alerts, and not how it sums up."""
+
+    def __init__(self, label: str, say: Callable[[str], None]) -> None:
+        self._label = label
+        self._say = say
+        self._over = False
+
+    def __call__(self, line: str) -> None:
+        """One line of `canary run`."""
+        self._over = self._over or OVER.match(line) is not None
+        if line.startswith("  ") and not self._over:
+            self._say(f"  {self._label}: {line.strip()}")
 
 
 def _setting(item: tuple[str, Any]) -> str:

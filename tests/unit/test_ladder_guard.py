@@ -15,8 +15,8 @@ LOSSES = [0.7, 0.6, 0.5]
 
 def exact(losses: list[Any] | None = None, **rest: Any) -> dict[str, Any]:
     """A probe's `exact`."""
-    trajectory: dict[str, Any] = {"losses": losses or LOSSES, "grad_norms": [2.0, 2.0, 2.0], "rl": {}}
-    return {"trajectory": trajectory | rest}
+    told: dict[str, Any] = {"losses": losses or LOSSES, "grad_norms": [2.0] * 3, "rl": {}}
+    return {"trajectory": told | rest}
 
 
 def moved(step: int, relative: float) -> dict[str, Any]:
