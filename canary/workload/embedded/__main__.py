@@ -1,4 +1,7 @@
-"""Rebuilds the embedded data, tokenizer and checkpoint: `python -m canary.workload.embedded`."""
+"""Rebuilds what is embedded: data, tokenizer, checkpoint and reward model.
+
+`python -m canary.workload.embedded`
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from canary.workload.embedded import data_file, tiny_dir
+from canary.workload.embedded import data_file, reward_dir, tiny_dir
 from canary.workload.embedded.build_checkpoint import write_checkpoint
+from canary.workload.embedded.build_reward import write_reward
 from canary.workload.embedded.build_tokenizer import write_tokenizer
 from canary.workload.embedded.tasks import write_data
 
@@ -31,12 +35,26 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="compare data and tokenizer with a rebuild"
     )
-    if parser.parse_args().check:
+    parser.add_argument(
+        "--reward", action="store_true", help="train the reward model alone, on what is there"
+    )
+    asked = parser.parse_args()
+    if asked.check:
         different = differing_files()
         for path in different:
             print(f"differs from its rebuild: {path}")
         return 1 if different else 0
     logging.basicConfig(level=logging.INFO, format="%(message)s")
+    if not asked.reward:
+        _rebuild_default()
+    pairs = write_reward(reward_dir())
+    print(
+        f"held out {pairs.pairs} pairs: {pairs.accuracy:.1%} right, margin {pairs.mean_margin:.2f}"
+    )
+    return 0
+
+
+def _rebuild_default() -> None:
     write_data(data_file("prompt_only").parent)
     write_tokenizer(tiny_dir())
     figures = write_checkpoint(tiny_dir())
@@ -45,7 +63,6 @@ def main() -> int:
         f"{min(figures.lengths)}-{max(figures.lengths)} tokens, "
         f"mean score {figures.mean_score:.2f}"
     )
-    return 0
 
 
 def _sha256(path: Path) -> str | None:

@@ -1,0 +1,142 @@
+"""Trains the embedded reward model: the Reward canary's own trainer on pairs of other tasks."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import tempfile
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from canary.workload.embedded import EMBEDDED_MODEL, data_file, tiny_dir
+from canary.workload.embedded.tasks import Record, make_tasks, task_stream, view_records
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+
+logger = logging.getLogger(__name__)
+
+# Neither the shipped rows' stream nor the one that the checkpoint learned from.
+PAIRS_SEED = 17
+PAIRS = 12_000
+STEPS = 600
+BATCH_SIZE = 32
+SETTINGS = {
+    "training_type": "reward",
+    "model_name": EMBEDDED_MODEL,
+    "max_steps": STEPS,
+    "batch_size": BATCH_SIZE,
+    "gradient_accumulation_steps": 1,
+    "allow_repeat": True,
+    "learning_rate": 1e-3,
+    "warmup_steps": 50,
+    "max_length": 512,
+    "device": "cpu",
+    "threads": 1,
+    "seed": 11,
+}
+"""The canary that trains it, as a config would say it."""
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+
+
+@dataclass(frozen=True)
+class PairFigures:
+    """Shares of pairs in which the chosen completion scores above the rejected one."""
+
+    pairs: int
+    accuracy: float
+    mean_margin: float
+
+
+def training_pairs(count: int = PAIRS) -> list[Record]:
+    """Preference rows of tasks that no shipped row asks."""
+    shipped = {task.prompt for task in make_tasks()}
+    other = (task for task in task_stream(PAIRS_SEED) if task.prompt not in shipped)
+    return view_records("preference", list(islice(other, count)), PAIRS_SEED)
+
+
+def held_out_pairs() -> list[Record]:
+    """The shipped preference rows, none of which the model was trained on."""
+    lines = data_file("preference").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def pair_figures(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    pairs: list[Record],
+    rows_at_once: int = 64,
+) -> PairFigures:
+    """How well a reward model tells the pairs apart, read as conversations through the template."""
+    import torch
+
+    def scores(side: str) -> torch.Tensor:
+        texts = [
+            str(tokenizer.apply_chat_template(pair["prompt"] + pair[side], tokenize=False))
+            for pair in pairs
+        ]
+        found = torch.empty(len(texts))
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        for start in range(0, len(order), rows_at_once):
+            rows = order[start : start + rows_at_once]
+            batch = tokenizer(
+                [texts[row] for row in rows],
+                add_special_tokens=False,
+                padding=True,
+                padding_side="right",
+                return_tensors="pt",
+            )
+            with torch.no_grad():
+                found[rows] = model(**batch).logits[:, 0]
+        return found
+
+    margins = scores("chosen") - scores("rejected")
+    return PairFigures(len(pairs), float((margins > 0).float().mean()), float(margins.mean()))
+
+
+def write_reward(folder: Path) -> PairFigures:
+    """Trains on one thread and writes the model (float16) and the tokenizer; figures of what was
+    written, on the pairs held out."""
+    import torch
+
+    from canary.config.load import load_values
+    from canary.workload import WorkloadSpec, build_trainer
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            scratch = Path(name)
+            rows = scratch / "pairs.jsonl"
+            lines = (json.dumps(pair) + "\n" for pair in training_pairs())
+            rows.write_text("".join(lines), encoding="utf-8")
+            given = {**SETTINGS, "dataset_name": str(rows)}
+            config = load_values(None, {key: (value, "here") for key, value in given.items()})
+            spec = WorkloadSpec(config.config, scratch / "scratch", scratch / "cache", STEPS, 100)
+            trainer = build_trainer(spec)
+            trainer.train()
+        model = trainer.model.half()
+        model.save_pretrained(str(folder))
+        for file in TOKENIZER_FILES:
+            shutil.copyfile(tiny_dir() / file, folder / file)
+        return written_figures(folder)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def written_figures(folder: Path) -> PairFigures:
+    """The figures of the model in `folder` on the pairs held out."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    from canary.workload.adapt import dtype_option
+    from canary.workload.embedded.build_checkpoint import load_tokenizer
+
+    model = AutoModelForSequenceClassification.from_pretrained(
+        str(folder), **dtype_option(torch.float32)
+    )
+    return pair_figures(model.eval(), load_tokenizer(folder), held_out_pairs())

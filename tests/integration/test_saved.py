@@ -1,0 +1,152 @@
+"""The trained model that a run leaves: loadable by name, whole, and never over something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
+
+from canary.config.load import load_values
+from canary.errors import ConfigError, InputError
+from canary.workload import WorkloadSpec, build_trainer
+from canary.workload.saved import MARK, leave_model, require_place, require_savable
+from tests.integration.conftest import run_config, settings
+
+STEPS = 2
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def spec_of(tmp_path: Path, training_type: str, **changes: Any) -> WorkloadSpec:
+    given = settings(training_type, **{"max_steps": STEPS, "learning_rate": 1e-3, **changes})
+    if training_type not in ("grpo", "rloo"):
+        given.pop("num_generations", None)
+    given = {**given, "metrics_warmup_steps": 0, "name": "left"}
+    config = load_values(None, {key: (value, "here") for key, value in given.items()}).config
+    return WorkloadSpec(config, tmp_path / "scratch", tmp_path / "cache", STEPS, 1)
+
+
+def logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return model.eval()(input_ids=ids).logits
+
+
+@pytest.mark.parametrize("use_peft", [False, True])
+@pytest.mark.parametrize(
+    ("training_type", "family"),
+    [("reward", AutoModelForSequenceClassification), ("sft", AutoModelForCausalLM)],
+)
+def test_what_was_trained_is_what_is_loaded(
+    tmp_path: Path, training_type: str, family: Any, use_peft: bool
+) -> None:
+    spec = spec_of(tmp_path, training_type, use_peft=use_peft)
+    trainer = build_trainer(spec)
+    ids = torch.arange(10, 30).unsqueeze(0)
+    before = logits(trainer.model, ids)
+    trainer.train()
+    trained = logits(trainer.model, ids)
+    assert not torch.equal(before, trained)
+
+    leave_model(trainer, spec, tmp_path / "out" / "left")
+
+    model = family.from_pretrained(str(tmp_path / "out" / "left"))
+    torch.testing.assert_close(logits(model, ids), trained, rtol=1e-5, atol=1e-5)
+    assert not hasattr(model, "peft_config")
+    tokenizer = AutoTokenizer.from_pretrained(str(tmp_path / "out" / "left"))
+    assert tokenizer.chat_template == trainer.processing_class.chat_template
+    about = json.loads((tmp_path / "out" / "left" / MARK).read_text())
+    assert about["steps"] == STEPS
+
+
+def test_a_model_left_before_is_replaced_whole(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "reward")
+    trainer = build_trainer(spec)
+    folder = tmp_path / "left"
+    leave_model(trainer, spec, folder)
+    (folder / "of_before.txt").touch()
+    leave_model(trainer, spec, folder)
+    assert not (folder / "of_before.txt").exists()
+    assert (folder / "model.safetensors").exists()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_save_that_fails_leaves_the_older_model_and_no_half_of_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = spec_of(tmp_path, "reward")
+    trainer = build_trainer(spec)
+    folder = tmp_path / "left"
+    leave_model(trainer, spec, folder)
+    before = (folder / "model.safetensors").read_bytes()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(trainer.processing_class, "save_pretrained", full)
+    with pytest.raises(OSError, match="No space"):
+        leave_model(trainer, spec, folder)
+    assert (folder / "model.safetensors").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".left")] == []
+
+
+def test_what_no_canary_left_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    require_place(tmp_path / "empty")
+    require_place(tmp_path / "missing" / "deep")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").touch()
+    with pytest.raises(InputError, match="no canary left there"):
+        require_place(tmp_path / "mine")
+    with pytest.raises(InputError, match="is a file"):
+        require_place(tmp_path / "mine" / "thesis.txt")
+
+
+def test_a_model_that_cannot_be_saved_is_refused_before_it_is_trained(tmp_path: Path) -> None:
+    trainer = build_trainer(spec_of(tmp_path, "reward"))
+    require_savable(trainer)
+    trainer.model = torch.nn.Linear(2, 2)
+    with pytest.raises(ConfigError, match="save_pretrained"):
+        require_savable(trainer)
+    trainer.is_fsdp_enabled = True
+    with pytest.raises(ConfigError, match="shared out among ranks"):
+        require_savable(trainer)
+
+
+def test_ranks_but_the_first_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = spec_of(tmp_path, "reward")
+    trainer = build_trainer(spec)
+    monkeypatch.setattr(trainer, "is_world_process_zero", lambda: False)
+    leave_model(trainer, spec, tmp_path / "left")
+    assert not (tmp_path / "left").exists()
+
+
+@pytest.mark.train
+def test_a_run_leaves_its_model_outside_of_what_it_counts(tmp_path: Path) -> None:
+    left = tmp_path / "out" / "rm"
+    few = {"probe_steps": 0, "max_steps": 2, "metrics_warmup_steps": 0}
+    done = run_config(tmp_path, settings("reward", **few), "--set", f"save_model={left}")
+    assert done.code == 0, done.err
+    assert (left / "model.safetensors").exists()
+    # the weights alone are more than a megabyte
+    written = done.record().io["bytes_written"]
+    assert written is not None
+    assert written < 500_000
+
+    (left / MARK).unlink()
+    refused = run_config(tmp_path, settings("reward", **few), "--set", f"save_model={left}")
+    assert refused.code == 2
+    assert "no canary left there" in refused.err
