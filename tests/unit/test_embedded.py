@@ -12,12 +12,23 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from canary.errors import InputError
-from canary.workload.embedded import View, data_file, tiny_dir
+from canary.workload.embedded import View, data_file, reward_dir, tiny_dir
 from canary.workload.embedded.__main__ import differing_files
 from canary.workload.embedded.build_checkpoint import encode, sample_figures
+from canary.workload.embedded.build_reward import (
+    TOKENIZER_FILES,
+    held_out_pairs,
+    pair_figures,
+    training_pairs,
+    written_figures,
+)
 from canary.workload.embedded.random_llama import RANDOM_SIZES, parse_random_name, random_llama
 from canary.workload.embedded.tasks import (
     MAKERS,
@@ -237,3 +248,32 @@ def test_random_names_give_sizes_and_an_unknown_size_names_the_known_ones() -> N
     with pytest.raises(InputError, match="did you mean") as caught:
         parse_random_name("embedded/random-75m")
     assert "10m, 30m" in str(caught.value)
+
+
+# --- the reward model
+
+
+def test_no_training_pair_asks_what_a_held_out_pair_asks() -> None:
+    asked = {str(pair["prompt"]) for pair in training_pairs(2000)}
+    assert len(asked) > 1000
+    assert asked.isdisjoint(str(pair["prompt"]) for pair in held_out_pairs())
+
+
+def test_the_reward_model_prefers_the_right_answer_of_pairs_it_never_saw() -> None:
+    figures = written_figures(reward_dir(), held_out_pairs()[:400])
+    assert figures.accuracy > 0.95
+    assert figures.mean_margin > 5
+
+
+def test_a_reward_model_with_another_head_misses_that_bar() -> None:
+    model: Any = AutoModelForSequenceClassification.from_pretrained(str(reward_dir())).float()
+    torch.manual_seed(0)
+    torch.nn.init.normal_(model.score.weight, std=0.02)
+    tokenizer = AutoTokenizer.from_pretrained(str(reward_dir()))
+    figures = pair_figures(model.eval(), tokenizer, held_out_pairs()[:100])
+    assert figures.accuracy < 0.95
+
+
+def test_the_reward_model_reads_with_the_tokenizer_of_the_checkpoint() -> None:
+    for name in TOKENIZER_FILES:
+        assert (reward_dir() / name).read_bytes() == (tiny_dir() / name).read_bytes()

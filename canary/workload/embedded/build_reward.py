@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from canary.workload.embedded.tasks import Record, make_tasks, task_stream, view
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
-logger = logging.getLogger(__name__)
 
 # Neither the shipped rows' stream nor the one that the checkpoint learned from.
 PAIRS_SEED = 17
@@ -123,13 +120,13 @@ def write_reward(folder: Path) -> PairFigures:
         model.save_pretrained(str(folder))
         for file in TOKENIZER_FILES:
             shutil.copyfile(tiny_dir() / file, folder / file)
-        return written_figures(folder)
+        return written_figures(folder, held_out_pairs())
     finally:
         torch.set_num_threads(threads)
 
 
-def written_figures(folder: Path) -> PairFigures:
-    """The figures of the model in `folder` on the pairs held out."""
+def written_figures(folder: Path, pairs: list[Record]) -> PairFigures:
+    """The figures of the model in `folder`."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
@@ -139,4 +136,4 @@ def written_figures(folder: Path) -> PairFigures:
     model = AutoModelForSequenceClassification.from_pretrained(
         str(folder), **dtype_option(torch.float32)
     )
-    return pair_figures(model.eval(), load_tokenizer(folder), held_out_pairs())
+    return pair_figures(model.eval(), load_tokenizer(folder), pairs)
