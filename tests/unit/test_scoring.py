@@ -162,7 +162,9 @@ def test_what_follows_the_end_does_not_count(embedded: RewardModel, tokenizer: A
     assert not torch.allclose(embedded.score(samples_of(tokenizer, ended=False)), clean, atol=0.1)
 
 
-def test_a_right_answer_scores_above_one_cut_short_or_run_on(embedded: RewardModel, tokenizer: Any) -> None:
+def test_a_right_answer_scores_above_one_cut_short_or_run_on(
+    embedded: RewardModel, tokenizer: Any
+) -> None:
     right = embedded.score(samples_of(tokenizer, ("c a t", "7", "owl")))
     wrong = embedded.score(samples_of(tokenizer, ("c", "7 wolf river goat", "owl")))
     assert (right[:2] > wrong[:2]).all()
