@@ -28,6 +28,11 @@ MATTERS: dict[str, set[str]] = {
     "kto": {"kl", "rewards/chosen", "rewards/rejected", "rewards/margins"},
     "grpo": ROLLOUT,
     "rloo": ROLLOUT,
+    "ppo": {
+        *("loss", "policy_loss", "value_loss", "entropy", "kl", "kl_sequence", "kl_coef"),
+        *("clip_ratio", "value_clip_ratio", "approx_kl", "ratio_deviation", "updates"),
+        *("reward", "reward_std", "values_mean", "completion_length", "eos_rate"),
+    },
     "orpo": SIDES | {"nll_loss", "log_odds_ratio"},
     "cpo": SIDES | {"nll_loss"},
 }

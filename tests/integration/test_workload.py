@@ -34,7 +34,7 @@ TRAINER_FIELDS: dict[str, dict[str, Any]] = {
     "ppo": {"max_new_tokens": 8, "temperature": 1.0, "ppo": {}},
     "custom": {},
 }
-ONLINE = ("grpo", "rloo")
+GROUPS = ("grpo", "rloo")
 CONVERSATION = "\n\nHuman: {q}\n\nAssistant: {a}"
 
 
@@ -156,7 +156,7 @@ def test_every_trainer_trains_on_the_embedded_default(
     assert all(math.isfinite(loss) for loss in losses)
     everything = sum(1 for _ in trainer.model.parameters())
     assert (len(trainable) < everything) is use_peft
-    if training_type not in ONLINE:  # a group of equal rewards teaches nothing
+    if training_type not in GROUPS:  # a group of equal rewards teaches nothing
         assert any(not torch.equal(a, b) for a, b in zip(before, trainable, strict=True))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
 from transformers import PreTrainedTokenizerBase, set_seed
 
 from canary.workload.arguments import training_arguments
@@ -14,6 +13,7 @@ from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks
 from canary.workload.ppo.arguments import ARGUMENTS_OF_PPO, PPOArguments
 from canary.workload.ppo.model import ActorCritic
+from canary.workload.ppo.modes import without_dropout
 from canary.workload.ppo.rollout import prompt_ids
 from canary.workload.ppo.scoring import build_scorer
 from canary.workload.ppo.switches import switches_of
@@ -53,17 +53,17 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
 
 
 def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
-    """The policy with its adapter, where it has one, and a value head drawn from the seed. Dropout
-    is off, but for an adapter's own: what is sampled and what is trained are one policy."""
+    """The policy with its adapter, where it has one, and a value head. Dropout is off: what is
+    sampled and what is trained are one policy."""
     adapter = lora_config(spec)
     if adapter is not None:
         from peft import get_peft_model
 
         set_seed(spec.config.seed)
         policy = get_peft_model(policy, adapter)
-    for name, module in policy.named_modules():
-        if isinstance(module, nn.Dropout) and "lora_dropout" not in name:
-            module.p = 0.0
+    without_dropout(policy)
+    if spec.config.lora_dropout:
+        spec.notes.append("lora_dropout is not used: PPO trains the policy that it samples from")
     set_seed(spec.config.seed)
     return ActorCritic(policy)
 

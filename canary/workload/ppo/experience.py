@@ -13,6 +13,7 @@ from canary.workload.ppo.objective import (
     Moments,
     advantages_at_once,
     advantages_by_loop,
+    kept,
     kl_estimate,
     penalised_rewards,
     whiten,
@@ -53,12 +54,12 @@ def experience(
     assert rollout.values is not None
     mask = rollout.completion_mask
     estimator: Estimator = "k3" if arguments.kl_estimator == "k3" else "k1"
-    kl = kl_estimate(rollout.logprobs, rollout.reference_logprobs, estimator) * mask
+    kl = kept(kl_estimate(rollout.logprobs, rollout.reference_logprobs, estimator), mask)
     rewards = penalised_rewards(rollout.scores, kl, mask, coefficient)
     if arguments.whiten_rewards:
         rewards = whiten(rewards, mask, measure(rewards, mask), keep_mean=True)
     estimate = advantages_by_loop if by_loop else advantages_at_once
     raw = estimate(rewards, rollout.values, mask, arguments.gamma, arguments.lam)
-    returns = (raw + rollout.values) * mask
+    returns = kept(raw + rollout.values, mask)
     advantages = whiten(raw, mask, measure(raw, mask))
     return Experience(rollout.with_(rewards=rewards, advantages=advantages, returns=returns), kl)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from canary.workload.ppo.experience import Experience
-from canary.workload.ppo.objective import Loss, masked_mean
+from canary.workload.ppo.objective import Loss, kept, masked_mean
 
 
 class Figures:
@@ -36,7 +36,7 @@ class Figures:
     ) -> None:
         """A micro-batch of the update."""
         with torch.no_grad():
-            moved = (log_ratio * mask).float()
+            moved = kept(log_ratio.float(), mask)
             found = {
                 "loss": loss.detach(),
                 "policy_loss": policy.total.detach(),

@@ -6,17 +6,17 @@ from typing import Any
 
 import torch
 
-from canary.workload.ppo.objective import Moments, moments
+from canary.workload.ppo.objective import Moments, kept, moments
 
 
 def moments_of_ranks(values: torch.Tensor, mask: torch.Tensor, accelerator: Any) -> Moments:
     """Mean and variance over the masked tokens of every rank."""
     if accelerator.num_processes == 1:
         return moments(values, mask)
-    sums = torch.stack([(values * mask).sum(), mask.sum().to(values.dtype)])
+    sums = torch.stack([kept(values, mask).sum(), mask.sum().to(values.dtype)])
     total, count = accelerator.reduce(sums, "sum")
     mean = total / count
-    squares = accelerator.reduce(((values - mean).square() * mask).sum(), "sum")
+    squares = accelerator.reduce(kept(values - mean, mask).square().sum(), "sum")
     return Moments(mean, squares / (count - 1).clamp(min=1))
 
 

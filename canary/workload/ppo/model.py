@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from canary.workload.ppo.modes import evaluate
 from canary.workload.ppo.objective import entropy_of
 
 
@@ -64,7 +65,7 @@ class LanguageModel:
         ids = torch.arange(2, device=self._head.weight.device).unsqueeze(0)
         mask = torch.ones_like(ids)
         training = self._whole.training
-        self._whole.train(False)
+        evaluate(self._whole)
         try:
             with torch.no_grad():
                 hidden = self._trunk(input_ids=ids, attention_mask=mask).last_hidden_state

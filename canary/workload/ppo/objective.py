@@ -28,9 +28,14 @@ def completion_mask(completion_ids: torch.Tensor, eos_id: int | None) -> torch.T
     return (ends.cumsum(dim=1) - ends).eq(0)
 
 
+def kept(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The values of the mask, 0 outside; what is not finite out there leaves no trace."""
+    return values.masked_fill(~mask, 0.0)
+
+
 def masked_mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """The mean over the tokens of the mask."""
-    return (values * mask).sum() / mask.sum()
+    return kept(values, mask).sum() / mask.sum()
 
 
 def kl_estimate(
@@ -55,7 +60,7 @@ def penalised_rewards(
 ) -> torch.Tensor:
     """(rows, tokens): minus `coefficient` times each token's KL, and the row's score at its last
     token (Ziegler et al. 2019, eq. 2)."""
-    rewards = -coefficient * kl * mask
+    rewards = -coefficient * kept(kl, mask)
     rows = torch.arange(len(scores), device=scores.device)
     rewards[rows, last_tokens(mask)] += scores
     return rewards
@@ -72,8 +77,8 @@ class Moments:
 def moments(values: torch.Tensor, mask: torch.Tensor) -> Moments:
     """Mean, and variance with Bessel's correction where there are two tokens or more."""
     count = mask.sum()
-    mean = (values * mask).sum() / count
-    squares = ((values - mean).square() * mask).sum()
+    mean = kept(values, mask).sum() / count
+    squares = kept(values - mean, mask).square().sum()
     return Moments(mean, squares / (count - 1).clamp(min=1))
 
 
@@ -85,26 +90,27 @@ def whiten(
     whitened = (values - of.mean) * torch.rsqrt(of.variance + EPSILON)
     if keep_mean:
         whitened = whitened + of.mean
-    return whitened * mask
+    return kept(whitened, mask)
 
 
 def advantages_at_once(
     rewards: torch.Tensor, values: torch.Tensor, mask: torch.Tensor, gamma: float, lam: float
 ) -> torch.Tensor:
-    """(rows, tokens): generalised advantages, as one product with the powers of gamma x lambda.
+    """(rows, tokens): generalised advantages, of all rows and tokens together.
 
     A_t = sum over k >= t of (gamma lambda)^(k-t) d_k, with d_k = r_k + gamma V_(k+1) - V_k (GAE,
-    eq. 16). After a row's last token its value is 0: the sequence is over.
+    eq. 16). After a row's last token its value is 0: the sequence is over. The sums are doubled in
+    length until they are whole: that of 2n terms is that of n, and that of the n after them.
     """
-    values = values * mask
-    following = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)
-    deltas = (rewards + gamma * following - values) * mask
-    steps = torch.arange(rewards.shape[1], device=rewards.device)
-    distance = steps[:, None] - steps[None, :]
-    powers = torch.where(
-        distance >= 0, (gamma * lam) ** distance.clamp(min=0).to(deltas.dtype), 0.0
-    )
-    return (deltas @ powers.to(deltas.dtype)) * mask
+    values = kept(values, mask)
+    following = torch.nn.functional.pad(values[:, 1:], (0, 1))
+    found = kept(rewards + gamma * following - values, mask)
+    terms = 1
+    while terms < found.shape[1]:
+        later = torch.nn.functional.pad(found[:, terms:], (0, terms))
+        found = found + (gamma * lam) ** terms * later
+        terms *= 2
+    return kept(found, mask)
 
 
 def advantages_by_loop(
@@ -139,12 +145,11 @@ def policy_loss(
     cliprange: float,
 ) -> Loss:
     """Minus the clipped surrogate (PPO, eq. 7). Clipped: the ratio's bound decides the loss."""
-    ratio = torch.exp((logprobs - old_logprobs) * mask)
+    advantages = kept(advantages, mask)
+    ratio = torch.exp(kept(logprobs - old_logprobs, mask))
     free = -advantages * ratio
     bounded = -advantages * ratio.clamp(1 - cliprange, 1 + cliprange)
-    return Loss(
-        (torch.maximum(free, bounded) * mask).sum(), ((bounded > free) & mask).sum().detach()
-    )
+    return Loss(torch.maximum(free, bounded).sum(), (bounded > free).sum().detach())
 
 
 def value_loss(
@@ -157,13 +162,12 @@ def value_loss(
     """Half the larger of the squared errors of the value and of the value held within
     `cliprange_value` of that of the rollout (Huang et al. 2024, detail 6.4)."""
     held = old_values + (values - old_values).clamp(-cliprange_value, cliprange_value)
-    free, bounded = (values - returns).square(), (held - returns).square()
-    return Loss(
-        0.5 * (torch.maximum(free, bounded) * mask).sum(),
-        ((bounded > free) & mask).sum().detach(),
-    )
+    free, bounded = kept(values - returns, mask).square(), kept(held - returns, mask).square()
+    return Loss(0.5 * torch.maximum(free, bounded).sum(), (bounded > free).sum().detach())
 
 
 def entropy_of(log_probabilities: torch.Tensor) -> torch.Tensor:
-    """(rows, tokens) in nats, from log-probabilities (rows, tokens, vocabulary)."""
-    return -(log_probabilities.exp() * log_probabilities).sum(dim=-1)
+    """(rows, tokens) in nats, from log-probabilities (rows, tokens, vocabulary). Tokens that cannot
+    be sampled, at minus infinity, add nothing."""
+    finite = log_probabilities.clamp(min=torch.finfo(log_probabilities.dtype).min)
+    return -(finite.exp() * finite).sum(dim=-1)

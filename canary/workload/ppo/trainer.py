@@ -24,6 +24,7 @@ from canary.workload.ppo.experience import Experience, experience
 from canary.workload.ppo.figures import Figures, rollout_metrics
 from canary.workload.ppo.gathering import every_rank, moments_of_ranks
 from canary.workload.ppo.model import ActorCritic, Asked, Reference
+from canary.workload.ppo.modes import evaluate
 from canary.workload.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
 from canary.workload.ppo.scoring import Samples, Scorer
 from canary.workload.ppo.split import Splitter
@@ -139,7 +140,7 @@ class PPOTrainer(Trainer):
 
     def _collect(self, prompts: Prompts) -> Experience:
         """A rollout of the policy as it is, and what it is worth."""
-        self.model.train(False)
+        evaluate(self.model)
         with self.watch.phase("generation"), self.accelerator.autocast():
             rollout = sample(self.model, prompts, self.sampling)
         with self.watch.phase("reward"):
