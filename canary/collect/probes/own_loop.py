@@ -29,6 +29,9 @@ class LoopEnded(Exception):
 class OwnLoop:
     """Gathers one step: losses of its updates, sampled sequences, logged metrics."""
 
+    can_be_asked = False
+    """Whether the loop ends by itself where the trainer's control says so."""
+
     def __init__(
         self,
         trainer: Any,

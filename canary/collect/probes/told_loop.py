@@ -52,6 +52,8 @@ class Unwatched:
 class ToldLoop(OwnLoop):
     """Gathers one step of a loop that tells (see `LoopWatch`)."""
 
+    can_be_asked = True
+
     def attach(self, wrap: Wrap) -> None:
         """Listens to the trainer; wraps nothing but the optimizer's step."""
         self._trainer.watch = self

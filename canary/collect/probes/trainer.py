@@ -183,11 +183,15 @@ class TrainerProbe(TrainerCallback):
     def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._exact is not None:
             self._exact.gradients_ready()
+        before = self._grad_norm
         with self._clock.phase("optimizer"):
-            self._grad_norm = original(*args, **kwargs)
+            norm = self._grad_norm = original(*args, **kwargs)
+        if self._own_loop is not None and before is not None and norm is not None:
+            # Of the updates of a step, the largest: an explosion in one is not lost in the rest.
+            self._grad_norm = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
         if self._bare_loop:
             self._update_begins(self._trainer.optimizer)
-        return self._grad_norm
+        return norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._exact is not None and self._ended_step is not None:
@@ -247,7 +251,7 @@ class TrainerProbe(TrainerCallback):
         self._learning_rate = loop.learning_rate
         self._close_step()
         loop.next_step()
-        if self._cut:
+        if self._cut and not loop.can_be_asked:
             raise LoopEnded
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import PreTrainedTokenizerBase, set_seed
+from transformers import GenerationConfig, PreTrainedTokenizerBase, set_seed
 
+from canary.errors import InputError
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows
 from canary.workload.model import load_model, load_tokenizer, reference_of
@@ -38,7 +39,9 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         remove_unused_columns=False,
         dataloader_drop_last=True,
     )
+    _require_a_rollout(spec, len(rows), arguments)
     policy = load_model(spec, tokenizer)
+    policy.generation_config = _nothing_cut_off(policy.generation_config)
     reference = reference_of(spec, policy)
     return PPOTrainer(
         model=_actor_critic(spec, policy),
@@ -50,6 +53,25 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         processing_class=tokenizer,
         callbacks=callbacks(spec),
     )
+
+
+def _require_a_rollout(spec: WorkloadSpec, rows: int, arguments: PPOArguments) -> None:
+    """InputError where the data, seen as often as allowed, never fill one rollout."""
+    needed = arguments.rollout_size * spec.ranks
+    if rows < needed:
+        raise InputError(
+            f"a rollout takes {needed} prompts, but dataset '{spec.config.dataset_name}' gives "
+            f"{rows}",
+            "lower batch_size, gradient_accumulation_steps or ppo.num_mini_batches",
+        )
+
+
+def _nothing_cut_off(own: GenerationConfig) -> GenerationConfig:
+    """A model's own settings may shift what is sampled (top_k, repetition_penalty ...), and
+    `generate` takes each that is not said otherwise: then the log-probabilities that PPO learns by
+    would not be those that it sampled by."""
+    tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
+    return GenerationConfig(**{name: getattr(own, name) for name in tokens})
 
 
 def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:

@@ -19,6 +19,7 @@ class Figures:
         self._tokens = torch.zeros(())
         self._sums: dict[str, torch.Tensor] = {}
         self._updates: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._done = 0
 
     def begin(self, tokens: torch.Tensor) -> torch.Tensor:
         """An update begins on so many tokens of this rank; returns those of all ranks."""
@@ -61,22 +62,23 @@ class Figures:
         self._updates["ratio_deviation"].append(deviation)
         return self._updates["loss"][-1]
 
+    def updated(self) -> None:
+        """The update was made: the KL did not end the step before it."""
+        self._done += 1
+
     def approx_kl(self) -> float:
         """Of the newest update: mean a token of KL(policy of the rollout || policy), nats."""
         return float(self._updates["approx_kl"][-1])
 
     def means(self) -> dict[str, float]:
         """`loss`, `policy_loss`, `value_loss`, `clip_ratio`, `value_clip_ratio`, `approx_kl`: means
-        over the updates; `ratio_deviation`: the largest distance of a ratio from 1 in the first of
-        them; `updates`: their number."""
+        over the updates, one that the KL held back among them; `ratio_deviation`: the largest
+        distance of a ratio from 1 in the first of them; `updates`: how many were made."""
         deviation = self._updates.pop("ratio_deviation")
         found = {name: torch.stack(values).mean() for name, values in self._updates.items()}
         named = {**found, "ratio_deviation": deviation[0]}
         values = torch.stack([value.float() for value in named.values()]).tolist()
-        return {
-            **dict(zip(named, values, strict=True)),
-            "updates": float(len(deviation)),
-        }
+        return dict(zip(named, values, strict=True)) | {"updates": float(self._done)}
 
 
 def rollout_metrics(
@@ -89,9 +91,6 @@ def rollout_metrics(
     assert rollout.values is not None
     assert rollout.entropy is not None
     mask = rollout.completion_mask
-    ended = torch.zeros_like(rollout.scores)
-    if eos_id is not None:
-        ended = (rollout.completion_ids.eq(eos_id) & mask).any(dim=1).float()
     found = {
         "reward": rollout.scores.mean(),
         "reward_std": rollout.scores.std() if len(rollout) > 1 else torch.zeros(()),
@@ -100,7 +99,7 @@ def rollout_metrics(
         "entropy": masked_mean(rollout.entropy, mask),
         "values_mean": masked_mean(rollout.values, mask),
         "completion_length": mask.sum(dim=1).float().mean(),
-        "eos_rate": ended.mean(),
+        "eos_rate": rollout.ended(eos_id).float().mean(),
     }
     values = torch.stack([value.float().to(mask.device) for value in found.values()]).tolist()
     return dict(zip(found, values, strict=True)) | {"kl_coef": coefficient}

@@ -137,8 +137,14 @@ class ActorCritic(nn.Module):
     ) -> Judged:
         """Of the last `length` tokens of each row: log-probabilities, values, entropy."""
         found, hidden, entropy = self._language_model(input_ids, attention_mask, length, asked)
-        values = self.value_head(hidden.float()).squeeze(-1).float() if asked.values else None
+        values = self._values(hidden) if asked.values else None
         return Judged(found, values, entropy)
+
+    def _values(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(rows, tokens), in float32 whatever the policy computes in."""
+        with torch.autocast(hidden.device.type, enabled=False):
+            values: torch.Tensor = self.value_head(hidden.float()).squeeze(-1)
+        return values
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
         """The policy's own."""

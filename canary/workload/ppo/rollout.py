@@ -119,6 +119,12 @@ class Rollout:
     def _each(self, change: Any) -> Rollout:
         return Rollout(**{name: change(value) for name, value in self.tensors().items()})
 
+    def ended(self, eos_id: int | None) -> torch.Tensor:
+        """(rows,), whether a completion came to its own end."""
+        if eos_id is None:
+            return torch.zeros(len(self), dtype=torch.bool, device=self.completion_ids.device)
+        return (self.completion_ids.eq(eos_id) & self.completion_mask).any(dim=1)
+
     @property
     def input_ids(self) -> torch.Tensor:
         """(rows, prompt + completion)."""

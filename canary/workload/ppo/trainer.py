@@ -97,6 +97,7 @@ class PPOTrainer(Trainer):
         """Runs `max_steps` steps from the beginning."""
         self._set_up()
         prompts = self._prompts()
+        losses = 0.0
         self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
         for step in range(1, self.args.max_steps + 1):
             self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
@@ -106,12 +107,15 @@ class PPOTrainer(Trainer):
             metrics = self._update(collected)
             metrics |= rollout_metrics(collected, self.kl_coefficient.value, self.sampling.eos_id)
             self._adapt(collected)
-            self._end_step(step, every_rank(metrics, self.accelerator))
+            metrics = every_rank(metrics, self.accelerator)
+            losses += metrics["loss"]
+            self._end_step(step, metrics)
             if self.control.should_training_stop:
                 break
         self.is_in_train = False
         self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
-        return TrainOutput(self.state.global_step, 0.0, {})
+        done = self.state.global_step
+        return TrainOutput(done, losses / done, {})
 
     def _set_up(self) -> None:
         """Optimizer, schedule and what accelerate wraps; the seed anew, a different one a rank."""
@@ -174,7 +178,7 @@ class PPOTrainer(Trainer):
         )
         scores = self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
         if self.args.missing_eos_penalty is not None:
-            ended = rollout.completion_ids.eq(self.sampling.eos_id).any(dim=1)
+            ended = rollout.ended(self.sampling.eos_id)
             scores = scores - self.args.missing_eos_penalty * (~ended).float()
         return scores
 
@@ -191,13 +195,18 @@ class PPOTrainer(Trainer):
 
         with torch.no_grad():
             for rows in itertools.chain.from_iterable(self._split.of(rollout)):
-                micro = rollout.take(rows).trimmed()
+                micro = self._micro(rollout, rows)
                 logprobs, values, entropy = self._forward(micro, with_entropy=True)
                 keep("logprobs", rows, logprobs)
                 keep("values", rows, values)
                 keep("entropy", rows, entropy)
                 keep("reference_logprobs", rows, self._reference_logprobs(micro))
-        return rollout.with_(**{n: value * rollout.completion_mask for n, value in found.items()})
+        mask = rollout.completion_mask
+        return rollout.with_(**{n: objective.kept(value, mask) for n, value in found.items()})
+
+    def _micro(self, rollout: Rollout, rows: torch.Tensor) -> Rollout:
+        taken = rollout.take(rows)
+        return taken if self.switches.fixed_width else taken.trimmed()
 
     def _reference_logprobs(self, micro: Rollout) -> torch.Tensor:
         length = micro.completion_ids.shape[1]
@@ -244,13 +253,14 @@ class PPOTrainer(Trainer):
                     )
                 self.optimizer.step()
                 self.optimizer.zero_grad()
+                figures.updated()
         return figures.means()
 
     def _differentiate(self, rollout: Rollout, mini: list[torch.Tensor], figures: Figures) -> None:
         """The gradient of one mini-batch: means over its tokens, summed over its micro-batches."""
         tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
         for place, rows in enumerate(mini, start=1):
-            micro = rollout.take(rows).trimmed()
+            micro = self._micro(rollout, rows)
             with self._synchronised(place == len(mini)):
                 with self.watch.phase("forward"):
                     loss = self._loss(micro, tokens, figures)
@@ -291,11 +301,21 @@ class PPOTrainer(Trainer):
         self.kl_coefficient.update(float(mean), completions)
 
     def _end_step(self, step: int, metrics: dict[str, float]) -> None:
-        """Counts the step, tells of it and logs it."""
+        """Counts the step, tells of it, logs it, and saves where that is asked for."""
+        rate = self.lr_scheduler.get_last_lr()[0]
         self.lr_scheduler.step()
         self.state.global_step = step
+        self.state.epoch = (
+            step
+            * self.args.rollout_size
+            * self.accelerator.num_processes
+            / (len(self.train_dataset))
+        )
         self.watch.metrics(metrics)
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
         if self.control.should_log:
-            self.log(metrics)
-            self.control.should_log = False
+            with self.watch.phase("logging"):
+                self.log({**metrics, "learning_rate": rate})
+        if self.control.should_save:
+            self._save_checkpoint(self.model, trial=None)
+            self.control = self.callback_handler.on_save(self.args, self.state, self.control)
