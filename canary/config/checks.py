@@ -7,6 +7,7 @@ from typing import Any
 
 from canary.config.schema import GROUP_TRAINERS, CanaryConfig
 from canary.config.source import Origins
+from canary.config.speed_checks import check_speed
 from canary.config.trainers import EXEC_KEYS, FACTORY_READS, OWN_KEYS, TRAINER_FIELDS
 from canary.errors import ConfigError
 
@@ -206,5 +207,6 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 "set num_generations to a divisor of it, or change batch_size",
             )
     _check_trainer(config, refuse)
+    check_speed(config, refuse)
     if config.device == "cpu" and config.dtype == "float16":
         refuse("dtype", "float16 needs a GPU", "use bfloat16 or float32")

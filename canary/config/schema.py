@@ -88,8 +88,13 @@ class CanaryConfig(Strict):
     )
     model_revision: str | None = Field(None, description="Branch, tag or commit of a hub model.")
     trust_remote_code: bool = Field(False, description="Run code that a hub model brings along.")
-    attn_implementation: Literal["eager", "sdpa", "flash_attention_2"] | None = Field(
-        None, description="Attention kernel; null: what transformers chooses."
+    attn_implementation: str | None = Field(
+        None,
+        pattern=r"^(eager|sdpa|flash_attention_[23]|[\w.-]+/[\w.-]+(@[\w.-]+)?(:\w+)?)$",
+        description=(
+            "Attention kernel: `eager`, `sdpa`, `flash_attention_2`, `flash_attention_3`, or one "
+            "of the hub (`kernels-community/flash-attn2`); null: what transformers chooses."
+        ),
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         "float32",

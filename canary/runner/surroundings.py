@@ -30,8 +30,9 @@ def require_training_stack(packages: Sequence[str] = TRAINING_STACK) -> None:
 
 
 def needs_hub(config: CanaryConfig) -> bool:
-    """Whether model or data come from the hub: neither embedded nor a local path."""
-    return any(
+    """Whether model or data come from the hub, neither embedded nor a local path, or the attention
+    kernel does."""
+    return "/" in (config.attn_implementation or "") or any(
         not name.startswith("embedded/") and not Path(name).exists()
         for name in (config.model_name, config.dataset_name)
     )

@@ -29,6 +29,7 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
         )
     module = importlib.import_module(f"canary.workload.{training_type}")
     trainer: Trainer = module.build(spec)
+    importlib.import_module("canary.workload.speed").apply(trainer, spec.config)
     return trainer
 
 

@@ -15,7 +15,7 @@ import torch
 
 from canary.config.trainers import OWN_KEYS
 from canary.errors import ConfigError
-from canary.workload import adapt
+from canary.workload import adapt, speed
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -44,7 +44,11 @@ def training_arguments(
     config = spec.config
     _check_trainer_args(config.trainer_args, config_class)
     _check_trackers(config.report_to)
-    wanted = _common(spec) | trainer_specific | dict(config.trainer_args)
+    switched = speed.arguments(config, uses_cuda(config))
+    wanted = _common(spec) | switched | trainer_specific | dict(config.trainer_args)
+    if "generation_kwargs" in trainer_specific:
+        own = config.trainer_args.get("generation_kwargs") or {}
+        wanted["generation_kwargs"] = {**own, **trainer_specific["generation_kwargs"]}
     settings = adapt.settings(config_class, wanted, spec.notes)
     try:
         return config_class(**settings)

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from canary.errors import ConfigError, InputError
-from canary.workload import adapt
+from canary.workload import adapt, attention
 from canary.workload.embedded.random_llama import parse_random_name, random_llama
 from canary.workload.named import from_named
 from canary.workload.plugins import model_from_factory
@@ -64,12 +64,14 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
     if config.model_factory is not None:
         return _fit_embeddings(model_from_factory(spec), tokenizer)
     quantization = _quantization(spec)
-    options = {**adapt.dtype_option(torch.float32), **_attention(spec), **quantization}
+    options = {**adapt.dtype_option(torch.float32), **attention.options(config), **quantization}
     size = parse_random_name(config.model_name)
     if size is None:
         model = _from_source(spec, lambda source, access: _load(spec, source, access, options))
+        attention.check_dtype(config)
         return _fit_embeddings(model, tokenizer)
     model = _random_model(spec, size, tokenizer)
+    attention.check_dtype(config)
     if quantization or _is_reward(spec):
         save_initial(spec, model)
         set_seed(config.seed)
@@ -119,8 +121,7 @@ def _random_model(
     model: PreTrainedModel = random_llama(size, config.seed, torch.float32, len(tokenizer))
     model.config.pad_token_id = tokenizer.pad_token_id
     model.config.eos_token_id = tokenizer.eos_token_id
-    if config.attn_implementation is not None:
-        model.set_attn_implementation(config.attn_implementation)
+    attention.set_on(model, config)
     return model
 
 
@@ -167,23 +168,17 @@ def _wants_no_dropout(spec: WorkloadSpec) -> bool:
 def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loaded]) -> Loaded:
     """Runs `load(source, access)` for the folder or hub id that the config's model name means."""
     config = spec.config
-    trusted = config.trust_remote_code
-    try:
-        return from_named(config.model_name, load, config.model_revision, trusted=trusted)
-    except ImportError as error:
-        if config.attn_implementation is None:
+
+    def attending(source: str, access: dict[str, Any]) -> Loaded:
+        try:
+            return load(source, access)
+        except (ImportError, OSError, ValueError) as error:
+            if attention.is_about(config, error):
+                raise attention.unusable(config, error) from error
             raise
-        raise ConfigError(
-            f"attn_implementation {config.attn_implementation} cannot be used: "
-            f"{' '.join(str(error).split())[:200]}",
-            "install what it needs, or choose eager or sdpa",
-            key="attn_implementation",
-        ) from error
 
-
-def _attention(spec: WorkloadSpec) -> dict[str, Any]:
-    chosen = spec.config.attn_implementation
-    return {} if chosen is None else {"attn_implementation": chosen}
+    trusted = config.trust_remote_code
+    return from_named(config.model_name, attending, config.model_revision, trusted=trusted)
 
 
 def _quantization(spec: WorkloadSpec) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from canary.errors import ConfigError
+from canary.workload import speed
 from canary.workload.model import load_model, save_initial
 from canary.workload.spec import WorkloadSpec
 
@@ -25,7 +26,9 @@ def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:
             'pip install "trl[vllm]", or remove trainer_args.use_vllm',
             key="trainer_args.use_vllm",
         )
+    switched = speed.generation(config)
     return {
+        **({"generation_kwargs": switched} if switched else {}),
         "beta": config.beta,
         "num_generations": config.num_generations,
         "max_completion_length": config.max_new_tokens,

@@ -1,0 +1,83 @@
+"""Checks of the `speed` section: what a switch needs, and what says the same a second time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from canary.config.schema import CanaryConfig
+
+SAID_TWICE: dict[str, tuple[str, ...]] = {
+    "kv_cache": ("generation_kwargs.use_cache",),
+    "decode": ("cache_implementation", "generation_kwargs.cache_implementation"),
+    "lengths": (
+        "pad_to_multiple_of",
+        "padding_free",
+        "packing",
+        "group_by_length",
+        "train_sampling_strategy",
+    ),
+    "optimizer": ("optim", "optim_args"),
+    "prefetch": ("dataloader_prefetch_factor", "dataloader_persistent_workers"),
+    "pin_memory": ("dataloader_pin_memory",),
+    "compile": ("torch_compile", "torch_compile_backend"),
+    "liger": ("use_liger_kernel",),
+}
+"""Arguments of the trainers, in `trainer_args`, that a switch sets too."""
+
+ALONE_IN_A_MICRO_BATCH = {
+    "kto": "its KL is estimated from the rows of a micro-batch",
+    "orpo": "its likelihood is a mean over the tokens of a micro-batch",
+    "cpo": "its likelihood is a mean over the tokens of a micro-batch",
+}
+"""Trainers that learn something else from the same rows in other micro-batches, and why."""
+
+Refuse = Callable[[str, str, str], None]
+
+
+def check_speed(config: CanaryConfig, refuse: Refuse) -> None:
+    """Calls `refuse(key, message, hint)` for a switch that cannot be had."""
+    speed = config.speed
+    for switch, names in SAID_TWICE.items():
+        for name in names:
+            if getattr(speed, switch) is not None and _given(config.trainer_args, name):
+                message = f"and trainer_args.{name} say the same thing"
+                refuse(f"speed.{switch}", message, "keep one of the two")
+    if speed.prefetch is not None and config.num_workers == 0:
+        refuse("speed.prefetch", "needs processes that load data", "set num_workers: 1 or more")
+    if speed.kv_cache is False and speed.decode is not None:
+        refuse("speed.decode", "chooses a cache, and speed.kv_cache is false", "remove one")
+    _check_lengths(config, refuse)
+    own = {
+        "fixed_length": config.fixed_length or None,
+        "speed.kv_cache": speed.kv_cache,
+        "speed.decode": speed.decode,
+    }
+    for key, value in own.items():
+        if value is not None and config.trainer_args.get("use_vllm"):
+            refuse(key, "is for the model's own generate, not for vLLM's", "remove one of the two")
+    if config.fixed_length and _given(config.trainer_args, "generation_kwargs.min_new_tokens"):
+        message = "and trainer_args.generation_kwargs.min_new_tokens say the same thing"
+        refuse("fixed_length", message, "keep one of the two")
+
+
+def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:
+    lengths = config.speed.lengths
+    reason = ALONE_IN_A_MICRO_BATCH.get(config.training_type)
+    losses = config.trainer_args.get("loss_type") or ()
+    if config.training_type == "dpo" and ("sft" in losses or "rpo_alpha" in config.trainer_args):
+        reason = "that loss has a mean over the tokens of a micro-batch"
+    if lengths == "bucketed" and reason is not None:
+        message = f"bucketed would change what {config.training_type} learns: {reason}"
+        refuse("speed.lengths", message, "choose longest or fixed")
+    if lengths == "fixed" and config.data_collator is not None:
+        refuse("speed.lengths", "fixed is not what data_collator does", "remove one of the two")
+
+
+def _given(arguments: dict[str, Any], name: str) -> bool:
+    place: Any = arguments
+    for part in name.split("."):
+        if not isinstance(place, dict) or part not in place:
+            return False
+        place = place[part]
+    return True
