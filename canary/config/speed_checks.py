@@ -20,7 +20,7 @@ SAID_TWICE: dict[str, tuple[str, ...]] = {
     "optimizer": ("optim", "optim_args"),
     "prefetch": ("dataloader_prefetch_factor", "dataloader_persistent_workers"),
     "pin_memory": ("dataloader_pin_memory",),
-    "compile": ("torch_compile", "torch_compile_backend"),
+    "compile": ("torch_compile",),
     "liger": ("use_liger_kernel",),
 }
 """Arguments of the trainers, in `trainer_args`, that a switch sets too."""
