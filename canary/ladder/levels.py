@@ -133,10 +133,11 @@ def _needs_choice(config: CanaryConfig, machine: Machine) -> str | None:
     return None
 
 
-_PADDED = ("sft", "dpo", "reward", "orpo", "cpo", "ppo")
-"""Trainers whose loss does not depend on which rows stand together in a micro-batch; KTO's does,
-and GRPO and RLOO pad what they have just generated."""
-_CUT_FREELY = tuple(name for name in TRAINING_TYPES if name != "kto")
+_CUT_FREELY = tuple(name for name in TRAINING_TYPES if name not in ("kto", "orpo", "cpo"))
+"""Trainers whose loss does not depend on which rows stand together in a micro-batch."""
+_PADDED = ("sft", "dpo", "reward", "ppo")
+"""Of those, the ones with rows of unequal lengths: GRPO and RLOO pad what they have just
+generated."""
 
 SWITCHES: tuple[Switch, ...] = (
     Switch(

@@ -62,17 +62,21 @@ def arguments(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
     return found
 
 
-def generation(config: CanaryConfig) -> dict[str, Any]:
-    """Arguments of `generate` for the config's cache and for completions of one length."""
+def cache(config: CanaryConfig) -> dict[str, Any]:
+    """Arguments of `generate` for the config's cache."""
     speed = config.speed
     found: dict[str, Any] = {}
     if speed.kv_cache is not None:
         found["use_cache"] = speed.kv_cache
     if speed.decode in ("static", "compiled"):
         found["cache_implementation"] = "static"
-    if config.fixed_length:
-        found["min_new_tokens"] = config.max_new_tokens
     return found
+
+
+def generation(config: CanaryConfig) -> dict[str, Any]:
+    """Arguments of `generate` for the config's cache and for completions of one length."""
+    shortest = {"min_new_tokens": config.max_new_tokens} if config.fixed_length else {}
+    return cache(config) | shortest
 
 
 def compilation(config: CanaryConfig, cuda: bool) -> dict[str, Any]:

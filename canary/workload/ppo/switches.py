@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.config.schema import CanaryConfig
+from canary.workload.arguments import uses_cuda
+from canary.workload.speed import cache, compilation
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,6 @@ def switches_of(config: CanaryConfig, prompt_width: int | None) -> Switches:
 
 
 def generation_options(config: CanaryConfig) -> tuple[tuple[str, Any], ...]:
-    """Arguments of `generate` for the cache; a static one is compiled on its own on a GPU, unless
-    told not to be."""
-    speed = config.speed
-    if speed.kv_cache is False:
-        return (("use_cache", False),)
-    if speed.decode in (None, "dynamic"):
-        return (("use_cache", True),)
-    compiled = speed.decode == "compiled"
-    return (
-        ("use_cache", True),
-        ("cache_implementation", "static"),
-        ("disable_compile", not compiled),
-    )
+    """Arguments of `generate` for the cache, and for compiled decoding."""
+    settings = {"use_cache": True, **cache(config), **compilation(config, uses_cuda(config))}
+    return tuple(settings.items())
