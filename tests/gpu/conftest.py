@@ -1,12 +1,27 @@
-"""Tests that need a CUDA device; skipped with the reason where there is none."""
+"""Tests that need a CUDA device; skipped with the reason where there is none.
+
+Those that take the fixture `device` run on a CPU too where `CANARY_GPU_TESTS_DEVICE=cpu` asks for
+it: what they check of a device is left out there, and all else is tried.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+from typing import Any
+
 import pytest
+
+from tests.gpu.trainings import Trainings
+
+ASKED = os.environ.get("CANARY_GPU_TESTS_DEVICE", "cuda")
+FIGURES = "CANARY_GPU_FIGURES"
+"""In the environment: a file for the figures of each training (`python -m bench.gpu`)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks and, without a device, skips everything in this folder."""
+    """Without a device, skips what needs one."""
     import torch
 
     if torch.cuda.is_available():
@@ -18,5 +33,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else f"torch is built for CUDA {built} and sees no device"
     )
     for item in items:
-        if "tests/gpu" in item.path.as_posix():
+        portable = ASKED == "cpu" and "device" in getattr(item, "fixturenames", ())
+        if "tests/gpu" in item.path.as_posix() and not portable:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def device() -> str:
+    """What the tests train on."""
+    return ASKED
+
+
+@pytest.fixture(scope="session")
+def trainings(device: str, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
+    """Trainings, each run once, when it is first asked for."""
+    return Trainings(device, tmp_path_factory.mktemp("trainings"), tell_figures)
+
+
+def tell_figures(figures: dict[str, Any]) -> None:
+    """A line of JSON for `bench.gpu`, where it asks."""
+    file = os.environ.get(FIGURES)
+    if file:
+        with Path(file).open("a") as stream:
+            stream.write(json.dumps(figures) + "\n")

@@ -1,0 +1,141 @@
+"""Trainings of every kind on one device, each run once and shared by the tests that look at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canary.collect.record import RunRecord
+from canary.config.schema import TRAINING_TYPES
+from tests.integration.conftest import Finished, canary, settings, write_config
+from tests.planting import plant
+
+STEPS, WARMUP = 14, 4
+PROFILED = {"enabled": True, "start_step": 8, "num_steps": 2}
+DTYPES = ("float32", "bfloat16")
+
+CLOCK = """
+import time, torch
+from transformers import TrainerCallback
+
+class Clock(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        with open(FILE + spec.scratch_dir.name, "a") as stream:
+            stream.write(f"{time.perf_counter()!r}\\n")
+
+trainer.add_callback(Clock())
+"""
+"""A clock of the host that waits for the device at each step's end: plain, slow and sure."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training; in float32 the whole model, watched by a synchronised clock, in bfloat16 an
+    adapter, running freely, some of its steps profiled."""
+
+    training_type: str
+    dtype: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.training_type}-{self.dtype}"
+
+
+CASES = tuple(Case(name, dtype) for name in TRAINING_TYPES for dtype in DTYPES)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One finished training."""
+
+    case: Case
+    run: Finished
+    folder: Path
+
+    @property
+    def record(self) -> RunRecord:
+        return self.run.record()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Of the measured launch."""
+        return self.run.rows()
+
+    def synchronised_s(self) -> list[float]:
+        """When each step of the measured launch had ended, on the synchronised clock."""
+        launch = self.rows()[0]["launch"]
+        lines = (self.folder / f"clock-launch{launch}").read_text().splitlines()
+        return [float(line) for line in lines]
+
+
+def values_of(case: Case, device: str) -> dict[str, object]:
+    """The config of a case."""
+    changes: dict[str, object] = {
+        "device": device,
+        "dtype": case.dtype,
+        "max_steps": STEPS,
+        "metrics_warmup_steps": WARMUP,
+        "probe_steps": 2,
+        "dataset_size": 4 * STEPS,
+        "threads": 1 if device == "cpu" else 4,
+    }
+    if case.dtype == "bfloat16":
+        changes |= {"use_peft": True, "profiler": PROFILED}
+    return settings(case.training_type, **changes)
+
+
+class Trainings:
+    """Trainings on one device; `tell` gets the figures of each."""
+
+    def __init__(self, device: str, folder: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+        self._device = device
+        self._folder = folder
+        self._tell = tell
+        self._done: dict[Case, Trained] = {}
+
+    def of(self, case: Case) -> Trained:
+        """The training of a case."""
+        if case not in self._done:
+            self._done[case] = self._run(case, self._folder / case.name)
+            if self._done[case].run.code == 0:
+                self._tell(figures_of(self._done[case]))
+        return self._done[case]
+
+    def again(self, case: Case) -> RunRecord:
+        """The probe of a case once more."""
+        folder = self._folder / f"{case.name}-again"
+        path = write_config(folder, values_of(case, self._device) | {"repeats": 0})
+        finished = canary("run", str(path), "-o", str(folder / "out"))
+        assert finished.code == 0, finished.err + finished.log()
+        return finished.record()
+
+    def _run(self, case: Case, folder: Path) -> Trained:
+        if case.dtype == "float32":
+            plant(folder, f"FILE = {str(folder / 'clock-')!r}\n{CLOCK}")
+        path = write_config(folder, values_of(case, self._device))
+        finished = canary("run", str(path), "-o", str(folder / "out"), cwd=folder)
+        return Trained(case, finished, folder)
+
+
+def figures_of(trained: Trained) -> dict[str, Any]:
+    """What a table of this device says of a training."""
+    record, case = trained.record, trained.case
+    perf, profile = record.perf, record.profiler
+    steps = len(profile.steps) or 1
+    return {
+        "trainer": case.training_type,
+        "what": "LoRA, bfloat16" if case.dtype == "bfloat16" else "full, float32, synchronised",
+        "step_ms": 1000 * perf.step_time.mean,
+        "samples_per_s": perf.samples_per_sec,
+        "tokens_per_s": perf.approx_tokens_per_sec,
+        "peak_mb": perf.max_mem_mb,
+        "gpu_pct": perf.gpu_utilization_avg,
+        "cpu_ms_per_step": 1000 * (record.host.cpu_seconds_per_step or 0.0),
+        "device_ms_per_step": None
+        if profile.cuda_time_total_ms is None
+        else profile.cuda_time_total_ms / steps,
+        "idle_pct": profile.device_idle_pct,
+    }
