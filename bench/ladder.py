@@ -95,17 +95,17 @@ def main() -> None:
 
 def tolerances(trainer: str, seeds: tuple[int, ...], settings: list[str]) -> None:
     """Prints the differences of one trainer's changes from its own baseline level."""
-    found: dict[tuple[str, str], dict[str, float]] = {}
+    found: dict[tuple[str, str], Sizes] = {}
     for seed in seeds:
         for key, differences in _seed(trainer, seed, settings).items():
-            kept = found.setdefault(key, dict.fromkeys(KINDS, 0.0))
-            for kind, size in differences.items():
-                kept[kind] = max(kept[kind], size)
+            kept = found.setdefault(key, differences)
+            found[key] = {kind: max(size, kept[kind]) for kind, size in differences.items()}
     print(f"\n{trainer}, {len(seeds)} seeds\n\n| | change | loss | grad norm | metrics |")
     print("|---|---|---:|---:|---:|")
     for (group, name), differences in found.items():
-        cells = " | ".join(f"{differences[kind]:.1e}" for kind in KINDS)
-        print(f"| {group} | {name} | {cells} |", flush=True)
+        *cells, (metric, which) = [differences[kind] for kind in KINDS]
+        shown = " | ".join(f"{size:.1e}" for size, _ in cells)
+        print(f"| {group} | {name} | {shown} | {metric:.1e} {which} |", flush=True)
 
 
 def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str], dict[str, float]]:
