@@ -22,7 +22,7 @@ from canary.errors import CanaryError
 from canary.ladder.guard import compare
 from canary.ladder.ladder import LadderRequest, run_ladder
 from canary.ladder.launching import Launcher
-from canary.ladder.levels import SWITCHES, Settings, baseline_settings, switches_for
+from canary.ladder.levels import SWITCHES, Rounding, Settings, baseline_settings, switches_for
 from canary.ladder.machine import this_machine
 from canary.ladder.view import ladder_text
 from canary.terminal import sayer
@@ -69,6 +69,8 @@ FAULTS: dict[str, dict[str, Settings]] = {
 }
 """Small changes of what is learned; in a replay the completions stay the same."""
 KINDS = ("loss", "gradient", "metric")
+Sizes = dict[str, tuple[float, str]]
+"""Of each kind the largest relative difference, and the signal that has it."""
 
 
 def main() -> None:
@@ -108,7 +110,7 @@ def tolerances(trainer: str, seeds: tuple[int, ...], settings: list[str]) -> Non
         print(f"| {group} | {name} | {shown} | {metric:.1e} {which} |", flush=True)
 
 
-def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str], dict[str, float]]:
+def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str], Sizes]:
     with tempfile.TemporaryDirectory() as folder:
         config_file = Path(folder, "canary.yaml")
         config_file.write_text(f"name: tolerances\ntraining_type: {trainer}\n")
@@ -138,19 +140,22 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
                 if ran.record is None or ran.problem:
                     print(f"{trainer}, {name}: {ran.problem}", file=sys.stderr)
                     continue
-                found[group, name] = _largest(baseline.record.exact, ran.record.exact, trainer)
+                found[group, name] = _largest(
+                    baseline.record.exact, ran.record.exact, trainer, group
+                )
                 print(f"{trainer} {seed} {name} {found[group, name]}", file=sys.stderr, flush=True)
         return found
 
 
 def _largest(
-    baseline: Mapping[str, Any], changed: Mapping[str, Any], trainer: str
-) -> dict[str, float]:
+    baseline: Mapping[str, Any], changed: Mapping[str, Any], trainer: str, group: str
+) -> Sizes:
     """The largest relative difference of each kind of signal."""
-    found = dict.fromkeys(KINDS, 0.0)
-    for one in compare(baseline, changed, trainer, "float32").deviations:
+    found: Sizes = dict.fromkeys(KINDS, (0.0, ""))
+    rounding: Rounding = "bfloat16" if group == "bfloat16" else "float32"
+    for one in compare(baseline, changed, trainer, rounding).deviations:
         kind = {"loss": "loss", "grad norm": "gradient"}.get(one.signal, "metric")
-        found[kind] = max(found[kind], one.relative)
+        found[kind] = max(found[kind], (one.relative, one.signal))
     return found
 
 
