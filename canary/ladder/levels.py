@@ -123,7 +123,8 @@ def _needs_devices(config: CanaryConfig, machine: Machine) -> str | None:
 
 def _needs_compiler(config: CanaryConfig, machine: Machine) -> str | None:
     if not machine.compiler:
-        return "no C++ compiler, which torch.compile needs"
+        missing = "C compiler with triton" if machine.gpus else "C++ compiler"
+        return f"no {missing}, which torch.compile needs"
     return None
 
 

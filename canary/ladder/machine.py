@@ -26,7 +26,8 @@ class Machine:
     packages: Mapping[str, str | None] | None = None
     """Version by package, None where it is not installed."""
     compiler: bool = False
-    """Whether a C++ compiler is there, which torch.compile needs on a CPU."""
+    """Whether there is what torch.compile needs: on a CPU a C++ compiler, for a GPU a C compiler
+    and triton."""
 
     def has(self, package: str) -> bool:
         """Whether a package is installed."""
@@ -50,8 +51,14 @@ def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) 
         gpus=gpus,
         no_gpu=why,
         packages=packages,
-        compiler=any(map(shutil.which, (environ.get("CXX") or "g++", "c++", "clang++"))),
+        compiler=_compiler(bool(gpus), environ) and (not gpus or bool(packages.get("triton"))),
     )
+
+
+def _compiler(gpu: bool, environ: Mapping[str, str]) -> bool:
+    own = environ.get("CC" if gpu else "CXX")
+    names = (own,) if own else ("gcc", "clang", "cc") if gpu else ("g++", "clang++", "c++")
+    return any(map(shutil.which, names))
 
 
 def _gpus(

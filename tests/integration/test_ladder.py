@@ -1,0 +1,102 @@
+"""The ladder for real, at small scale: levels are faster, guards are in force, and an optimisation
+that learns something else is caught."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from canary.collect.jsonio import read_rows
+from canary.ladder.ladder import LadderRequest, run_ladder
+from canary.ladder.levels import SWITCHES, Switch, always
+from canary.ladder.results import Ladder, LevelFound
+from canary.ladder.view import ladder_text
+from tests.integration.conftest import settings, write_config
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+UNSAFE = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
+"""Drops a term of the rewards: faster by a reference's forward, had one left that out too."""
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def ladder(tmp_path_factory: pytest.TempPathFactory, said: list[str]) -> Ladder:
+    """Of PPO, up to the level with the unsafe switch in it and nothing else."""
+    folder = tmp_path_factory.mktemp("ladder")
+    job = settings("ppo", max_steps=6, max_new_tokens=64, learning_rate=1e-3)
+    config = write_config(folder, job)
+    known = (*(switch for switch in SWITCHES if switch.level == "basic"), UNSAFE)
+    request = LadderRequest(config, "baseline,basic,advanced", rounds=1, output_dir=folder / "out")
+    return run_ladder(request, said.append, known)
+
+
+def of(ladder: Ladder, level: str) -> LevelFound:
+    return next(one for one in ladder.levels if one.level == level)
+
+
+def test_basic_is_faster_than_the_baseline(ladder: Ladder) -> None:
+    basic = of(ladder, "basic")
+    assert basic.problem == ""
+    assert basic.cumulative is not None
+    assert basic.cumulative.ratio > 1
+    assert basic.figures is not None
+    assert basic.figures.phases["generation"] > 0
+    assert of(ladder, "baseline").bottleneck
+
+
+def test_what_basic_does_is_what_the_baseline_learns(ladder: Ladder) -> None:
+    guarded = of(ladder, "basic").guarded
+    assert guarded is not None
+    assert guarded.holds
+    assert guarded.exact is not None
+    assert guarded.exact.steps == 5
+    assert guarded.exact.signals >= 6
+
+
+def test_an_unsafe_optimisation_is_caught_and_named(ladder: Ladder) -> None:
+    advanced = of(ladder, "advanced")
+    assert advanced.unsafe
+    assert advanced.guarded is not None
+    assert advanced.guarded.blamed == ("no KL penalty",)
+    assert advanced.guarded.broken is not None
+    assert advanced.guarded.broken.first is not None
+    assert not ladder.passed
+    assert "UNSAFE: advanced" in ladder_text(ladder, "text")
+
+
+def test_every_level_did_the_same_work(ladder: Ladder) -> None:
+    """The rows on the disk say so, not the ladder."""
+    runs = {}
+    for folder in sorted(ladder.folder.glob("*-ppo.*")):
+        rows = list(read_rows(folder / "steps.jsonl"))
+        if rows:
+            runs[folder.name] = [
+                (row["samples"], row["completion_tokens"], row["rl"]["updates"]) for row in rows
+            ]
+    assert len(runs) >= 3
+    assert set(map(tuple, runs.values())) == {((4, 4 * 64, 4.0),) * 6}
+
+
+def test_trl_s_own_defaults_are_timed_or_the_reason_is_told(ladder: Ladder) -> None:
+    assert (ladder.trl.over_baseline is None) == bool(ladder.trl.problem)
+
+
+def test_the_document_is_strict_json(ladder: Ladder) -> None:
+    assert json.loads(ladder_text(ladder, "json"))["rounds"] == 1
+
+
+def test_launches_are_told_while_they_run(ladder: Ladder, said: list[str]) -> None:
+    assert "round 1 of 1: baseline" in said
+    assert any(line.startswith("  basic, timed: step ") for line in said)
+
+
+def test_the_levels_records_lie_in_one_folder(ladder: Ladder, tmp_path: Path) -> None:
+    assert (ladder.folder / "completions.jsonl").exists()
+    assert list(ladder.folder.glob("*-ppo.basic-*/metrics.json"))
