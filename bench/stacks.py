@@ -22,7 +22,9 @@ import yaml
 from bench.stacks_complete import missing
 from canary.collect.folder import load_record
 
-TRAINERS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo")
+TRL_PPO = "trl_ppo"
+"""A script of a user's own with trl's PPO; `ppo` is the canary's own loop."""
+TRAINERS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo", TRL_PPO)
 PARTNERS = ("torch", "transformers", "accelerate", "peft", "datasets", "tokenizers")
 STEPS, PROBE_STEPS = 8, 4
 TIMEOUT = 300
@@ -40,6 +42,7 @@ SETTINGS = {
 EXTRA = {
     "grpo": {"max_new_tokens": 12, "num_generations": 2},
     "rloo": {"max_new_tokens": 12, "num_generations": 2},
+    "ppo": {"max_new_tokens": 12, "ppo": {"ppo_epochs": 2}},
 }
 PPO_SCRIPT = Path(__file__).with_name("stacks_ppo.py")
 NOT_OFFERED = ("is not offered by trl", "this trl has no PPO that is a Trainer")
@@ -54,9 +57,9 @@ class Outcome:
 
 
 def command_of(kind: str, folder: Path) -> list[str]:
-    """The command line of a short canary; PPO is a script of a user's own."""
+    """The command line of a short canary; trl's PPO is a script of a user's own."""
     values: dict[str, object] = SETTINGS | EXTRA.get(kind, {})
-    if kind == "ppo":
+    if kind == TRL_PPO:
         values = {key: values[key] for key in ("probe_steps", "metrics_warmup_steps", "timeout")}
         values["threads"] = 1
     else:
@@ -64,11 +67,11 @@ def command_of(kind: str, folder: Path) -> list[str]:
     config = folder / "canary.yaml"
     config.write_text(yaml.safe_dump(values))
     canary = [sys.executable, "-m", "canary.cli"]
-    if kind != "ppo":
+    if kind != TRL_PPO:
         return [*canary, "run", str(config), "-o", str(folder / "out")]
     script = [sys.executable, str(PPO_SCRIPT), str(folder / "trained"), str(STEPS)]
     return [
-        *(*canary, "exec", "--name", "ppo", "--config", str(config), "-o", str(folder / "out")),
+        *(*canary, "exec", "--name", TRL_PPO, "--config", str(config), "-o", str(folder / "out")),
         *("--", *script),
     ]
 

@@ -24,8 +24,8 @@ STAGES = (
 )
 TRAINED = ("forward", "backward", "optimizer")
 SAMPLED = ("generation", "reward", "logprob")
-ROLLOUT = ("grpo", "rloo")
-LOOPS_ITSELF = ("ppo",)
+ROLLOUT = ("grpo", "rloo", "ppo")
+LOOPS_ITSELF = ("trl_ppo",)
 """Trainers whose own loop calls neither `compute_loss` nor a gradient clip."""
 WITHOUT_LABELS = ("reward",)
 SAME = 1e-5

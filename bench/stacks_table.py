@@ -17,7 +17,7 @@ from bench.stacks import TRAINERS
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS, PAGE = DOCS / "stacks.json", DOCS / "stacks.md"
 BEGIN, END = "<!-- begin: bench/stacks_table.py -->", "<!-- end: bench/stacks_table.py -->"
-NAMES = {"reward": "Reward"}
+NAMES = {"reward": "Reward", "trl_ppo": "trl's PPO"}
 SHORT = {"works": "works", "not offered": "not offered", "fails": "**fails**"}
 
 Results = dict[str, Any]
