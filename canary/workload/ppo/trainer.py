@@ -315,7 +315,8 @@ class PPOTrainer(Trainer):
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
         if self.control.should_log:
             with self.watch.phase("logging"):
-                self.log({**metrics, "learning_rate": rate})
+                first = {name: metrics[name] for name in ("loss",) if name in metrics}
+                self.log({**first, **metrics, "learning_rate": rate})
         if self.control.should_save:
             self._save_checkpoint(self.model, trial=None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
