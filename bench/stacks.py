@@ -39,7 +39,7 @@ SETTINGS = {
     "device": "cpu",
     "timeout": TIMEOUT,
 }
-EXTRA = {
+EXTRA: dict[str, dict[str, object]] = {
     "grpo": {"max_new_tokens": 12, "num_generations": 2},
     "rloo": {"max_new_tokens": 12, "num_generations": 2},
     "ppo": {"max_new_tokens": 12, "ppo": {"ppo_epochs": 2}},
