@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
 
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.trainer import TrainerProbe
 from canary.workload.embedded import tiny_dir
+from tests.integration.watched_ppo import ppo_trainer
 
 pytestmark = pytest.mark.train
 
@@ -113,3 +120,38 @@ def test_an_own_loop_ends_where_it_is_asked_to_with_every_exact_stage(tmp_path: 
     assert found["first_update"]["tensors_changed"] > 0
     assert found["work"]["operator_total"] > 0
     assert found["frozen"]["changed"] == []
+
+
+def test_a_watch_that_is_the_users_own_stays_theirs(tmp_path: Path) -> None:
+    trainer = own_trainer(tmp_path)
+    trainer.watch = "gradients"  # type: ignore[attr-defined]
+    rows: list[dict[str, Any]] = []
+    TrainerProbe(trainer, rows.append, 0).run(trainer.train)
+    assert trainer.watch == "gradients"  # type: ignore[attr-defined]
+    assert [row["samples"] for row in rows] == [BATCH] * STEPS
+
+
+def test_a_loop_that_tells_is_asked_to_end_and_ends_its_callbacks_too(tmp_path: Path) -> None:
+    ended: list[int] = []
+
+    class Ends(TrainerCallback):
+        def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            ended.append(state.global_step)
+
+    trainer = ppo_trainer(tmp_path, max_steps=4, ppo={"ppo_epochs": 3})
+    trainer.add_callback(Ends())
+    rows: list[dict[str, Any]] = []
+    norms: list[float] = []
+    clip = trainer.accelerator.clip_grad_norm_
+
+    def keep(*args: Any, **kwargs: Any) -> Any:
+        norms.append(float(clip(*args, **kwargs)))
+        return torch.tensor(norms[-1])
+
+    trainer.accelerator.clip_grad_norm_ = keep
+    probe = TrainerProbe(trainer, rows.append, 0, stop_after=2)
+    probe.run(trainer.train)
+    assert [row["step"] for row in rows] == [1, 2]
+    assert ended == [2]
+    assert [row["grad_norm"] for row in rows] == pytest.approx([max(norms[:3]), max(norms[3:])])
+    assert [len(row["micro_losses"]) for row in rows] == [3, 3]

@@ -1,14 +1,14 @@
 """A training loop that tells by itself what it does: phases, rollouts, losses, metrics.
 
-`OwnLoop` finds that out from the outside, at `generate` and `forward`. A trainer that has an
-attribute `watch` is asked to tell the one that is put there instead, which is exact.
+`OwnLoop` finds that out from the outside, at `generate` and `forward`. A trainer whose attribute
+`watch` is an `Unwatched` is asked to tell the one that is put there instead, which is exact.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -47,6 +47,11 @@ class Unwatched:
 
     def metrics(self, found: Mapping[str, float]) -> None:
         """Not kept."""
+
+
+def tells(trainer: Any) -> bool:
+    """Whether the trainer's loop tells; a `watch` of a user's own trainer is something else."""
+    return isinstance(getattr(trainer, "watch", None), Unwatched)
 
 
 class ToldLoop(OwnLoop):

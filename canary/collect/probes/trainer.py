@@ -20,7 +20,7 @@ from canary.collect.probes.metrics import StepMetrics
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row, StepRows, StepWatch
-from canary.collect.probes.told_loop import ToldLoop
+from canary.collect.probes.told_loop import ToldLoop, tells
 
 PHASE_OF_METHOD = {
     "get_batch_samples": "data",
@@ -80,7 +80,7 @@ class TrainerProbe(TrainerCallback):
         self._in_loss = False
         # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
         self._bare_loop = not hasattr(Trainer, "get_batch_samples")
-        loop = ToldLoop if hasattr(trainer, "watch") else OwnLoop
+        loop = ToldLoop if tells(trainer) else OwnLoop
         self._own_loop: OwnLoop | None = loop(trainer, self._clock, exact, self._batch_enters)
         self._undo: list[Callable[[], None]] = []
         self._attach()

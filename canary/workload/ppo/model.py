@@ -92,17 +92,20 @@ class LanguageModel:
             output = self._whole(**inputs, output_hidden_states=True)
             hidden = output.hidden_states[-1]
         before = slice(-length - 1, -1)
+        # Whole in memory: of a slice, matmul takes another way for weights that train than for
+        # frozen ones, and policy and reference would differ by rounding from the start.
+        states = hidden[:, before].contiguous()
         if not (asked.logprobs or asked.entropy):
-            return None, hidden[:, before], None
+            return None, states, None
         if asked.whole:
             logits = self._head(hidden) if self._apart else output.logits
             found, entropy = _of_tokens(logits[:, :-1], input_ids[:, 1:], asked)
             found = found[:, -length:]
             entropy = None if entropy is None else entropy[:, -length:]
         else:
-            logits = self._head(hidden[:, before]) if self._apart else output.logits[:, before]
+            logits = self._head(states) if self._apart else output.logits[:, before]
             found, entropy = _of_tokens(logits, input_ids[:, -length:], asked)
-        return found, hidden[:, before], entropy
+        return found, states, entropy
 
 
 def _of_tokens(
