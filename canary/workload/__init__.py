@@ -27,9 +27,17 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
             f"known: {', '.join(TRAINERS)}",
             key="training_type",
         )
-    module = importlib.import_module(f"canary.workload.{training_type}")
-    trainer: Trainer = module.build(spec)
-    importlib.import_module("canary.workload.speed").apply(trainer, spec.config)
+    # Here, because both load the training stack.
+    from canary.workload import speed, trl_defaults
+
+    trl_own = trl_defaults.asked()
+    if trl_own:
+        spec = trl_defaults.without_switches(spec)
+    name = "trl_ppo" if trl_own and training_type == "ppo" else training_type
+    trainer: Trainer = importlib.import_module(f"canary.workload.{name}").build(spec)
+    if trl_own:
+        trl_defaults.describe(spec, trainer)
+    speed.apply(trainer, spec.config)
     return trainer
 
 

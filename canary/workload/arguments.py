@@ -15,7 +15,7 @@ import torch
 
 from canary.config.trainers import OWN_KEYS
 from canary.errors import ConfigError
-from canary.workload import adapt, speed
+from canary.workload import adapt, speed, trl_defaults
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -49,6 +49,8 @@ def training_arguments(
     if "generation_kwargs" in trainer_specific:
         own = config.trainer_args.get("generation_kwargs") or {}
         wanted["generation_kwargs"] = {**own, **trainer_specific["generation_kwargs"]}
+    if spec.trl_defaults:
+        wanted = trl_defaults.left_out(wanted)
     settings = adapt.settings(config_class, wanted, spec.notes)
     try:
         return config_class(**settings)

@@ -35,6 +35,7 @@ class WorkloadSpec:
     prepares them anew). `logging_steps` is how often the trainer itself logs, in optimizer steps.
     `ranks` is the number of processes that share the training, each with a micro-batch of its own.
     `notes` collects a line for each setting that the installed packages cannot honour.
+    `trl_defaults`: what concerns speed is left to trl.
     """
 
     config: CanaryConfig
@@ -44,6 +45,7 @@ class WorkloadSpec:
     logging_steps: int = 10
     rows_dir: Path | None = None
     ranks: int = 1
+    trl_defaults: bool = False
     notes: list[str] = field(default_factory=list, compare=False)
 
 

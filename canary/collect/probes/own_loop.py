@@ -45,6 +45,7 @@ class OwnLoop:
         self._batch_enters = batch_enters
         self.losses: list[torch.Tensor] = []
         self.samples = 0
+        self.updates = 0
         self.told: dict[str, float] = {}
         self.learning_rate: float | None = None
 
@@ -59,7 +60,7 @@ class OwnLoop:
 
     def next_step(self) -> None:
         """Forgets the step that ended."""
-        self.losses, self.samples, self.told = [], 0, {}
+        self.losses, self.samples, self.updates, self.told = [], 0, 0, {}
 
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase(phase):
@@ -106,6 +107,7 @@ class OwnLoop:
             outcome = original(*args, **kwargs)
         if self._exact is not None and whole:
             self._exact.update_ended()
+        self.updates += bool(whole)
         return outcome
 
     def _around_log(self, original: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
@@ -114,4 +116,5 @@ class OwnLoop:
             for name, value in logs.items()
             if isinstance(value, int | float) and name not in NOT_METRICS
         }
+        self.told.setdefault("updates", float(self.updates))
         return self._in_phase("logging", original, logs, *args, **kwargs)
