@@ -20,6 +20,8 @@ ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "configs").rglob("*.yaml"))
 LENGTHS = (*TIERS, *(f"lora_{tier}" for tier in TIERS))
 HUB_LENGTHS = (*TIERS, "lora_smoke")
+OWN = {"ladder_ppo.yaml"}
+"""Written by hand: jobs of the bench programs, no samples to start from."""
 
 
 def sample_name(path: Path) -> str:
@@ -111,10 +113,12 @@ def test_samples_exist_for_every_trainer_and_tier_with_and_without_lora() -> Non
     names = {str(path.relative_to(ROOT / "configs")) for path in SAMPLES}
     local = {f"{kind}_{length}.yaml" for kind in TRAINING_TYPES for length in LENGTHS}
     hub = {f"hub/{kind}_{length}.yaml" for kind in ("sft", "dpo") for length in HUB_LENGTHS}
-    assert names == local | hub
+    assert names == local | hub | OWN
 
 
-@pytest.mark.parametrize("path", SAMPLES, ids=sample_name)
+@pytest.mark.parametrize(
+    "path", [path for path in SAMPLES if path.name not in OWN], ids=sample_name
+)
 def test_the_committed_samples_are_the_generated_ones(path: Path) -> None:
     kind, *lora, tier = path.stem.split("_")
     hub = path.parent.name == "hub"
