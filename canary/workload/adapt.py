@@ -17,6 +17,7 @@ import functools
 import importlib
 import inspect
 import json
+import math
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -211,6 +212,15 @@ def build(trainer_class: type[Any], **wanted: Any) -> Any:
                 "leave the setting out, or install another trl",
             )
     return trainer_class(**passed)
+
+
+def count_steps(state: Any, arguments: Any) -> None:
+    """Tells a TrainerState how often to log, evaluate and save; fractions are of all steps."""
+    for name in ("logging_steps", "eval_steps", "save_steps"):
+        given = getattr(arguments, name)
+        if given is not None:
+            of_all = math.ceil(arguments.max_steps * given) if given < 1 else int(given)
+            setattr(state, name, of_all)
 
 
 def reward_rows(rows: Dataset, config_class: type[Any], notes: list[str]) -> Dataset:

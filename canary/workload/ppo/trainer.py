@@ -125,7 +125,7 @@ class PPOTrainer(Trainer):
         self.model_wrapped, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
         self.state = TrainerState()
         self.state.max_steps = arguments.max_steps
-        self.state.compute_steps(arguments, arguments.max_steps)
+        adapt.count_steps(self.state, arguments)
         self.state.is_local_process_zero = self.is_local_process_zero()
         self.state.is_world_process_zero = self.is_world_process_zero()
         self.is_in_train = True
