@@ -28,6 +28,26 @@ SIZE: dict[str, object] = {
     "metrics_warmup_steps": 2,
 }
 
+PPO_SIZE: dict[str, object] = {
+    "max_steps": 6,
+    "probe_steps": 6,
+    "repeats": 0,
+    "batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "dataset_size": 60,
+    "metrics_warmup_steps": 1,
+    "max_new_tokens": 16,
+    "temperature": 0.8,
+    "learning_rate": 1e-4,
+}
+PPO: dict[str, object] = {
+    "ppo_epochs": 2,
+    "num_mini_batches": 2,
+    "cliprange_value": 0.01,
+    "ent_coef": 0.01,
+}
+"""Every part of the loss is there, and values move by more than they may."""
+
 CANARIES: dict[str, dict[str, object]] = {
     "sft": settings("sft", **SIZE),
     "sft_lora": settings("sft", **SIZE, use_peft=True),
@@ -42,6 +62,8 @@ CANARIES: dict[str, dict[str, object]] = {
     "kto": settings("kto", **SIZE),
     "grpo": settings("grpo", **SIZE | {"num_generations": 4, "max_new_tokens": 24}),
     "rloo": settings("rloo", **SIZE | {"num_generations": 4, "max_new_tokens": 24}),
+    "ppo": settings("ppo", **PPO_SIZE, ppo=PPO),
+    "ppo_whitened": settings("ppo", **PPO_SIZE, ppo=PPO | {"whiten_rewards": True}),
 }
 """The clean canaries; each is trained once a session."""
 
