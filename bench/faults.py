@@ -1,6 +1,6 @@
 """Diagnosis on the fault corpus: `python -m bench.faults`.
 
-Trains every row of the listed, the two blind and the benign corpora through `canary run` or `canary
+Trains every row of the listed, the two blind, the PPO and the benign corpora through `canary run` or `canary
 exec`, compares each with its clean training, and prints as Markdown: per row whether it was caught,
 the first difference, the top suspect and whether that is right; rates with 95% intervals; and how
 often suspects of each claimed confidence are right. Rows that time alone tells run five times in
@@ -31,6 +31,7 @@ from bench.corpus import (
     blind_learning,
     blind_work,
     listed,
+    ppo,
     second_learned,
     second_learning,
     second_work,
@@ -50,6 +51,8 @@ CORPORA: dict[str, tuple[Row, ...]] = {
     "blind": (*blind_learned.ROWS, *blind_learning.ROWS, *blind_work.ROWS),
     "second": (*second_learned.ROWS, *second_learning.ROWS, *second_work.ROWS),
     "benign": benign.ROWS,
+    "ppo": ppo.ROWS,
+    "ppo_benign": ppo.BENIGN,
 }
 BLIND = ("blind", "second")
 """Corpora that were written without sight of the rules."""
@@ -96,7 +99,8 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
     for corpus in CORPORA:
         rows = [one for one in outcomes if one.corpus == corpus]
         if rows:
-            parts.append(_benign_table(rows) if corpus == "benign" else _fault_table(corpus, rows))
+            benign = corpus.endswith("benign")
+            parts.append(_benign_table(rows) if benign else _fault_table(corpus, rows))
     lines = ["| share | of rows |", "|---|---|"]
     lines += [f"| {rate.name} | {rate} |" for rate in rates(outcomes) if rate.trials]
     parts.append("\n".join(lines))

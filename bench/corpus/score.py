@@ -105,17 +105,19 @@ class Rate:
 
 
 def rates(outcomes: Sequence[Outcome]) -> list[Rate]:
-    """Caught, and top suspect right, of listed and both blind corpora; benign ones that fail."""
+    """Caught, and top suspect right, of each corpus of faults; benign ones that fail."""
     found = []
-    for corpus in ("listed", "blind", "second"):
+    for corpus in ("listed", "blind", "second", "ppo"):
         rows = [one for one in outcomes if one.corpus == corpus]
         found.append(Rate(f"{corpus}, caught", sum(one.caught for one in rows), len(rows)))
         found.append(
             Rate(f"{corpus}, top suspect right", sum(one.right for one in rows), len(rows))
         )
-    benign = [one for one in outcomes if one.corpus == "benign"]
-    wrong = sum(one.caught or bool(one.failed or one.trouble) for one in benign)
-    return [*found, Rate("benign, failed", wrong, len(benign))]
+    for corpus in ("benign", "ppo_benign"):
+        benign = [one for one in outcomes if one.corpus == corpus]
+        wrong = sum(one.caught or bool(one.failed or one.trouble) for one in benign)
+        found.append(Rate(f"{corpus}, failed", wrong, len(benign)))
+    return found
 
 
 @dataclass(frozen=True)

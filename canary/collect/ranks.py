@@ -193,6 +193,8 @@ def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
             "loss": mean_of([exact["first_loss"]["loss"] for exact in each]),
             "micro_losses": columns([exact["first_loss"]["micro_losses"] for exact in each]),
         }
+    if all("rollout" in exact for exact in each):
+        merged["rollout"] = _rollouts([exact["rollout"] for exact in each])
     if all("trajectory" in exact for exact in each):
         of_all = [exact["trajectory"] for exact in each]
         merged["trajectory"] = dict(of_all[0]) | {
@@ -203,6 +205,19 @@ def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
             },
         }
     return merged
+
+
+def _rollouts(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Tokens of all ranks, and means of what each says of its own completions."""
+    names = dict.fromkeys(name for one in each for name in one["signals"])
+    held = {name: [one["signals"].get(name, {}) for one in each] for name in names}
+    return {
+        "tokens": [sum(counts) for counts in zip(*(one["tokens"] for one in each), strict=False)],
+        "signals": {
+            name: {key: columns([side.get(key, []) for side in sides]) for key in sides[0]}
+            for name, sides in held.items()
+        },
+    }
 
 
 def _batches(by_rank: Mapping[int, Mapping[str, Any]]) -> list[list[dict[str, Any]]]:

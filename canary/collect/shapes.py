@@ -21,6 +21,21 @@ class Shape(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
+class Signal(Shape):
+    """One of a rollout's tensors, a value a step."""
+
+    mean: Numbers = []
+    rms: Numbers = []
+    placed: Numbers = []
+
+
+class RolloutSignals(Shape):
+    """What online RL made of its completions."""
+
+    tokens: list[int] = []
+    signals: dict[str, Signal] = {}
+
+
 class FirstLoss(Shape):
     """The raw loss of step 1."""
 
@@ -110,6 +125,7 @@ class Exact(Shape):
     batches: list[list[Micro]] = []
     evidence: Evidence = Evidence()
     model: dict[str, Any] = {}
+    rollout: RolloutSignals = RolloutSignals()
     first_loss: FirstLoss = FirstLoss()
     first_gradient: FirstGradient = FirstGradient()
     first_update: FirstUpdate = FirstUpdate()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.laboratory import PPO, Fault
+from tests.faults.laboratory import PPO, Benign, Fault
 
 # Rollout: completions, scores, log-probabilities.
 
@@ -38,8 +38,8 @@ def again(policy, prompts, sampling):
 loop.sample = again
 """,
     cause="rollout",
-    stage="batches",
-    telling=("batches", "sampled_ids_trained"),
+    stage="trajectory",
+    telling=("trajectory", "sampled_ids_trained"),
 )
 
 TEMPERATURE = Fault(
@@ -423,3 +423,18 @@ NO_CACHE_CONFIG = Fault(
     signals=("speed.kv_cache",),
     telling=("tokens_fed",),
 )
+
+# Other work, the same mathematics.
+
+BENIGN = [
+    Benign("ppo_again", "ppo"),
+    Benign("ppo_threads", "ppo", config={"threads": 2}),
+    Benign("ppo_micro_batch", "ppo", config={"batch_size": 4, "gradient_accumulation_steps": 1}),
+    Benign("ppo_bucketed", "ppo", config={"speed": {"lengths": "bucketed"}}),
+    Benign("ppo_fixed_widths", "ppo", config={"speed": {"lengths": "fixed"}}),
+    Benign("ppo_two_forwards", "ppo", config={"speed": {"shared_forward": False}}),
+    Benign("ppo_advantages_by_loop", "ppo", config={"speed": {"advantages": "loop"}}),
+    Benign("ppo_whole_logprobs", "ppo", config={"speed": {"logprobs": "whole"}}),
+    Benign("ppo_eager_attention", "ppo", config={"attn_implementation": "eager"}),
+]
+"""None learns anything else; what they do may be more, or slower."""

@@ -190,7 +190,7 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
     }
     described.update(_special_counts(inputs, tokenizer))
     advantages = inputs.get("advantages")
-    if isinstance(advantages, torch.Tensor):
+    if isinstance(advantages, torch.Tensor) and advantages.dim() == 1:
         described["advantages"] = [float(value) for value in advantages.detach().flatten().tolist()]
     return described
 

@@ -42,6 +42,10 @@ COUNTERS = ("is_in_train", "_step", "total_flos", "current_flos")
 """Attributes of a trainer that are its progress."""
 
 
+OWN_PARTS = ("sampling", "switches", "kl_coefficient")
+"""Attributes of the canary's own loop of PPO that hold settings."""
+
+
 def effective_settings(trainer: Any) -> dict[str, Any]:
     """Scalars by dotted name: `args.*`, `trainer.*`, `optimizer.*`, `generation.*`, `model.*`,
     `peft.*`, `collator.*`, `torch.*`. Values at the moment of the call."""
@@ -53,6 +57,8 @@ def effective_settings(trainer: Any) -> dict[str, Any]:
         found.update(_scalars("args", arguments_of(arguments)))
     found.update(_scalars("trainer", _attributes(trainer)))
     found.update(_scalars("collator", _attributes(getattr(trainer, "data_collator", None))))
+    for part in OWN_PARTS:
+        found.update(_scalars(part, _attributes(getattr(trainer, part, None))))
     found.update(_optimizers(trainer))
     for holder in (model, trainer):
         generation: Any = getattr(holder, "generation_config", None)
@@ -188,7 +194,12 @@ def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
     if collator is not None:
         yield "data_collator", collator
         yield from _methods("data_collator", type(collator))
-    for place, reward in enumerate(getattr(trainer, "reward_funcs", None) or ()):
+    scorer = getattr(trainer, "scorer", None)
+    for name, value in sorted(getattr(scorer, "__dict__", {}).items()):
+        if inspect.isroutine(value):
+            yield f"scorer.{name}", value
+    rewards = getattr(trainer, "reward_funcs", None) or getattr(scorer, "functions", None)
+    for place, reward in enumerate(rewards or ()):
         yield f"reward_funcs[{place}]", reward
         yield from _methods(f"reward_funcs[{place}]", type(unwrapped(reward)))
     for callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
@@ -203,7 +214,18 @@ def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
             if type(module) not in seen:
                 seen.add(type(module))
                 yield from _methods(type(module).__name__, type(module))
-    yield from _patched({sys.modules.get(kind.__module__) for kind in kinds})
+    yield from _patched(_modules_of(kinds))
+
+
+def _modules_of(kinds: Iterable[type]) -> list[ModuleType]:
+    """Where the classes stand; of a loop of the canary's own its whole package."""
+    names = {kind.__module__ for kind in kinds}
+    packages = tuple(
+        f"{name.rpartition('.')[0]}." for name in names if name.startswith("canary.workload.")
+    )
+    names |= {name for name in sys.modules if packages and name.startswith(packages)}
+    found = (sys.modules.get(name) for name in sorted(names))
+    return [module for module in found if module is not None]
 
 
 def _methods(slot: str, kind: type) -> Iterator[tuple[str, Any]]:
@@ -213,10 +235,10 @@ def _methods(slot: str, kind: type) -> Iterator[tuple[str, Any]]:
             yield f"{slot}.{name}", plain_function
 
 
-def _patched(modules: Iterable[ModuleType | None]) -> Iterator[tuple[str, Any]]:
+def _patched(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
     """Functions that somebody put into a training package's own modules."""
     for module in modules:
-        if module is None or _root(module.__name__) not in LIBRARIES:
+        if _root(module.__name__) not in LIBRARIES:
             continue
         for name, value in sorted(vars(module).items()):
             if inspect.isfunction(value):

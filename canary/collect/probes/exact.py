@@ -5,7 +5,8 @@
     data            dataset fingerprint; tokenizer vocabulary and chat template
     batches         a step: each micro-batch's hash, shapes and token counts
     model           initial parameters' hash, trainable names, dtypes; the reference's hash
-    first_loss      raw losses of step 1
+    rollout         what online RL made of its completions: rewards, advantages ... of each step
+    first_loss      raw losses of step 1, of its first update where a step has several
     first_gradient  norms before clipping, by module group
     first_update    learning rate, size of the change, tensors that did not change
     trajectory      raw loss, grad norm, learning rate and RL metrics of each step
@@ -35,6 +36,7 @@ from canary.collect.probes.parameters import (
     gradient_norms,
     parameter_digests,
 )
+from canary.collect.probes.rollouts import RolloutRows
 from canary.collect.probes.sampling import sampled_rows
 
 TIMES = ("step_time",)
@@ -64,6 +66,7 @@ class ExactProbe:
         self._update: UpdateProbe | None = None
         self._live = LiveTensors(whole_process)
         self._sampled = sampled_rows(trainer)
+        self._rollouts: RolloutRows | None = None
         self._micro: list[dict[str, Any]] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
@@ -80,7 +83,11 @@ class ExactProbe:
         reference = self._reference_model()
         if reference is not None:
             self._reference = parameter_digests(reference)
-            self.found.setdefault("model", {})["reference_sha256"] = combined(self._reference)
+            described = self.found.setdefault("model", {})
+            described["reference_sha256"] = combined(self._reference)
+            policy = getattr(model, "policy", None)
+            if isinstance(policy, torch.nn.Module):
+                described["policy_sha256"] = combined(parameter_digests(policy))
         self._live.freeze()
         self._begin_work_if_next(0)
 
@@ -104,6 +111,13 @@ class ExactProbe:
             if strangers is not None:
                 described["not_sampled"] = strangers
             self._micro.append(described)
+
+    def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Describes what enters the updates of a step, which are then told of one by one."""
+        with _disable_current_modes():
+            self._rollouts = self._rollouts or RolloutRows()
+            self._rollouts.add(tensors)
+            self.found["rollout"] = self._rollouts.found
 
     def gradients_ready(self, again: bool = False) -> None:
         """Before the first clip: norms by module group; `again` where more was added to them."""
@@ -181,10 +195,12 @@ class ExactProbe:
     def add_rows(self, rows: list[dict[str, Any]]) -> None:
         """Adds what the rows of the same steps tell: losses, gradients, rates, RL metrics."""
         if rows:
-            first = rows[0]
+            losses = rows[0]["micro_losses"]
+            # With several updates a step, the parameters are the first ones in the first alone.
+            several = self._rollouts is not None and bool(losses)
             self.found["first_loss"] = {
-                "loss": first["loss"],
-                "micro_losses": first["micro_losses"],
+                "loss": losses[0] if several else rows[0]["loss"],
+                "micro_losses": losses[:1] if several else losses,
             }
         names = sorted({name for row in rows for name in row["rl"]} - set(TIMES))
         self.found["trajectory"] = {

@@ -53,7 +53,8 @@ class WorkProbe:
     """Counts everything dispatched between `begin` and `end`. Doubles the time of that step."""
 
     def __init__(self, model: torch.nn.Module | None) -> None:
-        embedding = getattr(model, "get_input_embeddings", lambda: None)()
+        policy = getattr(model, "policy", model)  # beside a value head
+        embedding = getattr(policy, "get_input_embeddings", lambda: None)()
         weight = getattr(embedding, "weight", None)
         self._counting = _Counting(None if weight is None else int(weight.shape[0]))
 

@@ -10,6 +10,10 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 
+ONLINE = ("_generate_and_score_completions", "watch")
+"""What trl's online trainers have, and a loop that tells what it does."""
+
+
 class SampledRows:
     """Keeps every completion that the model generates, cut after its first EOS."""
 
@@ -50,7 +54,7 @@ class SampledRows:
 
 def sampled_rows(trainer: Any) -> SampledRows | None:
     """Watches the sampling of an online trainer; None for the others."""
-    if not hasattr(trainer, "_generate_and_score_completions"):
+    if not any(hasattr(trainer, name) for name in ONLINE):
         return None
     if not hasattr(trainer.model, "generate"):
         return None

@@ -72,6 +72,8 @@ class ToldLoop(OwnLoop):
         """Counted, and in the probe looked at."""
         self.samples += len(tensors["completion_ids"])
         self._batch_enters(tensors)
+        if self._exact is not None:
+            self._exact.rollout(tensors)
 
     def loss(self, loss: torch.Tensor) -> None:
         """Kept on the device until the step is over."""
