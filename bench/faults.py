@@ -1,10 +1,10 @@
 """Diagnosis on the fault corpus: `python -m bench.faults`.
 
-Trains every row of the listed, the two blind, the PPO and the benign corpora through `canary run` or `canary
-exec`, compares each with its clean training, and prints as Markdown: per row whether it was caught,
-the first difference, the top suspect and whether that is right; rates with 95% intervals; and how
-often suspects of each claimed confidence are right. Rows that time alone tells run five times in
-turn with the clean training, and eight times where five decide nothing.
+Trains every row of the listed, the two blind, the PPO and the benign corpora through `canary run`
+or `canary exec`, compares each with its clean training, and prints as Markdown: per row whether it
+was caught, the first difference, the top suspect and whether that is right; rates with 95%
+intervals; and how often suspects of each claimed confidence are right. Rows that time alone tells
+run five times in turn with the clean training, and eight times where five decide nothing.
 
 `--keep DIR` keeps the records and trains only what is missing; `--reuse DIR` trains nothing, so
 that a change of the rules is judged in seconds.

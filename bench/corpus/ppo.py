@@ -10,9 +10,7 @@ from tests.faults import ppo
 from tests.faults.laboratory import Benign, Fault
 
 
-def _taken(
-    fault: Fault, category: Category, incident: str, *, also: Category | None = None
-) -> Row:
+def _taken(fault: Fault, category: Category, incident: str, *, also: Category | None = None) -> Row:
     return Row(
         fault.id,
         incident,

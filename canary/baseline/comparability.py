@@ -38,6 +38,17 @@ def usable(record: RunRecord) -> str:
     return ""
 
 
+def probe_alone(record: RunRecord) -> bool:
+    """Whether the record is of `repeats: 0`: complete, and with nothing timed on purpose."""
+    asked = record.config.get("repeats") == 0 and record.perf.step_time.count == 0
+    return record.status == "completed" and asked and bool(record.exact)
+
+
+def judgeable(record: RunRecord) -> str:
+    """Why a record cannot be judged in either lane; empty where it can, if only by its probe."""
+    return "" if probe_alone(record) else usable(record)
+
+
 def _positive(value: float) -> bool:
     return 0 < value < math.inf
 

@@ -8,6 +8,7 @@ and what the others do meanwhile is wait.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -193,6 +194,9 @@ def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
             "loss": mean_of([exact["first_loss"]["loss"] for exact in each]),
             "micro_losses": columns([exact["first_loss"]["micro_losses"] for exact in each]),
         }
+        if all("updates" in exact["first_loss"] for exact in each):
+            updates = [exact["first_loss"]["updates"] for exact in each]
+            merged["first_loss"]["updates"] = columns(updates)
     if all("rollout" in exact for exact in each):
         merged["rollout"] = _rollouts([exact["rollout"] for exact in each])
     if all("trajectory" in exact for exact in each):
@@ -208,16 +212,36 @@ def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _rollouts(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Tokens of all ranks, and means of what each says of its own completions."""
+    """Tokens of all ranks, and of each signal the statistics over the values of all."""
     names = dict.fromkeys(name for one in each for name in one["signals"])
-    held = {name: [one["signals"].get(name, {}) for one in each] for name in names}
     return {
         "tokens": [sum(counts) for counts in zip(*(one["tokens"] for one in each), strict=False)],
         "signals": {
-            name: {key: columns([side.get(key, []) for side in sides]) for key in sides[0]}
-            for name, sides in held.items()
+            name: _signal([one["signals"][name] for one in each if name in one["signals"]])
+            for name in names
         },
     }
+
+
+def _signal(sides: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """See `canary.collect.probes.rollouts`; means weigh as many values as a rank has."""
+    found: dict[str, list[Any]] = {"count": [], "mean": [], "rms": [], "placed": []}
+    for step in range(min(len(side["count"]) for side in sides)):
+        counts = [int(side["count"][step]) for side in sides]
+        total = sum(counts)
+        means = {
+            key: sum(
+                count * float(number(side[key][step])) ** power
+                for count, side in zip(counts, sides, strict=True)
+            )
+            / max(total, 1)
+            for key, power in (("mean", 1), ("rms", 2), ("placed", 1))
+        }
+        found["count"].append(total)
+        found["mean"].append(means["mean"])
+        found["rms"].append(math.sqrt(means["rms"]) if means["rms"] == means["rms"] else math.nan)
+        found["placed"].append(means["placed"])
+    return found
 
 
 def _batches(by_rank: Mapping[int, Mapping[str, Any]]) -> list[list[dict[str, Any]]]:

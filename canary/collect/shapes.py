@@ -24,6 +24,7 @@ class Shape(BaseModel):
 class Signal(Shape):
     """One of a rollout's tensors, a value a step."""
 
+    count: list[int] = []
     mean: Numbers = []
     rms: Numbers = []
     placed: Numbers = []
@@ -41,6 +42,7 @@ class FirstLoss(Shape):
 
     loss: Number | None = None
     micro_losses: Numbers | None = None
+    updates: Numbers | None = None
 
 
 class FirstGradient(Shape):

@@ -12,7 +12,12 @@ from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.changes import change_difference, config_changes, environment_changes
-from canary.compare.inputs_stages import batch_differences, data_differences, model_differences
+from canary.compare.inputs_stages import (
+    batch_differences,
+    data_differences,
+    is_rollout,
+    model_differences,
+)
 from canary.compare.learning_stages import (
     first_gradient_differences,
     first_loss_differences,
@@ -21,6 +26,7 @@ from canary.compare.learning_stages import (
 )
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
+from canary.compare.rollout_stage import not_compared, recorded, rollout_differences
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.tolerances import Widened, tolerance_for
 from canary.compare.work import work_checks
@@ -29,6 +35,7 @@ LEARNED_STAGES: dict[str, str] = {
     "data": "dataset and tokenizer",
     "batches": "the batches that enter each step",
     "model": "the initial model",
+    "rollout": "what is made of the completions of step 1",
     "first_loss": "the loss of step 1",
     "first_gradient": "the gradient of step 1",
     "first_update": "the first update and the learning rates",
@@ -38,6 +45,7 @@ RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "data": lambda exact: exact.get("data"),
     "batches": lambda exact: exact.get("batches"),
     "model": lambda exact: exact.get("model"),
+    "rollout": lambda exact: exact.get("rollout", {}).get("tokens"),
     "first_loss": lambda exact: exact.get("first_loss", {}).get("loss") is not None,
     "first_gradient": lambda exact: (
         exact.get("first_gradient", {}).get("total") is not None
@@ -50,7 +58,7 @@ RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "trajectory": lambda exact: exact.get("trajectory", {}).get("losses"),
 }
 """Whether a probe recorded a stage: what nobody recorded is not equal."""
-OUTCOME_STAGES = ("first_loss", "first_gradient", "first_update", "trajectory")
+OUTCOME_STAGES = ("rollout", "first_loss", "first_gradient", "first_update", "trajectory")
 """Stages that show what is learned; the ones before them are what it is learned from."""
 REPEATS_LOOKED_AT = 4
 NOT_REPEATED = "differs between equal runs (the baseline's, or the noise model's)"
@@ -75,18 +83,20 @@ class ExactResult:
 
 
 def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Differences of stages 2 to 8, in order."""
+    """Differences of stages 2 to 9, in order; of a rollout trainer's trajectory by step."""
     tolerance = tolerance_for(current)
     found = [
         *data_differences(baseline, current),
         *batch_differences(baseline, current),
         *model_differences(baseline, current),
+        *rollout_differences(baseline, current, tolerance),
         *first_loss_differences(baseline, current, tolerance),
         *first_gradient_differences(baseline, current, tolerance),
         *first_update_differences(baseline, current, tolerance),
         *trajectory_differences(baseline, current, tolerance),
     ]
-    return sorted(found, key=lambda difference: difference.order)
+    by_step = is_rollout(current)
+    return sorted(found, key=lambda d: (d.order, (d.step or 0) if by_step else 0))
 
 
 def newest_probed(records: Sequence[RunRecord]) -> RunRecord:
@@ -124,7 +134,7 @@ def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Differences of stages 2 to 11, whatever their size."""
+    """Differences of stages 2 to 12, whatever their size."""
     return [
         *learned_differences(baseline, current),
         *work_checks(baseline, current, DEFAULT_THRESHOLDS)[1],
@@ -169,7 +179,8 @@ def exact_lane(
     ]
     if missing:
         reason = f"the {' and the '.join(missing)} has no probe"
-        checks = [Check(s, "correctness", "exact", "skip", reason) for s in LEARNED_STAGES]
+        stages = _stages(before, after)
+        checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
     own = inexact_signals(baseline)
     known = Widened({**(noise.inexact if noise else {}), **own})
@@ -214,15 +225,25 @@ def _steps_of(stage: str, record: RunRecord) -> int:
     trajectory = record.exact.get("trajectory", {})
     found = {
         "batches": record.exact.get("batches"),
+        "rollout": record.exact.get("rollout", {}).get("tokens"),
         "first_update": trajectory.get("learning_rates"),
         "trajectory": trajectory.get("losses"),
     }
     return len(found.get(stage) or [])
 
 
+def _stages(before: RunRecord, after: RunRecord) -> dict[str, str]:
+    """Those that are compared: rollouts where a side told of any."""
+    told = recorded(before) or recorded(after)
+    return {name: words for name, words in LEARNED_STAGES.items() if told or name != "rollout"}
+
+
 def _not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
     """The check of a stage that a side did not record, or not as far; None where both did."""
     words = LEARNED_STAGES[stage]
+    unlike = not_compared(before, after) if stage == "rollout" else None
+    if unlike is not None:
+        return unlike
     was, now = (bool(RECORDED[stage](record.exact)) for record in (before, after))
     if was and now:
         steps, expected = _steps_of(stage, after), _steps_of(stage, before)
@@ -263,7 +284,7 @@ def _learned_checks(
     """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
     checks = []
-    for stage, words in LEARNED_STAGES.items():
+    for stage, words in _stages(before, after).items():
         found = [d for d in differences if d.stage == stage]
         if not found:
             checks.append(

@@ -23,6 +23,7 @@ TOKEN_COUNTS = (
 """Totals that tell one cause from another, the most telling first."""
 
 ORDER = {"data": 2, "batches": 3, "model": 4}
+TRAJECTORY = 9
 
 
 def is_rollout(record: RunRecord) -> bool:
@@ -86,7 +87,7 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
     late = first > 0 and is_rollout(current)
     return [
         Difference(
-            8 if late else ORDER["batches"],
+            TRAJECTORY if late else ORDER["batches"],
             "trajectory" if late else "batches",
             "sampled completions" if late else signal,
             was,
@@ -94,6 +95,7 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
             count=micro,
             detail=detail,
             learned=True,
+            step=first + 1,
         )
     ]
 
@@ -127,13 +129,17 @@ def _total(steps: Sequence[Sequence[Mapping[str, Any]]], key: str) -> int | None
     return sum(values) if values and None not in values else None  # type: ignore[arg-type]
 
 
+ELSEWHERE = ("attention", "policy_sha256")
+"""What of the model shows in the work, and what its parameters' hash holds too."""
+
+
 def model_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
     """Initial parameters, what is trainable, dtypes, the reference model. The attention kernel is
     not part of the model: it shows in the work."""
     found = []
     before, after = baseline.exact.get("model", {}), current.exact.get("model", {})
     for key in dict.fromkeys((*after, *before)):
-        if key == "attention" or before.get(key) == after.get(key):
+        if key in ELSEWHERE or before.get(key) == after.get(key):
             continue
         if key not in before or key not in after:
             was, now = before.get(key), after.get(key)

@@ -40,7 +40,8 @@ def starts_at_reference(record: RunRecord) -> bool:
     reference = model.get("reference_sha256")
     if reference is None:
         return bool(record.config.get("use_peft"))
-    return bool(reference == model.get("parameters_sha256"))
+    policy = model.get("policy_sha256") or model.get("parameters_sha256")
+    return bool(reference == policy)
 
 
 def special(record: RunRecord, name: str) -> int | None:

@@ -24,6 +24,7 @@ from canary.compare.rollout_invariants import (
     advantages_scaled,
     advantages_sum_to_zero,
     reward_varies,
+    rewards_add_up,
     same_tokens_sampled_and_trained,
     starts_at_ratio_one,
 )
@@ -257,6 +258,7 @@ INVARIANTS: tuple[Callable[[RunRecord], Check], ...] = (
     advantages_sum_to_zero,
     advantages_scaled,
     reward_varies,
+    rewards_add_up,
     labels_contain_eos,
     at_most_one_bos,
     trainable_changed,

@@ -1,4 +1,4 @@
-"""Stages 5 to 8 of the exact lane: first loss, first gradient, first update, trajectory."""
+"""Stages 6 to 9 of the exact lane: first loss, first gradient, first update, trajectory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from canary.compare.inputs_stages import is_rollout
 from canary.compare.report import Difference
 from canary.compare.tolerances import Tolerance, relative_difference
 
-ORDER = {"first_loss": 5, "first_gradient": 6, "first_update": 7, "trajectory": 8}
+ORDER = {"first_loss": 6, "first_gradient": 7, "first_update": 8, "trajectory": 9}
 
-TOTALS = ("num_tokens",)
-"""Metrics of a trainer's log that are running totals: their difference is that of the batches."""
+TOLD_ELSEWHERE = ("num_tokens", "loss")
+"""Metrics of a trainer's log whose difference is that of the batches, or of the raw loss."""
 METRIC_FACTOR = 100.0
 """Metrics are means over few tokens, differences of large sums: their tolerance is that of the
 loss, so many times, of their largest value."""
@@ -210,7 +210,7 @@ def trajectory_differences(
     )
     was, now = before.get("rl", {}), after.get("rl", {})
     for name in dict.fromkeys((*was, *now)):
-        if name in TOTALS or name not in was or name not in now:
+        if name in TOLD_ELSEWHERE or name not in was or name not in now:
             continue
         scale = max((abs(v) for v in (*was[name], *now[name]) if _finite(v)), default=0.0)
         if name.rpartition("/")[2] == "kl":
@@ -261,6 +261,7 @@ def _sequence(
                 f"up to {max(sizes):.1e} relative"
             ),
             learned=True,
+            step=first + 1,
         )
     ]
 

@@ -70,7 +70,9 @@ class Difference:
     """Relative difference of numbers."""
     detail: str = ""
     learned: bool = False
-    """Whether it belongs to what is learned: beyond tolerance in stages 2 to 8."""
+    """Whether it belongs to what is learned: beyond tolerance in stages 2 to 9."""
+    step: int | None = None
+    """The first step at which it differs, where its stage has many; None where nobody said."""
 
     def sentence(self) -> str:
         """In words."""

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from canary.baseline.comparability import mismatch, named_twice, same_runs, usable
+from canary.baseline.comparability import (
+    judgeable,
+    mismatch,
+    named_twice,
+    probe_alone,
+    same_runs,
+)
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.alerts import alert_checks, alerts_of
@@ -90,7 +96,7 @@ def compare_to_baseline(
             f"run {twice[0]} is on both sides: a run equals itself and proves nothing",
             "name two different runs",
         )
-    good = [record for record in before if not usable(record)]
+    good = [record for record in before if not judgeable(record)]
     refused = _refusal(now, before, good, paired)
     if refused is None:
         options = _Timing(thresholds, paired, noise, anchor, budget, gates)
@@ -146,12 +152,12 @@ def _refusal(
         if other:
             return Comparison("error", f"Error: not comparable, {other}.")
         return Comparison("regression", crash)
-    problem = next(filter(None, map(usable, now)), "")
+    problem = next(filter(None, map(judgeable, now)), "")
     if not problem and before and not good:
-        problem = f"{usable(before[-1])} (baseline)"
+        problem = f"{judgeable(before[-1])} (baseline)"
     if not problem and paired and len(good) != len(before):
         unusable = next(record for record in before if record not in good)
-        problem = f"{usable(unusable)} (baseline)"
+        problem = f"{judgeable(unusable)} (baseline)"
     problem = problem or _not_one_thing(now)
     if not problem:
         problem = next(filter(None, (mismatch(record, now[-1]) for record in (*good, *now))), "")
@@ -196,20 +202,8 @@ def _compare(
     accept: str | None,
 ) -> Comparison:
     exact = exact_lane(now, good, options.thresholds, options.noise)
-    timing = timing_checks(
-        now,
-        good,
-        options.thresholds,
-        paired=options.paired,
-        noise=options.noise,
-        anchor=options.anchor,
-        budget=options.budget,
-        gates=options.gates,
-    )
     found: list[Check] = [
-        *timing,
-        *memory_checks(now, good, options.thresholds),
-        *stability_checks(now, good, options.thresholds),
+        *_measured(now, good, options),
         *alert_checks(now, good),
         *invariant_checks(now),
         *exact.checks,
@@ -237,6 +231,28 @@ def _compare(
         accepted=accepted,
         notes=(*exact.notes, *new_bottlenecks(now, good)),
     )
+
+
+def _measured(
+    now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Timing
+) -> Iterator[Check]:
+    """The checks of what measured launches tell; one that says so where a side has none."""
+    if any(map(probe_alone, (*now, *good))):
+        words = "a side ran its probe alone (repeats: 0)"
+        yield Check("step_time_median", "performance", "timing", "skip", words)
+        return
+    yield from timing_checks(
+        now,
+        good,
+        options.thresholds,
+        paired=options.paired,
+        noise=options.noise,
+        anchor=options.anchor,
+        budget=options.budget,
+        gates=options.gates,
+    )
+    yield from memory_checks(now, good, options.thresholds)
+    yield from stability_checks(now, good, options.thresholds)
 
 
 def _in_order(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:

@@ -1,4 +1,4 @@
-"""Stages 9 to 11 of the exact lane: the work done, live memory, files and calls.
+"""Stages 10 to 12 of the exact lane: the work done, live memory, files and calls.
 
 Counts have no noise, so any difference is real; each is judged by its size against a threshold of
 its own, and a difference below it warns.
@@ -15,7 +15,7 @@ from canary.compare.growth import held_bytes, tensor_growth
 from canary.compare.report import Check, CheckStatus, Difference, Group
 from canary.compare.thresholds import Thresholds
 
-ORDER = {"work": 9, "memory": 10, "calls": 11}
+ORDER = {"work": 10, "memory": 11, "calls": 12}
 SETTLED_STEP = 3
 """Live tensors are followed from here: the first steps make the optimizer's state."""
 MB = 2**20

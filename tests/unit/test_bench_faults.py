@@ -21,7 +21,7 @@ from canary.compare.suspects import Diagnosis, RegressionCategory, Suspect
 from canary.config.schema import CanaryConfig
 
 ROWS = [row for rows in CORPORA.values() for row in rows]
-FAULTS = [*CORPORA["listed"], *CORPORA["blind"], *CORPORA["second"]]
+FAULTS = [row for name in ("listed", "blind", "second", "ppo") for row in CORPORA[name]]
 PRODUCT = Path(__file__).parents[2] / "canary"
 DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = {"faults.json": {"listed", "blind", "benign"}, "faults_second.json": {"second"}}
@@ -32,6 +32,8 @@ def test_the_corpus_is_as_large_as_its_rates_need() -> None:
     assert len(CORPORA["blind"]) >= 20
     assert len(CORPORA["second"]) >= 20
     assert len(CORPORA["benign"]) >= 8
+    assert len(CORPORA["ppo"]) >= 25
+    assert len(CORPORA["ppo_benign"]) >= 8
 
 
 def test_each_class_of_cause_has_a_blind_fault() -> None:
@@ -197,7 +199,8 @@ def test_a_benign_row_fails_by_its_verdict_or_when_it_is_lost() -> None:
         outcome(row, "benign", said("changed", None)),
         troubled(row, "benign", "no record"),
     ]
-    assert (rates(outcomes)[-1].successes, rates(outcomes)[-1].trials) == (3, 4)
+    found = {rate.name: rate for rate in rates(outcomes)}["benign, failed"]
+    assert (found.successes, found.trials) == (3, 4)
 
 
 def test_calibration_sets_what_was_claimed_against_what_was_right() -> None:

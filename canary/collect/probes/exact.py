@@ -201,6 +201,7 @@ class ExactProbe:
             self.found["first_loss"] = {
                 "loss": losses[0] if several else rows[0]["loss"],
                 "micro_losses": losses[:1] if several else losses,
+                **({"updates": losses} if several else {}),
             }
         names = sorted({name for row in rows for name in row["rl"]} - set(TIMES))
         self.found["trajectory"] = {

@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
-STATISTICS = ("mean", "rms", "placed")
+STATISTICS = ("count", "mean", "rms", "placed")
 
 
 class RolloutRows:
-    """Describes the rollout of each step: `{tokens: [...], signals: {name: {mean, rms, placed}}}`,
+    """Describes the rollout of each step: `{tokens, signals: {name: {count, mean, rms, placed}}}`,
     each a list with a value a step.
 
     Signals are the floating-point tensors of a rollout, (rows,) or (rows, tokens); of the latter
-    the tokens of the completions count. `rms` is the root of the mean square; `placed` the mean of
-    the values times weights that only their places decide, so that it tells values that have
-    changed places.
+    the tokens of the completions count. `count` is the number of values, `rms` the root of their
+    mean square; `placed` their mean times weights that only their places decide, so that it tells
+    values that have changed places.
     """
 
     def __init__(self) -> None:
@@ -36,13 +36,14 @@ class RolloutRows:
                 signal[key].append(number)
 
 
-def statistics_of(values: torch.Tensor) -> dict[str, float]:
+def statistics_of(values: torch.Tensor) -> dict[str, float | int]:
     """Over all values, computed in float64 on the host; 0 of none."""
     wide = values.detach().flatten().cpu().double()
     if not len(wide):
-        return dict.fromkeys(STATISTICS, 0.0)
+        return dict.fromkeys(STATISTICS, 0)
     weights = torch.arange(1, len(wide) + 1, dtype=torch.float64).cos()
     return {
+        "count": len(wide),
         "mean": float(wide.mean()),
         "rms": float(wide.square().mean().sqrt()),
         "placed": float((wide * weights).mean()),

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-
 ONLINE = ("_generate_and_score_completions", "watch")
 """What trl's online trainers have, and a loop that tells what it does."""
 

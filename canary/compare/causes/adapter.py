@@ -50,6 +50,15 @@ def _moved(facts: Facts) -> Iterator[Finding]:
                 "look for a model handed to two owners, and for weights that are tied",
             ),
         )
+    signal = facts.rollout_signal
+    if signal is not None and signal.signal == "reference_logprobs":
+        yield Finding(
+            C.ADAPTER,
+            0.85,
+            "the reference gives the same completions other log-probabilities, the policy does not",
+            (evidence_of(signal),),
+            ("compare the reference's weights, its adapter, and what moves them",),
+        )
     reference = facts.difference("model", "reference_sha256")
     if reference is not None:
         yield Finding(

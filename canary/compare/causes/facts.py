@@ -19,6 +19,7 @@ from canary.compare.learning_stages import VANISHING, loss_floor
 from canary.compare.operators import OperatorDifferences, operator_differences
 from canary.compare.phases import PhaseGrowth, StepGrowth, phase_growth
 from canary.compare.report import Check, Comparison, Difference
+from canary.compare.rollout_stage import SIGNALS
 from canary.compare.source_changes import SourceChanges
 from canary.compare.suspects import Evidence
 from canary.compare.tolerances import relative_difference, tolerance_for
@@ -27,6 +28,7 @@ ENTRIES = (
     "data",
     "batches",
     "model",
+    "rollout",
     "first_loss",
     "first_gradient",
     "first_update",
@@ -172,6 +174,43 @@ class Facts:
         """Bit by bit; None where it was not recorded."""
         before, after = self.exact("first_update", "after_sha256")
         return None if before is None or after is None else before == after
+
+    @cached_property
+    def rollout_signal(self) -> Difference | None:
+        """The first signal of a rollout that differs, where nothing learned before it does."""
+        if self.entry == "rollout":
+            return self.differences("rollout")[0]
+        if self.entry != "trajectory":
+            return None
+        later = [d for d in self.differences("trajectory") if d.step is not None]
+        first = min((d.step or 0 for d in later), default=0)
+        # A trainer's metric has the name of this signal too.
+        return next(
+            (d for d in later if d.signal in SIGNALS and d.signal != "entropy" and d.step == first),
+            None,
+        )
+
+    @cached_property
+    def first_other_update(self) -> int | None:
+        """The first of the updates of step 1 whose loss differs, from 1; None where none does or a
+        step is one update."""
+        before, after = (side or [] for side in self.exact("first_loss", "updates"))
+        allowed, floor = tolerance_for(self.now).trajectory, loss_floor(self.now)
+        for place, (was, now) in enumerate(zip(before, after, strict=False)):
+            if relative_difference(number(was), number(now), floor) > allowed:
+                return place + 1
+        return None
+
+    @cached_property
+    def unclipped(self) -> Evidence | None:
+        """That something is no longer clipped in step 1, of policy or values; or is for the first
+        time."""
+        for name in ("value_clip_ratio", "clip_ratio"):
+            before, after = self.exact("trajectory", "rl", name)
+            if before and after and (before[0] == 0) != (after[0] == 0):
+                words = f"{name} of step 1 {before[0]:.3g} -> {after[0]:.3g}"
+                return Evidence("signal", words, before[0], after[0])
+        return None
 
     @cached_property
     def gradient_factor(self) -> float | None:

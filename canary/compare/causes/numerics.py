@@ -63,10 +63,10 @@ def _dtypes(facts: Facts) -> Iterator[Finding]:
 
 def _casts(facts: Facts) -> Iterator[Finding]:
     """The loss moves no further than rounding, and tensors are cast more often, or less."""
-    if facts.entry not in ("first_loss", "first_gradient") or facts.differs("model"):
+    if facts.entry not in ("rollout", "first_loss", "first_gradient") or facts.differs("model"):
         return
     casts = facts.more_calls(*CASTS)
-    difference = next(iter(facts.differences("first_loss")), None)
+    difference = next(iter((*facts.differences("rollout"), *facts.differences("first_loss"))), None)
     size = difference.relative if difference is not None and difference.relative else 0.0
     if not casts or size > ROUNDING:
         return
@@ -88,7 +88,7 @@ def _casts(facts: Facts) -> Iterator[Finding]:
 def _rounded(facts: Facts) -> Iterator[Finding]:
     """Every loss, or every value of a metric, is a number of a narrow dtype, and was not before."""
     dtype = facts.half_precision
-    if dtype and facts.entry in ("model", "first_loss", "first_gradient", "trajectory"):
+    if dtype and facts.entry in ("model", "rollout", "first_loss", "first_gradient", "trajectory"):
         yield Finding(
             C.NUMERICS,
             0.95,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.causes.facts import Facts, evidence_of_check
+from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
@@ -16,14 +16,67 @@ ACTIONS = (
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """At step 1 by its value or its gradient; later by its value on equal parameters."""
+    """Of a rollout by what is made of it; at step 1 by its value or its gradient; later by its
+    value on equal parameters."""
+    yield from _made_of_rollout(facts)
     if facts.entry == "first_loss":
         yield from _first_loss(facts)
     elif facts.entry == "first_gradient":
         yield from _first_gradient(facts)
-    elif facts.entry == "trajectory":
+    elif facts.entry == "trajectory" and facts.rollout_signal is None:
         yield from _trajectory(facts)
+        yield from _later_updates(facts)
     yield from _impossible(facts)
+
+
+MADE = {
+    "values": "the same tokens and parameters have other values",
+    "rewards": (
+        "equal scores and log-probabilities make other rewards: the penalty on the KL, whitening, "
+        "or the place of the score"
+    ),
+    "advantages": (
+        "equal rewards and values make other advantages: gamma, lambda, what follows the last "
+        "token, or whitening"
+    ),
+    "returns": "equal rewards, values and advantages make other returns",
+}
+"""What differs, where all that it is made of is the same."""
+
+
+def _made_of_rollout(facts: Facts) -> Iterator[Finding]:
+    """Rewards, advantages and returns are formulas over what was sampled."""
+    signal = facts.rollout_signal
+    if signal is None or signal.signal not in MADE or facts.failed("frozen_unchanged"):
+        return
+    broken = facts.failed("rewards_add_up", "advantages_sum_to_zero", "advantages_scaled")
+    yield Finding(
+        C.OBJECTIVE,
+        0.6 if signal.signal == "values" else 0.93,
+        MADE[signal.signal],
+        (evidence_of(signal), *([evidence_of_check(broken)] if broken else [])),
+        (
+            "compute rewards, advantages and returns of one completion by hand on both sides",
+            "compare gamma, lam, the weight and sign of the KL, whitening, and the masks",
+        ),
+    )
+
+
+def _later_updates(facts: Facts) -> Iterator[Finding]:
+    """The first update of step 1 is the same, and a later one on the same rollout is not."""
+    update = facts.first_other_update
+    if update is None or update < 2 or facts.same_parameters_after_first_update is False:
+        return
+    clipped = facts.unclipped
+    strength = 0.88 if update == 2 else (0.8 if clipped is not None else 0.4)
+    yield Finding(
+        C.OBJECTIVE,
+        strength,
+        f"the first update is the same, and the loss differs from update {update} of step 1 on: a "
+        "term that is 0 at first, or a bound that nothing reaches at first",
+        (*facts.first_evidence(), *([clipped] if clipped else [])),
+        ("look at ratios, their bounds, the bounds of the values, and the masks", *ACTIONS),
+    )
 
 
 def _first_loss(facts: Facts) -> Iterator[Finding]:
@@ -31,7 +84,9 @@ def _first_loss(facts: Facts) -> Iterator[Finding]:
     scale = f": the gradient is {factor:.3g} times what it was" if factor is not None else ""
     evidence = list(facts.first_evidence())
     strength = 0.75
-    if facts.rollout and not facts.metric_moved("reward") and facts.advantages == "others":
+    if facts.failed("starts_at_ratio_one"):
+        strength = 0.4
+    elif facts.rollout and not facts.metric_moved("reward") and facts.advantages == "others":
         strength = 0.93
         evidence.append(Evidence("signal", "rewards are equal, advantages are not"))
         broken = facts.failed("advantages_scaled", "advantages_sum_to_zero")
@@ -80,6 +135,9 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
         return
     loss, norm = facts.first_step("losses"), facts.first_step("grad_norms")
     same = facts.same_parameters_after_first_update
+    other = facts.batches.steps_differ_from
+    if facts.rollout and other is not None and loss is not None and other <= loss:
+        return  # of other completions
     if loss == 2 and same is not False and (norm is None or norm >= 2):
         yield Finding(
             C.OBJECTIVE,

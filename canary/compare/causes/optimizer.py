@@ -78,6 +78,8 @@ def _later(facts: Facts) -> Iterator[Finding]:
     """Same first update, and the steps that follow differ: what the optimizer keeps."""
     if facts.entry != "trajectory" or facts.failed("frozen_unchanged"):
         return
+    if facts.rollout_signal is not None:
+        return
     loss, norm = facts.first_step("losses"), facts.first_step("grad_norms")
     same = facts.same_parameters_after_first_update
     actions = (
@@ -102,6 +104,15 @@ def _later(facts: Facts) -> Iterator[Finding]:
             f"at step {norm} the same loss has another gradient: more than this step's went in",
             facts.first_evidence(),
             ("every step must begin with gradients of zero", *actions),
+        )
+    elif (facts.first_other_update or 0) >= 3 and facts.unclipped is None:
+        yield Finding(
+            C.OPTIMIZER,
+            0.8,
+            "the first update is the same and the loss differs from update "
+            f"{facts.first_other_update} of step 1 on: what the optimizer carries over",
+            facts.first_evidence(),
+            actions,
         )
     elif loss is not None and loss >= 3:
         yield Finding(

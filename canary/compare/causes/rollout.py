@@ -27,6 +27,32 @@ def findings(facts: Facts) -> Iterator[Finding]:
     yield from _samples(facts)
     yield from _rewards(facts)
     yield from _logprobs(facts)
+    yield from _signals(facts)
+
+
+def _signals(facts: Facts) -> Iterator[Finding]:
+    """Scores and log-probabilities of equal completions, where a loop tells of them."""
+    signal = facts.rollout_signal
+    if signal is None:
+        return
+    if signal.signal == "scores" and not facts.metric_moved("reward", signal.step or 1):
+        code = facts.changed_code("reward_funcs", "scorer")
+        yield Finding(
+            C.ROLLOUT,
+            0.93,
+            "completions are credited with the scores of others",
+            (evidence_of(signal), *([code.evidence()] if code else [])),
+            ("look at what orders prompts, completions and scores: each must keep its place",),
+        )
+    elif signal.signal in ("logprobs", "entropy") and signal.step == 1:
+        yield Finding(
+            C.ROLLOUT,
+            0.9,
+            "the same completions of the same model have other log-probabilities than those they "
+            "were sampled with",
+            (evidence_of(signal),),
+            ("divide the logits by the sampling temperature, and mask what was not sampled",),
+        )
 
 
 def _work(facts: Facts) -> Iterator[Finding]:
@@ -103,8 +129,10 @@ def _rewards(facts: Facts) -> Iterator[Finding]:
         return
     flat = facts.failed("reward_varies")
     moved = facts.metric_moved("reward")
+    if facts.entry == "trajectory" and facts.rollout_signal is not None:
+        moved = facts.rollout_signal.signal == "scores"
     same_samples = facts.entry not in ("data", "batches", "model")
-    code = facts.changed_code("reward_funcs")
+    code = facts.changed_code("reward_funcs", "scorer")
     if not same_samples or not (flat or moved):
         return
     what = "every completion earns the same" if flat else "the same completions earn other rewards"

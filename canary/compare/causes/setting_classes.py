@@ -53,7 +53,7 @@ BY_NAME: dict[C, tuple[str, ...]] = {
         "reward_clip_range",
         "mask_truncated_completions",
         "kl_coef|init_kl_coef|target_kl|cliprange.*|vf_coef|gamma|lam|whiten_rewards",
-        "ent_coef|ppo_epochs|num_ppo_epochs",
+        "ent_coef|ppo_epochs|num_ppo_epochs|kl_estimator|adap_kl_ctrl|target|horizon",
     ),
     C.DATA: (
         "dataset.*",
@@ -72,6 +72,7 @@ BY_NAME: dict[C, tuple[str, ...]] = {
         "batch_size",
         "per_device_train_batch_size",
         "gradient_accumulation_steps",
+        "num_mini_batches",
         "padding_free",
         "pad_to_multiple_of",
         "padding_side",
@@ -136,7 +137,8 @@ BY_NAME: dict[C, tuple[str, ...]] = {
         "num_generations",
         "steps_per_generation",
         "generation.*",
-        "use_cache",
+        "use_cache|kv_cache|decode|rollout_batch",
+        "fixed_length",
         "cache_implementation",
         "use_vllm|vllm_.*",
         "num_iterations",
@@ -183,6 +185,9 @@ BY_SECTION: tuple[tuple[str, C], ...] = (
     ("generation", C.ROLLOUT),
     ("collator", C.DATA),
     ("python", C.HOST),
+    ("sampling", C.ROLLOUT),
+    ("speed", C.KERNEL),
+    ("switches", C.KERNEL),
 )
 """Where a name says nothing by itself."""
 

@@ -13,11 +13,11 @@ from canary.compare.suspects import RegressionCategory as C
 FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.TOKENIZATION: ("data", "batches"),
     C.DATA: ("data", "batches"),
-    C.ADAPTER: ("model", "first_loss", "first_gradient", "first_update", "trajectory"),
+    C.ADAPTER: ("model", "rollout", "first_loss", "first_gradient", "first_update", "trajectory"),
     # Another precision is compared with its own, wider tolerance: all may seem equal.
-    C.NUMERICS: ("model", "first_loss", "first_gradient", "first_update", None),
-    C.OBJECTIVE: ("first_loss", "first_gradient", "trajectory"),
-    C.ROLLOUT: ("batches", "first_loss", "first_gradient", "trajectory", None),
+    C.NUMERICS: ("model", "rollout", "first_loss", "first_gradient", "first_update", None),
+    C.OBJECTIVE: ("rollout", "first_loss", "first_gradient", "trajectory"),
+    C.ROLLOUT: ("batches", "rollout", "first_loss", "first_gradient", "trajectory", None),
     C.OPTIMIZER: ("first_update", "trajectory"),
     C.KERNEL: (None,),
     C.ENVIRONMENT: (None,),
