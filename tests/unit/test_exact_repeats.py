@@ -131,7 +131,7 @@ def test_a_current_side_that_does_not_repeat_itself_is_told() -> None:
     assert "repeatability" not in [check.name for check in steady.checks]
 
 
-@pytest.mark.parametrize("stage", list(LEARNED_STAGES))
+@pytest.mark.parametrize("stage", [stage for stage in LEARNED_STAGES if stage != "rollout"])
 def test_a_stage_that_neither_side_recorded_is_not_passed(stage: str) -> None:
     """Nothing was compared, so nothing can be equal."""
 
