@@ -142,21 +142,25 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
 
 
 def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:
-    exact = finished_run.record().exact
+    record = finished_run.record()
+    exact, ppo = record.exact, record.config["training_type"] == "ppo"
     assert exact["steps"] == 3
     assert len(exact["data"]["dataset_sha256"]) == 64
     assert len(exact["data"]["tokenizer"]["vocab_sha256"]) == 64
-    assert [len(step) for step in exact["batches"]] == [2, 2, 2]
+    assert [len(step) for step in exact["batches"]] == ([1, 1, 1] if ppo else [2, 2, 2])
     assert all(len(micro["sha256"]) == 64 for step in exact["batches"] for micro in step)
     assert exact["model"]["trainable_tensors"] > 0
     assert exact["model"]["dtypes"] == {"torch.float32": exact["model"]["trainable_tensors"]}
     assert math.isfinite(exact["first_loss"]["loss"])
     assert exact["first_gradient"]["total"] > 0
     assert exact["first_gradient"]["tensors_without_gradient"] == []
-    # The clip reads the same gradients: its norm is the root of the groups' squares.
-    assert exact["trajectory"]["grad_norms"][0] == pytest.approx(
+    # The clip reads the same gradients: its norm is the root of the groups' squares. A step of PPO
+    # has several updates, and the norm is that of the last.
+    same = exact["trajectory"]["grad_norms"][0] == pytest.approx(
         exact["first_gradient"]["total"], rel=1e-4
     )
+    assert same is not ppo
+    assert ("rollout" in exact) is ppo
     assert exact["first_update"]["delta_norm"] > 0
     assert len(exact["trajectory"]["losses"]) == 3
     assert exact["work"]["step"] == 3
@@ -202,6 +206,14 @@ def test_the_invariants_of_each_trainer_hold(finished_run: Finished) -> None:
         "cpo": {"loss_not_negative"},
         "grpo": {"starts_at_ratio_one", "advantages_sum_to_zero", "sampled_ids_trained"},
         "rloo": {"starts_at_ratio_one", "advantages_sum_to_zero", "sampled_ids_trained"},
+        "ppo": {
+            "starts_at_ratio_one",
+            "advantages_sum_to_zero",
+            "advantages_scaled",
+            "sampled_ids_trained",
+            "rewards_add_up",
+            "reward_varies",
+        },
     }
     for name in {"raw_loss_finite", "frozen_unchanged"} | asked.get(kind, set()):
         assert found[name].status == "pass", name
