@@ -201,7 +201,7 @@ def env() -> None:
 def init_config(
     path: Annotated[Path, typer.Argument(help="File to write.")],
     type_: Annotated[
-        str, typer.Option("--type", help="sft, dpo, reward, kto, grpo, rloo, orpo, cpo.")
+        str, typer.Option("--type", help="sft, dpo, reward, kto, grpo, rloo, ppo, orpo, cpo.")
     ] = "dpo",
     tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
     force: Annotated[bool, typer.Option("--force", help="Overwrite.")] = False,
