@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from canary.errors import InputError
+from canary.workload import build_trainer
 from canary.workload.ppo.adaptive_kl import KLCoefficient
 from canary.workload.replay import RECORD, REPLAY, completions_of
 from tests.integration.test_workload import logged, make_spec, refusal
@@ -57,11 +58,15 @@ def test_the_first_ratio_is_exactly_1_and_the_first_kl_exactly_0(
 
 
 def test_dropout_is_off_so_that_one_policy_samples_and_learns(tmp_path: Path) -> None:
-    trainer = ppo_trainer(tmp_path, use_peft=True, lora_dropout=0.5)
-    listener = trainer.watch = Listener()
+    """Of an adapter too, which does something from the second step on."""
+    spec = make_spec(
+        tmp_path, "ppo", 2, use_peft=True, lora_dropout=0.5, batch_size=4, ppo={"ppo_epochs": 1}
+    )
+    trainer = build_trainer(spec)
+    heard = trainer.watch = Listener()  # type: ignore[attr-defined]
     trainer.train()
-    assert listener.steps[0]["ratio_deviation"] == 0
-    assert listener.steps[0]["kl"] == 0
+    assert [step["ratio_deviation"] for step in heard.steps] == [0, 0]
+    assert any("lora_dropout is not used" in note for note in spec.notes)
 
 
 @pytest.fixture
