@@ -33,7 +33,6 @@ def test_the_corpus_is_as_large_as_its_rates_need() -> None:
     assert len(CORPORA["second"]) >= 20
     assert len(CORPORA["benign"]) >= 8
     assert len(CORPORA["ppo"]) >= 25
-    assert len(CORPORA["ppo_benign"]) >= 8
 
 
 def test_each_class_of_cause_has_a_blind_fault() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from canary.collect.jsonio import number
 from canary.compare.causes.facts import (
     Facts,
     evidence_of,
@@ -59,9 +60,12 @@ def _work(facts: Facts) -> Iterator[Finding]:
     fed, generation = facts.rose("tokens_fed"), facts.grown_phase("generation", "reward")
     learned = facts.entry is not None
     if fed is not None:
+        before, after = (number(side) or 0 for side in facts.exact("work", "forwards"))
+        # Without a cache each forward is fed more; more forwards are another matter.
+        more = before > 0 and after > 1.05 * before
         yield Finding(
             C.ROLLOUT,
-            0.35 if learned else 0.95,
+            0.35 if learned or more else 0.95,
             "the same completions cost more token positions: generation computes again what it had",
             (evidence_of_check(fed), *([evidence_of_phase(generation)] if generation else [])),
             ("switch the KV cache on while generating (use_cache)", *GENERATION),
@@ -88,7 +92,8 @@ def _samples(facts: Facts) -> Iterator[Finding]:
             (evidence_of_check(stranger),),
             ("train on the sampled ids themselves; do not decode and tokenize them again",),
         )
-    if facts.entry in ("data", "batches") and facts.batches.known and facts.batches.same_prompts:
+    others = facts.batches.known and not facts.batches.same_rows
+    if facts.entry in ("data", "batches") and others and facts.batches.same_prompts:
         yield Finding(
             C.ROLLOUT,
             0.92,
