@@ -30,6 +30,9 @@ SIGNALS = (
 )
 """In the order of cause and effect."""
 STATISTICS = ("mean", "rms", "placed")
+WORDS = {"mean": "mean", "rms": "root mean square"}
+SHOWN = 0.1
+"""A statistic is shown that moved by at least this share of what moved most."""
 SCALES = {"values": "returns"}
 """Signals that begin at 0 and are compared on the scale of another."""
 STEP_FACTOR = 10.0
@@ -92,13 +95,9 @@ def _at_step(
     if size <= STEP_FACTOR * tolerance.at_step(step):
         return None
     first = step == 1
-    moved = sizes["mean"] > 0.01 * size
-    words = (
-        f"mean {_show(was['mean'])} -> {_show(now['mean'])}, "
-        f"root mean square {_show(was['rms'])} -> {_show(now['rms'])}"
-        if moved or sizes["rms"] > 0.01 * size
-        else "of the same mean and root mean square, spread otherwise over them"
-    )
+    moved = [key for key in WORDS if sizes[key] > SHOWN * size]
+    words = ", ".join(f"{WORDS[key]} {_show(was[key])} -> {_show(now[key])}" for key in moved)
+    words = words or "other values with equal mean and root mean square"
     return Difference(
         ORDER if first else TRAJECTORY,
         STAGE if first else "trajectory",
@@ -106,7 +105,7 @@ def _at_step(
         was["mean"],
         now["mean"],
         relative=size,
-        detail=f"{signal}: {words}, at step {step} ({size:.1e} relative)",
+        detail=f"{signal}: {words} at step {step} ({size:.1e} relative)",
         learned=True,
         step=step,
     )

@@ -69,7 +69,7 @@ def test_values_that_change_places_differ() -> None:
     found = compared(moved(ppo(1), "scores", 1, only="placed"))
     assert found.first_difference is not None
     assert found.first_difference.signal == "scores"
-    assert "spread otherwise" in found.check("rollout").message
+    assert "equal mean" in found.check("rollout").message
 
 
 def test_nothing_is_said_of_what_is_made_of_other_completions() -> None:

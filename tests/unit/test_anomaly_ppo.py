@@ -1,0 +1,122 @@
+"""Live detection on rows of PPO: what its trainer tells reaches the detectors by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from canary.anomaly.observation import Observation, from_row
+from tests.unit.observing import types
+from tests.unit.ppo_records import ppo
+
+STEPS = 120
+Change = Callable[[int, dict[str, Any]], dict[str, Any]]
+
+
+def first_row() -> dict[str, Any]:
+    """A row of step 1 as the canary of PPO has it."""
+    exact = ppo().exact
+    trajectory = exact["trajectory"]
+    return {
+        "step": 1,
+        "loss": trajectory["losses"][0],
+        "micro_losses": exact["first_loss"]["updates"],
+        "grad_norm": trajectory["grad_norms"][0],
+        "learning_rate": trajectory["learning_rates"][0],
+        "samples": 8,
+        "rl": {name: series[0] for name, series in trajectory["rl"].items()},
+    }
+
+
+def test_the_metrics_of_ppo_reach_their_detectors() -> None:
+    row = first_row()
+    found = from_row(row)
+    rl = row["rl"]
+    assert (found.kl, found.entropy, found.clip_fraction, found.length) == tuple(
+        rl[name] for name in ("kl", "entropy", "clip_ratio", "completion_length")
+    )
+    assert found.rewards is not None
+    assert (found.rewards.mean, found.rewards.std) == (rl["reward"], rl["reward_std"])
+    assert not found.kl_of_sequence, "a mean a token"
+    assert found.loss == row["loss"]
+    assert len(found.micro_losses) == rl["updates"]
+    assert found.metrics["value_loss"] == rl["value_loss"]
+
+
+def run(change: Change = lambda step, row: row) -> list[Observation]:
+    """A healthy run that scatters about what a real step told, with something else in it."""
+    start, dice = first_row(), random.Random(7)
+    observations = []
+    for step in range(1, STEPS + 1):
+        rl = {name: value * (1 + 0.1 * dice.gauss(0, 1)) for name, value in start["rl"].items()}
+        rl["kl"] = 0.002 * dice.gauss(0, 1)
+        row = start | {
+            "step": step,
+            "loss": 0.05 * dice.gauss(0, 1),
+            "micro_losses": [],
+            "grad_norm": 1.2 * (1 + 0.2 * dice.gauss(0, 1)),
+            "rl": rl,
+        }
+        observations.append(from_row(change(step, row)))
+    return observations
+
+
+def test_a_healthy_run_raises_nothing() -> None:
+    assert types(run()) == set()
+
+
+def later(**values: Any) -> Change:
+    """From step 80 on, metrics are these; of a function, what it makes of them."""
+
+    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+        if step < 80:
+            return row
+        known = {
+            name: value(row["rl"][name]) if callable(value) else value
+            for name, value in values.items()
+        }
+        return row | {"rl": row["rl"] | known}
+
+    return change
+
+
+def values_explode(step: int, row: dict[str, Any]) -> dict[str, Any]:
+    """The value loss doubles every other step, and loss and gradient with it."""
+    if step < 80:
+        return row
+    grown = 2.0 ** ((step - 79) / 2)
+    rl = row["rl"] | {"value_loss": row["rl"]["value_loss"] * grown}
+    return row | {
+        "rl": rl,
+        "loss": row["loss"] + 0.1 * rl["value_loss"],
+        "grad_norm": row["grad_norm"] * grown,
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (later(kl=4.0), "kl_blowup"),
+        (later(kl=float("nan")), "kl_not_finite"),
+        (later(entropy=lambda value: 0.01 * value), "entropy_collapse"),
+        (later(clip_ratio=0.8), "clip_fraction_saturation"),
+        (later(reward=lambda value: 0.2 * value), "reward_distribution_drift"),
+        (later(reward=float("nan")), "reward_not_finite"),
+        (values_explode, "gradient_explosion"),
+    ],
+)
+def test_what_goes_wrong_in_ppo_is_told(change: Change, wanted: str) -> None:
+    assert wanted in types(run(change))
+
+
+def test_a_reward_bought_with_words_is_told() -> None:
+    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+        share = max(0.0, (step - 60) / 30)
+        rl = row["rl"]
+        longer = rl["completion_length"] * (1 + share)
+        return row | {"rl": rl | {"reward": rl["reward"] + share, "completion_length": longer}}
+
+    assert "reward_hacking" in types(run(change))
