@@ -37,6 +37,7 @@ assert not loaded, loaded
         ["config", "schema"],
         ["env"],
         ["ab", "--help"],
+        ["ladder", "--help"],
         ["compare", CURRENT, BASELINE],
         ["compare", CURRENT, BASELINE, "--format", "markdown"],
         ["compare", CURRENT, BASELINE, "--format", "json"],
