@@ -118,10 +118,11 @@ def _listened(child: subprocess.Popen[str], heard: Callable[[str], None]) -> tup
 
     listener = threading.Thread(target=listen, args=(child.stderr,), daemon=True)
     listener.start()
-    with child.stdout, child.stderr:
-        out = child.stdout.read()
-        child.wait()
-        listener.join()
+    out = child.stdout.read()
+    child.wait()
+    listener.join()
+    child.stdout.close()
+    child.stderr.close()
     return out, "".join(lines)
 
 
