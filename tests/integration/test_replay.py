@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from canary.config.ppo import PPOConfig
 from canary.errors import InputError, RunFailed
 from canary.workload import WorkloadSpec, build_trainer
 from canary.workload.replay import RECORD, REPLAY, completions_of, read, write
@@ -115,3 +116,29 @@ def test_runs_of_the_command_line_keep_and_give_again(
 
 def _figure(row: dict[str, Any], name: str) -> Any:
     return row["rl"].get(name) if name in row["rl"] else row.get(name)
+
+
+def test_ppo_on_given_completions_learns_the_same_with_every_switch_the_other_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "completions.json"
+    other = {
+        "advantages": "loop",
+        "logprobs": "whole",
+        "shared_forward": False,
+        "kv_cache": False,
+        "rollout_batch": "micro",
+        "lengths": "fixed",
+        "optimizer": "loop",
+    }
+    job = {"ppo": PPOConfig(num_mini_batches=2, ppo_epochs=2), "temperature": 1.0}
+    found = []
+    for variable, switches in ((RECORD, {}), (REPLAY, other), (REPLAY, {"lengths": "bucketed"})):
+        monkeypatch.setenv(variable, str(file))
+        folder = tmp_path / f"{variable}{len(switches)}"
+        trainer, _ = train(folder, "ppo", dataset_size=32, speed=switches, **job)
+        monkeypatch.delenv(variable)
+        found.append([logged(trainer, name) for name in ("policy_loss", "value_loss", "kl")])
+    for metric, plain in enumerate(found[0]):
+        for switched in found[1:]:
+            assert switched[metric] == pytest.approx(plain, rel=1e-4, abs=2e-6)
