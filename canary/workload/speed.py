@@ -105,6 +105,8 @@ def apply(trainer: Any, config: CanaryConfig) -> None:
         _choose_adamw(trainer, ADAMW[speed.optimizer])
     if speed.lengths == "bucketed" and config.training_type != "ppo":
         bucket_rows(trainer)
+    if speed.liger and config.training_type == "ppo":
+        _fuse_kernels(trainer)
     cuda = trainer.args.device.type == "cuda"
     if hasattr(trainer, "_generate_and_score_completions") and not trainer.args.use_vllm:
         for name, value in compilation(config, cuda).items():
@@ -121,6 +123,17 @@ def _choose_adamw(trainer: Any, flags: Mapping[str, bool]) -> None:
         return family, settings | flags
 
     trainer.get_optimizer_cls_and_kwargs = chosen
+
+
+def _fuse_kernels(trainer: Any) -> None:
+    """Liger's kernels in policy and reference of a loop that never runs transformers' own, which
+    would put them in when the training begins."""
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    for model in (trainer.model.policy, trainer.ref_model):
+        if model is not None:
+            inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+            _apply_liger_kernel_to_instance(model=inner)
 
 
 def _needs_gpu(key: str) -> ConfigError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import torch
 from torch.optim import adam
 
+from canary.config.ppo import PPOConfig
 from canary.config.schema import TRAINING_TYPES, CanaryConfig, TrainingType
 from canary.errors import ConfigError
 from canary.workload import build_trainer, speed
@@ -350,3 +353,28 @@ def test_the_probe_sees_a_training_with_its_switches_on(tmp_path: Path) -> None:
     ours, theirs = switched.record().exact, plain.record().exact
     for name in ("losses", "grad_norms"):
         assert ours["trajectory"][name] == pytest.approx(theirs["trajectory"][name], rel=1e-5)
+
+
+def test_ppos_policy_and_reference_get_ligers_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for the package, which runs on GPUs alone."""
+    given: list[Any] = []
+    standin = types.ModuleType("liger_kernel.transformers")
+    standin.__dict__["_apply_liger_kernel_to_instance"] = lambda model: given.append(model)
+    monkeypatch.setitem(sys.modules, "liger_kernel", types.ModuleType("liger_kernel"))
+    monkeypatch.setitem(sys.modules, "liger_kernel.transformers", standin)
+    job: dict[str, Any] = {"ppo": PPOConfig(), "temperature": 1.0, "max_new_tokens": 8}
+    trainer = built(tmp_path, "ppo", **job)
+    fused = make_spec(tmp_path, "ppo", speed={"liger": True}, **job).config
+    speed.apply(trainer, fused)
+    assert given == [trainer.model.policy, trainer.ref_model]
+
+
+@pytest.mark.parametrize("switch", ["loop", "foreach", "fused"])
+def test_ppos_adamw_is_the_one_asked_for(tmp_path: Path, switch: str) -> None:
+    job: dict[str, Any] = {"ppo": PPOConfig(ppo_epochs=1), "temperature": 1.0, "max_new_tokens": 8}
+    trainer = built(tmp_path, "ppo", max_steps=1, speed={"optimizer": switch}, **job)
+    trainer.train()
+    flags = {name: trainer.optimizer.optimizer.defaults[name] for name in ("foreach", "fused")}
+    assert flags == {"foreach": switch == "foreach", "fused": switch == "fused"}

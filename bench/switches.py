@@ -1,0 +1,132 @@
+"""How far each switch of `speed` moves what a training learns: the table of docs/switches.md.
+
+`python bench/switches.py [TRAINER ...]`: a few steps of each trainer on the embedded model, in
+float32 on one CPU thread, without the switch and with it; online trainers on the same completions.
+Prints the largest relative difference of a step's loss or gradient norm (PPO: of its policy loss,
+value loss and KL, absolute), and the share of padding among the tokens that were trained on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from canary.config.load import load_values
+from canary.workload import WorkloadSpec, build_trainer
+from canary.workload.replay import RECORD, REPLAY, completions_of
+
+STEPS = 6
+ONLINE = ("grpo", "rloo", "ppo")
+OFFLINE = ("sft", "dpo", "reward", "kto", "orpo", "cpo")
+JOB: dict[str, Any] = {
+    "max_steps": STEPS,
+    "batch_size": 2,
+    "gradient_accumulation_steps": 4,
+    "dataset_size": 128,
+    "device": "cpu",
+}
+MICRO_BATCH = {"batch_size": 8, "gradient_accumulation_steps": 1}
+
+SWITCHES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "lengths: bucketed": (("sft", "dpo", "reward", "ppo"), {"speed": {"lengths": "bucketed"}}),
+    "lengths: fixed": (("sft", "dpo", "reward", "kto", "ppo"), {"speed": {"lengths": "fixed"}}),
+    "optimizer: fused": ((*OFFLINE, *ONLINE), {"speed": {"optimizer": "fused"}}),
+    "optimizer: foreach": ((*OFFLINE, *ONLINE), {"speed": {"optimizer": "foreach"}}),
+    "eager attention": ((*OFFLINE, *ONLINE), {"attn_implementation": "eager"}),
+    "one micro-batch": ((*OFFLINE, *ONLINE), MICRO_BATCH),
+    "logprobs: whole": (("ppo",), {"speed": {"logprobs": "whole"}}),
+    "advantages: loop": (("ppo",), {"speed": {"advantages": "loop"}}),
+    "shared_forward: false": (("ppo",), {"speed": {"shared_forward": False}}),
+}
+"""Trainers, and the settings that turn a switch the other way."""
+
+SHOWN = {"ppo": ("policy_loss", "value_loss", "kl")}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one training told: its figures step by step, and its padding."""
+
+    figures: list[float]
+    padded: int
+    tokens: int
+
+    @property
+    def padding(self) -> float:
+        """Share of padding."""
+        return self.padded / self.tokens if self.tokens else 0.0
+
+
+def train(trainer_name: str, folder: Path, changes: dict[str, Any], file: Path | None) -> Trained:
+    """One training; an online one samples into `file` where it is not there, and else reads it."""
+    values = {**JOB, "training_type": trainer_name, **changes}
+    config = load_values(None, {name: (value, "bench") for name, value in values.items()}).config
+    folder.mkdir(parents=True)
+    spec = WorkloadSpec(config, folder, folder / "cache", STEPS, logging_steps=1)
+    os.environ.pop(RECORD, None)
+    os.environ.pop(REPLAY, None)
+    if file is not None:
+        os.environ[REPLAY if file.exists() else RECORD] = str(file)
+    padded = [0, 0]
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        trainer: Any = build_trainer(spec)
+        ended = completions_of(trainer, "probe", spec.notes)
+        _watch(trainer, padded)
+        trainer.train()
+        ended()
+    names = SHOWN.get(trainer_name, ("loss", "grad_norm"))
+    steps = [entry for entry in trainer.state.log_history if names[0] in entry]
+    return Trained([step[name] for step in steps for name in names], *padded)
+
+
+def _watch(trainer: Any, padded: list[int]) -> None:
+    original = trainer.compute_loss
+
+    def compute_loss(model: Any, inputs: Any, **kwargs: Any) -> Any:
+        for name, mask in inputs.items():
+            if name.endswith("attention_mask"):
+                padded[0] += int(mask.eq(0).sum())
+                padded[1] += mask.numel()
+        return original(model, inputs, **kwargs)
+
+    trainer.compute_loss = compute_loss
+
+
+def distance(plain: list[float], other: list[float], trainer_name: str) -> float:
+    """The largest relative difference, absolute for PPO and for what is nearly 0."""
+    pairs = zip(plain, other, strict=True)
+    if trainer_name in SHOWN:
+        return max(abs(a - b) for a, b in pairs)
+    return max(abs(a - b) / max(abs(a), 1e-2) for a, b in pairs)
+
+
+def main(wanted: list[str]) -> None:
+    """Prints the table."""
+    torch.set_num_threads(1)
+    trainers = wanted or [*OFFLINE, *ONLINE]
+    print("| switch | trainer | largest difference | padding without | with |")
+    print("|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as place:
+        for name in trainers:
+            file = Path(place, f"{name}.json") if name in ONLINE else None
+            plain = train(name, Path(place, name), {}, file)
+            for number, (switch, (users, changes)) in enumerate(SWITCHES.items()):
+                if name in users:
+                    other = train(name, Path(place, f"{name}{number}"), changes, file)
+                    moved = distance(plain.figures, other.figures, name)
+                    before, after = (
+                        f"{one.padding:.0%}" if one.tokens else "-" for one in (plain, other)
+                    )
+                    print(f"| {switch} | {name} | {moved:.1e} | {before} | {after} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
