@@ -63,6 +63,8 @@ METRICS: dict[str, tuple[str, ...]] = {
         "kl_sequence",
         "entropy",
         "values_mean",
+        "logprobs",
+        "reference_logprobs",
     ),
 }
 """Metrics by trainer that are means over rows, whatever the micro-batches; the others (accuracy and

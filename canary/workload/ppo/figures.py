@@ -85,11 +85,14 @@ def rollout_metrics(
     collected: Experience, coefficient: float, eos_id: int | None
 ) -> dict[str, float]:
     """`reward` and `reward_std` of the scores; `kl` mean a token, `kl_sequence` mean a completion;
-    `entropy` and `values_mean` mean a token; `completion_length`; `eos_rate`; `kl_coef`."""
+    `entropy`, `values_mean`, and `logprobs` and `reference_logprobs` of what was sampled, mean a
+    token; `completion_length`; `eos_rate`; `kl_coef`."""
     rollout = collected.rollout
     assert rollout.scores is not None
     assert rollout.values is not None
     assert rollout.entropy is not None
+    assert rollout.logprobs is not None
+    assert rollout.reference_logprobs is not None
     mask = rollout.completion_mask
     found = {
         "reward": rollout.scores.mean(),
@@ -98,6 +101,8 @@ def rollout_metrics(
         "kl_sequence": collected.kl.sum(dim=1).mean(),
         "entropy": masked_mean(rollout.entropy, mask),
         "values_mean": masked_mean(rollout.values, mask),
+        "logprobs": masked_mean(rollout.logprobs, mask),
+        "reference_logprobs": masked_mean(rollout.reference_logprobs, mask),
         "completion_length": mask.sum(dim=1).float().mean(),
         "eos_rate": rollout.ended(eos_id).float().mean(),
     }
