@@ -17,9 +17,11 @@ test: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 
-# The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them.
+# The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO
+# beside that of the last trl that has it.
 stacks: $(VENV)/.dev
 	$(BIN)/nox -s stacks -- 0.19.1 1.16.0 --quick
+	$(BIN)/nox -s trl_ppo
 
 $(VENV)/.venv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
