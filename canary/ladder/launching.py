@@ -53,8 +53,8 @@ class Launch(Protocol):
         """A probe on the completions of the baseline, or, with `records`, the one that samples
         them."""
 
-    def trial(self, label: str, settings: Settings) -> Ran:
-        """A short timed launch."""
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
+        """A short timed launch, ended after `limit_s`."""
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
         """A launch whose speed counts."""
@@ -90,15 +90,17 @@ class Launcher:
         own = {RECORD if records else REPLAY: str(file)}
         return self._run(label, "guard", {**settings, **short}, own)
 
-    def trial(self, label: str, settings: Settings) -> Ran:
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
         """See `Launch`."""
         steps = min(TRIAL_STEPS, self._config.max_steps or TRIAL_STEPS)
-        short = {
+        short: dict[str, Any] = {
             "max_steps": steps,
             "warmup_steps": min(self._config.warmup_steps, steps),
             "metrics_warmup_steps": min(TRIAL_WARMUP, steps // 3),
             "report_to": [],
         }
+        if limit_s is not None:
+            short["timeout"] = min(limit_s, self._config.timeout)
         return self._run(label, "trial", {**settings, **short, "probe_steps": 0, "repeats": 1}, {})
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:

@@ -12,6 +12,9 @@ from canary.ladder.words import settings_words
 
 PAYS = 1.02
 """A switch comes on where its trial was faster by this factor."""
+PATIENCE, LEAST_PATIENCE_S = 4.0, 300.0
+"""A trial is given up after so many times the wall time of one without the switch, but not before
+so many seconds: compiling takes minutes, and on a CPU hours."""
 
 
 def try_out(
@@ -24,8 +27,10 @@ def try_out(
     """Each choice once on top of `below`, between two launches of that alone; of each switch the
     fastest choice is kept, where it pays."""
     before = launch.trial(label, below)
+    usual = 0.0 if before.record is None else before.record.duration_seconds
+    limit = max(LEAST_PATIENCE_S, PATIENCE * usual)
     ran = [
-        (switch, settings, launch.trial(label, {**below, **settings}))
+        (switch, settings, launch.trial(label, {**below, **settings}, limit))
         for switch, several in choices
         for settings in several
     ]

@@ -71,6 +71,8 @@ class Workshop:
     """Speed of trl's defaults over a plain one, or why there are none."""
     drift: float = 1.0
     """Factor of the machine's speed from launch to launch."""
+    limits: list[float | None] = field(default_factory=list)
+    """Of the trials, in order."""
     started: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Kind, label and settings of every launch."""
 
@@ -84,8 +86,9 @@ class Workshop:
         trajectory = {"losses": losses, "grad_norms": [2.0] * len(losses), "rl": {}}
         return Ran(altered(example(), "exact", to={"trajectory": trajectory}))
 
-    def trial(self, label: str, settings: Settings) -> Ran:
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
         self.started.append(("trial", label, dict(settings)))
+        self.limits.append(limit_s)
         return self._ran(settings)
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:

@@ -75,6 +75,14 @@ def test_a_machine_that_slows_down_all_the_while_changes_no_ratio_of_trials() ->
     assert [one.kept for one in steady.tried] == [one.kept for one in drifting.tried]
 
 
+def test_trials_with_a_switch_have_a_limit_and_those_without_have_none() -> None:
+    launch = Workshop(PPO)
+    climbed(launch, wanted=("baseline", "advanced"))
+    assert launch.limits[0] is None
+    assert launch.limits[-1] is None
+    assert all(limit is not None and limit >= 300 for limit in launch.limits[1:-1])
+
+
 def test_a_switch_that_does_not_run_is_left_out_with_what_it_said() -> None:
     launch = Workshop(PPO, fails={("speed.rollout_batch", "whole"): "oom: out of memory"})
     optimal = of(climbed(launch), "optimal")

@@ -102,6 +102,15 @@ def test_a_trial_is_short_and_no_tracker_hears_of_it(tmp_path: Path, started: St
     assert started.settings[0]["max_steps"] == 9
     assert started.settings[0]["metrics_warmup_steps"] == 3
     assert started.settings[0]["report_to"] == []
+    assert "timeout" not in started.settings[0]
+
+
+@pytest.mark.parametrize(("limit", "given"), [(300.0, 300.0), (1e6, 1800.0)])
+def test_a_trial_with_a_switch_is_not_waited_for_without_end(
+    tmp_path: Path, started: Started, limit: float, given: float
+) -> None:
+    launcher(tmp_path).trial("optimal", {"speed.compile": True}, limit)
+    assert started.settings[0]["timeout"] == given
 
 
 @pytest.mark.parametrize("error", [UsageError, MachineError])
