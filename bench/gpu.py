@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("--no-tests", action="store_true")
     parser.add_argument("--no-ladder", action="store_true")
     parser.add_argument("--ladder", default=LADDER, metavar="CONFIG")
+    parser.add_argument("--levels", help="of the ladder; all unless said")
     parser.add_argument("--set", action="append", default=[], help="over the ladder's config")
     parser.add_argument("-n", "--rounds", type=int, default=3, help="of the ladder")
     given = parser.parse_args()
@@ -65,7 +66,7 @@ def main() -> int:
         failed.append("tests/gpu")
     if not given.no_ladder:
         settings = [*(ON_A_GPU if given.device == "cuda" else ("device=cpu",)), *given.set]
-        if not run_ladder(given.ladder, given.rounds, settings):
+        if not run_ladder(given.ladder, given.rounds, given.levels, settings):
             failed.append("the ladder")
     print(f"\nFailed: {', '.join(failed)}." if failed else "\nAll of it passed.")
     return 1 if failed else 0
@@ -134,10 +135,11 @@ def cell(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def run_ladder(config: str, rounds: int, settings: Sequence[str]) -> bool:
+def run_ladder(config: str, rounds: int, levels: str | None, settings: Sequence[str]) -> bool:
     """Prints the ladder's own report."""
     words = [sys.executable, "-m", "canary.cli", "ladder", config, "--format", "markdown"]
     words += ["--rounds", str(rounds)]
+    words += ["--levels", levels] if levels else []
     for setting in settings:
         words += ["--set", setting]
     print(f"\n`canary {' '.join(words[3:])}`\n", flush=True)
