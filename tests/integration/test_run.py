@@ -156,11 +156,9 @@ def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> No
     assert exact["first_gradient"]["total"] > 0
     assert exact["first_gradient"]["tensors_without_gradient"] == []
     # The clip reads the same gradients: its norm is the root of the groups' squares. A step of PPO
-    # has several updates, and the norm is that of the last.
-    same = exact["trajectory"]["grad_norms"][0] == pytest.approx(
-        exact["first_gradient"]["total"], rel=1e-4
-    )
-    assert same is not ppo
+    # has several updates, and the norm is the largest of theirs.
+    first, told = exact["first_gradient"]["total"], exact["trajectory"]["grad_norms"][0]
+    assert told == pytest.approx(first, rel=1e-4) or (ppo and told > first)
     assert ("rollout" in exact) is ppo
     assert exact["first_update"]["delta_norm"] > 0
     assert len(exact["trajectory"]["losses"]) == 3
@@ -257,7 +255,7 @@ def test_what_was_not_measured_says_why(finished_run: Finished) -> None:
     assert record.unmeasured["perf.gpu_utilization_avg"]
 
 
-@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "grpo"])
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "grpo", "ppo"])
 def test_two_runs_with_adapters_are_bit_equal(tmp_path: Path, training_type: str) -> None:
     values = settings(training_type, use_peft=True, max_steps=3)
     first, second = (run_config(tmp_path / name, values) for name in ("a", "b"))
@@ -269,4 +267,4 @@ def test_two_runs_with_adapters_are_bit_equal(tmp_path: Path, training_type: str
     assert one.exact["frozen"]["tensors"] > 0
     trained = one.exact["model"]["trainable_groups"]
     heads = {name for name in trained if "lora" not in name}
-    assert len(heads) == (training_type == "reward"), heads
+    assert len(heads) == (training_type in ("reward", "ppo")), heads
