@@ -440,7 +440,6 @@ OTHER_WORK = [
         "ppo_work_of_others",
         "ppo",
         config={
-            "threads": 2,
             "batch_size": 4,
             "gradient_accumulation_steps": 1,
             "attn_implementation": "eager",
