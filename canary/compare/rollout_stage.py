@@ -35,10 +35,6 @@ SHOWN = 0.1
 """A statistic is shown that moved by at least this share of what moved most."""
 SCALES = {"values": "returns"}
 """Signals that begin at 0 and are compared on the scale of another."""
-STEP_FACTOR = 10.0
-"""Their tolerance is that of the loss, so many times, of their root mean square. Threads, another
-attention kernel, other micro-batches, orders and widths, and two forwards instead of one moved them
-by at most 2.9e-7 over 6 steps in float32."""
 
 
 def recorded(record: RunRecord) -> bool:
@@ -92,7 +88,7 @@ def _at_step(
     scale = _scale((baseline, current), signal, step)
     sizes = {key: relative_difference(was[key], now[key], scale) for key in STATISTICS}
     size = max(sizes.values())
-    if size <= STEP_FACTOR * tolerance.at_step(step):
+    if size <= tolerance.rollout_at_step(step):
         return None
     first = step == 1
     moved = [key for key in WORDS if sizes[key] > SHOWN * size]

@@ -24,7 +24,11 @@ ROWS = [row for rows in CORPORA.values() for row in rows]
 FAULTS = [row for name in ("listed", "blind", "second", "ppo") for row in CORPORA[name]]
 PRODUCT = Path(__file__).parents[2] / "canary"
 DOCS = Path(__file__).parents[2] / "docs"
-FIGURES = {"faults.json": {"listed", "blind", "benign"}, "faults_second.json": {"second"}}
+FIGURES = {
+    "faults.json": {"listed", "blind", "benign"},
+    "faults_second.json": {"second"},
+    "faults_ppo.json": {"ppo", "ppo_benign"},
+}
 
 
 def test_the_corpus_is_as_large_as_its_rates_need() -> None:

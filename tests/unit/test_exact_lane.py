@@ -282,7 +282,7 @@ def test_a_rollouts_gradient_of_nothing_but_rounding_has_no_scale_of_its_own(
 
 
 def test_the_trajectorys_tolerance_grows_with_the_square_of_the_step() -> None:
-    tolerance = Tolerance(1e-7, 1e-5, 1e-6, 1e-6)
+    tolerance = Tolerance(1e-7, 1e-5, 1e-6, 1e-6, 1e-5)
     assert tolerance.at_step(1) == tolerance.at_step(10) == 1e-6
     assert tolerance.at_step(20) == pytest.approx(4e-6)
     assert tolerance.at_step(100) == pytest.approx(1e-4)
