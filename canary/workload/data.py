@@ -178,7 +178,14 @@ def require_enough(spec: WorkloadSpec, rows: int) -> None:
     raise InputError(
         f"{spec.max_steps} steps need {needed} rows (batch_size {config.batch_size} x "
         f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
-        f"{f' x {spec.ranks} ranks' if spec.ranks > 1 else ''}), but dataset "
+        f"{_further(spec)}), but dataset "
         f"'{config.dataset_name}' gives {rows}",
         "lower max_steps, raise dataset_size, or set allow_repeat: true to see rows again",
     )
+
+
+def _further(spec: WorkloadSpec) -> str:
+    """What multiplies the rows of a step beside the batch."""
+    mini_batches = 1 if spec.config.ppo is None else spec.config.ppo.num_mini_batches
+    words = f" x ppo.num_mini_batches {mini_batches}" if mini_batches > 1 else ""
+    return words + (f" x {spec.ranks} ranks" if spec.ranks > 1 else "")

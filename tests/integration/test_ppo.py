@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from canary.errors import InputError
 from canary.workload import build_trainer
@@ -287,6 +288,14 @@ def test_data_that_never_fills_a_rollout_is_refused(tmp_path: Path) -> None:
     assert "a rollout takes 8 prompts" in refusal(spec, InputError)
 
 
+def test_rows_that_do_not_last_are_counted_out(tmp_path: Path) -> None:
+    ppo = {"num_mini_batches": 3}
+    spec = make_spec(tmp_path, "ppo", batch_size=2, dataset_size=16, ppo=ppo)
+    text = refusal(spec, InputError)
+    assert "3 steps need 18 rows (batch_size 2 x gradient_accumulation_steps 1" in text
+    assert "x ppo.num_mini_batches 3)" in text
+
+
 def test_data_seen_again_comes_in_another_order(tmp_path: Path) -> None:
     _, heard = trained(tmp_path, max_steps=4, batch_size=4, dataset_size=8, allow_repeat=True)
     prompts = [sorted(r["prompt_ids"].sum(dim=1).tolist()) for r in heard.rollouts]
@@ -301,3 +310,18 @@ def test_logs_tell_what_the_loop_tells(tmp_path: Path) -> None:
     rates = logged(trainer, "learning_rate")
     assert rates == pytest.approx([1e-3, 1e-3 * 2 / 3, 1e-3 / 3])
     assert logged(trainer, "epoch")[-1] == pytest.approx(3 * 4 / 64)
+
+
+@pytest.mark.parametrize("use_peft", [False, True], ids=["full", "lora"])
+def test_a_checkpoint_holds_the_policy_and_its_value_head(tmp_path: Path, use_peft: bool) -> None:
+    saving = {"save_strategy": "steps", "save_steps": 2}
+    trainer, _ = trained(tmp_path, max_steps=3, use_peft=use_peft, trainer_args=saving)
+    folder = Path(trainer.args.output_dir) / "checkpoint-2"
+    head = torch.load(folder / "value_head.pt")
+    assert head["weight"].any()
+    assert not torch.equal(head["weight"], trainer.model.value_head.weight)
+    if use_peft:
+        assert (folder / "adapter_model.safetensors").is_file()
+    else:
+        policy = AutoModelForCausalLM.from_pretrained(folder)
+        assert policy.num_parameters() == trainer.model.policy.num_parameters()

@@ -10,6 +10,7 @@ import contextlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -123,22 +124,19 @@ class PPOTrainer(Trainer):
         set_seed(arguments.seed + self.accelerator.process_index)
         self.create_optimizer_and_scheduler(arguments.max_steps)
         self.model_wrapped, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
-        self.state = TrainerState()
+        self.state.global_step = 0
         self.state.max_steps = arguments.max_steps
         adapt.count_steps(self.state, arguments)
-        self.state.is_local_process_zero = self.is_local_process_zero()
-        self.state.is_world_process_zero = self.is_world_process_zero()
         self.is_in_train = True
         handler = self.callback_handler
         handler.model, handler.optimizer = self.model, self.optimizer
         handler.lr_scheduler = self.lr_scheduler
+        handler.train_dataloader = self.get_train_dataloader()
 
     def _prompts(self) -> Iterator[Prompts]:
         """Batches of prompts without end; the data in a new order each time through."""
-        loader = self.get_train_dataloader()
-        self.callback_handler.train_dataloader = loader
         while True:
-            for batch in loader:
+            for batch in self.callback_handler.train_dataloader:
                 device = self.args.device
                 yield Prompts(batch["ids"].to(device), batch["mask"].to(device), batch["rows"])
 
@@ -320,3 +318,10 @@ class PPOTrainer(Trainer):
         if self.control.should_save:
             self._save_checkpoint(self.model, trial=None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """The policy as transformers keeps a model, its tokenizer, and the value head beside it."""
+        folder = output_dir or self.args.output_dir
+        self.model.policy.save_pretrained(folder)
+        self.tokenizer_in_use.save_pretrained(folder)
+        torch.save(self.model.value_head.state_dict(), Path(folder) / "value_head.pt")
