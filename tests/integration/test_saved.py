@@ -20,6 +20,8 @@ from canary.workload import WorkloadSpec, build_trainer
 from canary.workload.saved import MARK, leave_model, require_place, require_savable
 from tests.integration.conftest import run_config, settings
 
+pytestmark = pytest.mark.train
+
 STEPS = 2
 
 
@@ -33,8 +35,6 @@ def _one_thread() -> Any:
 
 def spec_of(tmp_path: Path, training_type: str, **changes: Any) -> WorkloadSpec:
     given = settings(training_type, **{"max_steps": STEPS, "learning_rate": 1e-3, **changes})
-    if training_type not in ("grpo", "rloo"):
-        given.pop("num_generations", None)
     given = {**given, "metrics_warmup_steps": 0, "name": "left"}
     config = load_values(None, {key: (value, "here") for key, value in given.items()}).config
     return WorkloadSpec(config, tmp_path / "scratch", tmp_path / "cache", STEPS, 1)
@@ -48,7 +48,11 @@ def logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("use_peft", [False, True])
 @pytest.mark.parametrize(
     ("training_type", "family"),
-    [("reward", AutoModelForSequenceClassification), ("sft", AutoModelForCausalLM)],
+    [
+        ("reward", AutoModelForSequenceClassification),
+        ("sft", AutoModelForCausalLM),
+        ("ppo", AutoModelForCausalLM),
+    ],
 )
 def test_what_was_trained_is_what_is_loaded(
     tmp_path: Path, training_type: str, family: Any, use_peft: bool
@@ -56,9 +60,10 @@ def test_what_was_trained_is_what_is_loaded(
     spec = spec_of(tmp_path, training_type, use_peft=use_peft)
     trainer = build_trainer(spec)
     ids = torch.arange(10, 30).unsqueeze(0)
-    before = logits(trainer.model, ids)
+    policy = getattr(trainer.model, "policy", trainer.model)  # of PPO, without the value head
+    before = logits(policy, ids)
     trainer.train()
-    trained = logits(trainer.model, ids)
+    trained = logits(policy, ids)
     assert not torch.equal(before, trained)
 
     leave_model(trainer, spec, tmp_path / "out" / "left")
@@ -134,7 +139,6 @@ def test_ranks_but_the_first_leave_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert not (tmp_path / "left").exists()
 
 
-@pytest.mark.train
 def test_a_run_leaves_its_model_outside_of_what_it_counts(tmp_path: Path) -> None:
     left = tmp_path / "out" / "rm"
     few = {"probe_steps": 0, "max_steps": 2, "metrics_warmup_steps": 0}

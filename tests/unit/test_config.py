@@ -270,6 +270,25 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "profiler.output_dir in @:1: string should have at least 1 character, got ''",
         ),
         (
+            "save_model: out\nrepeats: 0\n",
+            "save_model in @:1 has nothing to save: repeats is 0 (set repeats to 1, or remove it)",
+        ),
+        (
+            "save_model: out\nuse_peft: true\nload_in_8bit: true\n",
+            "save_model in @:1 cannot merge an adapter into quantized weights (remove it, or "
+            "load_in_4bit and load_in_8bit)",
+        ),
+        (
+            "command: [python, train.py]\nsave_model: out\n",
+            "save_model in @:2 is not used by training_type exec (remove it; the command itself "
+            "says what it trains)",
+        ),
+        (
+            "training_type: ppo\nreward_functions: [a:b]\nppo:\n  reward_model: org/rm\n",
+            "ppo.reward_model in @:4 and reward_functions exclude each other: one of them gives "
+            "the score (remove one of the two)",
+        ),
+        (
             "device: cpu\ndtype: float16\n",
             "dtype in @:2 float16 needs a GPU (use bfloat16 or float32)",
         ),

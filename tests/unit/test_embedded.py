@@ -262,7 +262,7 @@ def test_no_training_pair_asks_what_a_held_out_pair_asks() -> None:
 def test_the_reward_model_prefers_the_right_answer_of_pairs_it_never_saw() -> None:
     figures = written_figures(reward_dir(), held_out_pairs()[:400])
     assert figures.accuracy > 0.95
-    assert figures.mean_margin > 5
+    assert 1 < figures.mean_margin < 3, "scores have deviation 1"
 
 
 def test_a_reward_model_with_another_head_misses_that_bar() -> None:

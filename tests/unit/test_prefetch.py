@@ -42,6 +42,14 @@ def test_model_and_data_of_a_config_go_into_the_hub_folder(tmp_path: Path) -> No
     assert model["token"] == "hf_x"
 
 
+def test_the_reward_model_of_ppo_is_fetched_too(tmp_path: Path) -> None:
+    ppo = "training_type: ppo\nppo:\n  reward_model: "
+    (one,) = fetched(tmp_path, ppo + "org/reward\n")
+    assert (one["repo_id"], one["repo_type"], one["revision"]) == ("org/reward", "model", None)
+    assert one["ignore_patterns"] == ["*.py"]
+    assert fetched(tmp_path, ppo + "embedded/reward\n") == []
+
+
 def test_code_of_a_model_stays_out_unless_its_config_trusts_it(tmp_path: Path) -> None:
     assert fetched(tmp_path, HUB)[0]["ignore_patterns"] == ["*.py"]
     trusting = fetched(tmp_path, HUB + "trust_remote_code: true\n")

@@ -8,12 +8,13 @@ import tempfile
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from canary.workload.embedded import EMBEDDED_MODEL, data_file, tiny_dir
 from canary.workload.embedded.tasks import Record, make_tasks, task_stream, view_records
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 # Neither the shipped rows' stream nor the one that the checkpoint learned from.
@@ -21,6 +22,8 @@ PAIRS_SEED = 17
 PAIRS = 12_000
 STEPS = 600
 BATCH_SIZE = 32
+SCALED_BY = 500
+ROWS_AT_ONCE = 64
 SETTINGS = {
     "training_type": "reward",
     "model_name": EMBEDDED_MODEL,
@@ -63,36 +66,49 @@ def held_out_pairs() -> list[Record]:
 
 
 def pair_figures(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerFast,
-    pairs: list[Record],
-    rows_at_once: int = 64,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, pairs: list[Record]
 ) -> PairFigures:
-    """How well a reward model tells the pairs apart, read as conversations through the template."""
+    """How well a reward model tells the pairs apart."""
+    chosen, rejected = (_scores(model, tokenizer, pairs, side) for side in ("chosen", "rejected"))
+    margins = chosen - rejected
+    return PairFigures(len(pairs), float((margins > 0).float().mean()), float(margins.mean()))
+
+
+def _scores(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, pairs: list[Record], side: str
+) -> torch.Tensor:
+    """Float32 (pairs,), of conversations read through the template."""
     import torch
 
-    def scores(side: str) -> torch.Tensor:
-        texts = [
-            str(tokenizer.apply_chat_template(pair["prompt"] + pair[side], tokenize=False))
-            for pair in pairs
-        ]
-        found = torch.empty(len(texts))
-        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-        for start in range(0, len(order), rows_at_once):
-            rows = order[start : start + rows_at_once]
-            batch = tokenizer(
-                [texts[row] for row in rows],
-                add_special_tokens=False,
-                padding=True,
-                padding_side="right",
-                return_tensors="pt",
-            )
-            with torch.no_grad():
-                found[rows] = model(**batch).logits[:, 0]
-        return found
+    texts = [
+        str(tokenizer.apply_chat_template(pair["prompt"] + pair[side], tokenize=False))
+        for pair in pairs
+    ]
+    found = torch.empty(len(texts))
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+    for start in range(0, len(order), ROWS_AT_ONCE):
+        rows = order[start : start + ROWS_AT_ONCE]
+        batch = tokenizer(
+            [texts[row] for row in rows],
+            add_special_tokens=False,
+            padding=True,
+            padding_side="right",
+            return_tensors="pt",
+        )
+        with torch.no_grad():
+            found[rows] = model(**batch).logits[:, 0]
+    return found
 
-    margins = scores("chosen") - scores("rejected")
-    return PairFigures(len(pairs), float((margins > 0).float().mean()), float(margins.mean()))
+
+def _to_unit_deviation(model: Any, tokenizer: PreTrainedTokenizerFast, pairs: list[Record]) -> None:
+    """Scales the head so that the scores of these pairs have deviation 1: the weight of a KL, and
+    the range of a clipped value, are then meant as they stand."""
+    import torch
+
+    model.eval()
+    sides = [_scores(model, tokenizer, pairs, side) for side in ("chosen", "rejected")]
+    with torch.no_grad():
+        model.score.weight /= torch.cat(sides).std()
 
 
 def write_reward(folder: Path) -> PairFigures:
@@ -116,7 +132,9 @@ def write_reward(folder: Path) -> PairFigures:
             spec = WorkloadSpec(config.config, scratch / "scratch", scratch / "cache", STEPS, 100)
             trainer = build_trainer(spec)
             trainer.train()
-        model = trainer.model.half()
+        model: Any = trainer.model
+        _to_unit_deviation(model, trainer.processing_class, training_pairs(SCALED_BY))
+        model.half()
         model.save_pretrained(str(folder))
         for file in TOKENIZER_FILES:
             shutil.copyfile(tiny_dir() / file, folder / file)
