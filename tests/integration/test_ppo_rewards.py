@@ -110,7 +110,12 @@ def test_the_reward_of_a_step_is_the_mean_of_what_the_model_says(tmp_path: Path)
     trainer, spec = built(tmp_path, 1, ppo={"reward_model": EMBEDDED_REWARD})
     scored: list[Any] = []
     score = trainer.scorer.score
-    trainer.scorer.score = lambda samples: scored.append(samples) or score(samples)
+
+    def listening(samples: Any) -> torch.Tensor:
+        scored.append(samples)
+        return score(samples)
+
+    trainer.scorer.score = listening
     before = {name: v.clone() for name, v in trainer.scorer.model.state_dict().items()}
     trainer.train()
     again = load_reward_model(spec, EMBEDDED_REWARD, trainer.processing_class, torch.device("cpu"))
@@ -130,11 +135,23 @@ def test_a_reward_model_of_ones_own_canary_gives_the_reward(tmp_path: Path) -> N
     assert len(rewards(trainer)) == 1
 
 
+def test_a_reward_model_needs_no_answers_and_no_conversation(tmp_path: Path) -> None:
+    rows = [{"prompt": f"Count from 1 to {n}."} for n in range(2, 10)]
+    (tmp_path / "plain.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = {"dataset_name": str(tmp_path / "plain.jsonl")}
+    trainer, _ = built(tmp_path, 1, **data, ppo={"reward_model": EMBEDDED_REWARD})
+    trainer.train()
+    assert len(rewards(trainer)) == 1
+
+
 # --- learning
 
 STEPS = 200
 RISE = 0.1
-"""Of the mean score, from the first tenth of the steps to the last; measured: 0.16 to 0.18."""
+"""Of the mean score, which is in [0, 1], from the first tenth of the steps to the last; measured:
+0.16 to 0.18, with adapters 0.15."""
+RISE_OF_LOGITS = 0.5
+"""Of the reward model's mean logit, whose deviation is 1, in 60 steps; measured: 0.9."""
 
 
 def letters_to_sort(path: Path) -> None:
@@ -145,32 +162,36 @@ def letters_to_sort(path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def rise(tmp_path: Path, function: str, seed: int) -> float:
+def rise(tmp_path: Path, steps: int = STEPS, **changes: Any) -> float:
+    """From the first tenth of the steps to the last."""
     letters_to_sort(tmp_path / "letters.jsonl")
-    trainer, _ = built(
-        tmp_path,
-        STEPS,
-        seed=seed,
-        dataset_name=str(tmp_path / "letters.jsonl"),
-        reward_functions=[function],
-        batch_size=32,
-        learning_rate=3e-4,
-        ppo={"ppo_epochs": 2, "init_kl_coef": 0.01},
-    )
+    ppo = {"ppo_epochs": 2, "init_kl_coef": 0.01} | changes.pop("ppo", {})
+    settings = {"batch_size": 32, "learning_rate": 3e-4, "ppo": ppo, **changes}
+    trainer, _ = built(tmp_path, steps, dataset_name=str(tmp_path / "letters.jsonl"), **settings)
     trainer.train()
-    scores = rewards(trainer)
-    tenth = STEPS // 10
-    found = (sum(scores[-tenth:]) - sum(scores[:tenth])) / tenth
-    print(f"{function}, seed {seed}: {sum(scores[:tenth]) / tenth:.3f} {found:+.3f}")
-    return found
+    scores, tenth = rewards(trainer), steps // 10
+    first, last = sum(scores[:tenth]) / tenth, sum(scores[-tenth:]) / tenth
+    print(f"{changes}: {first:.3f} to {last:.3f}")
+    return last - first
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_ppo_learns_to_answer_right(tmp_path: Path, seed: int) -> None:
-    assert rise(tmp_path, "own_rewards:right", seed) > RISE
+    assert rise(tmp_path, seed=seed, reward_functions=["own_rewards:right"]) > RISE
 
 
 @pytest.mark.slow
-def test_scores_of_others_completions_teach_nothing(tmp_path: Path) -> None:
-    assert rise(tmp_path, "own_rewards:another_ones", 1) < RISE / 2
+def test_adapters_learn_it_too(tmp_path: Path) -> None:
+    adapters: dict[str, Any] = {"use_peft": True, "learning_rate": 4e-3}
+    assert rise(tmp_path, **adapters, reward_functions=["own_rewards:right"]) > RISE
+
+
+@pytest.mark.slow
+def test_ppo_learns_what_the_reward_model_wants(tmp_path: Path) -> None:
+    assert rise(tmp_path, 60, ppo={"reward_model": EMBEDDED_REWARD}) > RISE_OF_LOGITS
+
+
+@pytest.mark.slow
+def test_the_scores_of_other_completions_teach_nothing(tmp_path: Path) -> None:
+    assert rise(tmp_path, 100, reward_functions=["own_rewards:another_ones"]) < RISE / 2
