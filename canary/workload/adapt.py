@@ -223,6 +223,16 @@ def count_steps(state: Any, arguments: Any) -> None:
             setattr(state, name, of_all)
 
 
+def checkpoint_activations(model: Any, arguments: Any) -> None:
+    """Has activations recomputed in the backward where the arguments ask for it: for a loop that is
+    not transformers' own."""
+    for kind in ("activation", "gradient"):
+        if getattr(arguments, f"{kind}_checkpointing", False):
+            own = getattr(arguments, f"{kind}_checkpointing_kwargs", None) or {}
+            getattr(model, f"{kind}_checkpointing_enable")({"use_reentrant": False} | own)
+            return
+
+
 def reward_rows(rows: Dataset, config_class: type[Any], notes: list[str]) -> Dataset:
     """Preference pairs as the installed RewardTrainer reads them.
 

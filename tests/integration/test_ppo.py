@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
-from canary.errors import InputError
 from canary.workload import build_trainer
 from canary.workload.ppo.adaptive_kl import KLCoefficient
 from canary.workload.replay import RECORD, REPLAY, completions_of
-from tests.integration.test_workload import logged, make_spec, refusal
+from tests.integration.test_workload import make_spec
 from tests.integration.watched_ppo import Listener, farthest, ppo_trainer, trained, weights
 
 pytestmark = pytest.mark.train
@@ -246,82 +244,3 @@ def test_a_kl_beyond_its_target_ends_the_updates_of_a_step(tmp_path: Path) -> No
     free, told = trained(tmp_path / "free", ppo={"ppo_epochs": 5, "vf_coef": 0.0})
     assert told.steps[0]["updates"] == 5
     assert farthest(weights(trainer), weights(free)) > 0
-
-
-# --- at the edges
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"batch_size": 1},
-        {"batch_size": 1, "max_new_tokens": 1},
-        {"max_new_tokens": 1},
-        {"batch_size": 1, "ppo": {"num_mini_batches": 3, "whiten_rewards": True}},
-    ],
-    ids=str,
-)
-def test_the_smallest_rollouts_train(tmp_path: Path, changes: dict[str, Any]) -> None:
-    trainer, heard = trained(tmp_path, max_steps=2, **changes)
-    for step in heard.steps:
-        assert all(torch.tensor(value).isfinite() for value in step.values()), step
-    assert all(value.isfinite().all() for value in weights(trainer).values())
-
-
-def test_completions_that_end_at_once_train(tmp_path: Path) -> None:
-    def end_at_once(trainer: Any) -> None:
-        eos = trainer.processing_class.eos_token_id
-
-        def generate(input_ids: torch.Tensor, **_: Any) -> torch.Tensor:
-            return torch.nn.functional.pad(input_ids, (0, 1), value=eos)
-
-        trainer.model.generate = generate
-
-    trainer, heard = trained(tmp_path, end_at_once, max_steps=2, ppo={"missing_eos_penalty": 1.0})
-    assert heard.rollouts[0]["completion_ids"].shape == (4, 1)
-    assert heard.steps[0]["eos_rate"] == heard.steps[0]["completion_length"] == 1
-    assert all(value.isfinite().all() for value in weights(trainer).values())
-
-
-def test_data_that_never_fills_a_rollout_is_refused(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, "ppo", batch_size=8, dataset_size=6, allow_repeat=True)
-    assert "a rollout takes 8 prompts" in refusal(spec, InputError)
-
-
-def test_rows_that_do_not_last_are_counted_out(tmp_path: Path) -> None:
-    ppo = {"num_mini_batches": 3}
-    spec = make_spec(tmp_path, "ppo", batch_size=2, dataset_size=16, ppo=ppo)
-    text = refusal(spec, InputError)
-    assert "3 steps need 18 rows (batch_size 2 x gradient_accumulation_steps 1" in text
-    assert "x ppo.num_mini_batches 3)" in text
-
-
-def test_data_seen_again_comes_in_another_order(tmp_path: Path) -> None:
-    _, heard = trained(tmp_path, max_steps=4, batch_size=4, dataset_size=8, allow_repeat=True)
-    prompts = [sorted(r["prompt_ids"].sum(dim=1).tolist()) for r in heard.rollouts]
-    assert sorted(prompts[0] + prompts[1]) == sorted(prompts[2] + prompts[3])
-    assert prompts[:2] != prompts[2:]
-
-
-def test_logs_tell_what_the_loop_tells(tmp_path: Path) -> None:
-    trainer, heard = trained(tmp_path, max_steps=3)
-    for name in ("loss", "policy_loss", "value_loss", "kl", "reward", "entropy"):
-        assert logged(trainer, name) == [step[name] for step in heard.steps]
-    rates = logged(trainer, "learning_rate")
-    assert rates == pytest.approx([1e-3, 1e-3 * 2 / 3, 1e-3 / 3])
-    assert logged(trainer, "epoch")[-1] == pytest.approx(3 * 4 / 64)
-
-
-@pytest.mark.parametrize("use_peft", [False, True], ids=["full", "lora"])
-def test_a_checkpoint_holds_the_policy_and_its_value_head(tmp_path: Path, use_peft: bool) -> None:
-    saving = {"save_strategy": "steps", "save_steps": 2}
-    trainer, _ = trained(tmp_path, max_steps=3, use_peft=use_peft, trainer_args=saving)
-    folder = Path(trainer.args.output_dir) / "checkpoint-2"
-    head = torch.load(folder / "value_head.pt")
-    assert head["weight"].any()
-    assert not torch.equal(head["weight"], trainer.model.value_head.weight)
-    if use_peft:
-        assert (folder / "adapter_model.safetensors").is_file()
-    else:
-        policy = AutoModelForCausalLM.from_pretrained(folder)
-        assert policy.num_parameters() == trainer.model.policy.num_parameters()

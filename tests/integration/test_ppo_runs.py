@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from canary.compare.invariants import invariant_checks
+from canary.config.ppo import PPOConfig
 from tests.integration.conftest import STEPS, Finished, run_config, settings
 from tests.integration.rank_scripts import TORCHRUN
 from tests.integration.test_trackers import scalars
@@ -106,6 +108,34 @@ def test_every_documented_metric_stands_in_the_record(whole: Finished) -> None:
     # A machine without a GPU says so, and one with it has the figure.
     gpu = perf.gpu_utilization_avg
     assert (gpu is None) == ("perf.gpu_utilization_avg" in record.unmeasured)
+
+
+def documented(heading: str) -> list[str]:
+    """What stands in backticks in the last column of the table below a heading of the page."""
+    page = (ROOT / "docs" / "trainers.md").read_text(encoding="utf-8")
+    section = page.partition(f"### {heading}\n")[2].partition("\n##")[0]
+    cells = [line.split("|")[-2] for line in section.splitlines() if line.startswith("|")]
+    return [name for cell in cells[2:] for name in re.findall(r"`([\w.]+)`", cell)]
+
+
+def test_the_page_names_where_each_metric_stands(whole: Finished) -> None:
+    record = whole.record()
+    names = documented("What is recorded")
+    assert {name.removeprefix("rl.") for name in names if name.startswith("rl.")} == set(record.rl)
+    assert len(names) > 30
+    for name in names:
+        value: Any = record
+        for part in name.split("."):
+            value = value[part] if isinstance(value, dict) else getattr(value, part)
+        assert value is not None or name in record.unmeasured, name
+
+
+def test_the_page_names_every_setting() -> None:
+    page = (ROOT / "docs" / "trainers.md").read_text(encoding="utf-8")
+    section = page.partition("### Its settings\n")[2].partition("\n##")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")][2:]
+    named = {name for cell in rows for name in re.findall(r"`(\w+)`", cell)}
+    assert named == set(PPOConfig.model_fields)
 
 
 PHASES = (

@@ -6,7 +6,8 @@ from typing import Any
 
 from transformers import GenerationConfig, PreTrainedTokenizerBase, set_seed
 
-from canary.errors import InputError
+from canary.errors import ConfigError, InputError
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows
 from canary.workload.model import load_model, load_tokenizer, reference_of
@@ -43,7 +44,8 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
     policy = load_model(spec, tokenizer)
     policy.generation_config = _nothing_cut_off(policy.generation_config)
     reference = reference_of(spec, policy)
-    return PPOTrainer(
+    adapt.checkpoint_activations(policy, arguments)
+    trainer = PPOTrainer(
         model=_actor_critic(spec, policy),
         reference=reference,
         scorer=build_scorer(spec, rows, tokenizer, arguments.device),
@@ -53,6 +55,18 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         processing_class=tokenizer,
         callbacks=callbacks(spec),
     )
+    _require_whole_models(trainer)
+    return trainer
+
+
+def _require_whole_models(trainer: Any) -> None:
+    """ConfigError where a rank would hold a part of the policy that it samples from."""
+    if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
+        raise ConfigError(
+            "PPO samples from a policy that is whole on every rank, and this one is shared out",
+            "train with DDP (nproc), or on one device",
+            key="training_type",
+        )
 
 
 def _require_a_rollout(spec: WorkloadSpec, rows: int, arguments: PPOArguments) -> None:

@@ -160,7 +160,8 @@ def value_loss(
     cliprange_value: float,
 ) -> Loss:
     """Half the larger of the squared errors of the value and of the value held within
-    `cliprange_value` of that of the rollout (Huang et al. 2024, detail 6.4)."""
+    `cliprange_value` of that of the rollout, as OpenAI's baselines have it (Engstrom et al. 2020,
+    arXiv:2005.12729, section 3)."""
     held = old_values + (values - old_values).clamp(-cliprange_value, cliprange_value)
     free, bounded = kept(values - returns, mask).square(), kept(held - returns, mask).square()
     return Loss(0.5 * torch.maximum(free, bounded).sum(), (bounded > free).sum().detach())
