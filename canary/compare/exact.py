@@ -6,9 +6,8 @@ equal runs (the baseline's own repeats, or a noise model) leave the lane by them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.changes import change_difference, config_changes, environment_changes
@@ -25,41 +24,19 @@ from canary.compare.learning_stages import (
     trajectory_differences,
 )
 from canary.compare.noise import NoiseModel
+from canary.compare.recorded_stages import (
+    LEARNED_STAGES,
+    OUTCOME_STAGES,
+    compared_stages,
+    not_recorded,
+    recorded_on_both,
+)
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
-from canary.compare.rollout_stage import not_compared, recorded, rollout_differences
+from canary.compare.rollout_stage import rollout_differences
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.tolerances import Widened, tolerance_for
 from canary.compare.work import work_checks
 
-LEARNED_STAGES: dict[str, str] = {
-    "data": "dataset and tokenizer",
-    "batches": "the batches that enter each step",
-    "model": "the initial model",
-    "rollout": "what is made of the completions of step 1",
-    "first_loss": "the loss of step 1",
-    "first_gradient": "the gradient of step 1",
-    "first_update": "the first update and the learning rates",
-    "trajectory": "the losses that follow",
-}
-RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    "data": lambda exact: exact.get("data"),
-    "batches": lambda exact: exact.get("batches"),
-    "model": lambda exact: exact.get("model"),
-    "rollout": lambda exact: exact.get("rollout", {}).get("tokens"),
-    "first_loss": lambda exact: exact.get("first_loss", {}).get("loss") is not None,
-    "first_gradient": lambda exact: (
-        exact.get("first_gradient", {}).get("total") is not None
-        and exact["first_gradient"].get("groups")
-    ),
-    "first_update": lambda exact: (
-        exact.get("first_update", {}).get("delta_norm") is not None
-        and exact.get("trajectory", {}).get("learning_rates")
-    ),
-    "trajectory": lambda exact: exact.get("trajectory", {}).get("losses"),
-}
-"""Whether a probe recorded a stage: what nobody recorded is not equal."""
-OUTCOME_STAGES = ("rollout", "first_loss", "first_gradient", "first_update", "trajectory")
-"""Stages that show what is learned; the ones before them are what it is learned from."""
 REPEATS_LOOKED_AT = 4
 NOT_REPEATED = "differs between equal runs (the baseline's, or the noise model's)"
 ARITHMETIC = 1e-2
@@ -179,7 +156,7 @@ def exact_lane(
     ]
     if missing:
         reason = f"the {' and the '.join(missing)} has no probe"
-        stages = _stages(before, after)
+        stages = compared_stages(before, after)
         checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
     own = inexact_signals(baseline)
@@ -187,7 +164,7 @@ def exact_lane(
     everything = [
         difference
         for difference in learned_differences(before, after)
-        if _recorded_on_both(difference.stage, before, after)
+        if recorded_on_both(difference.stage, before, after)
     ]
     learned = [d for d in everything if not known.allows(d.stage, d.signal, d.relative)]
     checks = [
@@ -216,49 +193,6 @@ def _not_judged(check: Check) -> Check:
     return replace(check, status="skip", message=NOT_REPEATED)
 
 
-def _recorded_on_both(stage: str, before: RunRecord, after: RunRecord) -> bool:
-    return all(bool(RECORDED[stage](record.exact)) for record in (before, after))
-
-
-def _steps_of(stage: str, record: RunRecord) -> int:
-    """Steps that a stage of many steps has; 0 for the others."""
-    trajectory = record.exact.get("trajectory", {})
-    found = {
-        "batches": record.exact.get("batches"),
-        "rollout": record.exact.get("rollout", {}).get("tokens"),
-        "first_update": trajectory.get("learning_rates"),
-        "trajectory": trajectory.get("losses"),
-    }
-    return len(found.get(stage) or [])
-
-
-def _stages(before: RunRecord, after: RunRecord) -> dict[str, str]:
-    """Those that are compared: rollouts where a side told of any."""
-    told = recorded(before) or recorded(after)
-    return {name: words for name, words in LEARNED_STAGES.items() if told or name != "rollout"}
-
-
-def _not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
-    """The check of a stage that a side did not record, or not as far; None where both did."""
-    words = LEARNED_STAGES[stage]
-    unlike = not_compared(before, after) if stage == "rollout" else None
-    if unlike is not None:
-        return unlike
-    was, now = (bool(RECORDED[stage](record.exact)) for record in (before, after))
-    if was and now:
-        steps, expected = _steps_of(stage, after), _steps_of(stage, before)
-        if steps >= expected:
-            return None
-        reason = f"{words}: equal for {steps} steps, {expected} in the baseline (probe_steps)"
-        return Check(stage, "correctness", "exact", "inconclusive", reason)
-    if not was and not now:
-        return Check(stage, "correctness", "exact", "skip", f"{words}: recorded on neither side")
-    side = "baseline" if was else "current side"
-    return Check(
-        stage, "correctness", "exact", "inconclusive", f"{words}: recorded on the {side} alone"
-    )
-
-
 def _unsteady(stage: str, everything: Sequence[Difference], known: Widened) -> Check | None:
     """The check of a stage whose differences were all seen between equal runs; None without any.
     Where those differ by more than arithmetic ever does, they decide nothing."""
@@ -284,11 +218,11 @@ def _learned_checks(
     """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
     checks = []
-    for stage, words in _stages(before, after).items():
+    for stage, words in compared_stages(before, after).items():
         found = [d for d in differences if d.stage == stage]
         if not found:
             checks.append(
-                _not_recorded(stage, before, after)
+                not_recorded(stage, before, after)
                 or _unsteady(stage, everything, known)
                 or Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.compare.changes import shown
-from canary.compare.exact import LEARNED_STAGES, OUTCOME_STAGES
+from canary.compare.recorded_stages import LEARNED_STAGES, OUTCOME_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 MIN_HISTORY = 3

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from canary.collect.record import RunRecord
-from canary.compare.exact import LEARNED_STAGES as ALL_STAGES
 from canary.compare.learning_stages import trajectory_differences
+from canary.compare.recorded_stages import LEARNED_STAGES as ALL_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.tolerances import TOLERANCES, Tolerance

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from canary.collect.record import RunRecord
-from canary.compare.exact import LEARNED_STAGES
+from canary.compare.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from tests.unit.comparing import altered, committed, noise_model, record

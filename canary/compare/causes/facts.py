@@ -191,28 +191,6 @@ class Facts:
         )
 
     @cached_property
-    def first_other_update(self) -> int | None:
-        """The first of the updates of step 1 whose loss differs, from 1; None where none does or a
-        step is one update."""
-        before, after = (side or [] for side in self.exact("first_loss", "updates"))
-        allowed, floor = tolerance_for(self.now).trajectory, loss_floor(self.now)
-        for place, (was, now) in enumerate(zip(before, after, strict=False)):
-            if relative_difference(number(was), number(now), floor) > allowed:
-                return place + 1
-        return None
-
-    @cached_property
-    def unclipped(self) -> Evidence | None:
-        """That something is no longer clipped in step 1, of policy or values; or is for the first
-        time."""
-        for name in ("value_clip_ratio", "clip_ratio"):
-            before, after = self.exact("trajectory", "rl", name)
-            if before and after and (before[0] == 0) != (after[0] == 0):
-                words = f"{name} of step 1 {before[0]:.3g} -> {after[0]:.3g}"
-                return Evidence("signal", words, before[0], after[0])
-        return None
-
-    @cached_property
     def gradient_factor(self) -> float | None:
         """The one factor by which the first gradient of every module group grew; None where the
         groups do not agree on one."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
 from canary.compare.causes.finding import Finding
+from canary.compare.causes.updates import first_other_update, unclipped
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
 
@@ -64,10 +65,10 @@ def _made_of_rollout(facts: Facts) -> Iterator[Finding]:
 
 def _later_updates(facts: Facts) -> Iterator[Finding]:
     """The first update of step 1 is the same, and a later one on the same rollout is not."""
-    update = facts.first_other_update
+    update = first_other_update(facts)
     if update is None or update < 2 or facts.same_parameters_after_first_update is False:
         return
-    clipped = facts.unclipped
+    clipped = unclipped(facts)
     strength = 0.88 if update == 2 else (0.8 if clipped is not None else 0.4)
     yield Finding(
         C.OBJECTIVE,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
 from canary.compare.causes.finding import Finding
+from canary.compare.causes.updates import first_other_update, unclipped
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
 
@@ -81,7 +82,7 @@ def _later(facts: Facts) -> Iterator[Finding]:
     if facts.rollout_signal is not None:
         return
     loss, norm = facts.first_step("losses"), facts.first_step("grad_norms")
-    same = facts.same_parameters_after_first_update
+    same, update = facts.same_parameters_after_first_update, first_other_update(facts)
     actions = (
         "compare betas, epsilon, weight decay, clipping and zero_grad of both sides",
         "look at what is kept from one step to the next",
@@ -105,12 +106,12 @@ def _later(facts: Facts) -> Iterator[Finding]:
             facts.first_evidence(),
             ("every step must begin with gradients of zero", *actions),
         )
-    elif (facts.first_other_update or 0) >= 3 and facts.unclipped is None:
+    elif update is not None and update >= 3 and unclipped(facts) is None:
         yield Finding(
             C.OPTIMIZER,
             0.8,
             "the first update is the same and the loss differs from update "
-            f"{facts.first_other_update} of step 1 on: what the optimizer carries over",
+            f"{update} of step 1 on: what the optimizer carries over",
             facts.first_evidence(),
             actions,
         )
