@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from canary.errors import ConfigError, InputError
 from canary.workload.ppo import building
-from tests.integration.test_workload import logged, make_spec, refusal
+from tests.integration.test_workload import logged, make_spec, refusal, write_jsonl
 from tests.integration.watched_ppo import farthest, trained, weights
 
 pytestmark = pytest.mark.train
@@ -62,6 +62,13 @@ def test_completions_that_end_at_once_train(tmp_path: Path) -> None:
 def test_data_that_never_fills_a_rollout_is_refused(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, "ppo", batch_size=8, dataset_size=6, allow_repeat=True)
     assert "a rollout takes 8 prompts" in refusal(spec, InputError)
+
+
+def test_an_empty_prompt_is_named(tmp_path: Path) -> None:
+    rows = [{"prompt": text, "answer": "a"} for text in ("a", "b", "", "c")]
+    data = str(write_jsonl(tmp_path / "rows.jsonl", rows))
+    spec = make_spec(tmp_path, "ppo", 1, dataset_name=data, dataset_size=4)
+    assert "'prompt' of usable row 3 is empty" in refusal(spec, InputError)
 
 
 def test_rows_that_do_not_last_are_counted_out(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         dataloader_drop_last=True,
     )
     _require_a_rollout(spec, len(rows), arguments)
+    _require_prompts(spec, rows, tokenizer)
     policy = load_model(spec, tokenizer)
     policy.generation_config = _nothing_cut_off(policy.generation_config)
     reference = reference_of(spec, policy)
@@ -78,6 +79,16 @@ def _require_a_rollout(spec: WorkloadSpec, rows: int, arguments: PPOArguments) -
             f"{rows}",
             "lower batch_size, gradient_accumulation_steps or ppo.num_mini_batches",
         )
+
+
+def _require_prompts(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """InputError naming a row whose prompt has no token: nothing says what comes first then."""
+    for number, prompt in enumerate(rows["prompt"], start=1):
+        if prompt == "" and not prompt_ids({"prompt": prompt}, tokenizer):
+            raise InputError(
+                f"dataset '{spec.config.dataset_name}': 'prompt' of usable row {number} is empty",
+                "leave the row out",
+            )
 
 
 def _nothing_cut_off(own: GenerationConfig) -> GenerationConfig:
