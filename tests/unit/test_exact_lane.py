@@ -201,6 +201,7 @@ def test_work_on_batches_of_other_shapes_is_not_compared() -> None:
         ("probe_steps", 20),
         ("thresholds", {"base_tier": "perf"}),
         ("output_dir", "/elsewhere"),
+        ("save_model", "/elsewhere"),
         ("trainer_args", {"logging_steps": 5, "run_name": "x"}),
     ],
 )
