@@ -9,9 +9,10 @@ from typing import Any
 
 from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed, UsageError
+from canary.ladder.busy import busy_notes
 from canary.ladder.guard import Verdict, compare
-from canary.ladder.ladder import LadderRequest, Site, prepare
-from canary.ladder.launching import Launch, Ran
+from canary.ladder.ladder import LadderRequest, Site, prepare, telling_where
+from canary.ladder.launching import Launch, Ran, slug
 from canary.ladder.levels import (
     SWITCHES,
     Rounding,
@@ -54,7 +55,9 @@ def run_advise(
     if request.levels is not None:
         raise UsageError("--levels and --advise exclude each other", "--advise tries every switch")
     request.wanted()
-    return advice_at(prepare(request, say, "advise"), request.rounds, say, known)
+    site = prepare(request, say, "advise")
+    with telling_where(site):
+        return advice_at(site, request.rounds, say, known)
 
 
 def advice_at(
@@ -102,6 +105,7 @@ def advice_at(
         together=together,
         base=base.figures,
         folder=site.folder,
+        notes=tuple(busy_notes([base, *(one.arm for one in safe)])),
     )
 
 
@@ -142,8 +146,7 @@ def candidates_of(
 
 def _label(settings: Settings) -> str:
     """What a choice is called in run folders."""
-    text = "-".join(f"{key}.{value}" for key, value in settings.items())
-    return "".join(letter if letter.isalnum() or letter in "._-" else "_" for letter in text)
+    return slug("-".join(f"{key}.{value}" for key, value in settings.items()))
 
 
 def _value(config: CanaryConfig, key: str) -> Any:
@@ -163,7 +166,7 @@ def _guarded(
     rounding: Rounding,
 ) -> Verdict:
     say(f"{label}: guard in {rounding}")
-    ran = launch.guard(_label({label: ""}), settings)
+    ran = launch.guard(label, settings)
     # A config of lower precision than float32 rounds by itself.
     allowed: Rounding = "bfloat16" if config.dtype != "float32" else rounding
     if ran.problem or ran.record is None:

@@ -10,7 +10,7 @@ import yaml
 from canary.collect import jsonio
 from canary.ladder.levels import Settings
 from canary.ladder.results import Advice, Advised
-from canary.ladder.view import DOCUMENT_VERSION, Row, filled, rounds_words, speed_words
+from canary.ladder.view import DOCUMENT_VERSION, Row, filled, rounds_words, speed_words, sure_words
 from canary.ladder.words import settings_words, verdict_words
 from canary.report.numbers import significant
 from canary.report.render import check_format
@@ -32,6 +32,7 @@ class AdviceView:
     skipped: tuple[tuple[str, str], ...]
     broken: tuple[tuple[str, str], ...]
     """Switches whose guard does not hold, or that did not run, and why."""
+    notes: tuple[str, ...]
     folder: str
 
 
@@ -73,6 +74,7 @@ def view_of_advice(advice: Advice) -> AdviceView:
             for one in advice.candidates
             if one.problem or one.guard is None or not one.guard.holds
         ),
+        notes=advice.notes,
         folder=str(advice.folder),
     )
 
@@ -93,7 +95,7 @@ def answer(advice: Advice) -> str:
     """The first line: how much there is to gain."""
     count = len({one.switch for one in advice.candidates if _advised(one, advice)})
     if not count:
-        return "No switch makes this config faster for sure."
+        return f"No switch makes this config faster for sure{sure_words(advice.rounds)}."
     said = "1 switch pays" if count == 1 else f"{count} switches pay"
     together = advice.together
     if together is None:

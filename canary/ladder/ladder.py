@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +14,7 @@ from pathlib import Path
 from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import RunFailed, UsageError
+from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
 from canary.ladder.launching import Launch, Launcher, Ran
 from canary.ladder.levels import LEVELS, SWITCHES, Level, Settings, Switch, equal_lengths
@@ -24,6 +27,8 @@ from canary.runner.surroundings import require_training_stack
 
 ROUNDS = 3
 TRL = "trl's defaults"
+NO_PPO = (1, 13)
+"""The first version of trl without PPO."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,22 @@ def run_ladder(
     """
     wanted = request.wanted()
     site = prepare(request, say, "ladder")
-    return ladder_at(site, wanted, request.rounds, say, known)
+    with telling_where(site):
+        return ladder_at(site, wanted, request.rounds, say, known)
+
+
+@contextmanager
+def telling_where(site: Site) -> Iterator[None]:
+    """Who interrupts hears where the launches that have ended lie.
+
+    Raises:
+        RunFailed: it was interrupted.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        left = f"records so far: {site.folder}" if site.folder.exists() else "no records yet"
+        raise RunFailed(f"interrupted; {left}; nothing was reported", "interrupted") from stop
 
 
 def ladder_at(
@@ -123,7 +143,10 @@ def ladder_at(
     levels = Climber(config, site.machine, site.launch, say, known).climb(wanted)
     arms = [Arm(one.level, functools.partial(_timed, site, one)) for one in levels]
     trl = Arm(TRL, functools.partial(_trl, site.launch, equal_lengths(config)))
-    time_rounds([*arms, trl], rounds, say)
+    without = no_trl(config, site.machine)
+    if without:
+        say(f"{TRL}: skipped: {without}")
+    time_rounds(arms if without else [*arms, trl], rounds, say)
     if arms[0].failed:
         raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
     found = measured(levels, arms)
@@ -135,10 +158,19 @@ def ladder_at(
         created=site.created,
         rounds=rounds,
         levels=found,
-        trl=trl_found(trl, arms[0], found),
+        trl=TrlFound(problem=without, skipped=True) if without else trl_found(trl, arms[0], found),
         folder=site.folder,
-        notes=notes_of([*arms, trl]),
+        notes=(*busy_notes([*arms, trl], found), *notes_of([*arms, trl])),
     )
+
+
+def no_trl(config: CanaryConfig, machine: Machine) -> str:
+    """Why the installed trl cannot do the job, as its version tells; empty where it may."""
+    version = (machine.packages or {}).get("trl") or ""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if config.training_type != "ppo" or numbers is None:
+        return ""
+    return f"trl {version} has no PPO" if tuple(map(int, numbers.groups())) >= NO_PPO else ""
 
 
 def _timed(site: Site, level: LevelFound) -> Ran:
@@ -180,7 +212,7 @@ def trl_found(trl: Arm, baseline: Arm, levels: Sequence[LevelFound]) -> TrlFound
     assert ratio is not None
     tops = [one.cumulative for one in levels if one.cumulative is not None and not one.unsafe]
     share = share_of_gain(ratio.ratio, tops[-1].ratio) if tops else None
-    return TrlFound(trl.figures, ratio, share)
+    return TrlFound(trl.figures, ratio, None if share is None else max(0.0, share))
 
 
 def notes_of(arms: Sequence[Arm]) -> tuple[str, ...]:

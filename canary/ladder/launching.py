@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,8 @@ TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
 """Steps of a launch that only decides whether a switch pays here, and those that do not count."""
 NAME_CHARACTERS = 64
+QUIET_S = 30.0
+"""After so long without a step a launch is said to be at it still, and again after as long."""
 OVER = re.compile(r"  \w+ after \d+ steps")
 """How a run tells that its launch has ended."""
 
@@ -109,9 +113,10 @@ class Launcher:
         return self._run(label, "timed", {**settings, "probe_steps": 0, "repeats": 1}, own)
 
     def _run(self, label: str, kind: str, settings: Settings, own: Mapping[str, str]) -> Ran:
-        name = f"{self._config.name}.{label.replace(' ', '_')}"[-NAME_CHARACTERS:].lstrip("._-")
+        name = f"{self._config.name}.{slug(label)}"[-NAME_CHARACTERS:].strip("._-")
         online = dict(own) if self._is_needed(own) else {}
 
+        heard = Heard(f"{label}, {kind}", self._say)
         side = Side(
             role=label,
             label=kind,
@@ -121,16 +126,17 @@ class Launcher:
             environment={**self._environ, **self._reported(label, kind), **online},
             output_dir=self._folder,
             settings=self._overrides,
-            heard=Heard(f"{label}, {kind}", self._say),
+            heard=heard,
         )
         try:
-            record = side.run_with(
-                [f"name={name}", "profiler.enabled=false", *map(_setting, settings.items())]
-            )
+            with heard:
+                record = side.run_with(
+                    [f"name={name}", "profiler.enabled=false", *map(_setting, settings.items())]
+                )
         except (UsageError, MachineError) as error:
             return Ran(None, problem=str(error).removeprefix(f"{label} ({kind}): "))
         if record.status != "completed":
-            return Ran(record, problem=f"{record.status}: {record.reason}")
+            return Ran(record, problem=_ended(record))
         return Ran(record, measured_rows(RunFolder(self._folder / record.run_id)))
 
     def _reported(self, label: str, kind: str) -> dict[str, str]:
@@ -146,18 +152,55 @@ class Launcher:
 
 
 class Heard:
-    """Passes on what a launch tells of its steps, and of alerts, and not how it sums up."""
+    """Passes on what a launch tells of its steps, and of alerts, and not how it sums up. As a
+    context it also says where nothing was told for `quiet_s`."""
 
-    def __init__(self, label: str, say: Callable[[str], None]) -> None:
+    def __init__(self, label: str, say: Callable[[str], None], quiet_s: float = QUIET_S) -> None:
         self._label = label
         self._say = say
+        self._quiet_s = quiet_s
         self._over = False
+        self._steps = False
+        self._heard_at = time.monotonic()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._heard_at = time.monotonic()
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        said_at = self._heard_at
+        while not self._ended.wait(min(1.0, self._quiet_s)):
+            now = time.monotonic()
+            if now - max(said_at, self._heard_at) >= self._quiet_s:
+                what = "no step told" if self._steps else "still starting: compiles or loads"
+                self._say(f"  {self._label}: {what}, {now - self._heard_at:.0f} s")
+                said_at = now
 
     def __call__(self, line: str) -> None:
         """One line of `canary run`."""
+        self._heard_at = time.monotonic()
+        self._steps = self._steps or line.startswith("  step ")
         self._over = self._over or OVER.match(line) is not None
         if line.startswith("  ") and not self._over:
             self._say(f"  {self._label}: {line.strip()}")
+
+
+def slug(label: str) -> str:
+    """A label as a part of the names of folders."""
+    return re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("._-")
+
+
+def _ended(record: RunRecord) -> str:
+    """Why a run did not complete."""
+    if not record.reason:
+        return record.status
+    return record.reason if record.status == "failed" else f"{record.status}: {record.reason}"
 
 
 def _setting(item: tuple[str, Any]) -> str:

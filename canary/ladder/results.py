@@ -29,6 +29,12 @@ class Tried:
     """Samples a second with it over those without; None where it did not run."""
     kept: bool
     problem: str = ""
+    apart: float = 0.0
+    """By what share the two launches around the trials differ: what the machine did meanwhile."""
+    decided: bool = True
+    """Whether its ratio lies outside of that; where it does not, it is not kept."""
+    waited: float | None = None
+    """Share of the trial in which it was ready and had no core; None: not measured."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,11 @@ class TrlFound:
     figures: Figures | None = None
     over_baseline: SpeedUp | None = None
     share: float | None = None
-    """Of the top level's gain, what a user of trl has already, in logarithms."""
+    """Of the top level's gain, what a user of trl has already, in logarithms; 0 where trl's
+    defaults are slower than the baseline, None where there is no gain to share."""
     problem: str = ""
+    skipped: bool = False
+    """Whether `problem` was known before the start, and no process was launched."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +172,7 @@ class Advice:
     """All of these at once."""
     base: Figures | None = None
     folder: Path = Path()
+    notes: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -48,7 +48,7 @@ def time_rounds(arms: Sequence[Arm], rounds: int, say: Callable[[str], None]) ->
             ran = arm.start()
             arm.ran.append(ran)
             speed = ran.speed
-            said = f"{speed:,.1f} samples/s" if speed else f"failed: {ran.problem or 'untimed'}"
+            said = f"{speed:,.1f} samples/s" if speed else f"did not run: {ran.problem}"
             say(f"round {number + 1} of {rounds}: {arm.label}: {said}")
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from canary.ladder.busy import waited
 from canary.ladder.launching import Launch, Ran
 from canary.ladder.levels import Settings, Switch
 from canary.ladder.results import Tried
@@ -15,6 +17,7 @@ PAYS = 1.02
 PATIENCE, LEAST_PATIENCE_S = 4.0, 300.0
 """A trial is given up after so many times the wall time of one without the switch, but not before
 so many seconds: compiling takes minutes, and on a CPU hours."""
+_OPEN = "not decided, left out: the two launches around the trials differ by"
 
 
 def try_out(
@@ -25,7 +28,8 @@ def try_out(
     say: Callable[[str], None],
 ) -> list[tuple[Switch, list[Tried]]]:
     """Each choice once on top of `below`, between two launches of that alone; of each switch the
-    fastest choice is kept, where it pays."""
+    fastest choice is kept, where it pays. What differs from these two by less than they do from
+    one another is not decided, and not kept."""
     before = launch.trial(label, below)
     usual = 0.0 if before.record is None else before.record.duration_seconds
     limit = max(LEAST_PATIENCE_S, PATIENCE * usual)
@@ -34,16 +38,26 @@ def try_out(
         for switch, several in choices
         for settings in several
     ]
-    references = _line(before, launch.trial(label, below), len(ran))
+    after = launch.trial(label, below)
+    references, apart = _line(before, after, len(ran)), _apart(before, after)
     ratios = [_ratio(one, other) for (_, _, one), other in zip(ran, references, strict=True)]
     found = []
     for switch, _ in choices:
         tried = [
-            Tried(switch.name, settings, ratio, False, one.problem)
+            Tried(
+                switch.name,
+                settings,
+                ratio,
+                False,
+                one.problem,
+                apart,
+                _decided(ratio, apart),
+                waited(one),
+            )
             for (owner, settings, one), ratio in zip(ran, ratios, strict=True)
             if owner is switch
         ]
-        best = _best(tried)
+        best = _best([one for one in tried if one.decided])
         if best is not None and best.ratio is not None and best.ratio >= PAYS:
             tried = [replace(one, kept=one is best) for one in tried]
         for one in tried:
@@ -62,6 +76,20 @@ def _line(before: Ran, after: Ran, count: int) -> list[float | None]:
     return [first * (last / first) ** (place / (count + 1)) for place in range(1, count + 1)]
 
 
+def _apart(before: Ran, after: Ran) -> float:
+    """By what share two launches of the same differ; 0 where one has no speed."""
+    if not before.speed or not after.speed:
+        return 0.0
+    return max(before.speed, after.speed) / min(before.speed, after.speed) - 1
+
+
+def _decided(ratio: float | None, apart: float) -> bool:
+    """Whether a trial says more than the machine's own unrest, where that could fake a gain."""
+    if ratio is None or apart < PAYS - 1:
+        return True
+    return abs(math.log(ratio)) > math.log1p(apart)
+
+
 def _ratio(ran: Ran, reference: float | None) -> float | None:
     return ran.speed / reference if ran.speed and reference else None
 
@@ -76,12 +104,17 @@ def tried_words(tried: Tried) -> str:
     what = f"{tried.switch} ({settings_words(tried.settings)})"
     if tried.ratio is None:
         return f"{what} did not run: {tried.problem or 'nothing was timed'}"
+    if not tried.decided:
+        return f"{what}: {_OPEN} {100 * tried.apart:.0f}%"
     return f"{what}: {tried.ratio:.2f}x in a short trial, {'kept' if tried.kept else 'left out'}"
 
 
 def why_left_out(tried: Sequence[Tried]) -> str:
     """Of a switch none of whose choices pays."""
-    best = _best(tried)
+    decided = [one for one in tried if one.decided]
+    best = _best(decided)
+    if best is None and len(decided) < len(tried):
+        return f"{_OPEN} {100 * tried[0].apart:.0f}%"
     if best is None:
         problem = tried[0].problem if tried else ""
         return f"did not run here: {problem or 'nothing was timed'}"

@@ -138,7 +138,8 @@ def answer(ladder: Ladder) -> str:
     if top is None or top.cumulative is None:
         said = "No level has a ratio over the baseline."
     else:
-        said = f"{top.level.capitalize()} is {speed_words(top.cumulative)} the baseline."
+        one_each = sure_words(ladder.rounds)
+        said = f"{top.level.capitalize()} is {speed_words(top.cumulative)} the baseline{one_each}."
     unsafe = [one.level for one in ladder.levels if one.unsafe]
     if unsafe:
         is_ = "is" if len(unsafe) == 1 else "are"
@@ -152,6 +153,11 @@ def answer(ladder: Ladder) -> str:
 def rounds_words(rounds: int) -> str:
     """`1 round`, `3 rounds`."""
     return f"{rounds} round{'' if rounds == 1 else 's'}"
+
+
+def sure_words(rounds: int) -> str:
+    """What an answer says after a ratio where one round gives no interval."""
+    return " (one launch each, no interval)" if rounds == 1 else ""
 
 
 def speed_words(speed: SpeedUp | None) -> str:
@@ -214,7 +220,12 @@ def _lines(level: LevelFound, below: LevelFound) -> list[tuple[str, str]]:
     lines.append(("switched on", ", ".join(level.switched) or "nothing"))
     lines.append(("settings", settings_words(changed) or "those of the level below"))
     lines += [("tried", tried_words(one)) for one in level.tried]
-    lines += [("skipped", f"{one.switch}: {one.reason}") for one in level.skipped]
+    told = {one.switch for one in level.tried}
+    lines += [
+        ("skipped", f"{one.switch}: {one.reason}")
+        for one in level.skipped
+        if one.switch not in told
+    ]
     if level.guarded is not None:
         lines += _guard_lines(level.guarded)
     return lines
@@ -235,13 +246,16 @@ def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
 
 def _trl_words(ladder: Ladder) -> str:
     trl = ladder.trl
+    if trl.skipped:
+        return f"trl's own defaults: skipped: {trl.problem}"
     if trl.problem or trl.over_baseline is None:
         return f"trl's own defaults were not timed: {trl.problem}"
     said = f"trl's own defaults are {speed_words(trl.over_baseline)} the baseline"
     if trl.share is None:
         return f"{said}."
-    share = max(0.0, trl.share)
+    if trl.share == 0:
+        return f"{said}: a user of trl has none of the top level's gain (0%), as it is not faster."
     return (
-        f"{said}: a user of trl has {100 * share:.0f}% of the top level's gain already "
+        f"{said}: a user of trl has {100 * trl.share:.0f}% of the top level's gain already "
         "(in logarithms, as factors multiply)."
     )
