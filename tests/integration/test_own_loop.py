@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,14 @@ from tests.integration.watched_ppo import ppo_trainer
 pytestmark = pytest.mark.train
 
 STEPS, UPDATES, BATCH, LONGEST = 4, 2, 2, 6
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 class LoopTrainer(Trainer):
