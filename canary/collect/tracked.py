@@ -45,17 +45,23 @@ ALERTS = f"{PREFIX}/alerts"
 
 def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
     """Of one step: time, rates, phases, utilisation, memory, tokens, loss, the metrics of RL and
-    the number of alerts; without what was not measured."""
-    found: dict[str, Any] = {"step_time_s": row["wall_s"]}
-    found |= _rates(row)
-    found |= {f"utilization/{name}": value for name, value in _host(row).items()}
-    found |= {f"phase/{name}_s": seconds for name, seconds in row["phases"].items()}
+    the number of alerts; without what was not measured. Of a step that the profiler slowed down no
+    times, rates and utilisation: the record leaves them out too."""
+    found: dict[str, Any] = {} if row.get("profiled") else _timed(row)
     found |= {f"memory/{name}": row.get(name) for name in MEMORY}
     found |= {f"tokens/{name}": row.get(name) for name in TOKENS}
     found |= {name: row.get(name) for name in MEASURED}
     found |= {f"rl/{name}": value for name, value in row.get("rl", {}).items()}
     found["alerts"] = len(row.get("alerts") or ())
     return _named(found) | _alerts(row)
+
+
+def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the clock tells of a step."""
+    found: dict[str, Any] = {"step_time_s": row["wall_s"]}
+    found |= _rates(row)
+    found |= {f"utilization/{name}": value for name, value in _host(row).items()}
+    return found | {f"phase/{name}_s": seconds for name, seconds in row["phases"].items()}
 
 
 def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:

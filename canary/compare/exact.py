@@ -261,6 +261,8 @@ def _numeric_delta(difference: Difference) -> float:
 
 
 def _percent_delta(difference: Difference) -> float | None:
+    if difference.scale:
+        return None
     was, now = difference.baseline, difference.current
     if isinstance(was, int | float) and isinstance(now, int | float) and was:
         return 100.0 * (now / was - 1)

@@ -23,6 +23,8 @@ KL_FLOOR = 0.01
 """A KL is a difference of log-probabilities of order one and more: below this their rounding shows
 (5e-7 moved with the attention kernel, at a KL of 1e-3)."""
 GRADIENT_NORM_FACTOR = 10.0
+SCALE_OF_ONE = "on a scale of 1"
+"""Said of a difference of losses, see `loss_floor`."""
 VANISHING = 0.05
 """Of the largest gradient norm of a rollout trainer: where every group earned the same, what is
 left of the gradient is rounding, and has no scale of its own."""
@@ -44,20 +46,36 @@ def first_loss_differences(
     relative = relative_difference(number(before.get("loss")), number(after.get("loss")), floor)
     if relative > tolerance.first_loss:
         found.append(
-            _difference("first_loss", "loss", before.get("loss"), after.get("loss"), relative)
+            _loss_difference("loss", before.get("loss"), after.get("loss"), relative, floor)
         )
     was, now = before.get("micro_losses") or [], after.get("micro_losses") or []
     worst = _worst(was, now, floor)
     if not found and worst is not None and worst[1] > tolerance.first_loss:
         place, size = worst
-        found.append(
-            replace(
-                _difference("first_loss", "micro_losses", was[place], now[place], size),
-                detail=f"loss of micro-batch {place + 1} {_show(was[place])} -> "
-                f"{_show(now[place])} ({size:.1e} relative)",
-            )
-        )
+        one = _loss_difference("micro_losses", was[place], now[place], size, floor)
+        words = one.detail.removeprefix("micro_losses ")
+        found.append(replace(one, detail=f"loss of micro-batch {place + 1} {words}"))
     return found
+
+
+def _loss_difference(signal: str, was: Any, now: Any, relative: float, floor: float) -> Difference:
+    """Of losses compared on a scale of at least `floor`; it is named where it is 1."""
+    scale = SCALE_OF_ONE if floor == 1.0 and _within_one(was, now) else ""
+    return Difference(
+        ORDER["first_loss"],
+        "first_loss",
+        signal,
+        was,
+        now,
+        relative=relative,
+        scale=scale,
+        detail=f"{signal} {_show(was)} -> {_show(now)} ({relative:.1e} {scale or 'relative'})",
+        learned=True,
+    )
+
+
+def _within_one(*values: Any) -> bool:
+    return all(_finite(value) and abs(value) <= 1.0 for value in values)
 
 
 def first_gradient_differences(
@@ -246,6 +264,7 @@ def _sequence(
     if not over:
         return []
     first = over[0]
+    scale = SCALE_OF_ONE if floor == 1.0 and _within_one(*before, *after) else ""
     return [
         Difference(
             ORDER["trajectory"],
@@ -255,10 +274,11 @@ def _sequence(
             after[first],
             count=len(over),
             relative=max(sizes),
+            scale=scale,
             detail=(
                 f"{signal} {_show(before[first])} -> {_show(after[first])} at step {first + 1}, "
                 f"{len(over)} of {len(sizes)} steps beyond tolerance, "
-                f"up to {max(sizes):.1e} relative"
+                f"up to {max(sizes):.1e} {scale or 'relative'}"
             ),
             learned=True,
             step=first + 1,

@@ -25,11 +25,29 @@ def patterns(found: Comparison) -> Iterator[str]:
     elif slower:
         yield "a step is slower, and memory is stable: the work, its batches, or the host"
     elif larger:
-        yield "a step takes more memory, and is no slower: what is kept, not what is computed"
+        if _no_slower(found):
+            yield "a step takes more memory, and is no slower: what is kept, not what is computed"
+        else:
+            yield "a step takes more memory; whether the speed changed is not decided"
     elif learned:
-        yield "other things are learned, at the same speed"
+        yield f"other things are learned, {_speed(found)}"
     elif failed:
         yield "the same is learned by more work"
+
+
+def _no_slower(found: Comparison) -> bool:
+    """Whether a slower step is excluded: of the clock's checks, those that were made passed."""
+    asked = [c for c in found.checks if c.name in TIME and c.status != "skip"]
+    return "step_time_median" in {c.name for c in asked} and all(c.status == "pass" for c in asked)
+
+
+def _speed(found: Comparison) -> str:
+    """What became of the speed, where nothing says that it got worse."""
+    if not _no_slower(found):
+        return "whether the speed changed is not decided"
+    interval = found.check("step_time_median").interval
+    faster = interval is not None and interval[1] < 0.0
+    return "and a step is faster" if faster else "at the same speed"
 
 
 def _first(failed: dict[str, Check], names: tuple[str, ...]) -> Check | None:

@@ -68,6 +68,9 @@ class Difference:
     """Items that differ."""
     relative: float | None = None
     """Relative difference of numbers."""
+    scale: str = ""
+    """What `relative` is a share of, in words; empty: of the larger of the two. A change on another
+    scale has no percentage."""
     detail: str = ""
     learned: bool = False
     """Whether it belongs to what is learned: beyond tolerance in stages 2 to 9."""

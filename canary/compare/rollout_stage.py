@@ -93,6 +93,7 @@ def _at_step(
     first = step == 1
     moved = [key for key in WORDS if sizes[key] > SHOWN * size]
     words = ", ".join(f"{WORDS[key]} {_show(was[key])} -> {_show(now[key])}" for key in moved)
+    share = f"of the root mean square of {SCALES.get(signal, signal)}"
     words = words or "other values with equal mean and root mean square"
     return Difference(
         ORDER if first else TRAJECTORY,
@@ -101,7 +102,8 @@ def _at_step(
         was["mean"],
         now["mean"],
         relative=size,
-        detail=f"{signal}: {words} at step {step} ({size:.1e} relative)",
+        scale=share,
+        detail=f"{signal}: {words} at step {step} ({size:.1e} {share})",
         learned=True,
         step=step,
     )

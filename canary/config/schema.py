@@ -242,8 +242,8 @@ class CanaryConfig(Strict):
         None,
         min_length=1,
         description=(
-            "Folder where the first measured launch leaves the trained model and tokenizer; null: "
-            "nowhere."
+            "Folder where the first measured launch leaves the trained model (adapters merged into "
+            "it; of PPO the policy, without its value head) and tokenizer; null: nowhere."
         ),
     )
     profiler: ProfilerConfig = Field(

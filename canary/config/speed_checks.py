@@ -47,6 +47,9 @@ def check_speed(config: CanaryConfig, refuse: Refuse) -> None:
         refuse("speed.prefetch", "needs processes that load data", "set num_workers: 1 or more")
     if speed.kv_cache is False and speed.decode is not None:
         refuse("speed.decode", "chooses a cache, and speed.kv_cache is false", "remove one")
+    for switch in ("pin_memory", "liger"):
+        if getattr(speed, switch) and config.device == "cpu":
+            refuse(f"speed.{switch}", "needs a GPU, and device is cpu", "remove one of the two")
     _check_lengths(config, refuse)
     own = {
         "fixed_length": config.fixed_length or None,

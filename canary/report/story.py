@@ -8,7 +8,7 @@ from typing import Any
 
 from canary.collect import jsonio
 from canary.collect.record import RunRecord
-from canary.compare.patterns import patterns
+from canary.compare.patterns import TIME, patterns
 from canary.compare.phases import phase_growth
 from canary.compare.report import Comparison
 from canary.report.document import document
@@ -17,6 +17,10 @@ from canary.report.render import check_format, environment, tidy
 from canary.report.view import SUMMARY_ROWS, SuspectRow, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
+TIMED = ("step time, mean", "step time, p95", "tokens per second")
+"""Rows of the summary that the clock made."""
+NOISE = "not told from noise"
+"""Beside a timing's change where that of the step time is not told from none."""
 LEAST_PHASE = 0.01
 """Of a step: shorter phases are not listed."""
 
@@ -52,6 +56,7 @@ def story_of(
 ) -> Story:
     """The story of a comparison of these records."""
     view = view_of(found)
+    noisy = _noisy(found)
     return Story(
         first_line=found.first_line,
         happened=(*patterns(found), *(row.message for row in view.failed)),
@@ -59,7 +64,7 @@ def story_of(
         suspects=view.suspects,
         chain=view.chain,
         actions=view.suspects[0].actions if view.suspects else (),
-        metrics=(*_summary(found), *_phases(current, baseline)),
+        metrics=(*_summary(found, noisy), *_phases(current, baseline, noisy)),
     )
 
 
@@ -75,23 +80,32 @@ def _note(found: Comparison) -> str:
     return "Nothing is known to have got worse, and nothing that was recorded stands out."
 
 
-def _summary(found: Comparison) -> Iterator[MetricRow]:
+def _noisy(found: Comparison) -> bool:
+    """Whether the step time was judged and no check of it tells a change from none."""
+    clock = [check for check in found.checks if check.name in TIME and check.interval is not None]
+    return bool(clock) and all(check.in_noise for check in clock)
+
+
+def _summary(found: Comparison, noisy: bool) -> Iterator[MetricRow]:
     for label, key, unit, factor in SUMMARY_ROWS:
         was, now = (
             scaled(side.summary.get(key), factor) for side in (found.baseline, found.current)
         )
         if was is not None and now is not None:
-            yield _row(label, was, now, unit)
+            yield _row(label, was, now, unit, noisy=noisy and label in TIMED)
 
 
-def _row(name: str, was: float, now: float, unit: str) -> MetricRow:
+def _row(name: str, was: float, now: float, unit: str, *, noisy: bool) -> MetricRow:
     change = "="
     if now != was:
         change = signed(100 * (now / was - 1)) if was else signed(now - was, unit)
+        change = f"{change}, {NOISE}" if noisy else change
     return MetricRow(name, amount(was, unit), amount(now, unit), change, (was, now), unit)
 
 
-def _phases(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Iterator[MetricRow]:
+def _phases(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], noisy: bool
+) -> Iterator[MetricRow]:
     growth = phase_growth(current, baseline) if current and baseline else None
     if growth is None:
         return
@@ -99,11 +113,11 @@ def _phases(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Iter
         if max(phase.baseline_s / growth.baseline_s, phase.current_s / growth.current_s) > (
             LEAST_PHASE
         ):
-            yield _row(f"{phase.phase} phase", 1e3 * phase.baseline_s, 1e3 * phase.current_s, "ms")
+            was, now = 1e3 * phase.baseline_s, 1e3 * phase.current_s
+            yield _row(f"{phase.phase} phase", was, now, "ms", noisy=noisy)
     if growth.baseline_cpu_s and growth.current_cpu_s:
-        yield _row(
-            "CPU time of a step", 1e3 * growth.baseline_cpu_s, 1e3 * growth.current_cpu_s, "ms"
-        )
+        was, now = 1e3 * growth.baseline_cpu_s, 1e3 * growth.current_cpu_s
+        yield _row("CPU time of a step", was, now, "ms", noisy=noisy)
 
 
 def story_text(story: Story, form: str, found: Comparison) -> str:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Arguments = TypeVar("Arguments", bound="TrainingArguments")
 
+PPO_ARGUMENTS = "PPOArguments"
+"""The canary's own arguments class, which no user knows by that name."""
 _REFUSED = {
     "resume_from_checkpoint": "a canary starts anew each time",
 }
@@ -142,8 +144,8 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
         if not adapt.understood(name, config_class):
             nearest = difflib.get_close_matches(name, sorted(known), n=1)
             raise ConfigError(
-                f"unknown key '{key}': {config_class.__name__} has no such argument",
-                f"did you mean '{nearest[0]}'?" if nearest else None,
+                f"unknown key '{key}': {_nobody(config_class)}",
+                f"did you mean '{nearest[0]}'?" if nearest else _own_keys(config_class),
                 key=key,
             )
         if name in _REFUSED:
@@ -157,6 +159,17 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
                 "write a number",
                 key=f"trainer_args.{name}",
             )
+
+
+def _nobody(config_class: type[Any]) -> str:
+    """That no such argument is known."""
+    if config_class.__name__ == PPO_ARGUMENTS:
+        return "neither PPO nor transformers' TrainingArguments has such an argument"
+    return f"{config_class.__name__} has no such argument"
+
+
+def _own_keys(config_class: type[Any]) -> str | None:
+    return "PPO's own keys stand under ppo:" if config_class.__name__ == PPO_ARGUMENTS else None
 
 
 def _numeric_only(annotation: Any) -> str:

@@ -35,6 +35,7 @@ def from_named(
         return load(str(tiny_dir()), {})
     access: dict[str, Any] = {"trust_remote_code": trusted}
     path = local_path(name)
+    own = EMBEDDED_REWARD if what == "reward model" else EMBEDDED_MODEL
     if path is None and name.startswith("embedded/"):
         raise InputError(
             f"there is no embedded {what} '{name}'",
@@ -43,7 +44,7 @@ def from_named(
     if path is not None and not path.is_dir():
         raise InputError(
             f"{what} '{name}' is not there: no folder {path.absolute()}",
-            "give a folder made by save_pretrained, a hub id, or embedded/tiny",
+            f"give a folder made by save_pretrained, a hub id, or {own}",
         )
     if path is None and revision is not None:
         access["revision"] = revision

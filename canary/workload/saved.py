@@ -85,6 +85,7 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
     model = _inner(trainer)
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()
+    _put_back_cache(model)
     model.save_pretrained(str(folder))
     tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
     if tokenizer is not None:
@@ -96,7 +97,21 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
         "dataset_name": spec.config.dataset_name,
         "steps": trainer.state.global_step,
     }
+    if spec.config.training_type == "ppo":
+        about["not_saved"] = "value head"
     (folder / MARK).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def _put_back_cache(model: Any) -> None:
+    """The `use_cache` of the model's own source: transformers' Trainer overwrites it."""
+    config = getattr(model, "config", None)
+    source = getattr(config, "_name_or_path", "")
+    if config is None or not source or not hasattr(config, "use_cache"):
+        return
+    try:
+        config.use_cache = type(config).from_pretrained(source, local_files_only=True).use_cache
+    except OSError:
+        return  # A model made by hand has no source, and keeps what the trainer chose.
 
 
 def _inner(trainer: Any) -> Any:

@@ -222,6 +222,13 @@ def test_attention_that_stores_all_scores_is_named_where_rows_are_long() -> None
     assert names(altered(eager(2048), "exact", "model", "attention", to="sdpa")) == []
 
 
+def test_attention_over_a_rollout_is_judged_by_the_rows_of_a_micro_batch() -> None:
+    batches = [[{"shapes": {"prompt_ids": [32, 1000], "completion_ids": [32, 1048]}}]]
+    found = the("attention_memory", altered(eager(8), "exact", "batches", to=batches))
+    assert value(found, "longest batch") == 2048
+    assert value(found, "rows in it") == 4
+
+
 def test_attention_that_no_probe_saw_is_not_judged() -> None:
     assert "attention_memory" in find_bottlenecks(gpu_run(exact={}))[1]
 

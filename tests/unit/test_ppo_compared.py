@@ -72,6 +72,25 @@ def test_values_that_change_places_differ() -> None:
     assert "equal mean" in found.check("rollout").message
 
 
+def test_a_signal_of_the_rollout_has_no_percentage_of_a_mean_near_zero() -> None:
+    found = compared(moved(ppo(1), "advantages", 1))
+    check = found.check("rollout")
+    assert check.delta_pct is None
+    assert "of the root mean square of advantages" in check.message
+    values = altered(ppo(1), "exact", "rollout", "signals", "values", "rms", 0, to=0.01)
+    assert "of the root mean square of returns" in compared(values).check("rollout").message
+
+
+def test_a_loss_that_is_compared_on_a_scale_of_1_says_so() -> None:
+    was = ppo(1).exact["first_loss"]["loss"]
+    check = compared(altered(ppo(1), "exact", "first_loss", "loss", to=was / 2)).check("first_loss")
+    assert check.delta_pct is None
+    assert f"({abs(was) / 2:.1e} on a scale of 1)" in check.message
+    above = compared(altered(ppo(1), "exact", "first_loss", "loss", to=4.0)).check("first_loss")
+    assert "relative" in above.message
+    assert above.delta_pct is not None
+
+
 def test_nothing_is_said_of_what_is_made_of_other_completions() -> None:
     found = compared(moved(other_completions(ppo(1), 1), "rewards", 1))
     assert found.check("rollout").status == "skip"

@@ -60,6 +60,16 @@ def loaded(folder: Path, values: dict[str, Any]) -> CanaryConfig:
             "speed.kv_cache is false",
         ),
         (
+            {"training_type": "sft", "device": "cpu", "speed": {"pin_memory": True}},
+            "speed.pin_memory",
+            "needs a GPU",
+        ),
+        (
+            {"training_type": "ppo", "device": "cpu", "speed": {"liger": True}},
+            "speed.liger",
+            "needs a GPU",
+        ),
+        (
             {"training_type": "sft", "speed": {"prefetch": 2}},
             "speed.prefetch",
             "needs processes that load data",

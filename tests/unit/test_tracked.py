@@ -41,6 +41,22 @@ def test_what_is_not_there_is_not_told() -> None:
     assert sampled_scalars({}) == {}
 
 
+def test_a_step_that_the_profiler_slowed_down_tells_no_times() -> None:
+    whole = row(3, completion_tokens=20, phases_cpu={"forward": 0.6}, host=HOST | {"gil_held": 0.5})
+    told = set(row_scalars(whole))
+    left = set(row_scalars(whole | {"profiled": True}))
+    assert {name for name in told - left if "phase/" not in name} == {
+        "canary/step_time_s",
+        "canary/samples_per_sec",
+        "canary/tokens_per_sec",
+        "canary/completion_tokens_per_sec",
+        "canary/utilization/cpu_percent",
+        "canary/utilization/gil_percent",
+    }
+    assert not [name for name in left if "phase/" in name]
+    assert "canary/loss" in left
+
+
 def test_samples_of_a_device_are_told_by_name() -> None:
     reading = {"gpu_utilization": 91.0, "gpu_memory_utilization": 40.0, "gpu_memory_bytes": 2e9}
     assert sampled_scalars(reading | {"cpu_percent": 120.0, "rss_bytes": 1e9}) == {

@@ -8,6 +8,8 @@ from canary.collect.bottlenecks.seen import MB, Answer, NotJudged, gpu_memory_by
 from canary.collect.record import Bottleneck, Evidence, RunRecord
 
 NAME = "attention_memory"
+SAMPLED = ("prompt", "completion")
+"""Parts of the sequences of an online trainer, which attends over both."""
 LONG = 1024
 """Tokens from which on the scores weigh."""
 LARGE_SHARE = 0.01
@@ -17,7 +19,8 @@ LARGE_SHARE = 0.01
 def judge(record: RunRecord) -> Answer:
     """By the implementation that the probe found in the model and the longest batch it saw."""
     implementation = record.exact.get("model", {}).get("attention")
-    longest = _longest(record.exact.get("batches") or [])
+    micro_batch = record.config.get("batch_size")
+    longest = _longest(record.exact.get("batches") or [], micro_batch)
     if implementation is None or longest is None:
         return NotJudged("no probe saw the model's attention and its batches")
     rows, length = longest
@@ -44,8 +47,11 @@ def judge(record: RunRecord) -> Answer:
     )
 
 
-def _longest(batches: list[list[dict[str, Any]]]) -> tuple[int, int] | None:
-    """(rows, tokens a row) of the batch whose scores are the largest."""
+def _longest(
+    batches: list[list[dict[str, Any]]], micro_batch: int | None
+) -> tuple[int, int] | None:
+    """(rows, tokens a row) of the batch whose scores are the largest. A rollout is trained on in
+    micro-batches of so many rows."""
     shapes = [
         shape
         for step in batches
@@ -53,5 +59,11 @@ def _longest(batches: list[list[dict[str, Any]]]) -> tuple[int, int] | None:
         for name, shape in micro.get("shapes", {}).items()
         if name.endswith("input_ids") and len(shape) == 2
     ]
+    for step in batches:
+        for micro in step:
+            found = [micro.get("shapes", {}).get(f"{part}_ids") for part in SAMPLED]
+            if all(shape is not None and len(shape) == 2 for shape in found):
+                rows = min(found[0][0], micro_batch or found[0][0])
+                shapes.append([rows, sum(shape[1] for shape in found)])
     largest = max(shapes, key=lambda shape: shape[0] * shape[1] ** 2, default=None)
     return None if largest is None else (int(largest[0]), int(largest[1]))
