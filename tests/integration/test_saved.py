@@ -75,6 +75,8 @@ def test_what_was_trained_is_what_is_loaded(
     assert tokenizer.chat_template == trainer.processing_class.chat_template
     about = json.loads((tmp_path / "out" / "left" / MARK).read_text())
     assert about["steps"] == STEPS
+    assert about.get("not_saved") == ("value head" if training_type == "ppo" else None)
+    assert model.config.use_cache is True, "as its source has it, whatever the trainer set"
 
 
 def test_a_model_left_before_is_replaced_whole(tmp_path: Path) -> None:

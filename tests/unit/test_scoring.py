@@ -251,7 +251,9 @@ def test_what_is_no_reward_model_is_refused(tmp_path: Path, tokenizer: Any) -> N
     assert "save_model" in causal
     two = other_model(tmp_path / "two", labels=2)
     assert "has 2 labels" in refusal(tmp_path, tokenizer, str(two))
-    assert "no folder" in refusal(tmp_path, tokenizer, str(tmp_path / "missing"))
+    missing = refusal(tmp_path, tokenizer, str(tmp_path / "missing"))
+    assert "no folder" in missing
+    assert "embedded/reward" in missing
     assert "no embedded reward model" in refusal(tmp_path, tokenizer, "embedded/rewards")
 
 
