@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 from canary.config.schema import CanaryConfig
+from canary.errors import ConfigError
 
 SAID_TWICE: dict[str, tuple[str, ...]] = {
     "kv_cache": ("generation_kwargs.use_cache",),
@@ -62,6 +64,16 @@ def check_speed(config: CanaryConfig, refuse: Refuse) -> None:
     if config.fixed_length and _given(config.trainer_args, "generation_kwargs.min_new_tokens"):
         message = "and trainer_args.generation_kwargs.min_new_tokens say the same thing"
         refuse("fixed_length", message, "keep one of the two")
+
+
+def require_liger_installed() -> None:
+    """ConfigError where the package of `speed.liger` is not there. Imports nothing."""
+    if importlib.util.find_spec("liger_kernel") is None:
+        raise ConfigError(
+            "speed.liger needs the package liger-kernel, which is not installed",
+            'pip install "rlhf-canary[liger]", or remove speed.liger',
+            key="speed.liger",
+        )
 
 
 def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:

@@ -22,6 +22,7 @@ from canary.collect.record import RunRecord
 from canary.collect.tracked import exact_scalars
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
+from canary.config.speed_checks import require_liger_installed
 from canary.errors import InputError, MachineError, Stopped
 from canary.runner.base import Job, Kind, Listener, Result, disk_full
 from canary.runner.command import CommandRunner
@@ -56,6 +57,7 @@ def run_canary(
     (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`.
 
     Raises:
+        ConfigError: `speed.liger` without its package.
         UsageError: the packages that train are not installed, or the model cannot be saved where
             it is to be.
         MachineError: there was no place to write a record.
@@ -65,6 +67,8 @@ def run_canary(
     if output_dir is not None:
         loaded = with_output_dir(loaded, output_dir)
     config = loaded.config
+    if config.speed.liger and config.training_type != "exec":
+        require_liger_installed()
     if config.save_model is not None:
         require_place(_place_of(config.save_model))
     base = Path(config.output_dir).absolute()

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from canary.config.schema import CanaryConfig
+from canary.config.speed_checks import require_liger_installed
 from canary.errors import ConfigError
 from canary.workload.lengths import bucket_rows
 
@@ -157,11 +158,6 @@ def _require_compiler(key: str, cuda: bool) -> None:
 
 
 def _require_liger(cuda: bool) -> None:
-    if importlib.util.find_spec("liger_kernel") is None:
-        raise ConfigError(
-            "speed.liger needs the package liger-kernel, which is not installed",
-            'pip install "rlhf-canary[liger]", or remove speed.liger',
-            key="speed.liger",
-        )
+    require_liger_installed()
     if not cuda:
         raise _needs_gpu("speed.liger")

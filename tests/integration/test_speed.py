@@ -291,6 +291,14 @@ def test_no_compiler_is_said_before_anything_is_loaded(
     assert refused.value.key == f"speed.{next(iter(switch))}"
 
 
+def test_an_argument_that_ppo_does_not_have_is_told_without_a_class_nobody_knows(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="neither PPO nor transformers' TrainingArg") as refused:
+        built(tmp_path / "a", "ppo", trainer_args={"foo": 1})
+    assert refused.value.hint == "PPO's own keys stand under ppo:"
+
+
 def test_what_needs_a_package_or_a_gpu_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="needs the package liger-kernel"):
         built(tmp_path / "liger", "sft", speed={"liger": True})
