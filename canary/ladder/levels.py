@@ -91,6 +91,15 @@ def flash_kernels(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
     return tuple(found)
 
 
+def fixed_caches(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
+    """A cache of fixed size, and that with compiled decoding; a config without a cache gets one."""
+    cache = {"speed.kv_cache": True} if config.speed.kv_cache is False else {}
+    found: list[Settings] = [cache | {"speed.decode": "static"}]
+    if not _needs_compiler(config, machine):
+        found.append(cache | {"speed.decode": "compiled"})
+    return found
+
+
 def _needs_gpu(config: CanaryConfig, machine: Machine) -> str | None:
     return None if machine.gpus else machine.no_gpu
 
@@ -233,10 +242,7 @@ SWITCHES: tuple[Switch, ...] = (
     Switch(
         "static cache, compiled decoding",
         "optimal",
-        lambda config, machine: (
-            {"speed.decode": "static"},
-            *(() if _needs_compiler(config, machine) else ({"speed.decode": "compiled"},)),
-        ),
+        fixed_caches,
         trainers=ONLINE_TRAINERS,
         tried=True,
     ),

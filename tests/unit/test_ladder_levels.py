@@ -52,6 +52,15 @@ def test_every_level_has_a_switch_of_its_own_for_ppo() -> None:
     assert levels == set(LEVELS[1:])
 
 
+@pytest.mark.parametrize("trainer", ONLINE_TRAINERS)
+def test_every_switch_alone_fits_a_config_that_generates_without_a_cache(trainer: str) -> None:
+    config = config_of(trainer, speed={"kv_cache": False})
+    here = [switch for switch in switches_for(config) if switch.lacks(config, CPU) is None]
+    for switch in here:
+        for choice in switch.choices(config, CPU):
+            assert accepted(config, choice), (switch.name, choice)
+
+
 def test_what_only_ppo_computes_is_switched_for_ppo_alone() -> None:
     names = {switch.name for switch in switches_for(config_of("sft"))}
     assert "fused optimizer" in names
