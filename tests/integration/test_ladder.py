@@ -94,7 +94,9 @@ def test_the_document_is_strict_json(ladder: Ladder) -> None:
 
 def test_launches_are_told_while_they_run(ladder: Ladder, said: list[str]) -> None:
     assert "round 1 of 1: baseline" in said
-    assert any(line.startswith("  basic, timed: step ") for line in said)
+    # A line every five seconds: the shortest launches of a fast machine tell none.
+    told = [line for line in said if line.startswith("  ") and ": step " in line]
+    assert any(line.lstrip().startswith(("baseline, ", "basic, ")) for line in told)
 
 
 def test_the_levels_records_lie_in_one_folder(ladder: Ladder, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -258,6 +259,7 @@ def test_settings_of_vllm_reach_the_trainers_own_arguments(
 
     def build(trainer_class: Any, **given: Any) -> Any:
         built.update(given)
+        return SimpleNamespace(args=given["args"])
 
     monkeypatch.setattr("canary.workload.adapt.build", build)
     find = importlib.util.find_spec

@@ -165,7 +165,10 @@ def test_it_is_drawn_in_place_and_the_last_state_stays(monkeypatch: pytest.Monke
     clock = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     stream = io.StringIO()
-    panel = LivePanel(Console(file=stream, force_terminal=True, width=100, height=30))
+    console = Console(
+        file=stream, force_terminal=True, color_system="standard", width=100, height=30
+    )
+    panel = LivePanel(console)
     panel.run_begins(Path("out/run"), load_config(None).config)
     for index, kind in enumerate(("probe", "measured")):
         panel.launch_begins(kind, index, 4)  # type: ignore[arg-type]
