@@ -144,17 +144,8 @@ def _check_trainer(config: CanaryConfig, refuse: Callable[[str, str, str], None]
         )
 
 
-def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
-    """Refuses values that exclude each other.
-
-    Raises:
-        ConfigError: names the keys and the remedy.
-    """
-
-    def refuse(key: str, message: str, hint: str) -> None:
-        place = origins.get(key, source)
-        raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
-
+def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
+    """What a run without a measured launch cannot do, and what cannot be saved."""
     if config.repeats == 0 and (not config.probe_steps or config.training_type == "exec"):
         refuse("repeats", "is 0, which leaves no launch to measure", "set it to 1 or more")
     if config.repeats == 0 and config.save_model is not None:
@@ -167,6 +158,20 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         )
     if config.repeats == 0 and config.profiler.enabled:
         refuse("repeats", "is 0, and the profiler looks at a measured launch", "set it to 1")
+
+
+def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
+    """Refuses values that exclude each other.
+
+    Raises:
+        ConfigError: names the keys and the remedy.
+    """
+
+    def refuse(key: str, message: str, hint: str) -> None:
+        place = origins.get(key, source)
+        raise ConfigError(f"{key} in {place} {message}", hint, file=source, key=key)
+
+    _check_launches(config, refuse)
     if config.load_in_4bit and config.load_in_8bit:
         refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one")
     for key in ("load_in_4bit", "load_in_8bit"):
