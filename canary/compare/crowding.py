@@ -17,6 +17,9 @@ MORE_FOREIGN = 30.0
 that crowd each other are its own matter."""
 SLACK = 1.5
 """Caches and memory are shared too: a crowded step is longer than its waiting for a core says."""
+JOINED = 2
+"""Threads that share each operator end it together: two that have a core for a tenth of the time
+have one both at once for a hundredth of it. Measured with two; more are taken as two."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,14 @@ class Crowding:
 
     baseline: float
     current: float
+    threads: int = 1
+    """That compute one operator together, at most `JOINED`."""
 
     @property
     def explains(self) -> float:
         """Times that a step may take longer for it."""
-        return SLACK * (1 - self.baseline) / max(0.01, 1 - self.current)
+        less = (1 - self.baseline) / max(0.01, 1 - self.current)
+        return float(SLACK * less**self.threads)
 
     def judged(self, check: Check) -> Check:
         """A slowdown that other work on the machine explains is not judged; a larger one is."""
@@ -55,7 +61,16 @@ def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Cro
         return None
     if now - was < MORE_DELAY or others_now - others_was < MORE_FOREIGN:
         return None
-    return Crowding(was, now)
+    return Crowding(was, now, min(JOINED, *(_threads(record) for record in current)))
+
+
+def _threads(record: RunRecord) -> int:
+    """Threads of one operator on a CPU; one where the record does not tell, or a GPU computes."""
+    device = record.env.get("device")
+    if not isinstance(device, Mapping) or device.get("type", "cpu") != "cpu":
+        return 1
+    threads = device.get("threads")
+    return threads if isinstance(threads, int) and threads > 0 else 1
 
 
 def _foreign(record: RunRecord) -> float | None:

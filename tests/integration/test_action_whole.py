@@ -20,8 +20,9 @@ from tests.integration.own_scripts import sft_script, write_data
 
 __all__ = ["description", "github"]
 
-PATIENT = {"max_step_time_increase_pct": 1000.0, "max_tps_drop_pct": 99.0}
-"""These tests are not about time, and the machine that they run on may be busy."""
+PATIENT = {"max_step_time_increase_pct": 1e6, "max_tps_drop_pct": 99.999}
+"""These tests are not about time, and on a busy machine a step of two threads, which wait for each
+other at every operator, takes a hundred times as long."""
 SMALL: dict[str, object] = {"max_steps": 8, "dataset_size": 40, "thresholds": PATIENT}
 
 INPUTS = {"gpus": "none", "image": "registry.example/canary@sha256:00", "config": "canary.yaml"}
@@ -150,8 +151,8 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
     on(runner, github, "pull_request", pull_event(pull, "opened", None), 2)
     assert runner.step("Train", INPUTS | command).returncode == 0
     assert runner.step("Report", inputs).returncode == 1
-    assert runner.outputs()["verdict"] == "changed"
     (comment,) = repository.comments_on(pull.number)
+    assert runner.outputs()["verdict"] == "changed", comment.body
     assert "learning\\_rate 0.0005 -> 0.001" in comment.body
 
 

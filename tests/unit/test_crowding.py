@@ -54,3 +54,27 @@ def test_pairs_share_their_machine_and_are_judged() -> None:
     current = side([0.3] * 5, 100, delay=0.6, own=40.0, machine=100.0)
     found = compare_to_baseline(current, QUIET, DEFAULT_THRESHOLDS, paired=True)
     assert found.check("step_time_median").status == "fail"
+
+
+@pytest.mark.parametrize(
+    ("threads", "device", "seconds", "status"),
+    [
+        (1, "cpu", 2.0, "fail"),
+        (2, "cpu", 2.0, "inconclusive"),
+        (2, "cpu", 16.0, "fail"),
+        (8, "cpu", 2.0, "inconclusive"),
+        (8, "cpu", 16.0, "fail"),
+        (2, "cuda", 2.0, "fail"),
+    ],
+)
+def test_threads_that_share_an_operator_wait_for_each_other(
+    threads: int, device: str, seconds: float, status: str
+) -> None:
+    current = side([seconds] * 5, 100, delay=0.9, own=20.0, machine=100.0)
+    for record in current:
+        record.env["device"] = {"type": device, "threads": threads}
+    baseline = side([0.1] * 5, 0, delay=0.02, own=95.0, machine=50.0)
+    for record in baseline:
+        record.env["device"] = {"type": device, "threads": threads}
+    found = compare_to_baseline(current, baseline)
+    assert found.check("step_time_median").status == status
