@@ -31,6 +31,8 @@ class OwnLoop:
 
     can_be_asked = False
     """Whether the loop ends by itself where the trainer's control says so."""
+    tells_its_end = False
+    """Whether it calls `step_ends` with itself; else a step ends where its end is called back."""
 
     def __init__(
         self,
@@ -38,11 +40,13 @@ class OwnLoop:
         clock: StepClock,
         exact: ExactProbe | None,
         batch_enters: Callable[[Mapping[str, Any]], None],
+        step_ends: Callable[[OwnLoop], None],
     ) -> None:
         self._trainer = trainer
         self._clock = clock
         self._exact = exact
         self._batch_enters = batch_enters
+        self._step_ends = step_ends
         self.losses: list[torch.Tensor] = []
         self.samples = 0
         self.updates = 0

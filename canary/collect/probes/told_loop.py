@@ -31,6 +31,9 @@ class LoopWatch(Protocol):
     def metrics(self, found: Mapping[str, float]) -> None:
         """The step's metrics, before its end is called back."""
 
+    def step_over(self) -> None:
+        """All of the step is done: its end was called back, it was logged and saved."""
+
 
 class Unwatched:
     """Nobody is told."""
@@ -48,6 +51,9 @@ class Unwatched:
     def metrics(self, found: Mapping[str, float]) -> None:
         """Not kept."""
 
+    def step_over(self) -> None:
+        """Not cut."""
+
 
 def tells(trainer: Any) -> bool:
     """Whether the trainer's loop tells; a `watch` of a user's own trainer is something else."""
@@ -57,7 +63,7 @@ def tells(trainer: Any) -> bool:
 class ToldLoop(OwnLoop):
     """Gathers one step of a loop that tells (see `LoopWatch`)."""
 
-    can_be_asked = True
+    can_be_asked = tells_its_end = True
 
     def attach(self, wrap: Wrap) -> None:
         """Listens to the trainer; wraps nothing but the optimizer's step."""
@@ -82,3 +88,7 @@ class ToldLoop(OwnLoop):
     def metrics(self, found: Mapping[str, float]) -> None:
         """Those of the step's row."""
         self.told = dict(found)
+
+    def step_over(self) -> None:
+        """Cuts the step here."""
+        self._step_ends(self)

@@ -81,7 +81,9 @@ class TrainerProbe(TrainerCallback):
         # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
         self._bare_loop = not hasattr(Trainer, "get_batch_samples")
         loop = ToldLoop if tells(trainer) else OwnLoop
-        self._own_loop: OwnLoop | None = loop(trainer, self._clock, exact, self._batch_enters)
+        self._own_loop: OwnLoop | None = loop(
+            trainer, self._clock, exact, self._batch_enters, self._own_step_ends
+        )
         self._undo: list[Callable[[], None]] = []
         self._attach()
 
@@ -241,12 +243,15 @@ class TrainerProbe(TrainerCallback):
             self._cut = state.global_step < state.max_steps
             if self._cut and self._on_cut is not None:
                 self._on_cut()
-        if self._own_loop is not None:
+        if self._own_loop is not None and self._own_loop.tells_its_end:
+            if self._exact is not None:
+                self._exact.work_ends(state.global_step)
+        elif self._own_loop is not None:
             self._own_step_ends(self._own_loop)
         return control
 
     def _own_step_ends(self, loop: OwnLoop) -> None:
-        """A loop that calls back nowhere else: the step's end is now, and so may be its own."""
+        """The step's end is now, and where the loop cannot be asked to end, so may be its own."""
         self._losses, self._rl = loop.losses, loop.told
         self._learning_rate = loop.learning_rate
         self._close_step()

@@ -311,10 +311,15 @@ class PPOTrainer(Trainer):
         )
         self.watch.metrics(metrics)
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
+        with self.watch.phase("logging"):
+            self._log_and_save(metrics, rate)
+        self.watch.step_over()
+
+    def _log_and_save(self, metrics: dict[str, float], rate: float) -> None:
+        """Where the callbacks ask for it."""
         if self.control.should_log:
-            with self.watch.phase("logging"):
-                first = {name: metrics[name] for name in ("loss",) if name in metrics}
-                self.log({**first, **metrics, "learning_rate": rate})
+            first = {name: metrics[name] for name in ("loss",) if name in metrics}
+            self.log({**first, **metrics, "learning_rate": rate})
         if self.control.should_save:
             self._save_checkpoint(self.model, trial=None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
