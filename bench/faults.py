@@ -1,7 +1,7 @@
 """Diagnosis on the fault corpus: `python -m bench.faults`.
 
-Trains every row of the listed, the two blind, the PPO and the benign corpora through `canary run`
-or `canary exec`, compares each with its clean training, and prints as Markdown: per row whether it
+Trains every row of the listed, the blind, the PPO and the benign corpora through `canary run` or
+`canary exec`, compares each with its clean training, and prints as Markdown: per row whether it
 was caught, the first difference, the top suspect and whether that is right; rates with 95%
 intervals; and how often suspects of each claimed confidence are right. Rows that time alone tells
 run five times in turn with the clean training, and eight times where five decide nothing.
@@ -32,6 +32,7 @@ from bench.corpus import (
     blind_work,
     listed,
     ppo,
+    ppo_blind,
     second_learned,
     second_learning,
     second_work,
@@ -53,8 +54,10 @@ CORPORA: dict[str, tuple[Row, ...]] = {
     "benign": benign.ROWS,
     "ppo": ppo.ROWS,
     "ppo_benign": ppo.BENIGN,
+    "ppo_blind": ppo_blind.ROWS,
+    "ppo_blind_benign": ppo_blind.BENIGN,
 }
-BLIND = ("blind", "second")
+BLIND = ("blind", "second", "ppo_blind")
 """Corpora that were written without sight of the rules."""
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers")
 
@@ -157,6 +160,7 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, object]:
         },
         "calibration": [asdict(band) for band in calibration(outcomes)],
         "calibration_second": [asdict(band) for band in calibration(outcomes, "second")],
+        "calibration_ppo_blind": [asdict(band) for band in calibration(outcomes, "ppo_blind")],
         "rows": [asdict(one) | {"caught": one.caught, "right": one.right} for one in outcomes],
     }
 

@@ -13,14 +13,20 @@ import yaml
 
 from bench.corpus.row import Row
 from canary.workload.embedded import tiny_dir
-from tests.faults.laboratory import CANARIES, SIZE
+from tests.faults.laboratory import CANARIES, PPO, PPO_SIZE, SIZE
 from tests.integration.conftest import settings
 from tests.integration.own_scripts import sft_script, write_data
 from tests.integration.rank_scripts import rank_script
 from tests.planting import plant
 
+PPO_JUDGED: dict[str, object] = {
+    "ppo": PPO | {"reward_model": "embedded/reward", "adap_kl_ctrl": True, "horizon": 400},
+    "speed": {"rollout_batch": "micro"},
+}
 BUILT_IN: dict[str, dict[str, object]] = CANARIES | {
-    "dpo_lora": settings("dpo", **SIZE, use_peft=True)
+    "dpo_lora": settings("dpo", **SIZE, use_peft=True),
+    "ppo_lora": settings("ppo", **PPO_SIZE, ppo=PPO, use_peft=True),
+    "ppo_judged": settings("ppo", **PPO_SIZE, **PPO_JUDGED),
 }
 SCRIPTS = ("own_sft", "own_ranks")
 SCRIPT_STEPS = 10

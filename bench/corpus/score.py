@@ -107,13 +107,13 @@ class Rate:
 def rates(outcomes: Sequence[Outcome]) -> list[Rate]:
     """Caught, and top suspect right, of each corpus of faults; benign ones that fail."""
     found = []
-    for corpus in ("listed", "blind", "second", "ppo"):
+    for corpus in ("listed", "blind", "second", "ppo", "ppo_blind"):
         rows = [one for one in outcomes if one.corpus == corpus]
         found.append(Rate(f"{corpus}, caught", sum(one.caught for one in rows), len(rows)))
         found.append(
             Rate(f"{corpus}, top suspect right", sum(one.right for one in rows), len(rows))
         )
-    for corpus in ("benign", "ppo_benign"):
+    for corpus in ("benign", "ppo_benign", "ppo_blind_benign"):
         benign = [one for one in outcomes if one.corpus == corpus]
         wrong = sum(one.caught or bool(one.failed or one.trouble) for one in benign)
         found.append(Rate(f"{corpus}, failed", wrong, len(benign)))

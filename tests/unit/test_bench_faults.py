@@ -21,7 +21,9 @@ from canary.compare.suspects import Diagnosis, RegressionCategory, Suspect
 from canary.config.schema import CanaryConfig
 
 ROWS = [row for rows in CORPORA.values() for row in rows]
-FAULTS = [row for name in ("listed", "blind", "second", "ppo") for row in CORPORA[name]]
+FAULTS = [
+    row for name in ("listed", "blind", "second", "ppo", "ppo_blind") for row in CORPORA[name]
+]
 PRODUCT = Path(__file__).parents[2] / "canary"
 DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = {
@@ -37,6 +39,8 @@ def test_the_corpus_is_as_large_as_its_rates_need() -> None:
     assert len(CORPORA["second"]) >= 20
     assert len(CORPORA["benign"]) >= 8
     assert len(CORPORA["ppo"]) >= 25
+    assert len(CORPORA["ppo_blind"]) >= 18
+    assert len(CORPORA["ppo_blind_benign"]) >= 6
 
 
 def test_each_class_of_cause_has_a_blind_fault() -> None:
@@ -46,13 +50,28 @@ def test_each_class_of_cause_has_a_blind_fault() -> None:
     assert max(named.values()) <= 3
 
 
+def test_blind_faults_of_ppo_are_of_many_classes_and_few_of_them_of_two() -> None:
+    faults = CORPORA["ppo_blind"]
+    named = Counter(row.category for row in faults)
+    assert set(named) <= set(get_args(Category))
+    assert len(named) >= 8
+    assert max(named.values()) <= len(faults) / 3
+    assert sum(row.also is not None for row in faults) <= 3
+    assert all(row.category is None for row in CORPORA["ppo_blind_benign"])
+
+
+def test_no_blind_fault_of_ppo_is_planted_as_a_known_one_is() -> None:
+    known = {(row.before, row.plant) for row in CORPORA["ppo"] if row.before or row.plant}
+    assert not [row.id for row in CORPORA["ppo_blind"] if (row.before, row.plant) in known]
+
+
 def test_ids_are_unique_so_that_no_row_stands_for_two() -> None:
     assert len({row.id for row in ROWS}) == len(ROWS)
 
 
 def test_the_product_names_no_row_so_that_it_can_map_none_to_an_answer() -> None:
     source = "\n".join(path.read_text(encoding="utf-8") for path in PRODUCT.rglob("*.py"))
-    blind = [*CORPORA["blind"], *CORPORA["second"]]
+    blind = [*CORPORA["blind"], *CORPORA["second"], *CORPORA["ppo_blind"]]
     assert [row.id for row in blind if row.id in source] == []
 
 
