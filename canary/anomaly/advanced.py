@@ -137,10 +137,9 @@ class AdvancedAnomalyDetector:
             StopTraining: a handler said so, or `stop_on` did.
             UsageError: a value that is none.
         """
-        from canary.anomaly.measure import Given, hashes, integers_of
+        from canary.anomaly.measure import Given, hash_later, integers_of
 
         self._step = self._step + 1 if step is None else step
-        integers = None if batch is None else integers_of(batch)
         given = Given(
             step=self._step,
             model=model,
@@ -154,7 +153,7 @@ class AdvancedAnomalyDetector:
             entropy=entropy,
             clip_fraction=clip_fraction,
             length=length,
-            batch_hash=(lambda: hashes([integers])) if integers else None,
+            batch_hash=hash_later([] if batch is None else [integers_of(batch)]),
             metrics=metrics,
         )
         return self.analyze(given)

@@ -18,7 +18,7 @@ from transformers import Trainer, TrainerCallback
 from canary.anomaly.advanced import AdvancedAnomalyDetector
 from canary.anomaly.alert import Alert, tracked
 from canary.anomaly.hooks import StopTraining
-from canary.anomaly.measure import Given, hashes, integers_of, rates_of
+from canary.anomaly.measure import Given, hash_later, integers_of, rates_of
 from canary.anomaly.reading import gradient_norm
 from canary.collect.probes.metrics import StepMetrics
 from canary.collect.probes.trackers import Trackers
@@ -135,7 +135,7 @@ class AnomalyCallback(TrainerCallback):
             batch_size=int(args.per_device_train_batch_size) * len(losses) or None,
             grad_norm=self._norm,
             rates=self._rates or rates_of(kwargs.get("optimizer")),
-            batch_hash=(lambda: hashes(batches)) if any(batches) else None,
+            batch_hash=hash_later(batches),
             metrics=self._logged | fresh,
         )
         self._clear()

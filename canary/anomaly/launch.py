@@ -14,7 +14,7 @@ from canary.anomaly.alert import Alert, Severity
 from canary.anomaly.finite import FiniteDetector
 from canary.anomaly.hooks import AnomalyDetectionHook, StopTraining
 from canary.anomaly.log import ALERTS_FILE, AlertLog
-from canary.anomaly.measure import hashes, integers_of
+from canary.anomaly.measure import hash_later, integers_of
 from canary.anomaly.observation import from_row
 from canary.anomaly.parameters import ParameterWatch
 
@@ -75,7 +75,7 @@ class LaunchWatch:
             row,
             never_changed=names,
             updates=updates,
-            batch_hash=(lambda: hashes(batches)) if any(batches) else None,
+            batch_hash=hash_later(batches),
         )
         stop = None
         try:

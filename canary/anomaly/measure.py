@@ -3,6 +3,7 @@ Needs torch."""
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import weakref
@@ -151,7 +152,13 @@ class Measure:
         )
 
 
-def hashes(batches: list[Any]) -> list[str]:
+def hash_later(batches: Sequence[Any]) -> Callable[[], list[str]] | None:
+    """What gives the hashes of a step's micro-batches, should anyone ask; None where there is
+    nothing to hash."""
+    return functools.partial(hashes, batches) if any(batches) else None
+
+
+def hashes(batches: Sequence[Any]) -> list[str]:
     """SHA-256 of the integer tensors of each micro-batch, as the exact lane has them."""
     from canary.collect.probes.batches import batch_sha256
 

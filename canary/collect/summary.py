@@ -228,45 +228,13 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     unmeasured = dict(record.unmeasured)
     if not steady and any(row["step"] > warmup for row in rows):
         unmeasured["perf.step_time"] = "every step after the warm-up was profiled"
-    wall = sum(row["wall_s"] for row in steady)
-    phases = phase_means(steady)
-    device_peak = _largest(rows, "peak_bytes")
-    rss_peak = _largest(rows, "rss_bytes")
-    peak = device_peak if device_peak is not None else rss_peak
-    perf = record.perf.model_copy(
-        update={
-            "step_time": distribution(row["wall_s"] for row in steady),
-            "approx_tokens_per_sec": _rate(steady, "input_tokens"),
-            "samples_per_sec": _rate(steady, "samples"),
-            "seconds_per_completion_token": _inverse(_rate(steady, "completion_tokens")),
-            "max_mem_mb": None if peak is None else peak / 2**20,
-            "max_mem_kind": None
-            if peak is None
-            else ("resident" if device_peak is None else "device"),
-            "dataloader_wait_pct": (
-                100 * sum(row["phases"].get("data", 0.0) for row in steady) / wall if wall else None
-            ),
-        }
-    )
-    memory = record.memory.model_copy(
-        update={
-            "peak_allocated_bytes": device_peak,
-            "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
-            "peak_rss_bytes": rss_peak,
-            "growth": memory_growth(
-                unprofiled_stretch([row for row in first if row["step"] > warmup])
-            ),
-            **_spike(timed(first, warmup)),
-            "alloc_retries": _largest(rows, "alloc_retries"),
-        }
-    )
     record = record.model_copy(
         update={
-            "perf": perf,
+            "perf": record.perf.model_copy(update=_speeds(steady) | _peak(rows)),
             "unmeasured": unmeasured,
             "stability": stability(first),
-            "phases": phases,
-            "memory": memory,
+            "phases": phase_means(steady),
+            "memory": record.memory.model_copy(update=_memory(rows, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "tokens": _token_totals(first),
             "launches": [
@@ -278,6 +246,40 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
         }
     )
     return record.model_copy(update={"host": host_of(record, steady)})
+
+
+def _speeds(steady: Sequence[Row]) -> dict[str, Any]:
+    """Step times, rates, and the share of the time in which a step waited for its data."""
+    wall = sum(row["wall_s"] for row in steady)
+    data = sum(row["phases"].get("data", 0.0) for row in steady)
+    return {
+        "step_time": distribution(row["wall_s"] for row in steady),
+        "approx_tokens_per_sec": _rate(steady, "input_tokens"),
+        "samples_per_sec": _rate(steady, "samples"),
+        "seconds_per_completion_token": _inverse(_rate(steady, "completion_tokens")),
+        "dataloader_wait_pct": 100 * data / wall if wall else None,
+    }
+
+
+def _peak(rows: Sequence[Row]) -> dict[str, Any]:
+    """The largest memory of any step: the device's, where one trained, or else the process's."""
+    for kind, key in (("device", "peak_bytes"), ("resident", "rss_bytes")):
+        peak = _largest(rows, key)
+        if peak is not None:
+            return {"max_mem_mb": peak / 2**20, "max_mem_kind": kind}
+    return {"max_mem_mb": None, "max_mem_kind": None}
+
+
+def _memory(rows: Sequence[Row], first: Sequence[Row], warmup: int) -> dict[str, Any]:
+    """Peaks of all launches; growth and the typical step of the first."""
+    return {
+        "peak_allocated_bytes": _largest(rows, "peak_bytes"),
+        "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
+        "peak_rss_bytes": _largest(rows, "rss_bytes"),
+        "growth": memory_growth(unprofiled_stretch([r for r in first if r["step"] > warmup])),
+        **_spike(timed(first, warmup)),
+        "alloc_retries": _largest(rows, "alloc_retries"),
+    }
 
 
 def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecord:

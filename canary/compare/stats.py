@@ -82,6 +82,23 @@ def compare_to_baseline(
     """
     now = _in_order(current)
     before = _in_order(baseline)
+    _require_distinct(now, before)
+    good = [record for record in before if not judgeable(record)]
+    refused = _refusal(now, before, good, paired)
+    if refused is None:
+        options = _Timing(thresholds, paired, noise, anchor, budget, gates)
+        compare = _first_runs if not good else _compare
+        refused = compare(now, good, options, history, accept)
+    found = replace(refused, current=side_of(now), baseline=side_of(before))
+    found = replace(found, alerts=alerts_of(now))
+    seen = _with_what_differs(found, now, good, thresholds) if found.verdict == "error" else found
+    diagnosis = analyze_regression(seen, now, good, source)
+    line = with_likely_cause(found.first_line, found.verdict, diagnosis)
+    return replace(found, first_line=line, diagnosis=diagnosis)
+
+
+def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> None:
+    """Raises InputError where there is no current run, or one run stands twice."""
     if not now:
         raise InputError("no current run to compare")
     copies = [*named_twice(now), *named_twice(before)]
@@ -96,18 +113,6 @@ def compare_to_baseline(
             f"run {twice[0]} is on both sides: a run equals itself and proves nothing",
             "name two different runs",
         )
-    good = [record for record in before if not judgeable(record)]
-    refused = _refusal(now, before, good, paired)
-    if refused is None:
-        options = _Timing(thresholds, paired, noise, anchor, budget, gates)
-        compare = _first_runs if not good else _compare
-        refused = compare(now, good, options, history, accept)
-    found = replace(refused, current=side_of(now), baseline=side_of(before))
-    found = replace(found, alerts=alerts_of(now))
-    seen = _with_what_differs(found, now, good, thresholds) if found.verdict == "error" else found
-    diagnosis = analyze_regression(seen, now, good, source)
-    line = with_likely_cause(found.first_line, found.verdict, diagnosis)
-    return replace(found, first_line=line, diagnosis=diagnosis)
 
 
 def _with_what_differs(

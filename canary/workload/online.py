@@ -1,4 +1,4 @@
-"""What GRPO and RLOO share: settings of generation, and a policy that trl can load again."""
+"""GRPO and RLOO: groups of completions, scored by functions, and the settings of generation."""
 
 from __future__ import annotations
 
@@ -8,9 +8,33 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from canary.errors import ConfigError
-from canary.workload import speed
-from canary.workload.model import load_model, save_initial
+from canary.workload import adapt, speed
+from canary.workload.arguments import training_arguments
+from canary.workload.data import load_rows
+from canary.workload.model import load_model, load_tokenizer, save_initial
+from canary.workload.peft import lora_config
+from canary.workload.plugins import callbacks
+from canary.workload.rewards import rewards_for
 from canary.workload.spec import WorkloadSpec
+
+
+def build_grouped(spec: WorkloadSpec, name: str) -> Any:
+    """trl's trainer of that name (`GRPO`, `RLOO`), not yet started."""
+    tokenizer = load_tokenizer(spec)
+    rows = load_rows(spec, tokenizer)
+    rewards = rewards_for(spec, rows)
+    config_class, trainer_class = adapt.offered(name, takes="reward_funcs")
+    arguments = training_arguments(spec, config_class, **generation_settings(spec))
+    return adapt.build(
+        trainer_class,
+        model=load_policy(spec, tokenizer),
+        reward_funcs=rewards,
+        args=arguments,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks(spec),
+        peft_config=lora_config(spec),
+    )
 
 
 def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:

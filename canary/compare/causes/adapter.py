@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.causes.facts import Facts, evidence_of, evidence_of_check
+from canary.compare.causes.evidence import evidence_of, evidence_of_check
+from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import RegressionCategory as C
 

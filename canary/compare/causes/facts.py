@@ -11,6 +11,7 @@ from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
 from canary.compare.causes.batch_rows import BatchChange, batch_change
 from canary.compare.causes.changed_settings import SettingChange, setting_changes
+from canary.compare.causes.evidence import evidence_of
 from canary.compare.causes.own_code import CodeChange, code_changes
 from canary.compare.causes.values import advantages_of, is_finite, rounded_to
 from canary.compare.exact import most_different, newest_probed
@@ -292,34 +293,3 @@ class Facts:
             if difference.stage not in ("environment", "config"):
                 return (evidence_of(difference),)
         return ()
-
-
-def evidence_of(difference: Difference) -> Evidence:
-    """A difference of the exact lane as evidence."""
-    was, now = difference.baseline, difference.current
-    simple = all(isinstance(v, float | int | str) or v is None for v in (was, now))
-    return Evidence(
-        "first difference",
-        difference.sentence(),
-        was if simple else None,
-        now if simple else None,
-    )
-
-
-def evidence_of_check(check: Check) -> Evidence:
-    """A check that failed, as evidence."""
-    return Evidence("signal", check.message, check.baseline, check.current, check.unit)
-
-
-def evidence_of_phase(phase: PhaseGrowth) -> Evidence:
-    """A phase that grew, as evidence."""
-    was, now, expected = 1e3 * phase.baseline_s, 1e3 * phase.current_s, 1e3 * phase.expected_s
-    if phase.growth_s <= 0 and phase.baseline_cpu_s is not None:
-        was, now = 1e3 * phase.baseline_cpu_s, 1e3 * (phase.current_cpu_s or 0.0)
-        words = f"CPU time of {phase.phase} {was:,.3g} -> {now:,.3g} ms a step"
-        return Evidence("phase", words, was, now, "ms")
-    words = (
-        f"{phase.phase} {was:,.4g} -> {now:,.4g} ms a step, where {expected:,.4g} was to be "
-        "expected of this machine"
-    )
-    return Evidence("phase", words, was, now, "ms")

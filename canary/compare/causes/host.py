@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from canary.compare.causes.facts import Facts, evidence_of_phase
+from canary.compare.causes.evidence import evidence_of_phase
+from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C

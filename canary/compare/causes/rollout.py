@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from canary.collect.jsonio import number
-from canary.compare.causes.facts import (
-    Facts,
-    evidence_of,
-    evidence_of_check,
-    evidence_of_phase,
-)
+from canary.compare.causes.evidence import evidence_of, evidence_of_check, evidence_of_phase
+from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
