@@ -78,10 +78,9 @@ def train(trainer_name: str, folder: Path, changes: dict[str, Any], file: Path |
     padded = [0, 0]
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         trainer: Any = build_trainer(spec)
-        ended = completions_of(trainer, "probe", spec.notes)
         _watch(trainer, padded)
-        trainer.train()
-        ended()
+        with completions_of(trainer, "probe", spec.notes):
+            trainer.train()
     names = SHOWN.get(trainer_name, ("loss", "grad_norm"))
     steps = [entry for entry in trainer.state.log_history if names[0] in entry]
     return Trained([step[name] for step in steps for name in names], *padded)

@@ -11,26 +11,16 @@ import typer
 
 from canary import __version__
 from canary.baseline_cli import baseline_app
+from canary.campaign_cli import ab, calibrate, demo
 from canary.compare_cli import compare, explain
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
 from canary.gate_cli import gate_app, publish_comparison
 from canary.init_cli import init
 from canary.ladder_cli import ladder
-from canary.options import (
-    Accept,
-    Config,
-    Form,
-    Noise,
-    NoProgress,
-    Set,
-    Strict,
-    ThresholdFile,
-    Tier,
-    Verbose,
-)
+from canary.options import Config, Set
 from canary.profile_cli import profile
-from canary.terminal import interrupted, leave_quietly, sayer, stoppable
-from canary.train_cli import calibrate, exec_, run
+from canary.terminal import interrupted, leave_quietly
+from canary.train_cli import exec_, run
 
 app = typer.Typer(
     name="canary",
@@ -69,104 +59,12 @@ def _root(
 
 app.command()(run)
 app.command("exec", context_settings={"allow_interspersed_args": False})(exec_)
-
-
 app.command()(compare)
 app.command()(explain)
-
-
-@app.command()
-def ab(
-    config: Annotated[
-        Path | None, typer.Argument(help="YAML file, of each commit its own.")
-    ] = None,
-    base: Annotated[
-        str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")
-    ] = None,
-    head: Annotated[
-        str | None, typer.Option("--head", metavar="REF", help="Commit to judge [HEAD].")
-    ] = None,
-    base_config: Annotated[
-        Path | None, typer.Option("--base-config", help="Config of the base alone.")
-    ] = None,
-    head_config: Annotated[
-        Path | None, typer.Option("--head-config", help="Config of the head alone.")
-    ] = None,
-    pairs: Annotated[
-        str, typer.Option("--pairs", metavar="auto|N", help="auto looks after 3, 5 and 8.")
-    ] = "auto",
-    budget: Annotated[
-        float | None,
-        typer.Option("--budget", metavar="MINUTES", help="No pair begins that would go over."),
-    ] = None,
-    setup: Annotated[
-        str | None,
-        typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
-    ] = None,
-    noise: Noise = None,
-    output_dir: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")
-    ] = None,
-    tier: Tier = None,
-    threshold_file: ThresholdFile = None,
-    set_: Set = None,
-    form: Form = "text",
-    strict: Strict = False,
-    accept: Accept = None,
-    quiet: NoProgress = False,
-    verbose: Verbose = False,
-) -> None:
-    """Run two commits, or two configs, in alternation and compare them."""
-    from canary.campaign.ab import AbRequest, run_ab
-    from canary.report.render import check_format, deliver, written
-
-    check_format(form)
-    stoppable()
-    found, folder = run_ab(
-        AbRequest(
-            config=config,
-            base=base,
-            head=head,
-            base_config=base_config,
-            head_config=head_config,
-            pairs=pairs,
-            budget_minutes=budget,
-            setup=setup,
-            noise_file=noise,
-            output_dir=output_dir,
-            tier=tier,
-            threshold_file=threshold_file,
-            settings=tuple(set_ or ()),
-            accept=accept,
-        ),
-        sayer(quiet),
-    )
-    written(found, folder)
-    deliver(found, form, None)
-    raise typer.Exit(found.exit_code(strict))
-
-
+app.command()(ab)
 app.command()(calibrate)
 app.command()(ladder)
-
-
-@app.command()
-def demo(
-    output_dir: Annotated[
-        Path, typer.Option("-o", "--output-dir", help="Folder of run folders.")
-    ] = Path("canary_output"),
-    verbose: Verbose = False,
-) -> None:
-    """See it work: a healthy change passes, a silent fault is caught."""
-    from canary.campaign.demo import demo_text, run_demo
-    from canary.report.render import render, written
-
-    stoppable()
-    shown = run_demo(output_dir, sayer(False))
-    written(shown.healthy, shown.folder / "head")
-    written(shown.faulty, shown.folder / "masked_eos")
-    typer.echo(demo_text(shown, render(shown.faulty, "text")))
-    raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)
+app.command()(demo)
 
 
 @app.command("save-baseline")

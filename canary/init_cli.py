@@ -21,41 +21,48 @@ RUNNER_QUESTION = (
 )
 
 
+RunnerKind = Annotated[
+    str | None, typer.Option(help="What the GPU runner has: docker, container or none [docker].")
+]
+Forks = Annotated[
+    bool | None, typer.Option("--forks/--no-forks", help="Pull requests from forks too.")
+]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", help="Config, may be repeated [canary.yaml].")
+]
+Labels = Annotated[str | None, typer.Option(help="Labels of the GPU runner [self-hosted,gpu].")]
+Nightly = Annotated[
+    bool | None, typer.Option("--nightly/--no-nightly", help="A longer canary every night.")
+]
+Against = Annotated[
+    str | None,
+    typer.Option(help="baseline: stored runs; ab: base and head in alternation [baseline]."),
+]
+ModelCache = Annotated[
+    str | None,
+    typer.Option(help="Hugging Face home on the runner, where models or data are downloaded."),
+]
+Image = Annotated[
+    str | None, typer.Option(help="Image of the canary, by digest [the release's own].")
+]
+Branch = Annotated[str | None, typer.Option(help="The default branch [that of origin, or main].")]
+WorkflowsDir = Annotated[
+    Path | None,
+    typer.Option("-o", "--output-dir", help="Folder of the workflows [.github/workflows]."),
+]
+
+
 def init(
-    runner: Annotated[
-        str | None,
-        typer.Option(help="What the GPU runner has: docker, container or none [docker]."),
-    ] = None,
-    forks: Annotated[
-        bool | None, typer.Option("--forks/--no-forks", help="Pull requests from forks too.")
-    ] = None,
-    config: Annotated[
-        list[str] | None, typer.Option("--config", help="Config, may be repeated [canary.yaml].")
-    ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="Labels of the GPU runner [self-hosted,gpu].")
-    ] = None,
-    nightly: Annotated[
-        bool | None, typer.Option("--nightly/--no-nightly", help="A longer canary every night.")
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(help="baseline: stored runs; ab: base and head in alternation [baseline]."),
-    ] = None,
-    model_cache: Annotated[
-        str | None,
-        typer.Option(help="Hugging Face home on the runner, where models or data are downloaded."),
-    ] = None,
-    image: Annotated[
-        str | None, typer.Option(help="Image of the canary, by digest [the release's own].")
-    ] = None,
-    branch: Annotated[
-        str | None, typer.Option(help="The default branch [that of origin, or main].")
-    ] = None,
-    output_dir: Annotated[
-        Path | None,
-        typer.Option("-o", "--output-dir", help="Folder of the workflows [.github/workflows]."),
-    ] = None,
+    runner: RunnerKind = None,
+    forks: Forks = None,
+    config: Configs = None,
+    labels: Labels = None,
+    nightly: Nightly = None,
+    compare: Against = None,
+    model_cache: ModelCache = None,
+    image: Image = None,
+    branch: Branch = None,
+    output_dir: WorkflowsDir = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite workflows.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""The verbs that train: `run`, `exec`, `calibrate`."""
+"""The verbs that train once: `run`, `exec`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from canary.errors import EXIT_OK
-from canary.options import Config, NoProgress, OutputDir, Set, StopOn, Verbose
-from canary.terminal import sayer, stoppable
+from canary.options import Config, OutputDir, Set, StopOn, Verbose
+from canary.terminal import stoppable
 
 
 def run(
@@ -100,35 +100,3 @@ def exec_(
         if not quiet:
             typer.echo(f"record: {run_dir}", err=True)
     raise typer.Exit(code)
-
-
-def calibrate(
-    config: Config = None,
-    runs: Annotated[int, typer.Option("-n", "--runs", help="How many equal runs.")] = 10,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File of the noise model.")
-    ] = None,
-    save_to: Annotated[
-        Path | None,
-        typer.Option("--save-to", metavar="HISTORY", help="Also beside this history's runs."),
-    ] = None,
-    runs_dir: Annotated[
-        Path | None, typer.Option("--output-dir", help="Folder of run folders.")
-    ] = None,
-    set_: Set = None,
-    quiet: NoProgress = False,
-    verbose: Verbose = False,
-) -> None:
-    """Repeat one canary and measure what varies while nothing changes."""
-    from canary.campaign.calibrate import calibrate, calibration_text, keep
-    from canary.config.load import load_config
-    from canary.runner.progress import Quiet
-
-    stoppable()
-    loaded = load_config(config, set_ or [])
-    made, records = calibrate(loaded, runs, Quiet(), runs_dir, sayer(quiet))
-    if output is None and save_to is None:
-        output = Path(f"noise-{loaded.config.name or 'canary'}.json")
-    written_to = keep(made, output, save_to, records[-1])
-    typer.echo(calibration_text(made))
-    typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))

@@ -116,16 +116,15 @@ class AdvancedAnomalyDetector:
     ) -> list[Alert]:
         """Looks at one optimizer step; to be called after `backward` and before `zero_grad`.
 
-        On a GPU nothing is waited for: the alerts returned are those of the steps whose numbers
-        have arrived, a step or two ago, and `flush` gives the last.
+        On a GPU nothing is waited for: what returns are alerts of a step or two ago, whose numbers
+        have arrived, and `flush` gives the last.
 
         Args:
             model: for the norm of its gradients, and for tensors that never change.
             optimizer: for its learning rates.
             loss: as it was computed, before anything filters it; 0-d tensor or number.
             batch_size: samples of the step.
-            rewards: one a sample: tensor, array or list.
-            predictions: of these rewards, one a sample.
+            rewards: one a sample: tensor, array or list. predictions: of these, one a sample.
             grad_norm: where it is known already, as `clip_grad_norm_` returns it.
             kl: to the reference, mean a token. entropy: mean a token, in nats.
             clip_fraction: share of clipped tokens. length: mean tokens a completion.
@@ -141,7 +140,7 @@ class AdvancedAnomalyDetector:
 
         self._step = self._step + 1 if step is None else step
         given = Given(
-            step=self._step,
+            self._step,
             model=model,
             optimizer=optimizer,
             loss=loss,
@@ -153,7 +152,7 @@ class AdvancedAnomalyDetector:
             entropy=entropy,
             clip_fraction=clip_fraction,
             length=length,
-            batch_hash=hash_later([] if batch is None else [integers_of(batch)]),
+            batch_hash=None if batch is None else hash_later([integers_of(batch)]),
             metrics=metrics,
         )
         return self.analyze(given)

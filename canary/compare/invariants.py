@@ -93,22 +93,8 @@ def dpo_first_loss(record: RunRecord) -> Check:
         return skip(name, "for DPO")
     if not _log_likelihood(record):
         return skip(name, "for the sigmoid loss without label smoothing")
-    if not starts_at_reference(record):
-        return skip(name, "the reference is not the policy at the start")
-    if record.config.get("lora_dropout"):
-        return skip(name, "dropout makes policy and reference differ")
-    loss = number(record.exact.get("first_loss", {}).get("loss"))
-    if loss is None:
-        return skip(name, "the first loss was not recorded")
-    tolerance = FIRST_LOSS_TOLERANCE.get(str(record.config.get("dtype")), 1e-5)
-    off = loss - LN_2
-    broken = not abs(off) <= tolerance
-    words = f"first loss {loss:.6f}, ln 2 is {LN_2:.6f}"
-    if broken:
-        words += (
-            ": policy and reference do not agree before training (dropout left on, or two models)"
-        )
-    return result(name, broken, words, off, loss)
+    why = " (dropout left on, or two models)"
+    return _loss_at_reference(record, name, LN_2, f"ln 2 is {LN_2:.6f}", why)
 
 
 def kto_first_loss(record: RunRecord) -> Check:
@@ -121,6 +107,13 @@ def kto_first_loss(record: RunRecord) -> Check:
         return skip(name, "the sides are weighted")
     if argument(record, "loss_type", "kto") not in ("kto", "apo_zero_unpaired"):
         return skip(name, "for the losses kto and apo_zero_unpaired")
+    return _loss_at_reference(record, name, 0.5, "1/2 expected")
+
+
+def _loss_at_reference(
+    record: RunRecord, name: str, expected: float, expectation: str, why: str = ""
+) -> Check:
+    """Whether the first loss is what it must be where policy and reference are one."""
     if not starts_at_reference(record):
         return skip(name, "the reference is not the policy at the start")
     if record.config.get("lora_dropout"):
@@ -129,11 +122,11 @@ def kto_first_loss(record: RunRecord) -> Check:
     if loss is None:
         return skip(name, "the first loss was not recorded")
     tolerance = FIRST_LOSS_TOLERANCE.get(str(record.config.get("dtype")), 1e-5)
-    off = loss - 0.5
+    off = loss - expected
     broken = not abs(off) <= tolerance
-    words = f"first loss {loss:.6f}, 1/2 expected"
+    words = f"first loss {loss:.6f}, {expectation}"
     if broken:
-        words += ": policy and reference do not agree before training"
+        words += f": policy and reference do not agree before training{why}"
     return result(name, broken, words, off, loss)
 
 

@@ -10,7 +10,8 @@ from typing import Any
 from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed, UsageError
 from canary.ladder.busy import busy_notes
-from canary.ladder.guard import Verdict, compare
+from canary.ladder.guard import Verdict
+from canary.ladder.guarding import guarded
 from canary.ladder.ladder import LadderRequest, Site, prepare, telling_where
 from canary.ladder.launching import Launch, Ran, slug
 from canary.ladder.levels import (
@@ -23,7 +24,7 @@ from canary.ladder.levels import (
 )
 from canary.ladder.results import Advice, Advised, Skipped
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
-from canary.ladder.words import settings_words, verdict_words
+from canary.ladder.words import settings_words
 from canary.runner.figures import headline
 
 OWN = "your config"
@@ -76,9 +77,10 @@ def advice_at(
     expected = _recorded(site.launch, own)
     base = Arm(OWN, functools.partial(site.launch.timed, "own", own))
     candidates, skipped = candidates_of(site, own, known)
-    look = functools.partial(_guarded, site.launch, expected, config, say)
+    look = functools.partial(guarded, site.launch, expected, config.training_type, say)
     for one in candidates:
-        one.guard = look(one.arm.label, {**own, **one.settings}, one.switch.rounding)
+        rounding = _rounding(config, [one.switch])
+        one.guard = look(one.arm.label, {**own, **one.settings}, rounding)
     safe = [one for one in candidates if one.guard is not None and one.guard.holds]
     time_rounds([base, *(one.arm for one in safe)], rounds, say)
     if base.failed:
@@ -90,7 +92,7 @@ def advice_at(
     if len(best) > 1:
         say(f"together: {settings_words(chosen)}")
         names = {one.switch for one in best}
-        rounding = _rounding([one.switch for one in candidates if one.switch.name in names])
+        rounding = _rounding(config, [one.switch for one in candidates if one.switch.name in names])
         together = _together(site, own, chosen, rounding, look, rounds, say)
     return Advice(
         name=config.name,
@@ -156,29 +158,10 @@ def _value(config: CanaryConfig, key: str) -> Any:
     return found
 
 
-def _guarded(
-    launch: Launch,
-    expected: Mapping[str, Any],
-    config: CanaryConfig,
-    say: Callable[[str], None],
-    label: str,
-    settings: Settings,
-    rounding: Rounding,
-) -> Verdict:
-    say(f"{label}: guard in {rounding}")
-    ran = launch.guard(label, settings)
-    # A config of lower precision than float32 rounds by itself.
-    allowed: Rounding = "bfloat16" if config.dtype != "float32" else rounding
-    if ran.problem or ran.record is None:
-        found = Verdict(allowed, 0, 0, problem=f"the guard did not run: {ran.problem}")
-    else:
-        found = compare(expected, ran.record.exact, config.training_type, allowed)
-    say(f"{label}: guard {'holds' if found.holds else 'BROKEN'}: {verdict_words(found)}")
-    return found
-
-
-def _rounding(switches: Sequence[Switch]) -> Rounding:
-    return "bfloat16" if any(one.rounding != "float32" for one in switches) else "float32"
+def _rounding(config: CanaryConfig, switches: Sequence[Switch]) -> Rounding:
+    """A config of lower precision than float32 rounds by itself."""
+    leaves = config.dtype != "float32" or any(one.rounding != "float32" for one in switches)
+    return "bfloat16" if leaves else "float32"
 
 
 def _advised(one: Candidate, base: Arm) -> Advised:

@@ -7,13 +7,18 @@ from typing import Any
 
 import yaml
 
-from canary.collect import jsonio
 from canary.ladder.levels import Settings
 from canary.ladder.results import Advice, Advised
-from canary.ladder.view import DOCUMENT_VERSION, Row, filled, rounds_words, speed_words, sure_words
+from canary.ladder.view import (
+    DOCUMENT_VERSION,
+    Row,
+    report_text,
+    rounds_words,
+    speed_words,
+    sure_words,
+)
 from canary.ladder.words import settings_words, verdict_words
 from canary.report.numbers import significant
-from canary.report.render import check_format
 
 HEADINGS = ("switch", "settings", "gain", "guard", "advised")
 
@@ -42,10 +47,7 @@ def advice_text(advice: Advice, form: str) -> str:
     Raises:
         UsageError: no such format.
     """
-    check_format(form)
-    if form == "json":
-        return jsonio.dumps(_document(advice), indent=1) + "\n"
-    return filled("advice", form, view=view_of_advice(advice), headings=HEADINGS)
+    return report_text("advice", form, _document(advice), view_of_advice(advice), HEADINGS)
 
 
 def _document(advice: Advice) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed
-from canary.ladder.guard import Verdict, compare
+from canary.ladder.guard import Verdict
+from canary.ladder.guarding import guarded
 from canary.ladder.launching import Launch
 from canary.ladder.levels import (
     LEVELS,
@@ -22,7 +23,6 @@ from canary.ladder.levels import (
 from canary.ladder.machine import Machine
 from canary.ladder.results import Guarded, LevelFound, Skipped, Tried
 from canary.ladder.trials import try_out, why_left_out
-from canary.ladder.words import verdict_words
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class Climber:
     def _shown(self, level: Level, rung: Rung) -> LevelFound:
         """The level with all that came on, guarded."""
         whole = [*self._on, *rung.switched]
-        guarded = self._guarded(level, whole)
-        if not guarded.holds:
-            guarded = self._blamed(guarded, level, rung)
+        seen = self._guarded(level, whole)
+        if not seen.holds:
+            seen = self._blamed(seen, level, rung)
         self._on = whole
         return LevelFound(
             level,
@@ -132,7 +132,7 @@ class Climber:
             tuple(one.switch.name for one in rung.switched),
             tuple(rung.skipped),
             tuple(rung.tried),
-            guarded,
+            seen,
         )
 
     def _guarded(self, level: Level, whole: Sequence[On]) -> Guarded:
@@ -144,19 +144,12 @@ class Climber:
         return Guarded(exact, self._verdict(level, whole, "bfloat16"))
 
     def _verdict(self, label: str, switches: Sequence[On], rounding: Rounding) -> Verdict:
-        self._say(f"{label}: guard in {rounding}")
-        ran = self._launch.guard(label, self._settings(switches))
-        if ran.problem or ran.record is None:
-            found = Verdict(rounding, 0, 0, problem=f"the guard did not run: {ran.problem}")
-        else:
-            trainer = self._config.training_type
-            found = compare(self._expected, ran.record.exact, trainer, rounding)
-        self._say(f"{label}: guard {'holds' if found.holds else 'BROKEN'}: {verdict_words(found)}")
-        return found
+        trainer, settings = self._config.training_type, self._settings(switches)
+        return guarded(self._launch, self._expected, trainer, self._say, label, settings, rounding)
 
-    def _blamed(self, guarded: Guarded, level: Level, rung: Rung) -> Guarded:
+    def _blamed(self, seen: Guarded, level: Level, rung: Rung) -> Guarded:
         """Who breaks it: each switch that came on, alone on the level below."""
-        broken = guarded.broken
+        broken = seen.broken
         assert broken is not None
         if broken.rounding == "float32":
             below, suspects = _in_float32(self._on), _in_float32(rung.switched)
@@ -174,8 +167,8 @@ class Climber:
                 ).holds
             )
         if names:
-            return replace(guarded, blamed=names)
-        return replace(guarded, note="no switch of this level breaks the guard alone")
+            return replace(seen, blamed=names)
+        return replace(seen, note="no switch of this level breaks the guard alone")
 
     def _leave_out(self, level: LevelFound) -> list[Skipped]:
         """No level is built on a switch that is unsafe."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -65,17 +65,22 @@ def ladder_text(ladder: Ladder, form: str) -> str:
     Raises:
         UsageError: no such format.
     """
+    return report_text("ladder", form, document_of(ladder), view_of_ladder(ladder), HEADINGS)
+
+
+def report_text(name: str, form: str, document: Mapping[str, Any], view: Any, headings: Row) -> str:
+    """A report as JSON, or in the template of that name as text or Markdown; ends with a line
+    break.
+
+    Raises:
+        UsageError: no such format.
+    """
     check_format(form)
     if form == "json":
-        return jsonio.dumps(document_of(ladder), indent=1) + "\n"
-    return filled("ladder", form, view=view_of_ladder(ladder), headings=HEADINGS)
-
-
-def filled(name: str, form: str, **values: Any) -> str:
-    """One of the ladder's templates, as text or Markdown."""
+        return jsonio.dumps(document, indent=1) + "\n"
     suffix = "md" if form == "markdown" else "txt"
     template = environment().get_template(f"{name}.{suffix}.jinja")
-    return tidy(template.render(aligned=aligned, **values))
+    return tidy(template.render(aligned=aligned, view=view, headings=headings))
 
 
 def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:

@@ -36,16 +36,16 @@ from canary.collect.probes.host import HostWatch
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device
 from canary.collect.probes.steps import Row
-from canary.collect.profiled import OFF, keep_profile, window_of
+from canary.collect.profiled import keep_profile, window_of
 from canary.collect.record import Launch, RunRecord
 from canary.collect.summary import summarise
 from canary.collect.tracked import exact_scalars, row_scalars
 from canary.config.load import METRICS_WARMUP
 from canary.recorder.keeper import is_failure, process_started
+from canary.recorder.limits import notes_of, unmeasured_of
 from canary.recorder.loop import Loop
 from canary.recorder.probe import LoopProbe
 from canary.runner.base import Result, disk_full
-from canary.runner.devices import DEVICE_ONLY
 from canary.runner.failure import describe_failure
 from canary.runner.rows import RowFile
 from canary.runner.settings import as_config
@@ -118,8 +118,8 @@ class OwnKeeper:
                 "config": config,
                 "env": fingerprint(),
                 "git": git_state(Path.cwd()),
-                "notes": self._notes(),
-                "unmeasured": self._unmeasured(),
+                "notes": notes_of(self._probe_steps),
+                "unmeasured": unmeasured_of(loop),
             }
         )
         self._look_at_device()
@@ -145,29 +145,6 @@ class OwnKeeper:
         if not self._probe_steps:
             self._host.begin()
         return self._probe_begins()
-
-    def _notes(self) -> list[str]:
-        found = []
-        if self._probe_steps:
-            found.append(
-                f"the first {self._probe_steps} steps carry the exact signals and are left out of "
-                "the speeds; their kernels were not forced to be deterministic, as those of "
-                "canary exec are"
-            )
-        ranks = int(os.environ.get("WORLD_SIZE", "1"))
-        if ranks > 1:
-            found.append(f"rank 0 of {ranks} alone is recorded; canary exec records them all")
-        return found
-
-    def _unmeasured(self) -> dict[str, str]:
-        found = {"profiler": OFF, **self._loop.unmeasured()}
-        sampled = "sampled from outside of the process, by canary exec"
-        found |= dict.fromkeys(("memory.sampled", "perf.cpu_utilization_avg"), sampled)
-        if self._device.type == "cuda":
-            found["perf.gpu_utilization_avg"] = sampled
-        else:
-            found |= dict.fromkeys(DEVICE_ONLY, f"the loop trains on {self._device.type}")
-        return found
 
     def _look_at_device(self) -> None:
         self._record.env["device"] = describe_device(self._device, self._dtype)

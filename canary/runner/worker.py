@@ -92,10 +92,10 @@ def _train(job: Job, inside: Inside) -> Result:
     set_up_torch(job)
     keep_tensorboard(job)
     inside.lap("imports")
-    with count_calls() as calls:
+    with count_calls() as calls, contextlib.ExitStack() as around:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
-        keep_completions = completions_of(trainer, job.kind, spec.notes)
+        around.enter_context(completions_of(trainer, job.kind, spec.notes))
         inside.notes += spec.notes
         if job.kind == "measured":
             inside.tell = Reporter(trainer, job).step
@@ -105,7 +105,6 @@ def _train(job: Job, inside: Inside) -> Result:
         if job.save_model is not None:
             require_savable(trainer)
         inside.attach(trainer).run(trainer.train)
-        keep_completions()
     result = inside.completed(trainer, calls)
     if job.save_model is not None:
         leave_model(trainer, spec, Path(job.save_model))

@@ -33,11 +33,12 @@ Completions = dict[Tokens, list[list[int]]]
 """Of each prompt, without padding, its completions in the order in which they were sampled."""
 
 
-def completions_of(trainer: Any, kind: str, notes: list[str]) -> Callable[[], None]:
-    """Keeps or gives again what the trainer's model generates, as the environment asks.
+@contextmanager
+def completions_of(trainer: Any, kind: str, notes: list[str]) -> Iterator[None]:
+    """Around a training: keeps or gives again what the trainer's model generates, as the
+    environment asks. What was kept is written once the training has ended well.
 
     `kind` is that of the launch: a recording holds those of a probe and of a measured launch apart.
-    Returns what is to be called when the training has ended.
 
     Raises:
         InputError: there is no recording to give again.
@@ -45,7 +46,8 @@ def completions_of(trainer: Any, kind: str, notes: list[str]) -> Callable[[], No
     record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
     model = getattr(trainer.model, "policy", trainer.model)
     if not (record or replay) or not hasattr(model, "generate") or not _samples(trainer):
-        return _nothing
+        yield
+        return
     rank = int(os.environ.get("RANK", "0"))
     if record and replay:
         raise InputError(
@@ -56,12 +58,14 @@ def completions_of(trainer: Any, kind: str, notes: list[str]) -> Callable[[], No
         path = rank_path(Path(replay), rank)
         _wrap(model, _Replay(model, read(path, kind), path.name))
         notes.append("completions were given again from a recording, not sampled")
-        return _nothing
+        yield
+        return
     assert record
     kept: Completions = defaultdict(list)
     _wrap(model, functools.partial(_recorded, model, stream, kept))
     notes.append("completions were kept as they were sampled")
-    return functools.partial(write, rank_path(Path(record), rank), kind, kept)
+    yield
+    write(rank_path(Path(record), rank), kind, kept)
 
 
 def read(path: Path, kind: str) -> Completions:
@@ -87,10 +91,6 @@ def write(path: Path, kind: str, kept: Completions) -> None:
     found[kind] = [[list(prompt), completions] for prompt, completions in kept.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     jsonio.replace_file(path, json.dumps(found))
-
-
-def _nothing() -> None:
-    pass
 
 
 def _samples(trainer: Any) -> bool:

@@ -174,14 +174,13 @@ class _Trunk(nn.Module):
         rows = [row for row, _, _ in parts]
         prompts, prompt_mask = self._padded([prompt for _, prompt, _ in parts], like)
         answers, answer_mask = self._padded([answer for _, _, answer in parts], like)
-        return Samples(
-            [row["prompt"] for row in rows],
+        return Samples.of_rows(
+            rows,
             self._tokenizer.batch_decode([a for _, _, a in parts], skip_special_tokens=True),
-            prompts,
-            prompt_mask,
-            answers,
-            answer_mask,
-            {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"},
+            prompt_ids=prompts,
+            prompt_mask=prompt_mask,
+            completion_ids=answers,
+            completion_mask=answer_mask,
         )
 
     def _padded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,9 +75,8 @@ def completions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "completions.json"
     monkeypatch.setenv(RECORD, str(file))
     trainer = ppo_trainer(tmp_path / "recorded", max_steps=2, batch_size=6, max_new_tokens=12)
-    ended = completions_of(trainer, "probe", [])
-    trainer.train()
-    ended()
+    with completions_of(trainer, "probe", []):
+        trainer.train()
     monkeypatch.delenv(RECORD)
     monkeypatch.setenv(REPLAY, str(file))
     return file
@@ -91,7 +91,8 @@ def replayed(folder: Path, **changes: Any) -> tuple[dict[str, torch.Tensor], Lis
 
 
 def _give_again(trainer: Any) -> None:
-    completions_of(trainer, "probe", [])
+    """Nothing follows the training where completions are given again."""
+    contextlib.ExitStack().enter_context(completions_of(trainer, "probe", []))
 
 
 @pytest.mark.parametrize("ent_coef", [0.0, 0.05])

@@ -33,9 +33,8 @@ def train(folder: Path, training_type: str, **changes: Any) -> tuple[Any, Worklo
     spec = make_spec(folder, training_type, **changes)
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(spec)
-    ended = completions_of(trainer, "probe", spec.notes)
-    trainer.train()
-    ended()
+    with completions_of(trainer, "probe", spec.notes):
+        trainer.train()
     return trainer, spec
 
 

@@ -40,6 +40,14 @@ class Samples:
     completion_mask: torch.Tensor
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
+    @classmethod
+    def of_rows(
+        cls, rows: Sequence[Mapping[str, Any]], texts: Sequence[str], **tensors: torch.Tensor
+    ) -> Samples:
+        """Of rows of the data, with the texts that answer them, and ids and masks by name."""
+        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+        return cls([row["prompt"] for row in rows], texts, columns=columns, **tensors)
+
     def prompt_tokens(self) -> list[list[int]]:
         """The ids of each prompt, without padding."""
         return _counting(self.prompt_ids, self.prompt_mask)

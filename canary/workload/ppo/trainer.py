@@ -163,16 +163,13 @@ class PPOTrainer(Trainer):
     def _scores(self, prompts: Prompts, rollout: Rollout) -> torch.Tensor:
         """(rows,), less a penalty where a completion was cut."""
         texts = self.tokenizer_in_use.batch_decode(rollout.completion_ids, skip_special_tokens=True)
-        rows = prompts.rows
-        columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
-        samples = Samples(
-            [row["prompt"] for row in rows],
+        samples = Samples.of_rows(
+            prompts.rows,
             texts,
-            rollout.prompt_ids,
-            rollout.prompt_mask,
-            rollout.completion_ids,
-            rollout.completion_mask,
-            columns,
+            prompt_ids=rollout.prompt_ids,
+            prompt_mask=rollout.prompt_mask,
+            completion_ids=rollout.completion_ids,
+            completion_mask=rollout.completion_mask,
         )
         scores = self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
         if self.args.missing_eos_penalty is not None:
@@ -303,12 +300,8 @@ class PPOTrainer(Trainer):
         rate = self.lr_scheduler.get_last_lr()[0]
         self.lr_scheduler.step()
         self.state.global_step = step
-        self.state.epoch = (
-            step
-            * self.args.rollout_size
-            * self.accelerator.num_processes
-            / (len(self.train_dataset))
-        )
+        seen = step * self.args.rollout_size * self.accelerator.num_processes
+        self.state.epoch = seen / len(self.train_dataset)
         self.watch.metrics(metrics)
         self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
         with self.watch.phase("logging"):

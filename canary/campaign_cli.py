@@ -1,0 +1,143 @@
+"""The verbs that train one canary many times: `ab`, `calibrate`, `demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.errors import EXIT_ERROR, EXIT_OK
+from canary.options import (
+    Accept,
+    Config,
+    Form,
+    Noise,
+    NoProgress,
+    Set,
+    Strict,
+    ThresholdFile,
+    Tier,
+    Verbose,
+)
+from canary.terminal import sayer, stoppable
+
+OwnConfig = Annotated[Path | None, typer.Argument(help="YAML file, of each commit its own.")]
+Base = Annotated[str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")]
+Head = Annotated[str | None, typer.Option("--head", metavar="REF", help="Commit to judge [HEAD].")]
+BaseConfig = Annotated[Path | None, typer.Option("--base-config", help="Config of the base alone.")]
+HeadConfig = Annotated[Path | None, typer.Option("--head-config", help="Config of the head alone.")]
+Pairs = Annotated[
+    str, typer.Option("--pairs", metavar="auto|N", help="auto looks after 3, 5 and 8.")
+]
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="MINUTES", help="No pair begins that would go over."),
+]
+Setup = Annotated[
+    str | None,
+    typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
+]
+SidesDir = Annotated[
+    Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")
+]
+
+
+def ab(
+    config: OwnConfig = None,
+    base: Base = None,
+    head: Head = None,
+    base_config: BaseConfig = None,
+    head_config: HeadConfig = None,
+    pairs: Pairs = "auto",
+    budget: Budget = None,
+    setup: Setup = None,
+    noise: Noise = None,
+    output_dir: SidesDir = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    set_: Set = None,
+    form: Form = "text",
+    strict: Strict = False,
+    accept: Accept = None,
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Run two commits, or two configs, in alternation and compare them."""
+    from canary.campaign.ab import AbRequest, run_ab
+    from canary.report.render import check_format, deliver, written
+
+    check_format(form)
+    stoppable()
+    found, folder = run_ab(
+        AbRequest(
+            config=config,
+            base=base,
+            head=head,
+            base_config=base_config,
+            head_config=head_config,
+            pairs=pairs,
+            budget_minutes=budget,
+            setup=setup,
+            noise_file=noise,
+            output_dir=output_dir,
+            tier=tier,
+            threshold_file=threshold_file,
+            settings=tuple(set_ or ()),
+            accept=accept,
+        ),
+        sayer(quiet),
+    )
+    written(found, folder)
+    deliver(found, form, None)
+    raise typer.Exit(found.exit_code(strict))
+
+
+def calibrate(
+    config: Config = None,
+    runs: Annotated[int, typer.Option("-n", "--runs", help="How many equal runs.")] = 10,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File of the noise model.")
+    ] = None,
+    save_to: Annotated[
+        Path | None,
+        typer.Option("--save-to", metavar="HISTORY", help="Also beside this history's runs."),
+    ] = None,
+    runs_dir: Annotated[
+        Path | None, typer.Option("--output-dir", help="Folder of run folders.")
+    ] = None,
+    set_: Set = None,
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Repeat one canary and measure what varies while nothing changes."""
+    from canary.campaign.calibrate import calibrate, calibration_text, keep
+    from canary.config.load import load_config
+    from canary.runner.progress import Quiet
+
+    stoppable()
+    loaded = load_config(config, set_ or [])
+    made, records = calibrate(loaded, runs, Quiet(), runs_dir, sayer(quiet))
+    if output is None and save_to is None:
+        output = Path(f"noise-{loaded.config.name or 'canary'}.json")
+    written_to = keep(made, output, save_to, records[-1])
+    typer.echo(calibration_text(made))
+    typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
+
+
+def demo(
+    output_dir: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+    ] = Path("canary_output"),
+    verbose: Verbose = False,
+) -> None:
+    """See it work: a healthy change passes, a silent fault is caught."""
+    from canary.campaign.demo import demo_text, run_demo
+    from canary.report.render import render, written
+
+    stoppable()
+    shown = run_demo(output_dir, sayer(False))
+    written(shown.healthy, shown.folder / "head")
+    written(shown.faulty, shown.folder / "masked_eos")
+    typer.echo(demo_text(shown, render(shown.faulty, "text")))
+    raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)
