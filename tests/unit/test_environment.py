@@ -5,12 +5,18 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
+import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pynvml
 import pytest
 
@@ -115,18 +121,18 @@ def test_what_a_device_does_not_tell_is_null_with_a_reason(monkeypatch: pytest.M
     assert "power_cap_w" in found["unmeasured"]
 
 
-def _hold(folder: str, ready: Any, seconds: float) -> None:
+def _hold(folder: str, ready: Any, release: Any) -> None:
     with gpu.device_lock("GPU-aa", Path(folder), 0):
         ready.set()
-        time.sleep(seconds)
+        release.wait(120)
 
 
 def test_a_second_canary_waits_for_the_device_or_says_who_holds_it(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    ready = context.Event()
-    holder = context.Process(target=_hold, args=(str(tmp_path), ready, 2.0))
+    ready, release = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(str(tmp_path), ready, release))
     holder.start()
-    assert ready.wait(30)
+    assert ready.wait(120)
     with (
         pytest.raises(MachineError, match=f"process {holder.pid}"),
         gpu.device_lock("GPU-aa", tmp_path, 0.1),
@@ -134,23 +140,63 @@ def test_a_second_canary_waits_for_the_device_or_says_who_holds_it(tmp_path: Pat
         pass
     with gpu.device_lock("GPU-bb", tmp_path, 0):
         pass
+    threading.Timer(0.3, release.set).start()
     with gpu.device_lock("GPU-aa", tmp_path, 30):
         assert (tmp_path / "gpu-GPU-aa.lock").read_text() == str(os.getpid())
     holder.join()
 
 
-def test_the_sampler_sees_a_busy_process_tree() -> None:
-    busy = subprocess.Popen(["python3", "-c", "while True: pass"])
-    sampler = BackgroundSampler(busy.pid, None, interval_s=0.1)
+BURNS = "print(flush=True)\ninput()\nwhile True: pass"
+"""Waits for a line, having said that it does; then it computes."""
+PATIENCE_S = 120.0
+"""However busy the machine is."""
+
+
+@contextmanager
+def burner(*around: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs BURNS, or one that starts it as a child, ready for its line."""
+    command = [sys.executable, "-S", "-c", *around, BURNS]
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, text=True, bufsize=1, start_new_session=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
     try:
-        sampler.start()
-        time.sleep(1.5)
+        yield process
     finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def until(come: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not come():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.01)
+
+
+def let_burn(process: subprocess.Popen[str], burning: psutil.Process, seconds: float) -> None:
+    """Until it has used so much of a core, which takes a busy machine longer."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    until(lambda: burning.cpu_times().user > seconds)
+
+
+def test_the_sampler_sees_what_a_child_of_its_process_computes() -> None:
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', sys.argv[1]])"
+    with burner(parent) as process:
+        (child,) = psutil.Process(process.pid).children()
+        sampler = BackgroundSampler(process.pid, None, interval_s=0.1)
+        sampler.start()
+        until(lambda: "cpu_percent" in sampler.latest)
+        began, used = time.monotonic(), child.cpu_times().user
+        let_burn(process, child, used + 0.5)
+        share = 100 * (child.cpu_times().user - used) / (time.monotonic() - began)
         sampler.stop()
-        found = sampler.figures()
-        busy.kill()
-        busy.wait()
-    assert found["cpu_percent"]["mean"] > 20
+    found = sampler.figures()
+    assert share / 4 < found["cpu_percent"]["mean"] < 4 * share
+    assert found["cpu_percent"]["max"] > share / 2
     assert found["rss_bytes"]["max"] > 2**20
     assert found["cpu_percent"]["samples"] >= 3
     assert "gpu_utilization" not in found
@@ -166,7 +212,7 @@ def test_the_sampler_outlives_its_process_and_reads_the_device(
     gone.wait()
     sampler = BackgroundSampler(gone.pid, devices("GPU-aa")[0], interval_s=0.05)
     sampler.start()
-    time.sleep(0.3)
+    until(lambda: "gpu_utilization" in sampler.latest)
     sampler.stop()
     found = sampler.figures()
     assert found["gpu_utilization"]["mean"] == 50
@@ -174,18 +220,16 @@ def test_the_sampler_outlives_its_process_and_reads_the_device(
 
 
 def test_percentages_are_of_the_time_in_which_steps_were_trained() -> None:
-    busy = subprocess.Popen(["python3", "-c", "import time\ntime.sleep(0.8)\nwhile True: pass"])
-    sampler = BackgroundSampler(busy.pid, None, interval_s=0.05)
-    try:
+    with burner() as process:
+        sampler = BackgroundSampler(process.pid, None, interval_s=0.05)
         sampler.start()
-        time.sleep(1.6)
-        later = time.time() - 0.5
-    finally:
+        until(lambda: "cpu_percent" in sampler.latest)
+        later = time.time()
+        let_burn(process, psutil.Process(process.pid), 0.5)
         sampler.stop()
-        busy.kill()
-        busy.wait()
     whole, trained = sampler.figures(), sampler.figures((later, time.time()))
-    assert trained["cpu_percent"]["mean"] > 1.3 * whole["cpu_percent"]["mean"]
+    assert sampler.figures((0.0, later))["cpu_percent"]["mean"] < 5
+    assert trained["cpu_percent"]["mean"] > whole["cpu_percent"]["mean"]
     assert trained["cpu_percent"]["samples"] < whole["cpu_percent"]["samples"]
     assert trained["rss_bytes"]["samples"] == whole["rss_bytes"]["samples"]
     nothing_inside = sampler.figures((0.0, 1.0))

@@ -162,12 +162,13 @@ def test_without_gilknocker_the_lock_is_unmeasured_and_the_rest_is_told(
 
 @contextmanager
 def python_running() -> Iterator[None]:
-    """Another thread that never stops running Python."""
+    """Another thread that never stops running Python. Each call keeps the lock to its end, even
+    while a busy machine has no core for the thread."""
     over = threading.Event()
 
     def run() -> None:
         while not over.is_set():
-            sum(range(1000))
+            sum(range(2_000_000))
 
     thread = threading.Thread(target=run)
     thread.start()
