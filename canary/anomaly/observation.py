@@ -13,6 +13,7 @@ ENTROPY = ("entropy", "objective/entropy", "policy/entropy_avg")
 CLIP_FRACTION = ("clip_ratio/region_mean", "clip_ratio", "policy/clipfrac_avg")
 LENGTH = ("completions/mean_length", "completion_length")
 REWARD = ("reward", "objective/scores")
+PREFERRED = "logps/chosen"
 NO_SPREAD = "frac_reward_zero_std"
 """trl's share of groups whose completions all have the same reward."""
 
@@ -83,11 +84,17 @@ def _first(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
     return next((float(number(metrics[n])) for n in names if metrics.get(n) is not None), None)
 
 
+def _summed(metrics: Mapping[str, Any]) -> bool:
+    """Whether the KL is that of whole completions: of trl's PPO, and of KTO, which logs what it
+    prefers beside it."""
+    return (metrics.get(KL[0]) is None and metrics.get(KL[1]) is not None) or PREFERRED in metrics
+
+
 def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of an Observation in what trl's trainers log of a step."""
     found: dict[str, Any] = {
         "kl": _first(metrics, KL),
-        "kl_of_sequence": metrics.get(KL[0]) is None and metrics.get(KL[1]) is not None,
+        "kl_of_sequence": _summed(metrics),
         "entropy": _first(metrics, ENTROPY),
         "clip_fraction": _first(metrics, CLIP_FRACTION),
         "length": _first(metrics, LENGTH),

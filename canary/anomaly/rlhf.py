@@ -17,6 +17,14 @@ from canary.anomaly.series import shift_of, split
 WINDOW = 100
 LAST = 5
 KNOWN = 10
+SOON = 3
+"""Steps after which limits are held that need no past but the first steps."""
+FIRST = 2
+"""Steps whose entropy is that of the start: a run may break in its second."""
+AT_REFERENCE = 0.05
+"""Of the limit: a run whose first KL is within this began at its reference."""
+FAR = 3.0
+"""So many times the limit is too far from the reference for a run that began at it."""
 SURE = 4.0
 """Two series that both shift this surely at once do not do so by chance."""
 RUNAWAY = 5.0
@@ -29,8 +37,9 @@ class RLHFDetector:
     """Medians of the last few steps, against limits and the run's own past.
 
     Args:
-        kl_limit: a mean KL a token above this, and five times its past, blew up.
-        entropy_floor: share of the first steps' entropy under which it collapsed.
+        kl_limit: a mean KL a token above this, and five times its past, blew up; so did three
+            times this in a run that began at its reference, whatever its past.
+        entropy_floor: share of the entropy of the first two steps under which it collapsed.
         clip_limit: share of clipped tokens over which the updates no longer follow the objective.
     """
 
@@ -41,6 +50,7 @@ class RLHFDetector:
         self._entropy_floor = entropy_floor
         self._clip_limit = clip_limit
         self._kl: deque[float] = deque(maxlen=WINDOW)
+        self._first_kl: float | None = None
         self._entropy: deque[float] = deque(maxlen=LAST)
         self._first_entropies: list[float] = []
         self._clip: deque[float] = deque(maxlen=KNOWN)
@@ -63,12 +73,19 @@ class RLHFDetector:
         if kl is None or math.isnan(kl):
             return
         self._kl.append(kl)
-        limit = self._kl_limit * (TOKENS_IN_A_SEQUENCE if observation.kl_of_sequence else 1.0)
-        if kl <= limit and max(islice(reversed(self._kl), LAST)) <= limit:
+        allowed = self._kl_limit * (TOKENS_IN_A_SEQUENCE if observation.kl_of_sequence else 1.0)
+        if self._first_kl is None:
+            self._first_kl = kl
+        if kl <= allowed and max(islice(reversed(self._kl), LAST)) <= allowed:
             return
         now, before = self._kl_now()
-        limit = max(limit, RUNAWAY * before)
-        if self._episodes.begins("kl", len(self._kl) >= KNOWN and now > limit):
+        limit = max(allowed, RUNAWAY * before)
+        runaway = len(self._kl) >= KNOWN and now > limit
+        began = abs(self._first_kl) <= AT_REFERENCE * allowed
+        far = began and len(self._kl) >= SOON and now > FAR * allowed
+        if far and not runaway:
+            before, limit = self._first_kl, FAR * allowed
+        if self._episodes.begins("kl", runaway or far):
             yield Alert(
                 "high",
                 "rlhf",
@@ -89,13 +106,13 @@ class RLHFDetector:
         if entropy is None or not math.isfinite(entropy):
             return
         self._entropy.append(entropy)
-        if len(self._first_entropies) < KNOWN:
+        if len(self._first_entropies) < FIRST:
             self._first_entropies.append(entropy)
-            return
-        start = statistics.median(self._first_entropies)
+        start = max(self._first_entropies)
         now = statistics.median(self._entropy)
         limit = self._entropy_floor * start
-        if self._episodes.begins("entropy", start > 0 and now < limit):
+        enough = len(self._entropy) >= SOON
+        if self._episodes.begins("entropy", enough and start > 0 and now < limit):
             yield Alert(
                 "high",
                 "rlhf",

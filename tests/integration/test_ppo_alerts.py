@@ -32,3 +32,17 @@ def test_values_that_blow_up_end_a_run_that_is_to_end_at_what_is_critical(tmp_pa
     losses = [row["rl"]["value_loss"] for row in rows]  # type: ignore[index]
     assert losses[-1] > 100 * max(losses[:7])
     assert 8 <= len(rows) < 14, "told soon, and not before"
+
+
+@pytest.mark.parametrize("training_type", ["ppo", "grpo"])
+def test_a_rate_at_which_everything_breaks_at_once_ends_a_run_within_five_steps(
+    tmp_path: Path, training_type: str
+) -> None:
+    changes = {"learning_rate": 0.3, "max_new_tokens": 8, "stop_on": "high"}
+    values = settings(training_type, max_steps=8, probe_steps=0, dataset_size=None, **changes)
+    path = write_config(tmp_path, values)
+    done = canary("run", str(path), "-o", str(tmp_path / "out"), cwd=tmp_path)
+    record = done.record()
+    assert record.status == "failed"
+    assert "(high)" in str(record.reason)
+    assert len(done.rows()) <= 5

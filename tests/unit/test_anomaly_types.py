@@ -125,9 +125,15 @@ FIRES: dict[str, dict[str, Run]] = {
         "a whole completion's": run(
             60, kl=before_after(wobble(2.0), 40.0, 40), kl_of_sequence=True
         ),
+        "from the second step on": run(4, kl=before_after(0.0, wobble(5.0), 2)),
+        "from the second step on, for long": run(30, kl=before_after(1e-9, wobble(13.0), 2)),
+        "a whole completion's, from the second step on": run(
+            4, kl=before_after(0.0, 80.0, 2), kl_of_sequence=True
+        ),
     },
     "entropy_collapse": {
         "to a single answer": run(60, entropy=before_after(wobble(1.0), 0.02, 40)),
+        "at the second step": run(4, entropy=before_after(2.15, 5e-4, 2)),
     },
     "reward_hacking": {
         "rewards bought with KL": run(
@@ -241,9 +247,15 @@ SILENT: dict[str, dict[str, Run]] = {
     "kl_blowup": {
         "a policy that leaves its reference slowly": run(200, kl=lambda n: 0.003 * n),
         "one step": run(60, kl=lambda n: 100.0 if n == 40 else 0.1),
+        "one step, soon after the start": run(9, kl=lambda n: 100.0 if n == 3 else 0.0),
+        "from its reference to 2 nats a token": run(60, kl=lambda n: 2 - 2 / n),
+        "a run that goes on, far from its reference": run(60, kl=wobble(5.0)),
         "a whole completion's": run(60, kl=lambda n: 0.1 * n, kl_of_sequence=True),
     },
-    "entropy_collapse": {"down to a third": run(100, entropy=lambda n: 1 / (1 + 0.02 * n))},
+    "entropy_collapse": {
+        "down to a third": run(100, entropy=lambda n: 1 / (1 + 0.02 * n)),
+        "one step, soon after the start": run(9, entropy=lambda n: 1e-3 if n == 3 else 1.0),
+    },
     "reward_hacking": {
         "rewards that rise at a steady KL": run(
             100, rewards=rewards(lambda n: 1 + 0.02 * n), kl=wobble(0.05), length=wobble(100.0)
