@@ -108,6 +108,7 @@ def advice_at(
         base=base.figures,
         folder=site.folder,
         notes=tuple(busy_notes([base, *(one.arm for one in safe)])),
+        launches=tuple(site.launch.launched),
     )
 
 
@@ -200,7 +201,7 @@ def _together(
     """All that is advised at once, guarded and timed against the config itself."""
     settings = {**own, **chosen}
     guard = look(TOGETHER, settings, rounding)
-    base = Arm(OWN, functools.partial(site.launch.timed, "own", own))
+    base = Arm(OWN, functools.partial(site.launch.timed, "own, again", own))
     arm = Arm(TOGETHER, functools.partial(site.launch.timed, "together", settings))
     time_rounds([base, arm], rounds, say)
     return Advised(

@@ -141,7 +141,7 @@ class Climber:
         exact = self._verdict(level, strict, "float32")
         if len(strict) == len(whole) or not exact.holds:
             return Guarded(exact)
-        return Guarded(exact, self._verdict(level, whole, "bfloat16"))
+        return Guarded(exact, self._verdict(f"{level} as it is", whole, "bfloat16"))
 
     def _verdict(self, label: str, switches: Sequence[On], rounding: Rounding) -> Verdict:
         trainer, settings = self._config.training_type, self._settings(switches)
@@ -163,7 +163,7 @@ class Climber:
                 one.switch.name
                 for one in suspects
                 if not self._verdict(
-                    f"{level}, {one.switch.name} alone", [*below, one], broken.rounding
+                    f"{level}, only {one.switch.name}", [*below, one], broken.rounding
                 ).holds
             )
         if names:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
-from canary.errors import RunFailed, UsageError
+from canary.errors import MachineError, RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
 from canary.ladder.launching import Launch, Launcher, Ran
@@ -77,6 +77,7 @@ def prepare(request: LadderRequest, say: Callable[[str], None], kind: str) -> Si
 
     Raises:
         UsageError: a config that cannot be used, or a training that has no levels.
+        MachineError: the folder cannot be written to.
     """
     require_training_stack()
     config = load_config(request.config, request.settings).config
@@ -88,11 +89,27 @@ def prepare(request: LadderRequest, say: Callable[[str], None], kind: str) -> Si
     now = datetime.now(UTC)
     base = request.output_dir or Path(config.output_dir)
     folder = (base / f"{kind}-{now:%Y%m%d-%H%M%S}").absolute()
+    _make(folder)
     launch = Launcher(request.config, request.settings, config, folder, os.environ, say)
     machine = this_machine(config)
     say(f"{headline(config)}; {machine.words}")
     say(f"records: {folder}")
     return Site(config, machine, folder, launch, now.isoformat(timespec="seconds"))
+
+
+def _make(folder: Path) -> None:
+    """The folder of the launches, before any of them.
+
+    Raises:
+        MachineError: it cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise MachineError(
+            f"cannot make {folder}: {error.strerror or error}",
+            "choose another folder with -o",
+        ) from error
 
 
 def run_ladder(
@@ -123,7 +140,7 @@ def telling_where(site: Site) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stop:
-        left = f"records so far: {site.folder}" if site.folder.exists() else "no records yet"
+        left = f"records so far: {site.folder}" if any(site.folder.iterdir()) else "no records yet"
         raise RunFailed(f"interrupted; {left}; nothing was reported", "interrupted") from stop
 
 
@@ -161,6 +178,7 @@ def ladder_at(
         trl=TrlFound(problem=without, skipped=True) if without else trl_found(trl, arms[0], found),
         folder=site.folder,
         notes=(*busy_notes([*arms, trl], found), *notes_of([*arms, trl])),
+        launches=tuple(site.launch.launched),
     )
 
 

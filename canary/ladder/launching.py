@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,8 @@ TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
 """Steps of a launch that only decides whether a switch pays here, and those that do not count."""
 NAME_CHARACTERS = 64
+NOTHING_SAVED = ("save_model=null",)
+"""No launch of the ladder trains the model that the user wants to have."""
 QUIET_S = 30.0
 """After so long without a step a launch is said to be at it still, and again after as long."""
 OVER = re.compile(r"  \w+ after \d+ steps")
@@ -50,8 +53,25 @@ class Ran:
         return None if self.problem or self.record is None else self.record.perf.samples_per_sec
 
 
+@dataclass(frozen=True)
+class Launched:
+    """One launch as the report names it, so that its record can be found."""
+
+    kind: str
+    """`guard`, `trial` or `timed`."""
+    label: str
+    """Of which level, and with what switch."""
+    run_id: str | None
+    """Its folder beside the report; None where it left no record."""
+    problem: str = ""
+    """Why it did not complete; empty where it did."""
+
+
 class Launch(Protocol):
     """Starts one launch and waits for its end."""
+
+    launched: list[Launched]
+    """All that have ended, in their order."""
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
         """A probe on the completions of the baseline, or, with `records`, the one that samples
@@ -82,6 +102,8 @@ class Launcher:
         self._folder = folder
         self._environ = dict(environ)
         self._say = say
+        self._rounds: Counter[str] = Counter()
+        self.launched: list[Launched] = []
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
         """See `Launch`."""
@@ -92,7 +114,7 @@ class Launcher:
             # Lengths as they come: what follows an end, and what pads it, is guarded too.
             short["fixed_length"] = self._config.fixed_length
         own = {RECORD if records else REPLAY: str(file)}
-        return self._run(label, "guard", {**settings, **short}, own)
+        return self._run(label, "guard", "guard", {**settings, **short}, own)
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
         """See `Launch`."""
@@ -105,16 +127,30 @@ class Launcher:
         }
         if limit_s is not None:
             short["timeout"] = min(limit_s, self._config.timeout)
-        return self._run(label, "trial", {**settings, **short, "probe_steps": 0, "repeats": 1}, {})
+        short |= {"probe_steps": 0, "repeats": 1}
+        return self._run(label, "trial", "trial", {**settings, **short}, {})
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
         """See `Launch`."""
         own = {TRL_DEFAULTS: "1"} if trl_defaults else {}
-        return self._run(label, "timed", {**settings, "probe_steps": 0, "repeats": 1}, own)
+        self._rounds[label] += 1
+        name = f"round{self._rounds[label]}"
+        return self._run(label, "timed", name, {**settings, "probe_steps": 0, "repeats": 1}, own)
 
-    def _run(self, label: str, kind: str, settings: Settings, own: Mapping[str, str]) -> Ran:
-        name = f"{self._config.name}.{slug(label)}"[-NAME_CHARACTERS:].strip("._-")
+    def _run(
+        self, label: str, kind: str, name: str, settings: Settings, own: Mapping[str, str]
+    ) -> Ran:
+        """Runs it, and keeps which it was."""
+        ran = self._ran(label, kind, run_name(self._config.name, f"{name}-{label}"), settings, own)
+        run_id = None if ran.record is None else ran.record.run_id
+        self.launched.append(Launched(kind, label, run_id, ran.problem))
+        return ran
+
+    def _ran(
+        self, label: str, kind: str, name: str, settings: Settings, own: Mapping[str, str]
+    ) -> Ran:
         online = dict(own) if self._is_needed(own) else {}
+        fixed = [f"name={name}", "profiler.enabled=false", *NOTHING_SAVED]
 
         heard = Heard(f"{label}, {kind}", self._say)
         side = Side(
@@ -130,9 +166,7 @@ class Launcher:
         )
         try:
             with heard:
-                record = side.run_with(
-                    [f"name={name}", "profiler.enabled=false", *map(_setting, settings.items())]
-                )
+                record = side.run_with([*fixed, *map(_setting, settings.items())])
         except (UsageError, MachineError) as error:
             return Ran(None, problem=str(error).removeprefix(f"{label} ({kind}): "))
         if record.status != "completed":
@@ -189,6 +223,14 @@ class Heard:
         self._over = self._over or OVER.match(line) is not None
         if line.startswith("  ") and not self._over:
             self._say(f"  {self._label}: {line.strip()}")
+
+
+def run_name(job: str, launch: str) -> str:
+    """What a launch is called in its run's folder; a long name of the job is cut, not what tells
+    the launches apart."""
+    ending = slug(launch)[: NAME_CHARACTERS - 2]
+    start = job[: NAME_CHARACTERS - 1 - len(ending)].rstrip("._-")
+    return f"{start}.{ending}".strip("._-")
 
 
 def slug(label: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.ladder.guard import Verdict
+from canary.ladder.launching import Launched
 from canary.ladder.levels import Level, Settings
 from canary.ladder.machine import Machine
 from canary.ladder.measure import Figures, SpeedUp
@@ -120,6 +121,8 @@ class Ladder:
     trl: TrlFound
     folder: Path
     notes: tuple[str, ...] = ()
+    launches: tuple[Launched, ...] = ()
+    """All of them, in their order."""
 
     @property
     def top(self) -> LevelFound | None:
@@ -173,6 +176,8 @@ class Advice:
     base: Figures | None = None
     folder: Path = Path()
     notes: tuple[str, ...] = ()
+    launches: tuple[Launched, ...] = ()
+    """All of them, in their order."""
 
     @property
     def passed(self) -> bool:

@@ -10,7 +10,7 @@ from canary.ladder.busy import waited
 from canary.ladder.launching import Launch, Ran
 from canary.ladder.levels import Settings, Switch
 from canary.ladder.results import Tried
-from canary.ladder.words import settings_words
+from canary.ladder.words import settings_words, value_words
 
 PAYS = 1.02
 """A switch comes on where its trial was faster by this factor."""
@@ -30,15 +30,16 @@ def try_out(
     """Each choice once on top of `below`, between two launches of that alone; of each switch the
     fastest choice is kept, where it pays. What differs from these two by less than they do from
     one another is not decided, and not kept."""
-    before = launch.trial(label, below)
+    before = launch.trial(f"{label}, as the level below", below)
     usual = 0.0 if before.record is None else before.record.duration_seconds
     limit = max(LEAST_PATIENCE_S, PATIENCE * usual)
-    ran = [
-        (switch, settings, launch.trial(label, {**below, **settings}, limit))
-        for switch, several in choices
-        for settings in several
-    ]
-    after = launch.trial(label, below)
+    ran = []
+    for switch, several in choices:
+        for settings, what in named(switch, several):
+            say(f"{label}: trying {what}")
+            trial = launch.trial(f"{label}, {what}", {**below, **settings}, limit)
+            ran.append((switch, settings, trial))
+    after = launch.trial(f"{label}, as the level below", below)
     references, apart = _line(before, after, len(ran)), _apart(before, after)
     ratios = [_ratio(one, other) for (_, _, one), other in zip(ran, references, strict=True)]
     found = []
@@ -64,6 +65,16 @@ def try_out(
             say(f"{label}: {tried_words(one)}")
         found.append((switch, tried))
     return found
+
+
+def named(switch: Switch, choices: Sequence[Settings]) -> list[tuple[Settings, str]]:
+    """Each choice with a name that tells it from the switch's others: `micro-batch 2 4`."""
+    if len(choices) == 1:
+        return [(choices[0], switch.name)]
+    return [
+        (one, " ".join([switch.name, *(value_words(value) for value in one.values())]))
+        for one in choices
+    ]
 
 
 def _line(before: Ran, after: Ran, count: int) -> list[float | None]:

@@ -24,7 +24,7 @@ HEADINGS = (
     "tokens/s",
     "step",
     "GPU",
-    "CPU",
+    "CPU of one core",
     "memory",
     "GIL",
     "speed-up",

@@ -101,4 +101,7 @@ def test_launches_are_told_while_they_run(ladder: Ladder, said: list[str]) -> No
 
 def test_the_levels_records_lie_in_one_folder(ladder: Ladder, tmp_path: Path) -> None:
     assert (ladder.folder / "completions.jsonl").exists()
-    assert list(ladder.folder.glob("*-ppo.basic-*/metrics.json"))
+    assert list(ladder.folder.glob("*-ppo.guard-basic-*/metrics.json"))
+    assert list(ladder.folder.glob("*-ppo.round1-basic-*/metrics.json"))
+    there = {path.parent.name for path in ladder.folder.glob("*/metrics.json")}
+    assert {one.run_id for one in ladder.launches} == there

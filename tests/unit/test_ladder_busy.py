@@ -119,6 +119,7 @@ def test_trl_that_has_the_trainer_is_started(trainer: str, version: str) -> None
 
 
 def test_who_interrupts_hears_where_the_records_are(tmp_path: Path) -> None:
+    (tmp_path / "a-record").mkdir()
     place = site(config_of("ppo"), Workshop(), folder=tmp_path)
     with pytest.raises(RunFailed) as caught, telling_where(place):
         raise KeyboardInterrupt

@@ -82,6 +82,17 @@ def test_a_baseline_that_does_not_run_ends_with_4(
     assert capsys.readouterr().err == "canary: the baseline level did not run: oom\n"
 
 
+def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladder, "ladder_at", lambda *_: pytest.fail("a launch was started"))
+    (tmp_path / "file").write_text("")
+    assert ended("-o", str(tmp_path / "file")) == 4
+    said = capsys.readouterr().err
+    assert f"cannot make {tmp_path}/file/ladder-" in said
+    assert "choose another folder with -o" in said
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -120,6 +120,15 @@ def test_two_unsafe_switches_are_both_blamed() -> None:
     assert guarded.blamed == ("no KL penalty", "no discount")
 
 
+def test_who_listens_hears_which_switch_is_tried_or_suspected() -> None:
+    said: list[str] = []
+    launch = Workshop(PPO, learns={("speed.logprobs", "completion"): 0.01})
+    ladder_at(site(config_of("ppo"), launch), ("baseline", "basic", "advanced"), 1, said.append)
+    assert "advanced: trying bfloat16" in said
+    assert "advanced: trying micro-batch 2 4" in said
+    assert "basic, only log-probabilities of completions alone" in launch.labels("guard")
+
+
 def test_a_fault_behind_bfloat16_is_seen_in_float32() -> None:
     """A change of 1e-3 would pass for bfloat16's rounding; the guard puts float32 back first."""
     fast = PPO | {("dtype", "bfloat16"): 2.0}

@@ -12,7 +12,7 @@ import pytest
 from canary.campaign.side import Side, run_child
 from canary.collect.record import RunRecord
 from canary.errors import MachineError, UsageError
-from canary.ladder.launching import Heard, Launcher
+from canary.ladder.launching import Heard, Launched, Launcher, run_name
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import config_of, silent
 
@@ -29,10 +29,7 @@ class Started:
         self.sides.append(side)
         pairs = (setting.partition("=") for setting in settings)
         self.settings.append(
-            {
-                key: value if key in ("name", "profiler.enabled") else json.loads(value)
-                for key, _, value in pairs
-            }
+            {key: value if key == "name" else json.loads(value) for key, _, value in pairs}
         )
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -111,6 +108,48 @@ def test_a_trial_with_a_switch_is_not_waited_for_without_end(
 ) -> None:
     launcher(tmp_path).trial("optimal", {"speed.compile": True}, limit)
     assert started.settings[0]["timeout"] == given
+
+
+def test_no_launch_saves_the_model_that_the_user_asked_for(
+    tmp_path: Path, started: Started
+) -> None:
+    """A guard measures nothing, and with `save_model` that is a ConfigError."""
+    launch = launcher(tmp_path, "sft")
+    launch.guard("baseline", {})
+    launch.trial("advanced", {})
+    launch.timed("basic", {})
+    assert [one["save_model"] for one in started.settings] == [None] * 3
+
+
+def test_run_folders_tell_guards_trials_and_rounds_apart(tmp_path: Path, started: Started) -> None:
+    launch = launcher(tmp_path)
+    launch.guard("basic", {})
+    launch.trial("advanced, bfloat16", {})
+    for _ in range(2):
+        launch.timed("basic", {})
+    assert [one["name"] for one in started.settings] == [
+        "job.guard-basic",
+        "job.trial-advanced-bfloat16",
+        "job.round1-basic",
+        "job.round2-basic",
+    ]
+
+
+def test_a_long_name_of_the_job_does_not_hide_which_launch_it_is() -> None:
+    found = run_name("a" * 64, "trial-advanced, micro-batch 2 4")
+    assert found.endswith("a.trial-advanced-micro-batch-2-4")
+    assert len(found) == 64
+
+
+def test_every_launch_is_kept_with_its_record_s_id(tmp_path: Path, started: Started) -> None:
+    launch = launcher(tmp_path)
+    launch.guard("basic", {})
+    started.answer = MachineError("advanced (trial): no such kernel")
+    launch.trial("advanced", {})
+    assert launch.launched == [
+        Launched("guard", "basic", example().run_id),
+        Launched("trial", "advanced", None, "no such kernel"),
+    ]
 
 
 @pytest.mark.parametrize("error", [UsageError, MachineError])
