@@ -51,6 +51,8 @@ LEVELS = {
     "error": (0.05, 0.15, 0.2),
 }
 """Signals, and the levels that a run draws its own from. KL, like all, is a level of the run's."""
+VALUES = {"value_loss": (0.02, 0.3, 40.0), "unexplained": (0.2, 1.0, 1.3)}
+"""The same of a value function: its loss, and the share of the variance that it leaves."""
 
 
 def noisy_run(
@@ -60,6 +62,10 @@ def noisy_run(
     chance = random.Random(f"{seed} {phi} {sd} {steps} {around_zero}")
     level = {name: chance.choice(levels) for name, levels in LEVELS.items()}
     series = {name: correlated(chance, phi, sd) for name in LEVELS}
+    # Drawn apart, so that what the other signals draw stays what it was without these.
+    apart = random.Random(f"values {seed} {phi} {sd} {steps}")
+    level |= {name: apart.choice(levels) for name, levels in VALUES.items()}
+    series |= {name: correlated(apart, phi, sd) for name in VALUES}
     found = []
     for step in range(1, steps + 1):
         now = {name: level[name] * next(values) for name, values in series.items()}
@@ -86,6 +92,8 @@ def noisy_run(
                 entropy=now["entropy"],
                 clip_fraction=now["clip_fraction"],
                 length=now["length"],
+                value_loss=now["value_loss"],
+                explained_variance=1 - now["unexplained"],
             )
         )
     return found

@@ -22,6 +22,7 @@ from canary.anomaly.observation import Observation
 from canary.anomaly.rewards import CalibrationDetector, RewardDriftDetector
 from canary.anomaly.rlhf import RLHFDetector
 from canary.anomaly.spike import LossSpikeDetector
+from canary.anomaly.values import ValueDetector
 from canary.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class AdvancedAnomalyDetector:
         convergence: plateau_threshold 0.001, plateau_window 50.
         reward_drift: drift_threshold 0.1, calibration_threshold 0.7.
         rlhf: kl_limit 1.0, entropy_floor 0.1, clip_limit 0.5.
+        value: loss_limit 10.0, unexplained_limit 3.0.
         scaled_gradients: float16 training, whose first gradients overflow until their scale fits.
         stop_on: severity from which on an alert ends the training, by StopTraining.
         detectors: further ones; each has `observe(observation) -> Iterable[Alert]`.
@@ -68,6 +70,7 @@ class AdvancedAnomalyDetector:
         convergence: Settings = None,
         reward_drift: Settings = None,
         rlhf: Settings = None,
+        value: Settings = None,
         *,
         scaled_gradients: bool = False,
         stop_on: Severity | None = None,
@@ -87,6 +90,7 @@ class AdvancedAnomalyDetector:
             _made("reward_drift", CalibrationDetector, drift),
             RewardDriftDetector(**only_drift),
             _made("rlhf", RLHFDetector, rlhf),
+            _made("value", ValueDetector, value),
             StalledAdapterDetector(),
             *detectors,
         ]
@@ -129,7 +133,8 @@ class AdvancedAnomalyDetector:
             kl: to the reference, mean a token. entropy: mean a token, in nats.
             clip_fraction: share of clipped tokens. length: mean tokens a completion.
             batch: mapping, sequence or tensor whose integer tensors are hashed if the loss spikes.
-            metrics: further numbers by name, for detectors of one's own.
+            metrics: further numbers by name: `value_loss` and `explained_variance` of a critic, and
+                any others, for detectors of one's own.
             step: its number; counted from 1 where it is not given.
 
         Raises:

@@ -53,7 +53,8 @@ class ConvergenceDetector:
         self._episodes.next()
         self._losses.append(loss)
         yield from self._plateau(observation.step)
-        yield from self._divergence(observation.step, loss)
+        if not observation.surrogate:
+            yield from self._divergence(observation.step, loss)
 
     def _plateau(self, step: int) -> Iterator[Alert]:
         window = self._losses.maxlen or 1

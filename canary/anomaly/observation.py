@@ -14,6 +14,9 @@ CLIP_FRACTION = ("clip_ratio/region_mean", "clip_ratio", "policy/clipfrac_avg")
 LENGTH = ("completions/mean_length", "completion_length")
 REWARD = ("reward", "objective/scores")
 PREFERRED = "logps/chosen"
+POLICY_LOSS = ("policy_loss", "loss/policy_avg")
+VALUE_LOSS = ("value_loss", "loss/value_avg")
+EXPLAINED_VARIANCE = "explained_variance"
 NO_SPREAD = "frac_reward_zero_std"
 """trl's share of groups whose completions all have the same reward."""
 
@@ -66,6 +69,12 @@ class Observation:
     clip_fraction: float | None = None
     length: float | None = None
     """Mean length of completions in tokens."""
+    value_loss: float | None = None
+    """Mean a token of half the squared error of the values."""
+    explained_variance: float | None = None
+    """1 - Var(returns - values) / Var(returns), over the tokens of the step."""
+    surrogate: bool = False
+    """`loss` holds a policy's surrogate, which cancels to 0: its level says nothing."""
     kl_of_sequence: bool = False
     """`kl` is summed over a completion, and not a token's mean."""
     no_signal: bool = False
@@ -98,6 +107,9 @@ def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
         "entropy": _first(metrics, ENTROPY),
         "clip_fraction": _first(metrics, CLIP_FRACTION),
         "length": _first(metrics, LENGTH),
+        "surrogate": any(name in metrics for name in POLICY_LOSS),
+        "value_loss": _first(metrics, VALUE_LOSS),
+        "explained_variance": _first(metrics, (EXPLAINED_VARIANCE,)),
         "no_signal": metrics.get(NO_SPREAD) == 1.0 or metrics.get("reward_std") == 0.0,
         "metrics": metrics,
     }

@@ -33,7 +33,7 @@ class LossSpikeDetector:
     def observe(self, observation: Observation) -> Iterator[Alert]:
         """Looks at one loss."""
         loss = observation.loss
-        if loss is None or not math.isfinite(loss):
+        if loss is None or not math.isfinite(loss) or observation.surrogate:
             return
         self._episodes.next()
         known = list(self._losses)

@@ -14,8 +14,9 @@ from canary.compare.tolerances import Tolerance, relative_difference
 
 ORDER = {"first_loss": 6, "first_gradient": 7, "first_update": 8, "trajectory": 9}
 
-TOLD_ELSEWHERE = ("num_tokens", "loss")
-"""Metrics of a trainer's log whose difference is that of the batches, or of the raw loss."""
+TOLD_ELSEWHERE = ("num_tokens", "loss", "explained_variance")
+"""Metrics of a trainer's log whose difference is that of the batches, of the raw loss, or of a
+rollout's values and returns (of which a quotient of small variances shows the rounding)."""
 METRIC_FACTOR = 100.0
 """Metrics are means over few tokens, differences of large sums: their tolerance is that of the
 loss, so many times, of their largest value."""

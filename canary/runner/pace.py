@@ -10,7 +10,14 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canary.anomaly.observation import CLIP_FRACTION, ENTROPY, KL, REWARD
+from canary.anomaly.observation import (
+    CLIP_FRACTION,
+    ENTROPY,
+    KL,
+    POLICY_LOSS,
+    REWARD,
+    VALUE_LOSS,
+)
 from canary.collect.host import gil_contention
 from canary.collect.jsonio import number
 from canary.collect.stages import is_online, shown_phases
@@ -26,8 +33,8 @@ LEARNING = (
     ("KL", KL),
     ("entropy", ENTROPY),
     ("clipped", CLIP_FRACTION),
-    ("policy loss", ("policy_loss", "loss/policy_avg")),
-    ("value loss", ("value_loss", "loss/value_avg")),
+    ("policy loss", POLICY_LOSS),
+    ("value loss", VALUE_LOSS),
     ("margin", ("rewards/margins", "margin")),
     ("accuracy", ("rewards/accuracies", "accuracy", "mean_token_accuracy")),
 )

@@ -80,7 +80,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 RL = (
     *("loss", "policy_loss", "value_loss", "entropy", "kl", "kl_sequence", "kl_coef"),
     *("clip_ratio", "value_clip_ratio", "approx_kl", "ratio_deviation", "updates"),
-    *("reward", "reward_std", "values_mean", "completion_length", "eos_rate"),
+    *("reward", "reward_std", "values_mean", "explained_variance", "completion_length", "eos_rate"),
 )
 
 

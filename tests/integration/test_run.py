@@ -32,7 +32,7 @@ MATTERS: dict[str, set[str]] = {
         *("loss", "policy_loss", "value_loss", "entropy", "kl", "kl_sequence", "kl_coef"),
         *("clip_ratio", "value_clip_ratio", "approx_kl", "ratio_deviation", "updates"),
         *("reward", "reward_std", "values_mean", "logprobs", "reference_logprobs"),
-        *("completion_length", "eos_rate"),
+        *("explained_variance", "completion_length", "eos_rate"),
     },
     "orpo": SIDES | {"nll_loss", "log_odds_ratio"},
     "cpo": SIDES | {"nll_loss"},

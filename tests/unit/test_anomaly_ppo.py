@@ -43,7 +43,12 @@ def test_the_metrics_of_ppo_reach_their_detectors() -> None:
     assert not found.kl_of_sequence, "a mean a token"
     assert found.loss == row["loss"]
     assert len(found.micro_losses) == rl["updates"]
-    assert found.metrics["value_loss"] == rl["value_loss"]
+    assert found.value_loss == rl["value_loss"]
+    assert found.surrogate, "the loss of a policy has no level"
+    told = from_row(row | {"rl": rl | {"explained_variance": -2.5}})
+    assert told.explained_variance == -2.5
+    of_trl = from_row(row | {"rl": {"loss/policy_avg": 0.1, "loss/value_avg": 0.7}})
+    assert (of_trl.value_loss, of_trl.surrogate) == (0.7, True)
 
 
 def run(change: Change = lambda step, row: row, steps: int = STEPS) -> list[Observation]:
@@ -126,10 +131,25 @@ def test_the_kl_of_a_preference_trainer_is_that_of_whole_completions() -> None:
         (later(reward=lambda value: 0.2 * value), "reward_distribution_drift"),
         (later(reward=float("nan")), "reward_not_finite"),
         (values_explode, "gradient_explosion"),
+        (values_explode, "value_loss_blowup"),
+        (later(value_loss=50.0), "value_loss_blowup"),
+        (later(value_loss=5.0, explained_variance=-20.0), "value_explains_nothing"),
     ],
 )
 def test_what_goes_wrong_in_ppo_is_told(change: Change, wanted: str) -> None:
     assert wanted in types(run(change))
+
+
+def test_a_loss_of_ppo_that_rises_is_no_divergence() -> None:
+    """The value loss falls while the policy's part cancels: learning runs end with a larger sum."""
+
+    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+        level = 0.004 if step < 80 else 0.015 if step < 115 else 0.2
+        return row | {"loss": level * (1 + 0.01 * (step % 3))}
+
+    assert types(run(change)) == set()
+    of_sft = [from_row(change(n, {"step": n})) for n in range(1, STEPS + 1)]
+    assert types(of_sft) == {"convergence_divergence", "loss_spike"}
 
 
 def test_a_reward_bought_with_words_is_told() -> None:

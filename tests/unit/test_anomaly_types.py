@@ -10,6 +10,7 @@ import pytest
 
 from canary.anomaly import Observation
 from canary.anomaly.alert import SEVERITIES
+from canary.anomaly.observation import Sample
 from tests.unit.observing import (
     agreement,
     before_after,
@@ -150,6 +151,26 @@ FIRES: dict[str, dict[str, Run]] = {
     "clip_fraction_saturation": {
         "most of the tokens": run(30, clip_fraction=before_after(wobble(0.1), 0.8, 15)),
     },
+    "value_loss_blowup": {
+        "a hundred times the usual": run(
+            40, value_loss=before_after(wobble(0.2), 20.0, 25), rewards=rewards(0.3)
+        ),
+        "by a fifth a step, from the first on": run(
+            60, value_loss=growing(0.1, 1.2), rewards=rewards(0.3)
+        ),
+        "where the scores are not told": run(40, value_loss=before_after(0.2, 20.0, 25)),
+    },
+    "value_explains_nothing": {
+        "from the start": run(
+            6, value_loss=5.0, explained_variance=-20.0, rewards=rewards(wobble(0.3))
+        ),
+        "later on": run(
+            40,
+            value_loss=before_after(wobble(0.1), 1.0, 25),
+            explained_variance=before_after(0.6, -4.0, 25),
+            rewards=rewards(0.3),
+        ),
+    },
     "stalled_adapter": {
         "two tensors": run(
             30,
@@ -265,6 +286,31 @@ SILENT: dict[str, dict[str, Run]] = {
         ),
     },
     "clip_fraction_saturation": {"a third of the tokens": run(60, clip_fraction=0.33)},
+    "value_loss_blowup": {
+        "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01))),
+        "the first score after forty steps without any": run(
+            80,
+            value_loss=before_after(1e-6, wobble(0.02), 41),
+            rewards=lambda n: Sample(0.0, 0.0, 8) if n < 41 else Sample(0.1, 0.3, 8),
+        ),
+        "scores a third larger and noisy": run(
+            120,
+            value_loss=before_after(wobble(0.1, 0.5), wobble(0.2, 0.5), 60),
+            rewards=rewards(0.3),
+        ),
+    },
+    "value_explains_nothing": {
+        "scores that hardly differ any more": run(
+            60,
+            value_loss=before_after(wobble(0.2), 0.03, 30),
+            explained_variance=before_after(0.2, -60.0, 30),
+            rewards=rewards(wobble(1.3, 0.01), 0.05),
+        ),
+        "values of 0": run(30, value_loss=0.5, explained_variance=0.0, rewards=rewards(0.1)),
+        "values as bad as noise makes them": run(
+            60, value_loss=wobble(0.2), explained_variance=wobble(-0.8, 0.5), rewards=rewards(0.1)
+        ),
+    },
     "stalled_adapter": {"all of it changes": run(60, never_changed=(), updates=20)},
 }
 
@@ -289,6 +335,8 @@ DOCUMENTED = {
     "entropy_collapse": "high",
     "reward_hacking": "high",
     "clip_fraction_saturation": "medium",
+    "value_loss_blowup": "high",
+    "value_explains_nothing": "medium",
     "stalled_adapter": "high",
     "loss_spike": "medium",
 }
@@ -389,6 +437,16 @@ LIMITS: dict[str, tuple[dict[str, Any], Run, Run]] = {
         run(30, clip_fraction=0.3),
         run(30, clip_fraction=0.1),
     ),
+    "loss_limit": (
+        {"value": {"loss_limit": 30.0}},
+        run(30, value_loss=before_after(0.2, 9.0, 20)),
+        run(30, value_loss=before_after(0.2, 4.0, 20)),
+    ),
+    "unexplained_limit": (
+        {"value": {"unexplained_limit": 9.0}},
+        run(30, value_loss=5.0, explained_variance=-10.0),
+        run(30, value_loss=5.0, explained_variance=-6.0),
+    ),
 }
 
 
@@ -410,6 +468,7 @@ def test_documented_defaults_are_the_defaults() -> None:
     from canary.anomaly.gradient import GradientDetector
     from canary.anomaly.learning_rate import LearningRateDetector
     from canary.anomaly.rewards import CalibrationDetector, RewardDriftDetector
+    from canary.anomaly.values import ValueDetector
 
     def defaults(kind: type) -> dict[str, Any]:
         parameters = inspect.signature(kind).parameters.values()
@@ -429,3 +488,4 @@ def test_documented_defaults_are_the_defaults() -> None:
     assert defaults(ConvergenceDetector) == {"plateau_threshold": 0.001, "plateau_window": 50}
     assert defaults(CalibrationDetector) == {"drift_threshold": 0.1, "calibration_threshold": 0.7}
     assert defaults(RewardDriftDetector) == {"drift_threshold": 0.1}
+    assert defaults(ValueDetector) == {"loss_limit": 10.0, "unexplained_limit": 3.0}

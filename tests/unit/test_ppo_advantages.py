@@ -18,6 +18,7 @@ from canary.workload.ppo.objective import (
     advantages_at_once,
     advantages_by_loop,
     completion_mask,
+    explained,
     kl_estimate,
     last_tokens,
     masked_mean,
@@ -273,3 +274,32 @@ def test_whitening_uses_the_moments_that_it_is_given() -> None:
     values, mask = torch.tensor([[1.0, 3.0]]), torch.ones(1, 2, dtype=torch.bool)
     given = Moments(torch.tensor(2.0), torch.tensor(4.0))
     assert whiten(values, mask, given)[0].tolist() == pytest.approx([-0.5, 0.5])
+
+
+def test_explained_variance_is_that_of_the_returns_over_the_tokens_that_count() -> None:
+    mask = ragged([4, 1, 6])
+    rollout = a_rollout(mask)
+    found = found_of(rollout, Settings())
+    assert rollout.values is not None
+    assert found.rollout.returns is not None
+    returns, values = found.rollout.returns[mask], rollout.values[mask]
+    wanted = 1 - ((returns - values).var() / returns.var()).item()
+    assert found.explained_variance.item() == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("missed", "returns", "wanted"),
+    [
+        (Moments(torch.tensor(0.0), torch.tensor(0.0)), (0.5, 2.0), 1.0),
+        (Moments(torch.tensor(0.3), torch.tensor(2.0)), (0.5, 2.0), 0.0),
+        (Moments(torch.tensor(0.0), torch.tensor(6.0)), (0.5, 2.0), -2.0),
+        (Moments(torch.tensor(0.0), torch.tensor(6.0)), (0.5, 0.0), 0.0),
+        (Moments(torch.tensor(0.0), torch.tensor(1e-14)), (0.5, 1e-15), 0.0),
+    ],
+    ids=["all", "none", "worse than none", "nothing to explain", "rounding alone"],
+)
+def test_the_share_that_values_explain(
+    missed: Moments, returns: tuple[float, float], wanted: float
+) -> None:
+    mean, variance = map(torch.tensor, returns)
+    assert explained(missed, Moments(mean, variance)).item() == pytest.approx(wanted)

@@ -13,6 +13,7 @@ from canary.workload.ppo.objective import (
     Moments,
     advantages_at_once,
     advantages_by_loop,
+    explained,
     kept,
     kl_estimate,
     penalised_rewards,
@@ -33,6 +34,8 @@ class Experience:
 
     rollout: Rollout
     kl: torch.Tensor
+    explained_variance: torch.Tensor
+    """See `explained`; over the tokens that `measure` saw, of all ranks."""
 
 
 def experience(
@@ -61,5 +64,7 @@ def experience(
     estimate = advantages_by_loop if by_loop else advantages_at_once
     raw = estimate(rewards, rollout.values, mask, arguments.gamma, arguments.lam)
     returns = kept(raw + rollout.values, mask)
-    advantages = whiten(raw, mask, measure(raw, mask))
-    return Experience(rollout.with_(rewards=rewards, advantages=advantages, returns=returns), kl)
+    of_raw = measure(raw, mask)
+    advantages = whiten(raw, mask, of_raw)
+    told = rollout.with_(rewards=rewards, advantages=advantages, returns=returns)
+    return Experience(told, kl, explained(of_raw, measure(returns, mask)))

@@ -86,7 +86,7 @@ def rollout_metrics(
 ) -> dict[str, float]:
     """`reward` and `reward_std` of the scores; `kl` mean a token, `kl_sequence` mean a completion;
     `entropy`, `values_mean`, and `logprobs` and `reference_logprobs` of what was sampled, mean a
-    token; `completion_length`; `eos_rate`; `kl_coef`."""
+    token; `explained_variance` of the returns; `completion_length`; `eos_rate`; `kl_coef`."""
     rollout = collected.rollout
     assert rollout.scores is not None
     assert rollout.values is not None
@@ -101,6 +101,7 @@ def rollout_metrics(
         "kl_sequence": collected.kl.sum(dim=1).mean(),
         "entropy": masked_mean(rollout.entropy, mask),
         "values_mean": masked_mean(rollout.values, mask),
+        "explained_variance": collected.explained_variance,
         "logprobs": masked_mean(rollout.logprobs, mask),
         "reference_logprobs": masked_mean(rollout.reference_logprobs, mask),
         "completion_length": mask.sum(dim=1).float().mean(),

@@ -18,6 +18,8 @@ import torch
 Estimator = Literal["k1", "k3"]
 EPSILON = 1e-8
 """Added to a variance before its root is divided by."""
+LEAST_VARIANCE = 1e-10
+"""Of values that vary by more than float32's rounding: a hundred thousandth of their mean."""
 
 
 def completion_mask(completion_ids: torch.Tensor, eos_id: int | None) -> torch.Tensor:
@@ -91,6 +93,17 @@ def whiten(
     if keep_mean:
         whitened = whitened + of.mean
     return kept(whitened, mask)
+
+
+def explained(missed: Moments, returns: Moments) -> torch.Tensor:
+    """The share of the returns' variance that the values explain, 1 - Var(returns - values) /
+    Var(returns): 1 at best, 0 of values that are all the same, below 0 of values that are worse
+    than that. 0 where the returns are all equal but for rounding: there is nothing to explain.
+
+    `missed` are the moments of returns - values, the raw advantages.
+    """
+    varies = returns.variance > LEAST_VARIANCE * returns.mean.square()
+    return torch.where(varies, 1 - missed.variance / returns.variance, 0.0 * returns.variance)
 
 
 def advantages_at_once(
