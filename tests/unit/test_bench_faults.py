@@ -30,6 +30,7 @@ FIGURES = {
     "faults.json": {"listed", "blind", "benign"},
     "faults_second.json": {"second"},
     "faults_ppo.json": {"ppo", "ppo_benign"},
+    "faults_ppo_blind.json": {"ppo_blind", "ppo_blind_benign"},
 }
 
 
