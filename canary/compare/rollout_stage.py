@@ -85,8 +85,7 @@ def _at_step(
     was, now = (_statistics(side, signal, step) for side in (baseline, current))
     if not was or not now:
         return None
-    scale = _scale((baseline, current), signal, step)
-    sizes = {key: relative_difference(was[key], now[key], scale) for key in STATISTICS}
+    sizes = _sizes(baseline, current, signal, step)
     size = max(sizes.values())
     if size <= tolerance.rollout_at_step(step):
         return None
@@ -107,6 +106,21 @@ def _at_step(
         learned=True,
         step=step,
     )
+
+
+def apart_at_step(baseline: RunRecord, current: RunRecord, signal: str, step: int) -> float:
+    """The largest difference of a signal's statistics at a step, of its root mean square; 0 where a
+    side has none."""
+    if not all(_statistics(side, signal, step) for side in (baseline, current)):
+        return 0.0
+    return max(_sizes(baseline, current, signal, step).values())
+
+
+def _sizes(baseline: RunRecord, current: RunRecord, signal: str, step: int) -> dict[str, float]:
+    """Of each statistic, on the scale of the signal."""
+    was, now = (_statistics(side, signal, step) for side in (baseline, current))
+    scale = _scale((baseline, current), signal, step)
+    return {key: relative_difference(was[key], now[key], scale) for key in STATISTICS}
 
 
 def _statistics(record: RunRecord, signal: str, step: int) -> dict[str, Any]:

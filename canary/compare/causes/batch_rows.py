@@ -38,6 +38,9 @@ class BatchChange:
     longer: bool = False
     steps_differ_from: int | None = None
     """The first step whose rows differ, from 1."""
+    unmasked: int = 0
+    """Of online RL: tokens that step 1 trains more, where what was sampled has the same words and
+    the same padding. Only its mask is another then."""
 
 
 def batch_change(baseline: Steps, current: Steps) -> BatchChange:
@@ -64,6 +67,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         shorter=lengths[1] < lengths[0],
         longer=lengths[1] > lengths[0],
         steps_differ_from=differing[0] + 1 if differing else None,
+        unmasked=_unmasked(before, after) if differing[:1] == [0] else 0,
     )
 
 
@@ -105,6 +109,29 @@ def _prompts(steps: Sequence[Mapping[Place, str]]) -> set[str]:
     """Whichever places they have: trainers shuffle what they generated, by a state of the random
     numbers that follows the sampling."""
     return {value for step in steps for place, value in step.items() if place[1] != COMPLETIONS}
+
+
+def _unmasked(baseline: Steps, current: Steps) -> int:
+    """Tokens of completions that are trained more in step 1, of the same prompts, texts, shapes and
+    padded ids; 0 where any of these differs or was not recorded.
+
+    Pads that are sampled or written make other padded ids, and words make other texts: what is left
+    is the mask over the ids, which now holds what stands behind an EOS.
+    """
+    before, after = baseline[0], current[0]
+    if not all("completion_tokens" in micro and "pad_ids" in micro for micro in (*before, *after)):
+        return 0
+    # By step and not by place: trainers shuffle what they generated.
+    texts = [_pool(_steps([side], "texts")) for side in (before, after)]
+    shapes = [[micro.get("shapes") for micro in side] for side in (before, after)]
+    prompts = [_prompts(_steps([side], "rows")) for side in (before, after)]
+    if not texts[0] or any(a != b for a, b in (texts, shapes, prompts)):
+        return 0
+    pads, tokens = (
+        [sum(int(micro[key]) for micro in side) for side in (before, after)]
+        for key in ("pad_ids", "completion_tokens")
+    )
+    return max(0, tokens[1] - tokens[0]) if pads[0] == pads[1] else 0
 
 
 def _longest(side: Steps) -> int:

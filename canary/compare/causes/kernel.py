@@ -49,9 +49,10 @@ def _what(facts: Facts) -> str:
     reads = facts.rose("host_reads")
     if reads is not None and reads.failed and not facts.failed("operators", "flops"):
         return "Python reads values from the device in each step, and waits for them"
+    same = " for the same result" if facts.entry is None else ""
     if facts.rose("flops") and facts.failed("operators", "flops"):
-        return "a step computes more for the same result"
-    return "a step calls more operators for the same result"
+        return f"a step computes more{same}"
+    return f"a step calls more operators{same}"
 
 
 def _actions(facts: Facts) -> tuple[str, ...]:

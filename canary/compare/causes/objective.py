@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from canary.compare.causes.evidence import evidence_of, evidence_of_check
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
-from canary.compare.causes.updates import first_other_update, unclipped
+from canary.compare.causes.updates import (
+    LEFTOVER,
+    first_other_update,
+    gradient_cut,
+    norm_change,
+    unclipped,
+)
+from canary.compare.rollout_stage import apart_at_step
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
 
@@ -15,6 +22,9 @@ ACTIONS = (
     "compare loss_type, beta, weights and the normalisation of the loss",
     "compute the loss of the first batch by hand on both sides",
 )
+
+LOOK_FOR_CUTS = "look for detach() and for terms whose value is 0 and whose slope is not"
+CUT = ": a step computes less, a part of the graph was cut"
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
@@ -32,18 +42,23 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 
 MADE = {
-    "values": "the same tokens and parameters have other values",
+    "values": ((), "other values"),
     "rewards": (
-        "equal scores and log-probabilities make other rewards: the penalty on the KL, whitening, "
-        "or the place of the score"
+        ("scores", "logprobs", "reference_logprobs"),
+        "other rewards: the penalty on the KL, whitening, or the place of the score",
     ),
     "advantages": (
-        "equal rewards and values make other advantages: gamma, lambda, what follows the last "
-        "token, or whitening"
+        ("rewards", "values"),
+        "other advantages: gamma, lambda, what follows the last token, or whitening",
     ),
-    "returns": "equal rewards, values and advantages make other returns",
+    "returns": (
+        ("rewards", "values"),
+        "other returns: gamma, lambda, what follows the last token, or what is added to the values",
+    ),
 }
-"""What differs, where all that it is made of is the same."""
+"""What differs, by what it is made of."""
+ROUNDING = 1e-6
+"""Signals that differ by no more, of their root mean square, are called equal."""
 
 
 def _made_of_rollout(facts: Facts) -> Iterator[Finding]:
@@ -52,16 +67,46 @@ def _made_of_rollout(facts: Facts) -> Iterator[Finding]:
     if signal is None or signal.signal not in MADE or facts.failed("frozen_unchanged"):
         return
     broken = facts.failed("rewards_add_up", "advantages_sum_to_zero", "advantages_scaled")
+    of_values = signal.signal == "values"
     yield Finding(
         C.OBJECTIVE,
-        0.6 if signal.signal == "values" else 0.93,
-        MADE[signal.signal],
+        0.6 if of_values else 0.93,
+        _made_otherwise(facts, signal.signal, signal.step or 1),
         (evidence_of(signal), *([evidence_of_check(broken)] if broken else [])),
-        (
+        VALUES_ACTIONS
+        if of_values
+        else (
             "compute rewards, advantages and returns of one completion by hand on both sides",
             "compare gamma, lam, the weight and sign of the KL, whitening, and the masks",
         ),
     )
+
+
+VALUES_ACTIONS = (
+    "compare the loss of the values: its weight, its bound, its mask, and whether its gradient "
+    "reaches the model",
+    "compare the value head: its input, its start, and its rate",
+)
+
+
+def _made_otherwise(facts: Facts, signal: str, step: int) -> str:
+    """No more than the record shows: how nearly that is equal which it is made of."""
+    of, words = MADE[signal]
+    if signal == "values" and step == 1:
+        return f"the same tokens and parameters have {words}"
+    if signal == "values":
+        return f"the same tokens have {words} after {_steps(step - 1)}, whose losses agree"
+    apart = max((apart_at_step(facts.before, facts.now, name, step) for name in of), default=0.0)
+    how = "are equal" if apart <= ROUNDING else f"agree to {apart:.0e}"
+    inputs = f"{', '.join(of[:-1])} and {of[-1]}".replace("_", " ")
+    found = f"{inputs} {how} and make {words}"
+    if signal == "returns":
+        found += ". The advantages agree as they are recorded, whitened: without shift and scale"
+    return found
+
+
+def _steps(count: int) -> str:
+    return "a step" if count == 1 else f"{count} steps"
 
 
 def _later_updates(facts: Facts) -> Iterator[Finding]:
@@ -123,12 +168,13 @@ def _first_gradient(facts: Facts) -> Iterator[Finding]:
         )
         return
     rollout = facts.rollout and facts.metric_moved("entropy")
+    cut = gradient_cut(facts)
     yield Finding(
         C.OBJECTIVE,
-        0.4 if rollout else 0.72,
-        "the first loss is the same and its gradient is not",
-        facts.first_evidence(),
-        ("look for detach() and for terms whose value is 0 and whose slope is not", *ACTIONS),
+        0.4 if rollout else (0.85 if cut else 0.72),
+        f"the first loss is the same and its gradient is not{CUT if cut else ''}",
+        (*facts.first_evidence(), *([cut] if cut else [])),
+        (LOOK_FOR_CUTS, *ACTIONS),
     )
 
 
@@ -156,12 +202,14 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
             ("look at terms that compare policy and reference: KL, margins, ratios", *ACTIONS),
         )
     elif norm is not None and (loss is None or norm < loss):
+        cut = gradient_cut(facts)
+        small = norm_change(facts, norm) <= LEFTOVER
         yield Finding(
             C.OBJECTIVE,
-            0.4,
-            f"at step {norm} the same loss has another gradient",
-            facts.first_evidence(),
-            ACTIONS,
+            0.85 if cut else (0.6 if small else 0.4),
+            f"at step {norm} the same loss has another gradient{CUT if cut else ''}",
+            (*facts.first_evidence(), *([cut] if cut else [])),
+            (LOOK_FOR_CUTS, *ACTIONS) if cut or small else ACTIONS,
         )
 
 

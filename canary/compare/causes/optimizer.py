@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from canary.compare.causes.evidence import evidence_of, evidence_of_check
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
-from canary.compare.causes.updates import first_other_update, unclipped
+from canary.compare.causes.updates import (
+    LEFTOVER,
+    first_other_update,
+    gradient_cut,
+    norm_change,
+    unclipped,
+)
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
 
@@ -76,6 +82,22 @@ def _first_update(facts: Facts) -> Iterator[Finding]:
     )
 
 
+def _other_gradient(facts: Facts, step: int, actions: tuple[str, ...]) -> Iterator[Finding]:
+    """Of the same loss: gradients of an earlier step that were left in, unless it is hardly
+    another one or a step computes less."""
+    if gradient_cut(facts) is not None:
+        return
+    large = norm_change(facts, step) > LEFTOVER
+    more = ": more than this step's went in" if large else ""
+    yield Finding(
+        C.OPTIMIZER,
+        0.72 if large else 0.4,
+        f"at step {step} the same loss has another gradient{more}",
+        facts.first_evidence(),
+        ("every step must begin with gradients of zero", *actions),
+    )
+
+
 def _later(facts: Facts) -> Iterator[Finding]:
     """Same first update, and the steps that follow differ: what the optimizer keeps."""
     if facts.entry != "trajectory" or facts.failed("frozen_unchanged"):
@@ -100,13 +122,7 @@ def _later(facts: Facts) -> Iterator[Finding]:
             actions,
         )
     elif norm is not None and (loss is None or norm < loss):
-        yield Finding(
-            C.OPTIMIZER,
-            0.72,
-            f"at step {norm} the same loss has another gradient: more than this step's went in",
-            facts.first_evidence(),
-            ("every step must begin with gradients of zero", *actions),
-        )
+        yield from _other_gradient(facts, norm, actions)
     elif update is not None and update >= 3 and unclipped(facts) is None:
         yield Finding(
             C.OPTIMIZER,

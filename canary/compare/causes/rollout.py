@@ -32,7 +32,8 @@ def _signals(facts: Facts) -> Iterator[Finding]:
     signal = facts.rollout_signal
     if signal is None:
         return
-    if signal.signal == "scores" and not facts.metric_moved("reward", signal.step or 1):
+    exchanged = not any(facts.metric_moved(n, signal.step or 1) for n in ("reward", "reward_std"))
+    if signal.signal == "scores" and exchanged:
         code = facts.changed_code("reward_funcs", "scorer")
         yield Finding(
             C.ROLLOUT,
@@ -45,8 +46,7 @@ def _signals(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ROLLOUT,
             0.9,
-            "the same completions of the same model have other log-probabilities than those they "
-            "were sampled with",
+            "the same completions of the same model have other log-probabilities",
             (evidence_of(signal),),
             ("divide the logits by the sampling temperature, and mask what was not sampled",),
         )
@@ -80,6 +80,9 @@ def _work(facts: Facts) -> Iterator[Finding]:
 def _samples(facts: Facts) -> Iterator[Finding]:
     """From the same prompts and parameters, other completions."""
     stranger = facts.failed("sampled_ids_trained")
+    if facts.batches.unmasked:
+        yield from _past_the_end(facts)
+        return
     if stranger is not None:
         yield Finding(
             C.ROLLOUT,
@@ -111,6 +114,28 @@ def _samples(facts: Facts) -> Iterator[Finding]:
                 (evidence_of(sampled),),
                 GENERATION,
             )
+
+
+def _past_the_end(facts: Facts) -> Iterator[Finding]:
+    """The same completions under another mask."""
+    stranger, more = facts.failed("sampled_ids_trained"), facts.batches.unmasked
+    (was, now), (ended, _) = facts.exact_counts("pad_tokens", "eos_labels")
+    same = f"step 1 sampled the same completions, and trains {more} tokens more of them"
+    pads = f"{was - now} padded positions fewer are masked over all steps"
+    yield Finding(
+        C.ROLLOUT,
+        0.95,
+        "tokens after a completion's first EOS are trained: the same completions are sampled, and "
+        "their mask is another"
+        if ended
+        else "the same completions are sampled, and their mask holds more tokens",
+        (
+            *(evidence_of(d) for d in facts.differences("batches")[:1]),
+            Evidence("signal", f"{same}; {pads}" if was > now else same),
+            *([evidence_of_check(stranger)] if stranger else []),
+        ),
+        ("look at the mask of completions: it ends with the first EOS, and leaves out the pads",),
+    )
 
 
 def _rewards(facts: Facts) -> Iterator[Finding]:

@@ -20,6 +20,36 @@ def first_other_update(facts: Facts) -> int | None:
     return None
 
 
+LEFTOVER = 1e-2
+"""Gradients of an earlier step that were left in change the norm by more than this share."""
+
+
+NO_WORK = ("detach", "alias", "view", "zeros", "empty")
+"""Parts of names of operators that compute nothing."""
+
+
+def gradient_cut(facts: Facts) -> Evidence | None:
+    """That a step computes fewer matrix products in as many forwards, and nothing more often: its
+    backward goes through less of the graph."""
+    forwards = facts.exact("work", "forwards")
+    fewer = -facts.more_calls("mm.")
+    more = [row.name for row in facts.operators.rows if (row.growth_calls or 0) > 0]
+    others = [name for name in more if not any(part in name for part in NO_WORK)]
+    if forwards[0] is None or forwards[0] != forwards[1] or fewer <= 0 or others:
+        return None
+    detached = facts.more_calls("detach")
+    words = f"{fewer:,.0f} matrix products a step fewer in as many forwards"
+    if detached > 0:
+        words += f", and {detached:,.0f} calls of detach more"
+    return Evidence("operators", words, unit="calls")
+
+
+def norm_change(facts: Facts, step: int) -> float:
+    """Of the gradient norm of a step, from 1: the relative difference."""
+    was, now = (number(side[step - 1]) for side in facts.exact("trajectory", "grad_norms"))
+    return relative_difference(was, now)
+
+
 def unclipped(facts: Facts) -> Evidence | None:
     """That something is no longer clipped in step 1, of policy or values; or is for the first
     time."""
