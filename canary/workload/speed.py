@@ -18,6 +18,7 @@ from typing import Any
 from canary.config.schema import CanaryConfig
 from canary.config.speed_checks import require_liger_installed
 from canary.errors import ConfigError
+from canary.workload.fixed_cache import keep_one_dtype
 from canary.workload.lengths import bucket_rows
 
 ADAMW: Mapping[str, dict[str, bool]] = {
@@ -108,6 +109,8 @@ def apply(trainer: Any, config: CanaryConfig) -> None:
         bucket_rows(trainer)
     if speed.liger and config.training_type == "ppo":
         _fuse_kernels(trainer)
+    if speed.decode in ("static", "compiled"):
+        keep_one_dtype(getattr(trainer.model, "policy", trainer.model))
     cuda = trainer.args.device.type == "cuda"
     if hasattr(trainer, "_generate_and_score_completions") and not trainer.args.use_vllm:
         for name, value in compilation(config, cuda).items():

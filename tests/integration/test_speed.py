@@ -386,3 +386,24 @@ def test_ppos_adamw_is_the_one_asked_for(tmp_path: Path, switch: str) -> None:
     trainer.train()
     flags = {name: trainer.optimizer.optimizer.defaults[name] for name in ("foreach", "fused")}
     assert flags == {"foreach": switch == "foreach", "fused": switch == "fused"}
+
+
+@pytest.mark.parametrize("training_type", ["grpo", "ppo"])
+def test_a_fixed_cache_takes_keys_and_values_of_autocast(
+    tmp_path: Path, training_type: str
+) -> None:
+    """Rotary embeddings leave keys in float32, and values are what a projection gives."""
+    caches = set()
+    changes = {"dtype": "bfloat16", "max_steps": 1, "speed": {"decode": "static"}}
+    trainer = built(tmp_path, training_type, **changes)
+
+    def look(_: Any, __: Any, inputs: dict[str, Any]) -> None:
+        if inputs.get("past_key_values") is not None and inputs["past_key_values"].is_initialized:
+            layers = inputs["past_key_values"].layers
+            caches.update((layer.keys.dtype, layer.values.dtype) for layer in layers)
+
+    getattr(trainer.model, "policy", trainer.model).register_forward_pre_hook(
+        look, with_kwargs=True
+    )
+    trainer.train()
+    assert caches == {(torch.bfloat16, torch.bfloat16)}
