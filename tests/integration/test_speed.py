@@ -393,7 +393,7 @@ def test_a_fixed_cache_takes_keys_and_values_of_autocast(
     tmp_path: Path, training_type: str
 ) -> None:
     """Rotary embeddings leave keys in float32, and values are what a projection gives."""
-    caches = set()
+    caches: set[tuple[torch.dtype, torch.dtype]] = set()
     changes = {"dtype": "bfloat16", "max_steps": 1, "speed": {"decode": "static"}}
     trainer = built(tmp_path, training_type, **changes)
 
