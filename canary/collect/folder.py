@@ -140,20 +140,28 @@ def load_record(path: Path | str) -> RunRecord:
         RecordError: not readable, not strict JSON, or of another schema.
     """
     file = _metrics_path(Path(path))
-    try:
-        document = jsonio.loads(file.read_bytes())
-    except FileNotFoundError as error:
-        raise InputError(
-            f"no record at {file}", "name a run's folder or its metrics.json"
-        ) from error
-    except OSError as error:
-        raise RecordError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise RecordError(f"{file} is not a record: {error}") from error
+    document = read_document(file, "record", "name a run's folder or its metrics.json")
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
         return _correct(record, RunFolder(file.parent))
     return record
+
+
+def read_document(file: Path, kind: str, hint: str) -> Any:
+    """What a file of strict JSON holds that is to be a `record` or another `kind`.
+
+    Raises:
+        InputError: nothing there; carries the hint.
+        RecordError: not readable, or not strict JSON.
+    """
+    try:
+        return jsonio.loads(file.read_bytes())
+    except FileNotFoundError as error:
+        raise InputError(f"no {kind} at {file}", hint) from error
+    except OSError as error:
+        raise RecordError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise RecordError(f"{file} is not a {kind}: {error}") from error
 
 
 def parse_record(document: Any, source: Path) -> RunRecord:

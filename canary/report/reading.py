@@ -7,9 +7,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from canary.collect import jsonio
+from canary.collect.folder import read_document
+from canary.collect.jsonio import number
 from canary.compare.report import Check, Comparison, Difference, KeyChange, RaisedAlert, Side
-from canary.errors import InputError, RecordError
+from canary.errors import RecordError
 from canary.report.document import DOCUMENT_VERSION
 
 CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(tuple[Check, ...])
@@ -28,16 +29,8 @@ def load_comparison(path: Path) -> Comparison:
         RecordError: there, but not a comparison.
     """
     file = path / "comparison.json" if path.is_dir() else path
-    try:
-        document = jsonio.loads(file.read_bytes())
-    except FileNotFoundError as error:
-        raise InputError(
-            f"no comparison at {file}", "write one with: canary compare ... --format json -o FILE"
-        ) from error
-    except OSError as error:
-        raise RecordError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise RecordError(f"{file} is not a comparison: {error}") from error
+    hint = "write one with: canary compare ... --format json -o FILE"
+    document = read_document(file, "comparison", hint)
     if not isinstance(document, dict) or document.get("schema_version") != DOCUMENT_VERSION:
         raise RecordError(f"{file} is not a comparison of this version")
     try:
@@ -76,7 +69,7 @@ def _without(row: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
     """Non-finite numbers of a check, which travel as strings, as numbers again."""
-    read = {name: jsonio.number(value) for name, value in row.items()}
+    read = {name: number(value) for name, value in row.items()}
     if isinstance(row.get("interval"), list):
-        read["interval"] = [jsonio.number(end) for end in row["interval"]]
+        read["interval"] = [number(end) for end in row["interval"]]
     return read

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.workload.reference_free import build_reference_free
+from canary.workload.on_rows import build_on_rows, require_completions
 from canary.workload.spec import WorkloadSpec
 
 
 def build(spec: WorkloadSpec) -> Any:
     """An ORPOTrainer, not yet started. ConfigError where this trl offers none."""
-    return build_reference_free(spec, "ORPO")
+    trainer = build_on_rows(spec, "ORPO", beta=spec.config.beta, remove_unused_columns=False)
+    require_completions(spec, trainer)
+    return trainer

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from canary.workload import adapt, older_rows
 from canary.workload.arguments import training_arguments
-from canary.workload.data import load_rows, require_enough
+from canary.workload.data import load_rows
 from canary.workload.model import load_model, load_tokenizer
+from canary.workload.on_rows import require_kept
 from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator
 from canary.workload.spec import WorkloadSpec
@@ -43,9 +44,7 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
     )
     if spec.config.load_in_4bit or spec.config.load_in_8bit:
         _head_in_float32(trainer.model)
-    # trl drops pairs of which one is longer than max_length
-    kept: Any = trainer.train_dataset
-    require_enough(spec, len(kept))
+    require_kept(spec, trainer)
     return trainer
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from canary.collect.folder import load_record
-from tests.integration.conftest import Finished, canary, settings, write_config
+from tests.integration.conftest import PATIENT, Finished, canary, settings, write_config
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
@@ -98,7 +98,7 @@ def test_records_and_comparison_stay(compared: tuple[Finished, Path]) -> None:
 
 
 def test_two_configs_of_one_commit(tmp_path: Path) -> None:
-    base = settings("sft", **SMALL)
+    base = settings("sft", **SMALL, thresholds=PATIENT)
     write_config(tmp_path, base, "base.yaml")
     write_config(tmp_path, base | {"learning_rate": 2e-3}, "head.yaml")
     configs = ("--base-config", "base.yaml", "--head-config", "head.yaml")

@@ -15,14 +15,11 @@ from tests.github.fixtures import description, github
 from tests.github.gatehouse import NAME, git, pull_event, push_event
 from tests.github.server import GitHub
 from tests.integration.composite import Runner
-from tests.integration.conftest import settings
+from tests.integration.conftest import PATIENT, settings
 from tests.integration.own_scripts import sft_script, write_data
 
 __all__ = ["description", "github"]
 
-PATIENT = {"max_step_time_increase_pct": 1e6, "max_tps_drop_pct": 99.999}
-"""These tests are not about time, and on a busy machine a step of two threads, which wait for each
-other at every operator, takes a hundred times as long."""
 SMALL: dict[str, object] = {"max_steps": 8, "dataset_size": 40, "thresholds": PATIENT}
 
 INPUTS = {"gpus": "none", "image": "registry.example/canary@sha256:00", "config": "canary.yaml"}

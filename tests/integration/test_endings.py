@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,27 @@ def assert_one_line(finished: Finished, code: int, status: str) -> None:
     assert not (finished.folder / ".scratch").exists()
 
 
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Finished]]:
+    """A run that stands still after two steps, for which its timeout leaves a busy machine enough;
+    it takes that while others run."""
+    body = """
+import os, pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"])
+pathlib.Path("child.pid").write_text(str(child.pid))
+original = trainer.compute_loss
+def compute_loss(*args, **kwargs):
+    if trainer.state.global_step == 2:
+        time.sleep(300)
+    return original(*args, **kwargs)
+trainer.compute_loss = compute_loss
+"""
+    folder = tmp_path_factory.mktemp("stuck")
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(run_planted, folder, body, timeout=75)
+
+
+@pytest.mark.usefixtures("stuck")
 def test_a_nan_in_one_micro_batch_is_counted_at_its_step_and_the_run_goes_on(
     tmp_path: Path,
 ) -> None:
@@ -74,14 +97,17 @@ def slow(rows):
     return original(rows)
 trainer.data_collator = slow
 """
-    slow = run_planted(tmp_path / "slow", body).record()
-    plain = run_planted(tmp_path / "plain", "pass").record()
+    slow = run_planted(tmp_path / "slow", body)
+    rows: list[dict[str, Any]] = slow.rows()
+    data = [row["phases"]["data"] for row in rows]
     planted = 0.05 * 2 * 2
-    # A busy machine oversleeps; it never sleeps less.
-    assert 0.98 * planted <= slow.phases["data"] - plain.phases["data"] < 1.5 * planted
-    assert slow.perf.step_time.mean > planted
-    assert slow.phases["forward"] < 3 * plain.phases["forward"]
-    assert (slow.perf.dataloader_wait_pct or 0) > 50
+    # A busy machine oversleeps, if not in every step; it never sleeps less.
+    assert 0.98 * planted <= min(data) < 1.5 * planted
+    assert min(row["phases"]["forward"] for row in rows) < planted
+    assert all(row["phases_cpu"]["data"] < planted / 2 for row in rows), "who sleeps has no core"
+    perf, wall = slow.record().perf, sum(row["wall_s"] for row in rows[1:])
+    assert perf.step_time.mean > planted
+    assert perf.dataloader_wait_pct == pytest.approx(100 * sum(data[1:]) / wall)
 
 
 def test_token_counts_equal_those_counted_by_hand(tmp_path: Path) -> None:
@@ -138,22 +164,12 @@ trainer.compute_loss = compute_loss
     assert "batch_size" in finished.err
 
 
-def test_a_timeout_ends_the_whole_process_tree(tmp_path: Path) -> None:
-    body = """
-import os, pathlib, subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"])
-pathlib.Path("child.pid").write_text(str(child.pid))
-original = trainer.compute_loss
-def compute_loss(*args, **kwargs):
-    if trainer.state.global_step == 2:
-        time.sleep(300)
-    return original(*args, **kwargs)
-trainer.compute_loss = compute_loss
-"""
-    finished = run_planted(tmp_path, body, timeout=15)
+def test_a_timeout_ends_the_whole_process_tree(stuck: Future[Finished]) -> None:
+    finished = stuck.result()
     assert_one_line(finished, 4, "timeout")
     assert len(finished.rows()) == 2
-    assert not psutil.pid_exists(int((tmp_path / "child.pid").read_text()))
+    started = finished.folder.parent.parent / "child.pid"
+    assert not psutil.pid_exists(int(started.read_text()))
 
 
 def start_long_run(folder: Path) -> tuple[subprocess.Popen[str], Path]:
@@ -201,7 +217,7 @@ def training_processes(run_dir: Path) -> list[psutil.Process]:
 
 
 def wait_until_gone(run_dir: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while training_processes(run_dir):
         assert time.monotonic() < deadline, "the training process outlived its parent"
         time.sleep(0.1)
@@ -211,7 +227,7 @@ def wait_until_gone(run_dir: Path) -> None:
 def test_interrupts_end_the_run_with_a_record(tmp_path: Path, number_: signal.Signals) -> None:
     process, run_dir = start_long_run(tmp_path)
     process.send_signal(number_)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 4, err
     assert "Traceback" not in err
     record = load_record(run_dir)
@@ -224,7 +240,7 @@ def test_interrupts_end_the_run_with_a_record(tmp_path: Path, number_: signal.Si
 def test_kill_9_of_the_training_process_is_told_by_the_parent(tmp_path: Path) -> None:
     process, run_dir = start_long_run(tmp_path)
     training_processes(run_dir)[0].kill()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 4
     assert "SIGKILL" in err
     record = load_record(run_dir)

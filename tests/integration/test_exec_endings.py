@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from canary.collect.folder import load_record
@@ -117,14 +118,13 @@ def test_a_command_that_fails_before_it_trains_keeps_its_exit_code(place: Path) 
 
 def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path: Path) -> None:
     config = tmp_path / "limits.yaml"
-    config.write_text("name: slow\ntimeout: 2\nprobe_steps: 0\n")
-    mark = tmp_path / "still-there"
-    code = f"sleep 6; touch {mark}"
+    config.write_text("name: slow\ntimeout: 4\nprobe_steps: 0\n")
+    started = tmp_path / "started"
+    code = f"sleep 600 & echo $! > {started}; wait"
     done = watched(place, "bash", "-c", code, options=("--config", str(config)))
     assert done.code == 4
     assert done.record().status == "timeout"
-    time.sleep(5)
-    assert not mark.exists()
+    assert not psutil.pid_exists(int(started.read_text()))
 
 
 def test_an_interrupt_leaves_a_record(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def test_only_the_window_is_profiled_and_what_it_slowed_is_not_timed(sft: Finish
     assert len(record.stability.loss_values) == 8
     # Writing the trace took many times a step, all of it within the last profiled one.
     wall = {row["step"]: row["wall_s"] for row in rows}
-    assert wall[4] > 3 * max(plain)
+    assert wall[4] > 3 * statistics.median(plain)
     assert record.profiler.wall_ms is not None
     assert record.profiler.wall_ms < 1000 * (wall[3] + wall[4])
     assert "  profile     steps 3 to 4, not timed" in sft.err

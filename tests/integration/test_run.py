@@ -102,11 +102,13 @@ def test_phases_of_every_step_add_up_to_its_wall_time(finished_run: Finished) ->
 
 
 def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) -> None:
-    rows = finished_run.rows()
+    rows: list[dict[str, Any]] = finished_run.rows()
     written = [row["time"] for row in rows]
     walls = [row["wall_s"] for row in rows]
-    elapsed = written[-1] - written[0]  # type: ignore[operator]
-    assert sum(walls[1:]) == pytest.approx(elapsed, rel=0.05, abs=0.005)  # type: ignore[arg-type]
+    elapsed = written[-2] - written[0]
+    # A busy machine may take the core from a step that has ended before its moment is written.
+    taken = sum(row["host"]["run_delay_s"] or 0.0 for row in rows[1:])
+    assert sum(walls[1:-1]) == pytest.approx(elapsed, rel=0.05, abs=0.005 + taken)
 
 
 def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(

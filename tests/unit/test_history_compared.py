@@ -145,14 +145,15 @@ def thousand(root: Path) -> None:
 
 
 def test_a_thousand_stored_runs_cost_less_than_a_second(tmp_path: Path) -> None:
+    """Of a processor: a loaded machine would stretch the wall time."""
     thousand(tmp_path / "history")
     now = write(tmp_path / "now.json", record(9000))
     request = Request((now,), (tmp_path / "history",))
     took = []
     for _ in range(3):
-        began = time.perf_counter()
+        began = time.process_time()
         found = compare_paths(request)
-        took.append(time.perf_counter() - began)
+        took.append(time.process_time() - began)
     assert found.baseline.run_ids == tuple(f"run-{place:05d}" for place in range(980, 1000))
     assert min(took) < 1.0, took
 
@@ -163,7 +164,7 @@ def seconds_of_children() -> float:
 
 
 def test_comparing_two_files_takes_less_than_half_a_second(tmp_path: Path) -> None:
-    """Of a processor: it waits for nothing, and a loaded machine would stretch the wall time."""
+    """Of a processor, as above: it waits for nothing."""
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     command = [sys.executable, "-m", "canary", "compare", str(now), str(before)]
     took = []

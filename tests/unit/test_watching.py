@@ -39,6 +39,7 @@ from pathlib import Path
 from canary.runner.pulse import leave_pulse
 leave_pulse(Path(sys.argv[1]), 1)
 def stand_still():
+    Path(sys.argv[1], "stands").touch()
     time.sleep(60)
 stand_still()
 """
@@ -122,11 +123,10 @@ def test_a_rank_that_stands_still_says_where_when_it_is_asked(job: Job) -> None:
     process = subprocess.Popen([sys.executable, "-c", STUCK, job.scratch_dir])
     try:
         watch = RankWatch(job, log_of(job))
-        deadline = time.monotonic() + 30
-        while not pulse_path(Path(job.scratch_dir), 1).exists() and time.monotonic() < deadline:
+        deadline = time.monotonic() + 60
+        while not Path(job.scratch_dir, "stands").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         watch.look()
-        time.sleep(0.2)
         watch.ask()
         assert watch.standing().endswith("in stand_still")
         assert process.poll() is None
