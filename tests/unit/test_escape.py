@@ -47,14 +47,14 @@ def assert_plain(markdown: str) -> None:
 
 
 @given(texts)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_cell_is_text_and_nothing_else(text: str) -> None:
     assert "\n" not in markdown_cell(text)
     assert_plain(f"x {markdown_cell(text)}")
 
 
 @given(texts, texts)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_neither_cells_nor_code_leave_their_column(left: str, right: str) -> None:
     row = f"| {markdown_cell(left)} | {markdown_code(right)} | end |"
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table"])

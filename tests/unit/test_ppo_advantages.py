@@ -48,7 +48,7 @@ def plain_advantages(
     ]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lengths=LENGTHS,
     seed=st.integers(0, 2**16),
@@ -90,7 +90,7 @@ def test_one_step_advantages_are_temporal_differences(way: Any) -> None:
     assert found[0].tolist() == pytest.approx([1 + 0.9 - 0.5, 2 + 2.7 - 1, 4 - 3])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(ids=st.lists(st.lists(st.integers(0, 4), min_size=9, max_size=9), min_size=1, max_size=4))
 def test_the_mask_is_true_up_to_and_with_the_first_end(ids: list[list[int]]) -> None:
     found = completion_mask(torch.tensor(ids), 3).tolist()
@@ -123,7 +123,7 @@ def test_kl_estimates_of_a_sampled_token() -> None:
     assert kl_estimate(policy.log(), other.log())[0].item() == pytest.approx(-0.693147, abs=1e-6)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(lengths=st.lists(st.integers(1, 20), min_size=2, max_size=5), seed=st.integers(0, 999))
 def test_whitened_values_have_mean_0_and_variance_1(lengths: list[int], seed: int) -> None:
     mask = ragged(lengths)

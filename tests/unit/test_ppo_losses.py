@@ -47,7 +47,7 @@ def textbook_value(new: Any, old: Any, returns: Any, lengths: list[int], clip: f
     return total
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 9999), clip=st.sampled_from([0.05, 0.2, 0.5]))
 def test_the_policy_loss_and_its_gradient_are_the_textbooks(seed: int, clip: float) -> None:
     old, advantages = drawn(seed) - 2, drawn(seed + 1)
@@ -64,7 +64,7 @@ def test_the_policy_loss_and_its_gradient_are_the_textbooks(seed: int, clip: flo
     assert loss.clipped.item() == (bound & ragged(LENGTHS)).sum().item()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 9999), clip=st.sampled_from([0.05, 0.2, 1.0]))
 def test_the_value_loss_and_its_gradient_are_the_textbooks(seed: int, clip: float) -> None:
     old, returns = drawn(seed), drawn(seed + 1)

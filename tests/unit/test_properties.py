@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from canary.collect.record import RunRecord
@@ -19,9 +19,7 @@ from tests.unit.comparing import noise_model, record, statuses
 TIMED = ("step_time_median", "step_time_mean", "tokens_per_sec")
 WORSE = {"pass": 0, "inconclusive": 1, "warn": 1, "fail": 2}
 
-common = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+common = settings(max_examples=60)
 Launches = list[tuple[float, float]]
 """Median step time and how many times the mean is above it, a launch."""
 
