@@ -24,6 +24,7 @@ from canary.ladder.ladder import LadderRequest, run_ladder
 from canary.ladder.launching import Launcher
 from canary.ladder.levels import SWITCHES, Rounding, Settings, baseline_settings, switches_for
 from canary.ladder.machine import this_machine
+from canary.ladder.suited import suited
 from canary.ladder.view import ladder_text
 from canary.terminal import sayer
 
@@ -117,12 +118,12 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         overrides = ("max_steps=20", f"seed={seed}", *settings)
         config = load_config(config_file, overrides).config
         launch = Launcher(config_file, overrides, config, Path(folder), os.environ, sayer(True))
-        switches = switches_for(config, SWITCHES)
+        machine = this_machine(config)
+        switches = suited(switches_for(config, SWITCHES), config, machine)
         off = baseline_settings(config, switches)
         baseline = launch.guard("baseline", off, records=True)
         if baseline.record is None or baseline.problem:
             raise SystemExit(f"the baseline of {trainer} did not run: {baseline.problem}")
-        machine = this_machine(config)
         every: dict[str, Any] = {}
         for switch in switches:
             if not switch.lacks(config, machine) and switch.rounding == "float32":

@@ -42,7 +42,7 @@ def check_speed(config: CanaryConfig, refuse: Refuse) -> None:
     speed = config.speed
     for switch, names in SAID_TWICE.items():
         for name in names:
-            if getattr(speed, switch) is not None and _given(config.trainer_args, name):
+            if getattr(speed, switch) is not None and given(config.trainer_args, name):
                 message = f"and trainer_args.{name} say the same thing"
                 refuse(f"speed.{switch}", message, "keep one of the two")
     if speed.prefetch is not None and config.num_workers == 0:
@@ -61,7 +61,7 @@ def check_speed(config: CanaryConfig, refuse: Refuse) -> None:
     for key, value in own.items():
         if value is not None and config.trainer_args.get("use_vllm"):
             refuse(key, "is for the model's own generate, not for vLLM's", "remove one of the two")
-    if config.fixed_length and _given(config.trainer_args, "generation_kwargs.min_new_tokens"):
+    if config.fixed_length and given(config.trainer_args, "generation_kwargs.min_new_tokens"):
         message = "and trainer_args.generation_kwargs.min_new_tokens say the same thing"
         refuse("fixed_length", message, "keep one of the two")
 
@@ -76,12 +76,17 @@ def require_liger_installed() -> None:
         )
 
 
-def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:
-    lengths = config.speed.lengths
-    reason = ALONE_IN_A_MICRO_BATCH.get(config.training_type)
+def bound_to_its_micro_batch(config: CanaryConfig) -> str | None:
+    """Why a row is not learned alike in every company; None where it is."""
     losses = config.trainer_args.get("loss_type") or ()
     if config.training_type == "dpo" and ("sft" in losses or "rpo_alpha" in config.trainer_args):
-        reason = "that loss has a mean over the tokens of a micro-batch"
+        return "that loss has a mean over the tokens of a micro-batch"
+    return ALONE_IN_A_MICRO_BATCH.get(config.training_type)
+
+
+def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:
+    lengths = config.speed.lengths
+    reason = bound_to_its_micro_batch(config)
     if lengths == "bucketed" and reason is not None:
         message = f"bucketed would change what {config.training_type} learns: {reason}"
         refuse("speed.lengths", message, "choose longest or fixed")
@@ -89,7 +94,8 @@ def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:
         refuse("speed.lengths", "fixed is not what data_collator does", "remove one of the two")
 
 
-def _given(arguments: dict[str, Any], name: str) -> bool:
+def given(arguments: dict[str, Any], name: str) -> bool:
+    """Whether a dotted name is among nested arguments."""
     place: Any = arguments
     for part in name.split("."):
         if not isinstance(place, dict) or part not in place:

@@ -13,7 +13,7 @@ from canary.ladder.busy import busy_notes
 from canary.ladder.guard import Verdict
 from canary.ladder.guarding import guarded
 from canary.ladder.ladder import LadderRequest, Site, prepare, telling_where
-from canary.ladder.launching import Launch, Ran, slug
+from canary.ladder.launching import Launch, Ran
 from canary.ladder.levels import (
     SWITCHES,
     Rounding,
@@ -24,11 +24,15 @@ from canary.ladder.levels import (
 )
 from canary.ladder.results import Advice, Advised, Skipped
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
+from canary.ladder.suited import accepted_choices, in_force, left_out
+from canary.ladder.trials import named
 from canary.ladder.words import settings_words
 from canary.runner.figures import headline
 
 OWN = "your config"
 TOGETHER = "all of these"
+FEWEST_ROUNDS = 2
+"""That an interval takes."""
 
 
 @dataclass
@@ -56,6 +60,12 @@ def run_advise(
     if request.levels is not None:
         raise UsageError("--levels and --advise exclude each other", "--advise tries every switch")
     request.wanted()
+    if request.rounds < FEWEST_ROUNDS:
+        raise UsageError(
+            f"--advise --rounds {request.rounds} can name nothing: a gain is named where its "
+            f"interval lies above 1, and one takes {FEWEST_ROUNDS} rounds",
+            "--rounds 3",
+        )
     site = prepare(request, say, "advise")
     with telling_where(site):
         return advice_at(site, request.rounds, say, known)
@@ -123,40 +133,23 @@ def _recorded(launch: Launch, own: Settings) -> Mapping[str, Any]:
 def candidates_of(
     site: Site, own: Settings, known: Sequence[Switch]
 ) -> tuple[list[Candidate], list[Skipped]]:
-    """Every choice that would change the config; and what this machine cannot do."""
+    """Every choice that would change what is in force; and what cannot be had, or is there."""
     config = site.config
     found, skipped = [], []
     for switch in switches_for(config, known):
-        reason = switch.lacks(config, site.machine)
-        if reason:
-            skipped.append(Skipped(switch.name, reason))
-            continue
-        changes = [
-            settings
-            for settings in switch.choices(config, site.machine)
-            if any(_value(config, key) != value for key, value in settings.items())
-        ]
+        reason = left_out(switch, config, site.machine)
+        choices = [] if reason else accepted_choices(switch, config, site.machine, own)
+        there = [in_force(config, settings, site.machine) for settings in choices]
+        changes = [one for one, why in zip(choices, there, strict=True) if not why]
         if not changes:
-            skipped.append(Skipped(switch.name, "is in the config already"))
-        for settings in changes:
-            label = switch.name if len(changes) == 1 else settings_words(settings)
+            why = reason or next(filter(None, there), "has no choice here")
+            skipped.append(Skipped(switch.name, why))
+        for settings, label in named(switch, changes):
             start: Callable[[], Ran] = functools.partial(
-                site.launch.timed, _label(settings), {**own, **settings}
+                site.launch.timed, label, {**own, **settings}
             )
             found.append(Candidate(switch, settings, Arm(label, start)))
     return found, skipped
-
-
-def _label(settings: Settings) -> str:
-    """What a choice is called in run folders."""
-    return slug("-".join(f"{key}.{value}" for key, value in settings.items()))
-
-
-def _value(config: CanaryConfig, key: str) -> Any:
-    found: Any = config
-    for part in key.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def _rounding(config: CanaryConfig, switches: Sequence[Switch]) -> Rounding:

@@ -15,7 +15,6 @@ from canary.ladder.view import (
     report_text,
     rounds_words,
     speed_words,
-    sure_words,
 )
 from canary.ladder.words import settings_words, verdict_words
 from canary.report.numbers import significant
@@ -97,7 +96,7 @@ def answer(advice: Advice) -> str:
     """The first line: how much there is to gain."""
     count = len({one.switch for one in advice.candidates if _advised(one, advice)})
     if not count:
-        return f"No switch makes this config faster for sure{sure_words(advice.rounds)}."
+        return "No switch makes this config faster for sure."
     said = "1 switch pays" if count == 1 else f"{count} switches pay"
     together = advice.together
     if together is None:

@@ -22,6 +22,7 @@ from canary.ladder.levels import (
 )
 from canary.ladder.machine import Machine
 from canary.ladder.results import Guarded, LevelFound, Skipped, Tried
+from canary.ladder.suited import accepted_choices, left_out, suited
 from canary.ladder.trials import try_out, why_left_out
 
 
@@ -57,7 +58,8 @@ class Climber:
         self._machine = machine
         self._launch = launch
         self._say = say
-        self._switches = switches_for(config, known)
+        self._all = switches_for(config, known)
+        self._switches = suited(self._all, config, machine)
         self._on: list[On] = []
         """Below the level that is being built."""
         self._expected: Mapping[str, Any] = {}
@@ -96,15 +98,14 @@ class Climber:
     def _switch_on(self, level: Level, rung: Rung) -> None:
         """First what always pays, then of what may pay the choices that do, each tried alone."""
         possible: list[tuple[Switch, Sequence[Settings]]] = []
-        for switch in self._switches:
+        for switch in self._all:
             if switch.level != level:
                 continue
-            reason = switch.lacks(self._config, self._machine)
-            if reason:
-                rung.skipped.append(Skipped(switch.name, reason))
-                continue
-            choices = switch.choices(self._config, self._machine)
-            if switch.tried:
+            reason = left_out(switch, self._config, self._machine)
+            choices = accepted_choices(switch, self._config, self._machine, switch.off or {})
+            if reason or not choices:
+                rung.skipped.append(Skipped(switch.name, reason or "has no choice here"))
+            elif switch.tried:
                 possible.append((switch, choices))
             else:
                 rung.switched.append(On(switch, choices[0]))

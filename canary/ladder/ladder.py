@@ -17,11 +17,20 @@ from canary.errors import MachineError, RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
 from canary.ladder.launching import Launch, Launcher, Ran
-from canary.ladder.levels import LEVELS, SWITCHES, Level, Settings, Switch, equal_lengths
+from canary.ladder.levels import (
+    LEVELS,
+    SWITCHES,
+    Level,
+    Settings,
+    Switch,
+    equal_lengths,
+    switches_for,
+)
 from canary.ladder.machine import Machine, this_machine
 from canary.ladder.measure import bottleneck_of, share_of_gain
 from canary.ladder.results import Ladder, LevelFound, TrlFound
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
+from canary.ladder.suited import require_baseline, require_equal_work
 from canary.runner.figures import headline
 from canary.runner.surroundings import require_training_stack
 
@@ -72,7 +81,12 @@ class Site:
     created: str
 
 
-def prepare(request: LadderRequest, say: Callable[[str], None], kind: str) -> Site:
+def prepare(
+    request: LadderRequest,
+    say: Callable[[str], None],
+    kind: str,
+    known: Sequence[Switch] = SWITCHES,
+) -> Site:
     """Loads the config, looks at the machine, and names the folder of the launches.
 
     Raises:
@@ -89,9 +103,12 @@ def prepare(request: LadderRequest, say: Callable[[str], None], kind: str) -> Si
     now = datetime.now(UTC)
     base = request.output_dir or Path(config.output_dir)
     folder = (base / f"{kind}-{now:%Y%m%d-%H%M%S}").absolute()
+    machine = this_machine(config)
+    require_equal_work(config)
+    if kind == "ladder":
+        require_baseline(config, switches_for(config, known), machine)
     _make(folder)
     launch = Launcher(request.config, request.settings, config, folder, os.environ, say)
-    machine = this_machine(config)
     say(f"{headline(config)}; {machine.words}")
     say(f"records: {folder}")
     return Site(config, machine, folder, launch, now.isoformat(timespec="seconds"))
@@ -125,7 +142,7 @@ def run_ladder(
         MachineError: a launch left no record.
     """
     wanted = request.wanted()
-    site = prepare(request, say, "ladder")
+    site = prepare(request, say, "ladder", known)
     with telling_where(site):
         return ladder_at(site, wanted, request.rounds, say, known)
 

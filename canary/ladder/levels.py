@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
+from canary.config.speed_checks import bound_to_its_micro_batch
 from canary.config.trainers import TRAINER_FIELDS
 from canary.ladder.machine import Machine
 
@@ -140,7 +141,8 @@ def _needs_compiler(config: CanaryConfig, machine: Machine) -> str | None:
 def _needs_choice(config: CanaryConfig, machine: Machine) -> str | None:
     if config.batch_size * config.gradient_accumulation_steps == 1:
         return "an update has one row"
-    return None
+    bound = bound_to_its_micro_batch(config)
+    return f"others would change what is learned: {bound}" if bound else None
 
 
 _CUT_FREELY = tuple(name for name in TRAINING_TYPES if name not in ("kto", "orpo", "cpo"))

@@ -71,6 +71,7 @@ def named(switch: Switch, choices: Sequence[Settings]) -> list[tuple[Settings, s
     """Each choice with a name that tells it from the switch's others: `micro-batch 2 4`."""
     if len(choices) == 1:
         return [(choices[0], switch.name)]
+    # The values alone: a switch sets the same keys in each of its choices.
     return [
         (one, " ".join([switch.name, *(value_words(value) for value in one.values())]))
         for one in choices

@@ -16,9 +16,11 @@ from torch.optim import adam
 from canary.config.ppo import PPOConfig
 from canary.config.schema import TRAINING_TYPES, CanaryConfig, TrainingType
 from canary.errors import ConfigError
+from canary.ladder.suited import BY_DEFAULT, with_settings
 from canary.workload import build_trainer, speed
 from canary.workload.lengths import Bucketed, row_length
 from canary.workload.model import load_model, load_tokenizer
+from canary.workload.ppo.switches import switches_of
 from tests.integration.conftest import run_config, settings
 from tests.integration.test_workload import make_spec
 
@@ -407,3 +409,12 @@ def test_a_fixed_cache_takes_keys_and_values_of_autocast(
     )
     trainer.train()
     assert caches == {(torch.bfloat16, torch.bfloat16)}
+
+
+def test_what_the_advice_takes_to_be_in_force_is(tmp_path: Path) -> None:
+    """It does not measure what a config does by itself (`canary.ladder.suited`)."""
+    silent = CanaryConfig(training_type="ppo", max_new_tokens=8)
+    said = with_settings(silent, {**BY_DEFAULT, "speed.kv_cache": True})
+    assert switches_of(silent, 8) == switches_of(said, 8)
+    trainer = built(tmp_path, "sft")
+    assert trainer.model.config._attn_implementation == BY_DEFAULT["attn_implementation"]

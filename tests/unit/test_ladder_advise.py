@@ -23,9 +23,14 @@ FASTER: dict[tuple[str, Any], float] = {
 }
 
 
+SLOW = {"kv_cache": False, "rollout_batch": "micro", "shared_forward": False}
+"""What a config of PPO would not have by itself."""
+
+
 def advised(launch: Workshop, **rest: Any) -> Advice:
     known = rest.pop("known", SWITCHES)
-    return advice_at(site(config_of("ppo", **rest), launch), 3, silent, known)
+    config = config_of("ppo", **{"speed": SLOW, **rest})
+    return advice_at(site(config, launch), 3, silent, known)
 
 
 def of(advice: Advice, switch: str) -> list[Advised]:
@@ -57,6 +62,7 @@ def test_each_switch_is_measured_alone_on_the_user_s_own_config() -> None:
 def test_what_is_no_faster_or_slower_is_not_advised() -> None:
     found = advised(Workshop(FASTER))
     assert "dtype" not in found.settings
+    assert of(found, "shared forward")
     assert not any(one.worth_it for one in of(found, "shared forward"))
 
 
@@ -65,6 +71,40 @@ def test_what_is_in_the_config_already_is_skipped() -> None:
     assert ("bfloat16", "is in the config already") in [
         (one.switch, one.reason) for one in found.skipped
     ]
+
+
+def test_what_is_in_force_by_default_is_not_measured() -> None:
+    """PPO's own defaults, in a config that says nothing of them."""
+    launch = Workshop()
+    found = advised(launch, speed={})
+    reasons = {one.switch: one.reason for one in found.skipped}
+    by_default = {
+        "vectorised advantages",
+        "log-probabilities of completions alone",
+        "KV cache",
+        "shared forward",
+        "SDPA",
+        "sampling of all prompts together",
+    }
+    assert {name for name, why in reasons.items() if why == "is in force by default"} == by_default
+    assert not by_default & {one.switch for one in found.candidates}
+    assert not by_default & set(launch.labels("guard"))
+    assert {"fused optimizer", "rows bucketed by length"} <= {
+        one.switch for one in found.candidates
+    }
+
+
+def test_what_trainer_args_say_is_left_alone_and_not_called_broken() -> None:
+    found = advised(Workshop(FASTER), trainer_args={"optim": "adafactor"})
+    assert ("fused optimizer", "trainer_args.optim sets it") in [
+        (one.switch, one.reason) for one in found.skipped
+    ]
+    assert not of(found, "fused optimizer")
+
+
+def test_one_round_can_name_nothing_and_is_refused_before_anything_runs() -> None:
+    with pytest.raises(UsageError, match="--advise --rounds 1 can name nothing"):
+        run_advise(LadderRequest(None, rounds=1), silent)
 
 
 def test_an_unsafe_switch_is_neither_timed_nor_advised_however_fast() -> None:

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 
 from canary.errors import EXIT_ERROR, RunFailed
-from canary.ladder.advise import advice_at
-from canary.ladder.advise_view import advice_text
 from canary.ladder.busy import busy_notes
 from canary.ladder.ladder import ladder_at, no_trl, telling_where
 from canary.ladder.launching import Heard, Ran, slug
@@ -96,8 +94,6 @@ def test_what_was_tried_and_left_out_is_said_once() -> None:
 def test_one_round_says_that_it_has_no_interval(form: str) -> None:
     assert "one launch each, no interval" in ladder_text(made(Workshop(FAST), 1), form)
     assert "one launch each, no interval" not in ladder_text(made(Workshop(FAST), 2), form)
-    advice = advice_at(site(config_of("ppo"), Workshop(FAST)), 1, silent)
-    assert "one launch each, no interval" in advice_text(advice, form)
 
 
 def test_trl_that_is_slower_has_no_share_in_text_and_json_alike() -> None:

@@ -99,6 +99,7 @@ def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
         (["--format", "html"], "no format 'html'"),
         (["--levels", "fast"], "no level 'fast'"),
         (["--rounds", "0"], "--rounds 0: at least 1"),
+        (["--advise", "--rounds", "1"], "--advise --rounds 1 can name nothing"),
         (["--advise", "--levels", "basic"], "--levels and --advise exclude each other"),
         (["no.yaml"], "no config at no.yaml"),
         (["--set", "training_type=exec", "--set", "command=[a]"], "not used by training_type exec"),
@@ -109,6 +110,17 @@ def test_wrong_usage_ends_with_2_before_anything_runs(
 ) -> None:
     assert ended(*words) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--advise"]])
+def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grpo.yaml"
+    file.write_text("training_type: grpo\ntrainer_args: {use_vllm: true}\n")
+    assert ended(str(file), *words) == 2
+    said = capsys.readouterr().err
+    assert "cannot be had: fixed_length is for the model's own generate, not for vLLM's" in said
 
 
 def test_a_training_of_one_s_own_has_no_levels(
@@ -123,7 +135,8 @@ def test_a_training_of_one_s_own_has_no_levels(
 def test_an_advice_is_printed_with_the_lines_to_paste(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place = site(config_of("ppo"), Workshop(FAST), folder=tmp_path)
+    config = config_of("ppo", speed={"kv_cache": False})
+    place = site(config, Workshop(FAST), folder=tmp_path)
     found = advise.advice_at(place, 3, silent)
     monkeypatch.setattr(advise, "run_advise", lambda *_: found)
     assert ended("--advise", "--format", "markdown") == 0

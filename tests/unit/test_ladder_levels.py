@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
+from canary.ladder.ladder import ladder_at
 from canary.ladder.levels import (
     LEVELS,
     SWITCHES,
@@ -14,7 +18,8 @@ from canary.ladder.levels import (
     ranks,
     switches_for,
 )
-from tests.unit.laddering import CPU, GPUS, accepted, config_of
+from canary.ladder.suited import left_out, suited, unsuited
+from tests.unit.laddering import CPU, GPUS, Workshop, accepted, config_of, silent, site
 
 
 @pytest.mark.parametrize("trainer", TRAINING_TYPES)
@@ -112,6 +117,43 @@ def test_two_devices_share_the_rows_of_an_update() -> None:
     config = config_of("sft", batch_size=3, gradient_accumulation_steps=1)
     switch = next(one for one in SWITCHES if one.name == "a rank a device")
     assert switch.lacks(config, GPUS) == "2 devices do not share the 3 rows of an update evenly"
+
+
+TAKEN: list[tuple[str, dict[str, Any], str, str]] = [
+    ("sft", {"optim": "adafactor"}, "fused optimizer", "optim"),
+    ("sft", {"packing": True}, "rows bucketed by length", "packing"),
+    ("dpo", {"dataloader_prefetch_factor": 2}, "data workers with prefetch", ""),
+    ("sft", {"torch_compile": False}, "torch.compile", "torch_compile"),
+    ("grpo", {"generation_kwargs": {"use_cache": True}}, "KV cache", "generation_kwargs.use_cache"),
+    ("grpo", {"cache_implementation": "static"}, "static cache, compiled decoding", ""),
+]
+
+
+@pytest.mark.parametrize(("trainer", "arguments", "name", "key"), TAKEN)
+def test_what_trainer_args_set_stays_as_it_is_at_every_level(
+    trainer: str, arguments: dict[str, Any], name: str, key: str
+) -> None:
+    config = config_of(trainer, trainer_args=arguments, num_workers=1)
+    machine = replace(GPUS, compiler=True)
+    launch = Workshop()
+    found = ladder_at(site(config, launch, machine), LEVELS, 1, silent)
+    reasons = {one.switch: one.reason for level in found.levels for one in level.skipped}
+    assert reasons[name] == f"trainer_args.{key or next(iter(arguments))} sets it"
+    assert accepted(config, baseline_settings(config, suited(switches_for(config), config, CPU)))
+    assert all(accepted(config, settings) for _, _, settings in launch.started if settings)
+
+
+def test_a_collator_of_the_user_s_own_pads_as_it_likes() -> None:
+    config = config_of("sft", data_collator="mine:collate")
+    (switch,) = (one for one in SWITCHES if one.name == "rows bucketed by length")
+    assert unsuited(switch, config, CPU) == "speed.lengths fixed is not what data_collator does"
+
+
+def test_a_loss_that_is_a_mean_over_a_micro_batch_keeps_its_rows_together() -> None:
+    config = config_of("dpo", trainer_args={"loss_type": ["sigmoid", "sft"]})
+    reasons = {one.name: left_out(one, config, CPU) for one in switches_for(config)}
+    for name in ("micro-batch", "rows bucketed by length"):
+        assert "mean over the tokens of a micro-batch" in reasons[name]
 
 
 def test_flash_attention_comes_from_where_it_is_installed() -> None:

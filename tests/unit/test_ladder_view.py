@@ -50,7 +50,8 @@ def ladder() -> Ladder:
 def advice() -> Advice:
     """Two switches pay, one is unsafe."""
     launch = Workshop(LAUNCH, learns={("ppo.init_kl_coef", 0.0): 0.01}, drift=0.999)
-    return advice_at(site(config_of("ppo"), launch), 3, silent, (*SWITCHES, PLANTED))
+    config = config_of("ppo", speed={"kv_cache": False, "rollout_batch": "micro"})
+    return advice_at(site(config, launch), 3, silent, (*SWITCHES, PLANTED))
 
 
 def held(name: str, text: str) -> None:

@@ -1,0 +1,145 @@
+"""Which switches a config leaves to the ladder: not what its `trainer_args` say already, nor what
+its own rules refuse. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel
+
+from canary.config.schema import CanaryConfig
+from canary.config.speed_checks import SAID_TWICE, check_speed, given
+from canary.errors import ConfigError, UsageError
+from canary.ladder.levels import Settings, Switch, baseline_settings, equal_lengths
+from canary.ladder.machine import Machine
+
+SET_BY: Mapping[str, Sequence[str]] = {
+    **{f"speed.{switch}": names for switch, names in SAID_TWICE.items()},
+    "speed.decode": (*SAID_TWICE["decode"], *SAID_TWICE["kv_cache"]),
+}
+"""Arguments in `trainer_args` by the key that they stand for."""
+
+BY_DEFAULT: Mapping[str, Any] = {
+    "speed.advantages": "vectorised",
+    "speed.logprobs": "completion",
+    "speed.shared_forward": True,
+    "speed.rollout_batch": "whole",
+    "attn_implementation": "sdpa",
+}
+"""What a key that is null does by itself. A model without SDPA cannot be switched to it either."""
+
+
+def unsuited(switch: Switch, config: CanaryConfig, machine: Machine) -> str:
+    """Why the config does not leave a switch to the ladder; empty where it does."""
+    off = switch.off or {}
+    choices = [] if switch.lacks(config, machine) else list(switch.choices(config, machine))
+    for key in dict.fromkeys((*off, *(key for choice in choices for key in choice))):
+        name = next((one for one in SET_BY.get(key, ()) if given(config.trainer_args, one)), None)
+        if name is not None:
+            return f"trainer_args.{name} sets it"
+    refused = refusal(config, off)
+    if refused or not choices:
+        return refused
+    reasons = [refusal(config, {**off, **choice}) for choice in choices]
+    return reasons[0] if all(reasons) else ""
+
+
+def left_out(switch: Switch, config: CanaryConfig, machine: Machine) -> str:
+    """Why a switch does not come on: the machine, or the config itself; empty where it may."""
+    return switch.lacks(config, machine) or unsuited(switch, config, machine)
+
+
+def suited(
+    switches: Sequence[Switch], config: CanaryConfig, machine: Machine
+) -> tuple[Switch, ...]:
+    """Those that the config leaves to the ladder; what the others set stays the user's at every
+    level."""
+    return tuple(one for one in switches if not unsuited(one, config, machine))
+
+
+def accepted_choices(
+    switch: Switch, config: CanaryConfig, machine: Machine, over: Settings
+) -> list[Settings]:
+    """Its choices that machine and config take, over other settings."""
+    if switch.lacks(config, machine):
+        return []
+    choices = switch.choices(config, machine)
+    return [one for one in choices if not refusal(config, {**over, **one})]
+
+
+def refusal(config: CanaryConfig, settings: Settings) -> str:
+    """What the rules of `speed` say against settings over a config; empty where they take them."""
+
+    def refuse(key: str, message: str, hint: str) -> None:
+        raise ConfigError(f"{key} {message}", hint, key=key)
+
+    try:
+        check_speed(with_settings(config, settings), refuse)
+    except ConfigError as error:
+        return error.message
+    return ""
+
+
+def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
+    """The config with values by dotted key, which are not checked."""
+    plain: dict[str, Any] = {}
+    sections: dict[str, dict[str, Any]] = {}
+    for key, value in settings.items():
+        section, _, name = key.rpartition(".")
+        if section:
+            sections.setdefault(section, {})[name] = value
+        else:
+            plain[key] = value
+    for section, values in sections.items():
+        own: Any = getattr(config, section)
+        if isinstance(own, BaseModel):
+            plain[section] = own.model_copy(update=values)
+    return config.model_copy(update=plain)
+
+
+def require_equal_work(config: CanaryConfig) -> None:
+    """Completions of one length must be had.
+
+    Raises:
+        UsageError: the config's `trainer_args` do not let them.
+    """
+    refused = refusal(config, equal_lengths(config))
+    if refused:
+        raise UsageError(
+            f"levels are timed on completions of one length, which cannot be had: {refused}",
+            "remove it from trainer_args",
+        )
+
+
+def require_baseline(config: CanaryConfig, switches: Sequence[Switch], machine: Machine) -> None:
+    """The level that all others are held against must be a config.
+
+    Raises:
+        UsageError: it is none.
+    """
+    off = baseline_settings(config, suited(switches, config, machine))
+    refused = refusal(config, off)
+    if refused:
+        raise UsageError(f"this config has no baseline: {refused}")
+
+
+def in_force(config: CanaryConfig, settings: Settings, machine: Machine) -> str:
+    """Why settings would change nothing of a config; empty where they would."""
+    defaults = dict(BY_DEFAULT)
+    if config.training_type == "ppo":
+        defaults["speed.kv_cache"] = True
+    if machine.gpus:
+        defaults["speed.pin_memory"] = True
+    own = {key: _value(config, key) for key in settings}
+    if own == dict(settings):
+        return "is in the config already"
+    shown = {key: defaults.get(key) if value is None else value for key, value in own.items()}
+    return "is in force by default" if shown == dict(settings) else ""
+
+
+def _value(config: CanaryConfig, key: str) -> Any:
+    found: Any = config
+    for part in key.split("."):
+        found = getattr(found, part)
+    return found
