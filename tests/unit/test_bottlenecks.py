@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canary.collect.bottlenecks import ALL, find_bottlenecks, one_line, with_bottlenecks
-from canary.collect.record import Bottleneck, Growth, OperatorRow, Profiler, RunRecord
+from canary.collect.record import Bottleneck, Distribution, Growth, OperatorRow, Profiler, RunRecord
 from canary.compare.bottlenecks import new_bottlenecks
 from tests.unit.comparing import GPU, MB, altered, example, growing, on_gpu, step_time
 
@@ -266,6 +266,31 @@ def test_waiting_for_other_ranks_is_named_on_a_cpu_too() -> None:
     found_none, not_judged = find_bottlenecks(altered(run, "ranks", to=brief))
     assert found_none == []
     assert "synchronization" not in not_judged
+
+
+def waiting(**config: Any) -> Bottleneck:
+    """Of two ranks that wait for each other, with these settings."""
+    ranks = {"wait_s": {"count": 100, "mean": 0.04}, "collectives_per_step": 28.0}
+    run = altered(example(), "perf", "step_time", to=step_time(0.1, 0.1))
+    run = altered(altered(run, "ranks", to=ranks), "config", to=run.config | config)
+    updates = Distribution(count=5, mean=4.0)
+    return the("synchronization", altered(run, "rl", to={"updates": updates}))
+
+
+def test_collectives_of_several_updates_are_not_taken_for_those_of_micro_batches() -> None:
+    found = waiting(training_type="ppo", gradient_accumulation_steps=2)
+    assert value(found, "updates a step") == 4
+    assert value(found, "collectives an update") == 7
+    assert "micro-batch" not in found.advice
+    assert "ppo_epochs" in found.advice
+
+
+@pytest.mark.parametrize(("micro_batches", "advised"), [(1, False), (4, True)])
+def test_gradients_are_exchanged_too_often_only_where_they_are_accumulated(
+    micro_batches: int, advised: bool
+) -> None:
+    found = waiting(training_type="sft", gradient_accumulation_steps=micro_batches)
+    assert ("not once a micro-batch" in found.advice) is advised
 
 
 def test_reads_that_empty_the_devices_queue_are_named_on_a_gpu_alone() -> None:

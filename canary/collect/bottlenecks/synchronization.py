@@ -37,9 +37,12 @@ def _collectives(record: RunRecord) -> Bottleneck | None:
     if severity is None:
         return None
     evidence = [percent("of the step waiting in collectives", share)]
-    count = record.ranks.get("collectives_per_step")
+    count, updates = record.ranks.get("collectives_per_step"), _updates(record)
     if count is not None:
         evidence.append(Evidence(what="collectives a step", value=count))
+    if count is not None and updates > 1:
+        evidence.append(Evidence(what="updates a step", value=updates))
+        evidence.append(Evidence(what="collectives an update", value=count / updates))
     imbalance = record.ranks.get("imbalance") or {}
     if imbalance.get("count"):
         evidence.append(percent("busiest rank over the mean", imbalance["mean"]))
@@ -48,9 +51,26 @@ def _collectives(record: RunRecord) -> Bottleneck | None:
         severity=severity,
         cost=min(1.0, share),
         evidence=evidence,
-        advice="balance what the ranks get (lengths of batches), and synchronise gradients once a "
-        "step, not once a micro-batch",
+        advice="balance what the ranks get (lengths of batches)" + _fewer(record, updates),
     )
+
+
+def _updates(record: RunRecord) -> float:
+    """Optimizer updates of a step: PPO makes several on one rollout."""
+    told = record.rl.get("updates")
+    return told.mean if told is not None and told.count else 1.0
+
+
+def _fewer(record: RunRecord, updates: float) -> str:
+    """How there could be fewer collectives; empty where each update has as many as it needs."""
+    config = record.config
+    if config.get("training_type") == "ppo":
+        # Its loop exchanges gradients with an update's last micro-batch alone.
+        fewer = "fewer updates a step (ppo.ppo_epochs, ppo.num_mini_batches) exchange less"
+        return f"; each update exchanges its gradients, and {fewer}" if updates > 1 else ""
+    if config.get("gradient_accumulation_steps") == 1:
+        return ""
+    return ", and synchronise gradients once an update, not once a micro-batch"
 
 
 def _reads(record: RunRecord, reads: int) -> Bottleneck | None:

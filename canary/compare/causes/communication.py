@@ -26,7 +26,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
             "the ranks exchange more often in a step",
             (evidence_of_check(more), *_waiting(facts)),
             (
-                "synchronise gradients once an optimizer step (no_sync while accumulating)",
+                "synchronise gradients once an optimizer update (no_sync while accumulating)",
                 "look for metrics that are gathered in every step",
             ),
         )
