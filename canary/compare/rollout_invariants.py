@@ -33,8 +33,8 @@ REWARD_SUM_TOLERANCE = 1e-4
 
 def _metrics(record: RunRecord) -> Mapping[str, Sequence[Any]]:
     """What the trainer told of the probe's steps."""
-    found: Mapping[str, Sequence[Any]] = record.exact.get("trajectory", {}).get("rl", {})
-    return found
+    told: Mapping[str, Sequence[Any]] = record.exact.get("trajectory", {}).get("rl", {})
+    return {name: [number(value) for value in series] for name, series in told.items()}
 
 
 def starts_at_ratio_one(record: RunRecord) -> Check:
@@ -62,14 +62,14 @@ def _starts_at_itself(record: RunRecord, rl: Mapping[str, Sequence[Any]]) -> Che
     """PPO begins each step's updates at the policy that sampled (Schulman et al. 2017, eq. 6), and
     its training at the reference."""
     name = "starts_at_ratio_one"
-    told = [float(number(v)) for v in rl["ratio_deviation"] if v is not None]
+    told = [float(v) for v in rl["ratio_deviation"] if v is not None]
     worst = max(told, key=lambda value: value if value == value else math.inf)
     allowed = RATIO_TOLERANCE.get(str(record.config.get("dtype")), 1e-4)
     kl = (rl.get("kl") or [None])[0]
     if not worst <= allowed:
         words = f"ratios are off 1 by up to {worst:.3g} before their step's first update"
         return result(name, True, words, worst, worst)
-    if kl is not None and starts_at_reference(record) and not abs(number(kl)) <= KL_AT_START:
+    if kl is not None and starts_at_reference(record) and not abs(kl) <= KL_AT_START:
         return result(name, True, f"KL {kl:.3g} before any update, 0 expected", float(kl), kl)
     return result(name, False, f"ratios are off 1 by at most {worst:.3g}", worst, worst)
 
@@ -137,8 +137,7 @@ def advantages_scaled(record: RunRecord) -> Check:
         reason = "scale_rewards is not by group"
     if not reason and argument(record, "loss_type", None) == "dr_grpo":
         reason = "dr_grpo does not scale"
-    rl = record.exact.get("trajectory", {}).get("rl", {})
-    saturated = rl.get("frac_reward_zero_std")
+    saturated = _metrics(record).get("frac_reward_zero_std")
     size = record.config.get("num_generations")
     if reason:
         return skip(name, reason)
@@ -162,7 +161,7 @@ def advantages_scaled(record: RunRecord) -> Check:
 def _whitened_to_one(record: RunRecord, name: str) -> Check:
     """The variance with Bessel's correction, of steps whose scores have a spread."""
     counts = _advantages_of_tokens(record, "count")
-    spreads = [float(number(v or 0)) for v in _metrics(record).get("reward_std", ())]
+    spreads = [float(v or 0) for v in _metrics(record).get("reward_std", ())]
     scaled = [
         rms * math.sqrt(count / (count - 1))
         for rms, count, spread in zip(
@@ -189,7 +188,7 @@ def rewards_add_up(record: RunRecord) -> Check:
     told = record.exact.get("rollout", {}).get("signals", {}).get("rewards", {}).get("mean", [])
     rl = _metrics(record)
     series = [told, *(rl.get(key, []) for key in ("completion_length", *OF_A_COMPLETION))]
-    if not all(series):
+    if not all(series) or any(None in values for values in series):
         return skip(name, "rewards, scores or KL were not recorded")
     off, where = 0.0, 1
     for step, values in enumerate(zip(*series, strict=False), start=1):
@@ -216,16 +215,14 @@ def reward_varies(record: RunRecord) -> Check:
     name = "reward_varies"
     found = record.rl.get("reward_std")
     told = _metrics(record).get("reward") or []
-    bad = sum(value is not None and not math.isfinite(number(value)) for value in told)
+    bad = sum(value is not None and not math.isfinite(value) for value in told)
     if is_rollout(record) and bad:
         return result(
             name, True, f"{bad} of {len(told)} steps with a reward that is no number", bad
         )
     if not is_rollout(record):
         return skip(name, "for online RL")
-    probed = [
-        number(value) for value in _metrics(record).get("reward_std", ()) if value is not None
-    ]
+    probed = [value for value in _metrics(record).get("reward_std", ()) if value is not None]
     largest = found.max if found is not None and found.count else max(probed, default=None)
     if largest is None:
         return skip(name, "no rewards recorded")

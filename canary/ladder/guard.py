@@ -185,7 +185,8 @@ def _deviations(
         if before is None and after is None:
             continue
         one, other = (math.nan if value is None else value for value in (before, after))
-        same = one == other or (before is not None and after is not None and one != one != other)
+        told = before is not None and after is not None
+        same = one == other or (told and math.isnan(one) and math.isnan(other))
         relative = 0.0 if same else abs(one - other) / scale
         if not math.isfinite(relative):
             relative = math.inf

@@ -69,6 +69,7 @@ def test_a_loss_that_is_no_number_at_one_of_both_breaks_the_guard() -> None:
     assert found.first is not None
     assert math.isinf(found.first.relative)
     assert compare(exact([0.7, "nan", 0.5]), exact([0.7, "nan", 0.5]), "sft", "float32").holds
+    assert not compare(exact([0.7, "nan", 0.5]), exact([0.7, 0.6, 0.5]), "sft", "bfloat16").holds
 
 
 def test_a_value_that_only_one_of_both_told_breaks_the_guard() -> None:

@@ -38,6 +38,7 @@ BROKEN: list[tuple[str, tuple[str | int, ...], Any, str]] = [
     ("starts_at_ratio_one", (*METRICS, "ratio_deviation", 3), 0.01, "first update"),
     ("starts_at_ratio_one", (*METRICS, "ratio_deviation", 3), "nan", "first update"),
     ("starts_at_ratio_one", (*METRICS, "kl", 0), 0.02, "KL 0.02"),
+    ("starts_at_ratio_one", (*METRICS, "kl", 0), "nan", "KL nan"),
     ("advantages_sum_to_zero", (*SIGNALS, "advantages", "mean", 4), 0.4, "0.4"),
     ("advantages_sum_to_zero", (*SIGNALS, "advantages", "mean", 4), "nan", "nan"),
     ("advantages_scaled", (*SIGNALS, "advantages", "rms", 4), 0.3, "1 expected"),
@@ -108,3 +109,20 @@ def test_half_precision_may_be_off_1_by_its_rounding() -> None:
         checks(altered(off, "config", "dtype", to="bfloat16"))["starts_at_ratio_one"].status
         == "pass"
     )
+
+
+def test_a_kl_that_is_no_number_is_told_where_ratios_are_not() -> None:
+    """As of GRPO, and of records from before ratios were told."""
+    bare = altered(ppo(), *METRICS, "ratio_deviation", to=[None] * 6)
+    bare = altered(bare, *METRICS, "clip_ratio", 0, to=0.0)
+    bare = altered(bare, *METRICS, "value_clip_ratio", 0, to=0.0)
+    assert checks(bare)["starts_at_ratio_one"].status == "pass"
+    check = checks(altered(bare, *METRICS, "kl", 0, to="nan"))["starts_at_ratio_one"]
+    assert (check.status, "KL nan" in check.message) == ("fail", True)
+    check = checks(altered(bare, *METRICS, "clip_ratio", 0, to="nan"))["starts_at_ratio_one"]
+    assert check.status == "fail"
+
+
+def test_a_step_without_a_metric_is_not_added_up() -> None:
+    check = checks(altered(ppo(), *METRICS, "kl_sequence", 2, to=None))["rewards_add_up"]
+    assert (check.status, "not recorded" in check.message) == ("skip", True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,28 @@ def test_functions_are_summed_and_one_that_abstains_adds_nothing(tokenizer: Any)
     scores = scorer.score(samples_of(tokenizer))
     assert scores.dtype == torch.float32
     assert scores.tolist() == [1.25, 2.0, 0.0]
+
+
+def test_a_score_that_is_no_number_is_not_taken_for_an_abstention(tokenizer: Any) -> None:
+    functions = [lambda completions, **_: [1.0, math.nan, None], lambda completions, **_: [2.0] * 3]
+    scores = RewardFunctions(functions).score(samples_of(tokenizer))
+    assert str(scores.tolist()) == "[3.0, nan, 2.0]"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"), [([0.5], "1 rewards"), ([0.5] * 4, "4 rewards"), (0.5, "gave 0.5")]
+)
+def test_as_many_rewards_as_completions_are_asked_for(
+    tokenizer: Any, answer: Any, words: str
+) -> None:
+    """One reward alone would be the first completion's, and no error."""
+
+    def shortened(completions: Any, **_: Any) -> Any:
+        return answer
+
+    with pytest.raises(InputError, match=words) as told:
+        RewardFunctions([shortened]).score(samples_of(tokenizer))
+    assert "'shortened'" in str(told.value)
 
 
 def test_functions_are_called_as_trl_calls_them(tokenizer: Any) -> None:

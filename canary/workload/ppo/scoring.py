@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from canary.errors import InputError
 from canary.workload.ppo.reward_model import load_reward_model
 from canary.workload.rewards import rewards_for
 
@@ -88,14 +89,18 @@ def build_scorer(
 class RewardFunctions:
     """The sum of functions as trl calls them; one that gives None for a completion abstains.
 
-    A completion for which all abstain scores 0.
+    A completion for which all abstain scores 0. A score that is no number stays one, so that it is
+    seen.
     """
 
     def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
         self.functions = functions
 
     def score(self, samples: Samples) -> torch.Tensor:
-        """The sum of the functions' rewards, float32 (rows,)."""
+        """The sum of the functions' rewards, float32 (rows,).
+
+        Raises InputError where a function gives another number of them.
+        """
         arguments = {
             **{name: list(values) for name, values in samples.columns.items()},
             "prompts": list(samples.prompts),
@@ -103,14 +108,24 @@ class RewardFunctions:
             "completion_ids": samples.completion_tokens(),
         }
         rewards = [_called(function, arguments) for function in self.functions]
-        table = [[torch.nan if r is None else float(r) for r in column] for column in rewards]
+        table = [[0.0 if r is None else float(r) for r in column] for column in rewards]
         device = samples.completion_ids.device
-        return torch.tensor(table, dtype=torch.float32, device=device).nansum(dim=0)
+        return torch.tensor(table, dtype=torch.float32, device=device).sum(dim=0)
 
 
 def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> list[float | None]:
     answer = function(**arguments)
-    return list(asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer)
+    answer = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+    found = list(answer) if isinstance(answer, Iterable) else [answer]
+    wanted = len(arguments["completions"])
+    if len(found) != wanted or not isinstance(answer, Iterable):
+        name = getattr(function, "__name__", type(function).__name__)
+        given = f"{len(found)} rewards" if isinstance(answer, Iterable) else repr(answer)
+        raise InputError(
+            f"reward function '{name}' gave {given} for {wanted} completions",
+            "give a list with a number, or None, for each",
+        )
+    return found
 
 
 async def _awaited(answer: Any) -> Any:
