@@ -21,7 +21,11 @@ MARK = "canary_model.json"
 
 def require_place(folder: Path) -> None:
     """InputError where `folder` cannot become the model's: it may be missing, empty, or hold a
-    model that a canary left."""
+    model that a canary left. Of a link, the folder that it leads to."""
+    folder = folder.resolve()
+    above = next((parent for parent in folder.parents if parent.exists()), folder)
+    if not above.is_dir():
+        raise InputError(f"save_model '{folder}': '{above}' is a file", "name a folder")
     if folder.exists() and not folder.is_dir():
         raise InputError(f"save_model '{folder}' is a file", "name a folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
@@ -65,6 +69,7 @@ def leave_model(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
     if not trainer.is_world_process_zero():
         return
     require_place(folder)
+    folder = folder.resolve()
     partial = folder.with_name(f".{folder.name}.partial")
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -85,7 +90,7 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
     model = _inner(trainer)
     if hasattr(model, "merge_and_unload"):
         model = model.merge_and_unload()
-    _put_back_cache(model)
+    _put_back_settings(model)
     model.save_pretrained(str(folder))
     tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
     if tokenizer is not None:
@@ -102,16 +107,21 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
     (folder / MARK).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 
-def _put_back_cache(model: Any) -> None:
-    """The `use_cache` of the model's own source: transformers' Trainer overwrites it."""
+def _put_back_settings(model: Any) -> None:
+    """The `use_cache` and the dropout of the model's own source: transformers' Trainer overwrites
+    the one, and trainers of policies switch the other off."""
     config = getattr(model, "config", None)
     source = getattr(config, "_name_or_path", "")
     if config is None or not source or not hasattr(config, "use_cache"):
         return
     try:
-        config.use_cache = type(config).from_pretrained(source, local_files_only=True).use_cache
+        own = type(config).from_pretrained(source, local_files_only=True)
     except OSError:
         return  # A model made by hand has no source, and keeps what the trainer chose.
+    for name in vars(config):
+        dropout = "drop" in name and isinstance(getattr(config, name), float)
+        if (dropout or name == "use_cache") and hasattr(own, name):
+            setattr(config, name, getattr(own, name))
 
 
 def _inner(trainer: Any) -> Any:

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from canary.errors import ConfigError, InputError
+from canary.workload import build_trainer
 from canary.workload.ppo import building
 from tests.integration.test_workload import logged, make_spec, refusal, write_jsonl
 from tests.integration.watched_ppo import farthest, trained, weights
@@ -62,6 +63,21 @@ def test_completions_that_end_at_once_train(tmp_path: Path) -> None:
 def test_data_that_never_fills_a_rollout_is_refused(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, "ppo", batch_size=8, dataset_size=6, allow_repeat=True)
     assert "a rollout takes 8 prompts" in refusal(spec, InputError)
+
+
+@pytest.mark.parametrize(("horizon", "fits"), [(2, False), (3, True)])
+def test_a_horizon_that_would_turn_the_kls_sign_is_refused(
+    tmp_path: Path, horizon: int, fits: bool
+) -> None:
+    """An adaptation takes at most 1/5 of the completions over the horizon: here of 12."""
+    ppo = {"adap_kl_ctrl": True, "target": 6.0, "horizon": horizon}
+    spec = make_spec(tmp_path, "ppo", 1, batch_size=12, ppo=ppo)
+    if not fits:
+        assert f"ppo.horizon {horizon} is too short" in refusal(spec, ConfigError)
+        return
+    trainer = build_trainer(spec)
+    trainer.kl_coefficient.update(0.0, 12)
+    assert trainer.kl_coefficient.value > 0
 
 
 def test_an_empty_prompt_is_named(tmp_path: Path) -> None:

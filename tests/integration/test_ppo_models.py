@@ -13,6 +13,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from canary.workload.model import load_tokenizer
 from canary.workload.ppo.model import ActorCritic, Asked
+from canary.workload.ppo.modes import without_dropout
 from canary.workload.ppo.objective import completion_mask
 from canary.workload.ppo.trainer import PPOTrainer
 from tests.integration.test_workload import make_spec
@@ -110,6 +111,27 @@ def test_every_kind_of_model_learns(tmp_path: Path, kind: str) -> None:
     assert all(torch.tensor(list(step.values())).isfinite().all() for step in heard.steps)
     assert all(value.isfinite().all() for value in weights(trainer).values())
     assert heard.steps[1]["kl"] != 0
+
+
+@pytest.mark.parametrize(
+    ("family", "settings"),
+    [
+        ("Starcoder2", sized(num_key_value_heads=2, residual_dropout=0.4, embedding_dropout=0.4)),
+        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 2, "hidden_dropout": 0.4}),
+        ("Falcon", sized(ffn_hidden_size=64, hidden_dropout=0.4, attention_dropout=0.4)),
+        ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 2}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_dropout_is_off_by_whatever_name_it_goes(family: str, settings: dict[str, Any]) -> None:
+    """As modules, and as rates of modules and of their config."""
+    config = getattr(transformers, f"{family}Config")(vocab_size=64, **settings)
+    model: PreTrainedModel = transformers.AutoModelForCausalLM.from_config(config)
+    ids = torch.arange(2, 30).unsqueeze(0)
+    model.train()
+    assert not torch.equal(model(input_ids=ids).logits, model(input_ids=ids).logits)
+    assert without_dropout(model) > 0
+    assert torch.equal(model(input_ids=ids).logits, model(input_ids=ids).logits)
 
 
 def test_trunk_and_head_are_called_apart_only_where_that_is_the_model(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from transformers import (
 from canary.config.load import load_values
 from canary.errors import ConfigError, InputError
 from canary.workload import WorkloadSpec, build_trainer
+from canary.workload.embedded import tiny_dir
 from canary.workload.saved import MARK, leave_model, require_place, require_savable
 from tests.integration.conftest import run_config, settings
 
@@ -79,6 +80,20 @@ def test_what_was_trained_is_what_is_loaded(
     assert model.config.use_cache is True, "as its source has it, whatever the trainer set"
 
 
+def test_dropout_that_a_policy_trains_without_stays_in_what_is_left(tmp_path: Path) -> None:
+    """Whoever trains the model further has it as the model's source has."""
+    own = AutoModelForCausalLM.from_pretrained(str(tiny_dir()))
+    own.config.attention_dropout = 0.25
+    own.save_pretrained(str(tmp_path / "own"))
+    AutoTokenizer.from_pretrained(str(tiny_dir())).save_pretrained(str(tmp_path / "own"))
+    spec = spec_of(tmp_path, "ppo", model_name=str(tmp_path / "own"))
+    trainer = build_trainer(spec)
+    assert trainer.model.policy.config.attention_dropout == 0
+    leave_model(trainer, spec, tmp_path / "left")
+    left = json.loads((tmp_path / "left" / "config.json").read_text())
+    assert left["attention_dropout"] == 0.25
+
+
 def test_a_model_left_before_is_replaced_whole(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "reward")
     trainer = build_trainer(spec)
@@ -89,6 +104,17 @@ def test_a_model_left_before_is_replaced_whole(tmp_path: Path) -> None:
     assert not (folder / "of_before.txt").exists()
     assert (folder / "model.safetensors").exists()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_model_goes_where_a_link_leads(tmp_path: Path) -> None:
+    spec = spec_of(tmp_path, "reward")
+    trainer = build_trainer(spec)
+    link = tmp_path / "latest"
+    link.symlink_to(tmp_path / "models" / "own")
+    for _ in range(2):
+        leave_model(trainer, spec, link)
+        assert link.is_symlink()
+        assert (tmp_path / "models" / "own" / "model.safetensors").exists()
 
 
 def test_a_save_that_fails_leaves_the_older_model_and_no_half_of_a_new_one(
@@ -120,6 +146,8 @@ def test_what_no_canary_left_is_never_replaced(tmp_path: Path) -> None:
         require_place(tmp_path / "mine")
     with pytest.raises(InputError, match="is a file"):
         require_place(tmp_path / "mine" / "thesis.txt")
+    with pytest.raises(InputError, match=r"thesis.txt' is a file"):
+        require_place(tmp_path / "mine" / "thesis.txt" / "model")
 
 
 def test_a_model_that_cannot_be_saved_is_refused_before_it_is_trained(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from transformers import GenerationConfig, PreTrainedTokenizerBase, set_seed
@@ -13,6 +14,7 @@ from canary.workload.data import load_rows
 from canary.workload.model import load_model, load_tokenizer, reference_of
 from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks
+from canary.workload.ppo.adaptive_kl import MOST
 from canary.workload.ppo.arguments import ARGUMENTS_OF_PPO, PPOArguments
 from canary.workload.ppo.model import ActorCritic
 from canary.workload.ppo.modes import without_dropout
@@ -41,6 +43,7 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         dataloader_drop_last=True,
     )
     _require_a_rollout(spec, len(rows), arguments)
+    _require_a_horizon(spec, arguments)
     _require_prompts(spec, rows, tokenizer)
     policy = load_model(spec, tokenizer)
     policy.generation_config = _nothing_cut_off(policy.generation_config)
@@ -78,6 +81,19 @@ def _require_a_rollout(spec: WorkloadSpec, rows: int, arguments: PPOArguments) -
             f"a rollout takes {needed} prompts, but dataset '{spec.config.dataset_name}' gives "
             f"{rows}",
             "lower batch_size, gradient_accumulation_steps or ppo.num_mini_batches",
+        )
+
+
+def _require_a_horizon(spec: WorkloadSpec, arguments: PPOArguments) -> None:
+    """ConfigError where one adaptation could take all of the KL's weight, or turn its sign."""
+    completions = arguments.rollout_size * spec.ranks
+    least = math.floor(MOST * completions) + 1
+    if arguments.adap_kl_ctrl and arguments.horizon < least:
+        raise ConfigError(
+            f"ppo.horizon {arguments.horizon} is too short for rollouts of {completions} "
+            "completions: the weight of the KL would turn negative",
+            f"{least} at least; 10000 is usual",
+            key="ppo.horizon",
         )
 
 
