@@ -129,7 +129,7 @@ def _total(steps: Sequence[Sequence[Mapping[str, Any]]], key: str) -> int | None
     return sum(values) if values and None not in values else None  # type: ignore[arg-type]
 
 
-ELSEWHERE = ("attention", "policy_sha256")
+ELSEWHERE = ("attention", "policy_sha256", "rounded_to")
 """What of the model shows in the work, and what its parameters' hash holds too."""
 
 

@@ -21,6 +21,7 @@ from canary.collect.probes.parameters import (
     gradient_norms,
     group_of,
     parameter_digests,
+    rounded_to,
     tensor_digest,
 )
 from canary.collect.probes.scalars import DeferredScalars
@@ -102,6 +103,30 @@ def test_tokens_of_reward_batches_have_no_labels() -> None:
     del batch["labels"]
     assert {k: int(v) for k, v in count_tokens(batch).items()} == {"input_tokens": 9}
     assert describe_batch(batch, TOKENIZER)["eos_labels"] == 2
+
+
+def test_a_prompt_that_is_begun_twice_is_counted() -> None:
+    prompts = torch.tensor([[0, 1, 1, 5], [1, 5, 6, 7]])
+    answers = torch.tensor([[8, 2, 0], [8, 9, 2]])
+    batch = {
+        "prompt_ids": prompts,
+        "prompt_mask": prompts.ne(0).long(),
+        "completion_ids": answers,
+        "completion_mask": answers.ne(0).long(),
+    }
+    found = describe_batch(batch, TOKENIZER)
+    assert (found["bos_tokens"], found["bos_most_in_a_sequence"]) == (3, 2)
+    assert (found["eos_labels"], found["pad_tokens"], found["sequences"]) == (2, 1, 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_once_stored_in_a_narrow_dtype_are_known(dtype: torch.dtype) -> None:
+    layer = nn.Linear(16, 16)
+    assert rounded_to(layer) is None
+    with torch.no_grad():
+        layer.weight.copy_(layer.weight.to(dtype))
+    assert rounded_to(layer) == str(dtype).removeprefix("torch.")
+    assert rounded_to(layer.to(dtype)) is None
 
 
 def test_tokens_of_unpaired_batches_leave_the_kl_pairs_to_the_hash() -> None:

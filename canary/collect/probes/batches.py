@@ -197,7 +197,7 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
 
 def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
     eos, bos, pad = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos", "pad"))
-    found = parts(inputs)
+    found = everything = parts(inputs)
     if not found:
         return {}
     if "completion_ids" in inputs:
@@ -210,7 +210,8 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]
             for part, where in zip(found, looked_at, strict=True)
         )
     if bos is not None:
-        starts = [((part.ids == bos) & part.present).sum(dim=-1) for part in found]
+        # A prompt that stands apart is begun like any other sequence.
+        starts = [((part.ids == bos) & part.present).sum(dim=-1) for part in everything]
         counts["bos_tokens"] = sum(int(each.sum()) for each in starts)
         counts["bos_most_in_a_sequence"] = max(
             (int(each.max()) for each in starts if each.numel()), default=0

@@ -35,6 +35,7 @@ from canary.collect.probes.parameters import (
     describe_model,
     gradient_norms,
     parameter_digests,
+    rounded_to,
 )
 from canary.collect.probes.rollouts import RolloutRows
 from canary.collect.probes.sampling import sampled_rows
@@ -88,6 +89,9 @@ class ExactProbe:
             policy = getattr(model, "policy", None)
             if isinstance(policy, torch.nn.Module):
                 described["policy_sha256"] = combined(parameter_digests(policy))
+            sides = {"policy": model, "reference": reference}
+            found = {name: rounded_to(side) for name, side in sides.items() if side is not None}
+            described["rounded_to"] = {name: dtype for name, dtype in found.items() if dtype}
         self._live.freeze()
         self._begin_work_if_next(0)
 

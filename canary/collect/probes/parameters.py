@@ -58,6 +58,17 @@ def combined(digests: dict[str, bytes]) -> str:
     return whole.hexdigest()
 
 
+def rounded_to(model: nn.Module) -> str | None:
+    """`bfloat16` or `float16` where float32 matrices hold nothing that this dtype cannot: weights
+    that were once stored in it. None where they hold more, or none are float32."""
+    matrices = [local(p.detach()) for p in model.parameters() if p.dim() > 1]
+    matrices = [value for value in matrices if value.dtype == torch.float32 and value.numel()]
+    for dtype in (torch.bfloat16, torch.float16):
+        if matrices and all(bool((value.to(dtype) == value).all()) for value in matrices):
+            return str(dtype).removeprefix("torch.")
+    return None
+
+
 def describe_model(model: nn.Module, digests: dict[str, bytes]) -> dict[str, Any]:
     """Stage 4 of the exact lane: hash, counts, trainable names, dtypes."""
     named = list(model.named_parameters())

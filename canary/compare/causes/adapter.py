@@ -64,7 +64,7 @@ def _moved(facts: Facts) -> Iterator[Finding]:
     if reference is not None:
         yield Finding(
             C.ADAPTER,
-            0.85,
+            0.35 if facts.reference_rounded else 0.85,
             "the reference model is another one",
             (evidence_of(reference),),
             ("compare where policy and reference are loaded from",),

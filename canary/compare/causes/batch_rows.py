@@ -33,6 +33,8 @@ class BatchChange:
     """Share of the baseline's sequences that the current side has too, wherever."""
     same_prompts: bool = False
     """Of online RL: what was asked is the same."""
+    same_prompt_texts: bool = False
+    """Of online RL: what was asked has the same words, and other ids."""
     shorter: bool = False
     """The current side's longest sequence is shorter."""
     longer: bool = False
@@ -64,6 +66,9 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
         in_place=_in_place(*rows),
         shared=_shared(*map(_pool, rows)),
         same_prompts=_prompts(rows[0]) == _prompts(rows[1]),
+        same_prompt_texts=_prompts(rows[0]) != _prompts(rows[1])
+        and bool(_prompts(texts[0]))
+        and _prompts(texts[0]) == _prompts(texts[1]),
         shorter=lengths[1] < lengths[0],
         longer=lengths[1] > lengths[0],
         steps_differ_from=differing[0] + 1 if differing else None,

@@ -40,6 +40,16 @@ def _not_reached(facts: Facts) -> Iterator[Finding]:
     found = facts.difference("data", "dataset_sha256") or facts.difference("data", "rows")
     if found is None or facts.differs("batches"):
         return
+    if facts.rewards_read_other_data:
+        signal = facts.rollout_signal
+        yield Finding(
+            C.DATA,
+            0.93,
+            "the same prompts stand beside other columns of the dataset, and rewards read those",
+            (evidence_of(found), *([evidence_of(signal)] if signal is not None else [])),
+            ("compare the columns that the reward functions take: answers, labels, references",),
+        )
+        return
     yield Finding(
         C.DATA,
         0.4 if facts.entry in (None, "data") else 0.15,

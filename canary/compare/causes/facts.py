@@ -192,6 +192,17 @@ class Facts:
         )
 
     @cached_property
+    def rewards_read_other_data(self) -> bool:
+        """Whether the dataset differs in columns that are not fed to the model, and the first thing
+        learned that differs are scores, which are computed from them."""
+        signal = self.rollout_signal
+        return (
+            signal is not None
+            and signal.signal == "scores"
+            and self.difference("data", "dataset_sha256") is not None
+        )
+
+    @cached_property
     def gradient_factor(self) -> float | None:
         """The one factor by which the first gradient of every module group grew; None where the
         groups do not agree on one."""
@@ -236,6 +247,15 @@ class Facts:
         return ""
 
     @cached_property
+    def reference_rounded(self) -> str:
+        """The dtype to which the current side's reference is rounded, and neither its policy nor
+        the baseline's reference; empty where there is none."""
+        before, after = (side or {} for side in self.exact("model", "rounded_to"))
+        dtype = after.get("reference")
+        alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
+        return str(dtype) if alone else ""
+
+    @cached_property
     def groups_with_other_gradient(self) -> tuple[int, int]:
         """(module groups whose first gradient differs, all groups)."""
         before, after = (side or {} for side in self.exact("first_gradient", "groups"))
@@ -249,6 +269,12 @@ class Facts:
         return len(differing), len(names)
 
     # Work, time, and what was changed.
+
+    @cached_property
+    def more_forwards(self) -> bool:
+        """Whether a step calls its models more often, by more than a twentieth."""
+        was, now = (number(side) or 0 for side in self.exact("work", "forwards"))
+        return was > 0 and now > 1.05 * was
 
     @cached_property
     def phases(self) -> StepGrowth | None:

@@ -17,7 +17,8 @@ COUNTS = ("recompiles", "host_reads", "operators", "flops", "tokens_fed")
 def findings(facts: Facts) -> Iterator[Finding]:
     """Counts of one step, then self times where both sides were profiled."""
     counted = [check for name in COUNTS if (check := facts.rose(name)) is not None]
-    if facts.rollout and any(check.name == "tokens_fed" for check in counted):
+    again = facts.more_forwards
+    if facts.rollout and any(check.name == "tokens_fed" for check in counted) and not again:
         return  # the rollout's own matter, and its operators follow from it
     if facts.rose("collectives") is not None:
         return  # each brings operators and reads along
@@ -46,6 +47,9 @@ def findings(facts: Facts) -> Iterator[Finding]:
 def _what(facts: Facts) -> str:
     if facts.rose("recompiles"):
         return "compiled code is compiled again in each step"
+    if facts.more_forwards:
+        was, now = facts.exact("work", "forwards")
+        return f"a model is called more often in a step: {was} -> {now} forward passes"
     reads = facts.rose("host_reads")
     if reads is not None and reads.failed and not facts.failed("operators", "flops"):
         return "Python reads values from the device in each step, and waits for them"
@@ -56,6 +60,11 @@ def _what(facts: Facts) -> str:
 
 
 def _actions(facts: Facts) -> tuple[str, ...]:
+    if facts.more_forwards:
+        return (
+            "look for a forward pass whose result is at hand: of the reference, of a metric",
+            "canary profile CURRENT --against BASELINE shows the operators by time",
+        )
     reads = facts.rose("host_reads")
     if reads is not None and reads.failed:
         return (

@@ -87,7 +87,16 @@ def _casts(facts: Facts) -> Iterator[Finding]:
 
 
 def _rounded(facts: Facts) -> Iterator[Finding]:
-    """Every loss, or every value of a metric, is a number of a narrow dtype, and was not before."""
+    """Every weight of the reference, every loss, or every value of a metric is a number of a narrow
+    dtype, and was not before."""
+    if facts.reference_rounded:
+        yield Finding(
+            C.NUMERICS,
+            0.93,
+            f"the reference's weights are rounded to {facts.reference_rounded}, the policy's not",
+            facts.first_evidence(),
+            ("load or save the reference in the precision that the policy starts from",),
+        )
     dtype = facts.half_precision
     if dtype and facts.entry in ("model", "rollout", "first_loss", "first_gradient", "trajectory"):
         yield Finding(

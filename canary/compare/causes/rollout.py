@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.collect.jsonio import number
 from canary.compare.causes.evidence import evidence_of, evidence_of_check, evidence_of_phase
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
@@ -56,9 +55,8 @@ def _work(facts: Facts) -> Iterator[Finding]:
     fed, generation = facts.rose("tokens_fed"), facts.grown_phase("generation", "reward")
     learned = facts.entry is not None
     if fed is not None:
-        before, after = (number(side) or 0 for side in facts.exact("work", "forwards"))
         # Without a cache each forward is fed more; more forwards are another matter.
-        more = before > 0 and after > 1.05 * before
+        more = facts.more_forwards
         yield Finding(
             C.ROLLOUT,
             0.35 if learned or more else 0.95,
@@ -162,20 +160,27 @@ def _rewards(facts: Facts) -> Iterator[Finding]:
     if not same_samples or not (flat or moved):
         return
     what = "every completion earns the same" if flat else "the same completions earn other rewards"
-    was, now = facts.exact("trajectory", "rl", "reward")
-    evidence = [*([evidence_of_check(flat)] if flat else [])]
-    if was and now:
-        words = f"mean reward of step 1 {_show(was[0])} -> {_show(now[0])}"
-        evidence.append(Evidence("signal", words, was[0], now[0]))
+    evidence = [*([evidence_of_check(flat)] if flat else []), *_mean_reward(facts)]
     if code is not None:
         evidence.append(code.evidence())
     yield Finding(
         C.ROLLOUT,
-        0.95,
+        0.4 if facts.rewards_read_other_data else 0.95,
         what,
         tuple(evidence),
         ("call the reward function by hand on one completion of each kind",),
     )
+
+
+def _mean_reward(facts: Facts) -> Iterator[Evidence]:
+    """Of the first step at which scores differ, or the first at all."""
+    signal = facts.rollout_signal
+    step = (signal.step or 1) if signal is not None else 1
+    was, now = facts.exact("trajectory", "rl", "reward")
+    if was and now and min(len(was), len(now)) >= step:
+        before, after = was[step - 1], now[step - 1]
+        words = f"mean reward of step {step} {_show(before)} -> {_show(after)}"
+        yield Evidence("signal", words, before, after)
 
 
 def _logprobs(facts: Facts) -> Iterator[Finding]:

@@ -53,10 +53,11 @@ def _other_ids(facts: Facts) -> Iterator[Finding]:
         return
     if facts.batches.same_multiset or (facts.rollout and facts.batches.same_prompts):
         return
+    same_texts = facts.batches.same_texts or (facts.rollout and facts.batches.same_prompt_texts)
     bos = facts.exact_counts("bos_tokens", "sequences")
     per_sequence = [count / (sequences or 1) for count, sequences in zip(*bos, strict=True)]
     extra = per_sequence[1] - per_sequence[0]
-    if not facts.batches.same_texts and abs(extra) < 0.25:
+    if not same_texts and abs(extra) < 0.25:
         return
     evidence = [evidence_of(d) for d in facts.differences("batches")[:1]]
     words = "the same words become other tokens"

@@ -22,7 +22,22 @@ def rounded_to(record: RunRecord, dtype: str) -> bool:
     trajectory = record.exact.get("trajectory", {})
     first = record.exact.get("first_loss", {}).get("micro_losses") or []
     series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
-    return any(is_of_dtype(values, dtype) for values in series)
+    rows = _rows_a_step(record)
+    return any(is_of_dtype(values, dtype) for values in series if not _are_shares(values, rows))
+
+
+def _rows_a_step(record: RunRecord) -> int:
+    """Sequences of a step, where each has as many; 0 elsewhere."""
+    steps = record.exact.get("batches") or []
+    counts = {sum(int(micro.get("sequences") or 0) for micro in step) for step in steps}
+    return counts.pop() if len(counts) == 1 else 0
+
+
+def _are_shares(values: Sequence[Any], rows: int) -> bool:
+    """Whether they are counts over the rows of a step: a mean length of 8 rows has three binary
+    places in any precision."""
+    numbers = [float(v) * rows for v in values if is_finite(v)]
+    return bool(rows) and all(abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers)
 
 
 LEAST_VALUES = 6
