@@ -124,8 +124,7 @@ class AdvancedAnomalyDetector:
         have arrived, and `flush` gives the last.
 
         Args:
-            model: for the norm of its gradients, and for tensors that never change.
-            optimizer: for its learning rates.
+            model: for its gradients, and for tensors that never change. optimizer: for its rates.
             loss: as it was computed, before anything filters it; 0-d tensor or number.
             batch_size: samples of the step.
             rewards: one a sample: tensor, array or list. predictions: of these, one a sample.
