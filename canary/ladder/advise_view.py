@@ -9,14 +9,8 @@ import yaml
 
 from canary.ladder.levels import Settings
 from canary.ladder.results import Advice, Advised
-from canary.ladder.view import (
-    DOCUMENT_VERSION,
-    Row,
-    report_text,
-    rounds_words,
-    speed_words,
-)
-from canary.ladder.words import settings_words, verdict_words
+from canary.ladder.view import DOCUMENT_VERSION, Row, report_text
+from canary.ladder.words import rounds_words, settings_words, speed_words, verdict_words
 from canary.report.numbers import significant
 
 HEADINGS = ("switch", "settings", "gain", "guard", "advised")

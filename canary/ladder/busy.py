@@ -33,7 +33,7 @@ def busy_notes(arms: Sequence[Arm], levels: Sequence[LevelFound] = ()) -> list[s
     ]
     notes = [
         f"the machine was busy: {what} waited for a core {100 * share:.0f}% of the time; "
-        "ratios are wider than they look"
+        "intervals are wider than they look"
         for share, what in (max(group) for group in (timed, trials) if group)
         if share > BUSY
     ]

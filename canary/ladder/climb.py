@@ -23,7 +23,7 @@ from canary.ladder.levels import (
 from canary.ladder.machine import Machine
 from canary.ladder.results import Guarded, LevelFound, Skipped, Tried
 from canary.ladder.suited import accepted_choices, left_out, suited
-from canary.ladder.trials import try_out, why_left_out
+from canary.ladder.trials import try_out
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,7 @@ class Climber:
         below = self._settings([*self._on, *rung.switched])
         for switch, tried in try_out(self._launch, level, below, possible, self._say):
             rung.tried += tried
-            kept = next((one for one in tried if one.kept), None)
-            if kept is None:
-                rung.skipped.append(Skipped(switch.name, why_left_out(tried)))
-            else:
-                rung.switched.append(On(switch, kept.settings))
+            rung.switched += [On(switch, one.settings) for one in tried if one.kept]
 
     def _shown(self, level: Level, rung: Rung) -> LevelFound:
         """The level with all that came on, guarded."""

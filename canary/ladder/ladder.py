@@ -217,8 +217,8 @@ def _trl(launch: Launch, settings: Settings) -> Ran:
 
 
 def measured(levels: Sequence[LevelFound], arms: Sequence[Arm]) -> tuple[LevelFound, ...]:
-    """The levels with what their launches told; a level above one that has no ratio steps up from
-    the last that has one."""
+    """The levels with what their launches told; a level above one that is unsafe or has no ratio
+    steps up from the last below that is safe and has one."""
     found: list[LevelFound] = []
     below = arms[0]
     for level, arm in zip(levels, arms, strict=True):
@@ -228,12 +228,14 @@ def measured(levels: Sequence[LevelFound], arms: Sequence[Arm]) -> tuple[LevelFo
             level,
             speeds=tuple(arm.speeds),
             figures=arm.figures,
-            bottleneck=bottleneck_of(records[0]) if records else "",
+            bottleneck=bottleneck_of(records) if records else "",
             problem=problem,
         )
+        if arm is not arms[0]:
+            level = replace(level, step_over=below.label)
         if arm is not arms[0] and not problem:
             level = replace(level, cumulative=ratio_of(arm, arms[0]), step_up=ratio_of(arm, below))
-            below = arm
+            below = arm if level.safe else below
         found.append(level)
     return tuple(found)
 
@@ -245,8 +247,13 @@ def trl_found(trl: Arm, baseline: Arm, levels: Sequence[LevelFound]) -> TrlFound
         return TrlFound(trl.figures, problem=problem)
     ratio = ratio_of(trl, baseline)
     assert ratio is not None
-    tops = [one.cumulative for one in levels if one.cumulative is not None and not one.unsafe]
-    share = share_of_gain(ratio.ratio, tops[-1].ratio) if tops else None
+    tops = [one.cumulative for one in levels if one.cumulative is not None and one.safe]
+    if not tops:
+        return TrlFound(trl.figures, ratio)
+    if ratio.open or tops[-1].open:
+        whose = "trl's ratio" if ratio.open else "the top level's ratio"
+        return TrlFound(trl.figures, ratio, undecided=f"the interval of {whose} holds 1")
+    share = share_of_gain(ratio.ratio, tops[-1].ratio)
     return TrlFound(trl.figures, ratio, None if share is None else max(0.0, share))
 
 

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from canary.collect.bottlenecks import one_line
-from canary.collect.record import RunRecord
+from canary.collect.bottlenecks.seen import too_short
+from canary.collect.record import Bottleneck, RunRecord
+from canary.collect.stages import shown_phases
 from canary.compare.estimate import paired_estimate, spread_of
 
 ALPHA = 0.025
@@ -27,6 +29,11 @@ class SpeedUp:
     low: float | None
     high: float | None
     rounds: int
+
+    @property
+    def open(self) -> bool:
+        """Whether the interval holds 1: neither a gain nor a loss was told."""
+        return self.low is not None and self.high is not None and self.low <= 1 <= self.high
 
     @property
     def sure(self) -> bool:
@@ -98,13 +105,31 @@ def _median(values: Sequence[float | None]) -> float | None:
     return statistics.median(told) if told else None
 
 
-def bottleneck_of(record: RunRecord) -> str:
-    """What held a run back, in a line: the worst that was named, or the phase that took most."""
-    if record.bottlenecks:
-        return one_line(record.bottlenecks[0])
-    phases = {name: seconds for name, seconds in record.phases.items() if seconds > 0}
+def bottleneck_of(records: Sequence[RunRecord]) -> str:
+    """What held the launches of one level back, in a line: the worst that most of them name, or
+    the part of a step that took most, by their medians and under the names of the live line."""
+    named = _named_by_most(records)
+    if named is not None:
+        return one_line(named)
+    short = next(filter(None, map(too_short, records)), "")
+    found = f"not judged: {short}" if short else "none was named"
+    phases = shown_phases(figures_of(records).phases) if records else {}
     if not phases:
-        return "none was named"
+        return found
     name = max(phases, key=lambda phase: phases[phase])
-    share = 100 * phases[name] / sum(phases.values())
-    return f"none was named; {name} takes {share:.0f}% of a step"
+    return f"{found}; {name} takes {100 * phases[name] / sum(phases.values()):.0f}% of a step"
+
+
+def _named_by_most(records: Sequence[RunRecord]) -> Bottleneck | None:
+    """Of the bottlenecks that more than half of the launches have, the worst by its median cost;
+    None where there is none."""
+    told: dict[str, list[Bottleneck]] = {}
+    for record in records:
+        for one in record.bottlenecks or ():
+            told.setdefault(one.name, []).append(one)
+    usual = []
+    for each in told.values():
+        if 2 * len(each) > len(records):
+            each.sort(key=lambda one: one.cost)
+            usual.append(each[(len(each) - 1) // 2])
+    return min(usual, key=lambda one: (one.severity != "bottleneck", -one.cost), default=None)

@@ -72,6 +72,7 @@ class LevelFound:
     switched: tuple[str, ...] = ()
     """Names of the switches that came on at this level, or at a level below that is not shown."""
     skipped: tuple[Skipped, ...] = ()
+    """What could not be tried; what was, and was left out, stands in `tried`."""
     tried: tuple[Tried, ...] = ()
     guarded: Guarded | None = None
     """None for the baseline, which the others are held against."""
@@ -80,11 +81,18 @@ class LevelFound:
     figures: Figures | None = None
     cumulative: SpeedUp | None = None
     step_up: SpeedUp | None = None
-    """Over the level shown before."""
+    """Over the level that `step_over` names."""
+    step_over: str = ""
+    """The last safe level below that has a ratio, or the baseline."""
     bottleneck: str = ""
-    """What held this level back, before the next step up."""
+    """What held this level back over its rounds, before the next step up."""
     problem: str = ""
     """Why there is no ratio: it did not run, or did other work."""
+
+    @property
+    def safe(self) -> bool:
+        """Whether nothing was seen that it learns otherwise; the baseline is."""
+        return self.guarded is None or self.guarded.holds
 
     @property
     def unsafe(self) -> bool:
@@ -100,7 +108,9 @@ class TrlFound:
     over_baseline: SpeedUp | None = None
     share: float | None = None
     """Of the top level's gain, what a user of trl has already, in logarithms; 0 where trl's
-    defaults are slower than the baseline, None where there is no gain to share."""
+    defaults are slower than the baseline, None where there is no gain to share, or `undecided`."""
+    undecided: str = ""
+    """Why the ratios do not say what share that is."""
     problem: str = ""
     skipped: bool = False
     """Whether `problem` was known before the start, and no process was launched."""
@@ -126,8 +136,8 @@ class Ladder:
 
     @property
     def top(self) -> LevelFound | None:
-        """The highest level with a ratio over the baseline."""
-        measured = [one for one in self.levels[1:] if one.cumulative is not None]
+        """The highest safe level with a ratio over the baseline."""
+        measured = [one for one in self.levels[1:] if one.cumulative is not None and one.safe]
         return measured[-1] if measured else None
 
     @property

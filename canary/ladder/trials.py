@@ -119,16 +119,3 @@ def tried_words(tried: Tried) -> str:
     if not tried.decided:
         return f"{what}: {_OPEN} {100 * tried.apart:.0f}%"
     return f"{what}: {tried.ratio:.2f}x in a short trial, {'kept' if tried.kept else 'left out'}"
-
-
-def why_left_out(tried: Sequence[Tried]) -> str:
-    """Of a switch none of whose choices pays."""
-    decided = [one for one in tried if one.decided]
-    best = _best(decided)
-    if best is None and len(decided) < len(tried):
-        return f"{_OPEN} {100 * tried[0].apart:.0f}%"
-    if best is None:
-        problem = tried[0].problem if tried else ""
-        return f"did not run here: {problem or 'nothing was timed'}"
-    choice = f" ({settings_words(best.settings)})" if len(tried) > 1 else ""
-    return f"does not pay here: {best.ratio:.2f}x in a short trial{choice}"

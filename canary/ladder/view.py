@@ -9,10 +9,11 @@ from typing import Any
 
 from canary.collect import jsonio
 from canary.collect.phases import PHASES
-from canary.ladder.measure import Figures, SpeedUp
+from canary.ladder.answer import answer
+from canary.ladder.measure import Figures
 from canary.ladder.results import Guarded, Ladder, LevelFound
 from canary.ladder.trials import tried_words
-from canary.ladder.words import settings_words, verdict_words
+from canary.ladder.words import rounds_words, settings_words, speed_words, verdict_words
 from canary.report.numbers import significant
 from canary.report.profile import aligned
 from canary.report.render import FORMATS, check_format, environment, tidy, write_text
@@ -97,6 +98,10 @@ def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
 def document_of(ladder: Ladder) -> dict[str, Any]:
     """The JSON form: everything that was found."""
     found = asdict(ladder) | {"folder": str(ladder.folder)}
+    for shown, level in zip(found["levels"], ladder.levels, strict=True):
+        shown["unsafe"] = level.unsafe
+        for told, tried in zip(shown["tried"], level.tried, strict=True):
+            told["words"] = tried_words(tried)
     return {
         "schema_version": DOCUMENT_VERSION,
         "passed": ladder.passed,
@@ -128,50 +133,13 @@ def view_of_ladder(ladder: Ladder) -> LadderView:
             if figures is not None
         ),
         levels=tuple(
-            LevelView(level.level, tuple(_lines(level, below)))
+            LevelView(level.level, tuple(_lines(level, below, ladder.levels)))
             for level, below in zip(ladder.levels[1:], ladder.levels, strict=False)
         ),
         trl=_trl_words(ladder),
         notes=ladder.notes,
         folder=str(ladder.folder),
     )
-
-
-def answer(ladder: Ladder) -> str:
-    """The first line: the top level's speed-up, and what is not safe."""
-    top = ladder.top
-    if top is None or top.cumulative is None:
-        said = "No level has a ratio over the baseline."
-    else:
-        one_each = sure_words(ladder.rounds)
-        said = f"{top.level.capitalize()} is {speed_words(top.cumulative)} the baseline{one_each}."
-    unsafe = [one.level for one in ladder.levels if one.unsafe]
-    if unsafe:
-        is_ = "is" if len(unsafe) == 1 else "are"
-        return f"UNSAFE: {', '.join(unsafe)} {is_} not what the baseline learns. {said}"
-    without = [one.level for one in ladder.levels if one.problem]
-    if without:
-        return f"Without a ratio: {', '.join(without)}. {said}"
-    return f"{said} Every level learns what the baseline learns."
-
-
-def rounds_words(rounds: int) -> str:
-    """`1 round`, `3 rounds`."""
-    return f"{rounds} round{'' if rounds == 1 else 's'}"
-
-
-def sure_words(rounds: int) -> str:
-    """What an answer says after a ratio where one round gives no interval."""
-    return " (one launch each, no interval)" if rounds == 1 else ""
-
-
-def speed_words(speed: SpeedUp | None) -> str:
-    """A ratio with its interval."""
-    if speed is None:
-        return "-"
-    if speed.low is None or speed.high is None:
-        return f"{speed.ratio:.2f}x"
-    return f"{speed.ratio:.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
 
 
 def figure_cells(figures: Figures | None) -> Row:
@@ -211,12 +179,26 @@ def _trl_row(ladder: Ladder) -> tuple[Row, ...]:
     return (("trl's defaults", *figure_cells(trl.figures), *speeds, "-"),)
 
 
-def _lines(level: LevelFound, below: LevelFound) -> list[tuple[str, str]]:
+def _lines(
+    level: LevelFound, below: LevelFound, levels: Sequence[LevelFound]
+) -> list[tuple[str, str]]:
     lines = []
-    if below.bottleneck:
-        lines.append((f"held back {below.level}", below.bottleneck))
+    start = next((one for one in levels if one.level == level.step_over), below)
+    if start.bottleneck:
+        lines.append((f"held back {start.level}", start.bottleneck))
     if level.problem:
         lines.append(("no ratio", level.problem))
+    if start is not below:
+        passed_over = levels[levels.index(start) + 1 : levels.index(level)]
+        names = " and ".join(one.level for one in passed_over)
+        what = f"{start.level}: what came on at {names}, and is not left out, is in it"
+        lines.append(("step up over", what))
+    ratios = (("speed-up", level.cumulative), ("step up", level.step_up))
+    lines += [
+        (name, "not told from no gain: the interval holds 1")
+        for name, ratio in ratios
+        if ratio is not None and ratio.open
+    ]
     changed = {
         key: value
         for key, value in level.settings.items()
@@ -225,12 +207,7 @@ def _lines(level: LevelFound, below: LevelFound) -> list[tuple[str, str]]:
     lines.append(("switched on", ", ".join(level.switched) or "nothing"))
     lines.append(("settings", settings_words(changed) or "those of the level below"))
     lines += [("tried", tried_words(one)) for one in level.tried]
-    told = {one.switch for one in level.tried}
-    lines += [
-        ("skipped", f"{one.switch}: {one.reason}")
-        for one in level.skipped
-        if one.switch not in told
-    ]
+    lines += [("skipped", f"{one.switch}: {one.reason}") for one in level.skipped]
     if level.guarded is not None:
         lines += _guard_lines(level.guarded)
     return lines
@@ -256,6 +233,8 @@ def _trl_words(ladder: Ladder) -> str:
     if trl.problem or trl.over_baseline is None:
         return f"trl's own defaults were not timed: {trl.problem}"
     said = f"trl's own defaults are {speed_words(trl.over_baseline)} the baseline"
+    if trl.undecided:
+        return f"{said}: what share of a gain that is, is not decided: {trl.undecided}."
     if trl.share is None:
         return f"{said}."
     if trl.share == 0:

@@ -6,6 +6,7 @@ from typing import Any
 
 from canary.ladder.guard import Verdict
 from canary.ladder.levels import Settings
+from canary.ladder.measure import SpeedUp
 
 _YAML = {True: "true", False: "false", None: "null"}
 
@@ -18,6 +19,20 @@ def value_words(value: Any) -> str:
 def settings_words(settings: Settings) -> str:
     """`key: value, key: value`."""
     return ", ".join(f"{key}: {value_words(value)}" for key, value in settings.items())
+
+
+def rounds_words(rounds: int) -> str:
+    """`1 round`, `3 rounds`."""
+    return f"{rounds} round{'' if rounds == 1 else 's'}"
+
+
+def speed_words(speed: SpeedUp | None) -> str:
+    """A ratio with its interval."""
+    if speed is None:
+        return "-"
+    if speed.low is None or speed.high is None:
+        return f"{speed.ratio:.2f}x"
+    return f"{speed.ratio:.2f}x [{speed.low:.2f}, {speed.high:.2f}]"
 
 
 def verdict_words(verdict: Verdict) -> str:

@@ -51,7 +51,7 @@ def waiting(share: float) -> Arm:
 def test_a_launch_that_waited_for_a_core_is_named_and_one_that_hardly_did_is_not() -> None:
     assert busy_notes([waiting(0.34), waiting(0.1)]) == [
         "the machine was busy: a timed launch of basic waited for a core 34% of the time; "
-        "ratios are wider than they look"
+        "intervals are wider than they look"
     ]
     assert busy_notes([waiting(0.1)]) == []
 
@@ -76,6 +76,23 @@ def test_a_trial_within_the_disagreement_around_it_is_not_decided() -> None:
         assert "the two launches around the trials for advanced differ by 67%" in ladder_text(
             found, form
         )
+
+
+def test_every_form_gives_one_reason_for_what_is_left_out() -> None:
+    """Also where of one switch some choices are decided, and others are not."""
+    found = made(Restless({("batch_size", 1): 0.2, ("batch_size", 8): 1.1}))
+    text, document = (ladder_text(found, form) for form in ("text", "json"))
+    levels = json.loads(document)["levels"]
+    tried = [one for level in levels for one in level["tried"]]
+    decided = {one["decided"] for one in tried if one["switch"] == "micro-batch"}
+    assert decided == {True, False}
+    for one in tried:
+        assert f"tried               {one['words']}\n" in text
+    for level in levels:
+        for one in level["skipped"]:
+            assert f"skipped             {one['switch']}: {one['reason']}\n" in text
+        names = {one["switch"] for one in level["tried"]}
+        assert not names & {one["switch"] for one in level["skipped"]}
 
 
 def test_on_a_steady_machine_every_trial_is_decided() -> None:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from scipy import stats
 
+from canary.collect.record import RunRecord
 from canary.errors import RunFailed, UsageError
+from canary.ladder.answer import answer
 from canary.ladder.ladder import LadderRequest, ladder_at
 from canary.ladder.levels import LEVELS, SWITCHES, Switch, always
 from canary.ladder.measure import bottleneck_of, share_of_gain, speed_up
 from canary.ladder.results import Ladder, LevelFound
+from canary.ladder.trials import tried_words
+from canary.ladder.view import ladder_text
+from canary.ladder.words import speed_words
+from tests.unit.comparing import altered
 from tests.unit.laddering import CPU, GPUS, Workshop, config_of, held_back, record_at, silent, site
 
 PPO: dict[tuple[str, Any], float] = {
@@ -55,8 +62,8 @@ def test_what_slows_the_machine_down_is_left_out_and_told() -> None:
     advanced = of(climbed(Workshop(PPO)), "advanced")
     assert "bfloat16" not in advanced.switched
     assert advanced.settings["dtype"] == "float32"
-    reason = next(one.reason for one in advanced.skipped if one.switch == "bfloat16")
-    assert reason == "does not pay here: 0.50x in a short trial"
+    told = next(one for one in advanced.tried if one.switch == "bfloat16")
+    assert tried_words(told) == "bfloat16 (dtype: bfloat16): 0.50x in a short trial, left out"
 
 
 def test_of_several_choices_the_fastest_comes_on() -> None:
@@ -86,8 +93,8 @@ def test_trials_with_a_switch_have_a_limit_and_those_without_have_none() -> None
 def test_a_switch_that_does_not_run_is_left_out_with_what_it_said() -> None:
     launch = Workshop(PPO, fails={("speed.rollout_batch", "whole"): "oom: out of memory"})
     optimal = of(climbed(launch), "optimal")
-    reason = next(one.reason for one in optimal.skipped if "together" in one.switch)
-    assert reason == "did not run here: oom: out of memory"
+    told = next(one for one in optimal.tried if "together" in one.switch)
+    assert tried_words(told).endswith("did not run: oom: out of memory")
     assert optimal.settings["speed.rollout_batch"] == "micro"
     assert not optimal.problem
 
@@ -231,8 +238,87 @@ def test_a_share_of_no_gain_is_none() -> None:
 
 
 def test_the_bottleneck_is_the_named_one_or_the_longest_phase() -> None:
-    assert bottleneck_of(held_back(record_at(1.0))).startswith("data_loading: of the step waiting")
-    assert bottleneck_of(record_at(1.0)) == "none was named; generation takes 75% of a step"
+    assert bottleneck_of([held_back(record_at(1.0))]).startswith(
+        "data_loading: of the step waiting"
+    )
+    assert bottleneck_of([record_at(1.0)]) == "none was named; rollout takes 75% of a step"
+
+
+def taking(**phases: float) -> RunRecord:
+    return altered(record_at(1.0), "phases", to=phases)
+
+
+def test_what_holds_back_is_the_median_of_all_rounds_and_not_the_first() -> None:
+    odd, usual = taking(generation=9.0, backward=1.0), taking(generation=1.0, backward=9.0)
+    assert bottleneck_of([odd, usual, usual]) == "none was named; update takes 90% of a step"
+    named = held_back(record_at(1.0))
+    assert bottleneck_of([named, named, usual]).startswith("data_loading")
+    assert bottleneck_of([named, usual, usual]).startswith("none was named")
+
+
+def test_parts_of_an_update_are_one_part_of_a_step() -> None:
+    """As the live line tells them: three of 20% are more than a rollout of 40%."""
+    split = taking(generation=4.0, forward=2.0, backward=2.0, optimizer=2.0)
+    assert bottleneck_of([split]) == "none was named; update takes 60% of a step"
+
+
+def test_a_run_too_short_to_judge_is_said_to_be_so() -> None:
+    short = altered(record_at(1.0), "perf", "step_time", "count", to=4)
+    assert bottleneck_of([short]) == (
+        "not judged: 4 timed steps; it takes 5; rollout takes 75% of a step"
+    )
+
+
+def test_an_unsafe_level_is_no_headline_and_no_step_to_stand_on() -> None:
+    launch = Workshop(
+        PPO | {("ppo.init_kl_coef", 0.0): 9.0}, learns={("ppo.init_kl_coef", 0.0): 0.01}
+    )
+    planted = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
+    found = climbed(launch, known=(*SWITCHES, planted), wanted=("baseline", "basic", "advanced"))
+    assert found.top is of(found, "basic")
+    assert answer(found) == (
+        "UNSAFE: advanced is not what the baseline learns. "
+        "Basic is 2.20x [2.20, 2.20] the baseline."
+    )
+    whole = climbed(launch, known=(*SWITCHES, planted))
+    optimal = of(whole, "optimal")
+    assert optimal.step_over == "basic"
+    assert optimal.step_up is not None
+    assert optimal.step_up.ratio == pytest.approx(1.25 * 1.5)
+
+
+def test_no_safe_level_is_no_speed_up() -> None:
+    planted = Switch("no KL penalty", "basic", always(ppo__init_kl_coef=0.0))
+    launch = Workshop(PPO, learns={("ppo.init_kl_coef", 0.0): 0.01})
+    found = climbed(launch, known=(*SWITCHES, planted), wanted=("baseline", "basic"))
+    assert answer(found).endswith("No safe level has a ratio over the baseline.")
+
+
+class Uneven(Workshop):
+    """What a setting gains in one round, it loses in the next."""
+
+    def timed(self, label: str, settings: Any, *, trl_defaults: bool = False) -> Any:
+        ran = super().timed(label, settings, trl_defaults=trl_defaults)
+        round_ = self.labels("timed").count(label)
+        factor = {"basic": (2.0, 0.9), "trl": (3.0, 0.5)}.get(label, (1.0, 1.0))[round_ - 1]
+        assert ran.speed is not None
+        return replace(ran, record=record_at(ran.speed * factor))
+
+
+def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
+    found = climbed(Uneven(), wanted=("baseline", "basic"))
+    (basic,) = found.levels[1:]
+    assert basic.cumulative is not None
+    assert basic.cumulative.open
+    assert answer(found) == (
+        f"Basic is {speed_words(basic.cumulative)} the baseline: not told from no gain, the "
+        "interval holds 1. The guard holds over 2 signals and 5 steps."
+    )
+    assert found.trl.share is None
+    assert found.trl.undecided == "the interval of trl's ratio holds 1"
+    text = ladder_text(found, "text")
+    assert "speed-up            not told from no gain: the interval holds 1" in text
+    assert "is not decided: the interval of trl's ratio holds 1." in text
 
 
 @pytest.mark.parametrize(
