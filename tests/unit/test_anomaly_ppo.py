@@ -112,6 +112,7 @@ def test_what_breaks_at_once_is_held_against_the_first_step() -> None:
     told = {alert.type: alert for alert in judged(run(change, len(kl)))}
     assert told["kl_blowup"].step == 3
     assert told["kl_blowup"].metadata == {"before": 0.0}
+    assert "from 0 at the start" in told["kl_blowup"].message
     assert told["entropy_collapse"].step <= 5
     assert told["entropy_collapse"].metadata == {"start": 2.15}
 

@@ -126,7 +126,7 @@ FIRES: dict[str, dict[str, Run]] = {
         "a whole completion's": run(
             60, kl=before_after(wobble(2.0), 40.0, 40), kl_of_sequence=True
         ),
-        "from the second step on": run(4, kl=before_after(0.0, wobble(5.0), 2)),
+        "from the second step on": run(4, kl=before_after(0.0, wobble(8.0), 2)),
         "from the second step on, for long": run(30, kl=before_after(1e-9, wobble(13.0), 2)),
         "a whole completion's, from the second step on": run(
             4, kl=before_after(0.0, 80.0, 2), kl_of_sequence=True
@@ -269,7 +269,7 @@ SILENT: dict[str, dict[str, Run]] = {
         "a policy that leaves its reference slowly": run(200, kl=lambda n: 0.003 * n),
         "one step": run(60, kl=lambda n: 100.0 if n == 40 else 0.1),
         "one step, soon after the start": run(9, kl=lambda n: 100.0 if n == 3 else 0.0),
-        "from its reference to 2 nats a token": run(60, kl=lambda n: 2 - 2 / n),
+        "from its reference to 4.5 nats a token": run(60, kl=lambda n: 4.5 - 4.5 / n),
         "a run that goes on, far from its reference": run(60, kl=wobble(5.0)),
         "a whole completion's": run(60, kl=lambda n: 0.1 * n, kl_of_sequence=True),
     },
