@@ -22,8 +22,11 @@ from canary.ladder.levels import (
 )
 from canary.ladder.machine import Machine
 from canary.ladder.results import Guarded, LevelFound, Skipped, Tried
-from canary.ladder.suited import accepted_choices, left_out, suited
+from canary.ladder.suited import accepted_choices, left_out, suited, with_settings
 from canary.ladder.trials import try_out
+
+CUT = ("batch_size", "gradient_accumulation_steps")
+"""Keys that say how the rows of an update are cut."""
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,12 @@ class Climber:
     def _switch_on(self, level: Level, rung: Rung) -> None:
         """First what always pays, then of what may pay the choices that do, each tried alone."""
         possible: list[tuple[Switch, Sequence[Settings]]] = []
+        config = self._cut_as([*self._on, *rung.switched])
         for switch in self._all:
             if switch.level != level:
                 continue
-            reason = left_out(switch, self._config, self._machine)
-            choices = accepted_choices(switch, self._config, self._machine, switch.off or {})
+            reason = left_out(switch, config, self._machine)
+            choices = accepted_choices(switch, config, self._machine, switch.off or {})
             if reason or not choices:
                 rung.skipped.append(Skipped(switch.name, reason or "has no choice here"))
             elif switch.tried:
@@ -115,6 +119,12 @@ class Climber:
         for switch, tried in try_out(self._launch, level, below, possible, self._say):
             rung.tried += tried
             rung.switched += [On(switch, one.settings) for one in tried if one.kept]
+
+    def _cut_as(self, switches: Sequence[On]) -> CanaryConfig:
+        """The config with the rows of an update cut as switches cut them: who cuts them again, as
+        ranks do, must begin there."""
+        settings = self._settings(switches)
+        return with_settings(self._config, {key: settings[key] for key in CUT if key in settings})
 
     def _shown(self, level: Level, rung: Rung) -> LevelFound:
         """The level with all that came on, guarded."""

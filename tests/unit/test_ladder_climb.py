@@ -214,6 +214,16 @@ def test_devices_of_a_machine_are_used_where_it_pays() -> None:
     assert "liger kernels" in optimal.switched
 
 
+def test_ranks_share_the_rows_as_the_level_below_has_cut_them() -> None:
+    """The micro-batch of the level below, not that of the config: an update keeps its rows."""
+    launch = Workshop(PPO | {("nproc", 2): 1.8, ("batch_size", 1): 2.0, ("batch_size", 8): 0.9})
+    found = climbed(launch, machine=GPUS, batch_size=4, gradient_accumulation_steps=1)
+    assert of(found, "advanced").settings["batch_size"] == 1
+    settings = of(found, "optimal").settings
+    assert settings["nproc"] == 2
+    assert settings["batch_size"] * settings["gradient_accumulation_steps"] * 2 == 4
+
+
 def test_an_interval_is_student_s_over_the_rounds() -> None:
     fast, slow = [2.0, 2.2, 2.1, 2.3], [1.0, 1.05, 0.98, 1.1]
     found = speed_up(fast, slow)
