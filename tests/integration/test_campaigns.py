@@ -89,7 +89,7 @@ def test_a_run_that_fails_ends_the_calibration(tmp_path: Path) -> None:
 def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_through(
     tmp_path: Path,
 ) -> None:
-    finished = canary("demo", "-o", str(tmp_path), timeout=400)
+    finished = canary("demo", "-o", str(tmp_path), timeout=570)
     assert finished.code == 0, finished.err
     (folder,) = tmp_path.iterdir()
     healthy = (folder / "head" / "comparison.txt").read_text()

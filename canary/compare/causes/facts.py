@@ -13,7 +13,7 @@ from canary.compare.causes.batch_rows import BatchChange, batch_change
 from canary.compare.causes.changed_settings import SettingChange, setting_changes
 from canary.compare.causes.evidence import evidence_of
 from canary.compare.causes.own_code import CodeChange, code_changes
-from canary.compare.causes.values import advantages_of, is_finite, rounded_to
+from canary.compare.causes.values import advantages_of, common_factor, is_finite, rounded_to
 from canary.compare.exact import most_different, newest_probed
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.learning_stages import VANISHING, loss_floor
@@ -207,18 +207,7 @@ class Facts:
         """The one factor by which the first gradient of every module group grew; None where the
         groups do not agree on one."""
         before, after = (side or {} for side in self.exact("first_gradient", "groups"))
-        pairs = [
-            (float(before[name]), float(after[name]))
-            for name in before
-            if name in after and is_finite(before[name]) and is_finite(after[name])
-        ]
-        largest = max((was for was, _ in pairs), default=0.0)
-        factors = [now / was for was, now in pairs if was > 1e-4 * largest]
-        if not factors or min(factors) <= 0:
-            return None
-        middle = sorted(factors)[len(factors) // 2]
-        same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
-        return middle if same and abs(middle - 1) > 2e-3 else None
+        return common_factor(before, after)
 
     @cached_property
     def advantages(self) -> Literal["same", "exchanged", "others"]:

@@ -17,6 +17,22 @@ def advantages_of(steps: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
     return [math.nan if value is None else value for value in found]
 
 
+def common_factor(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    """The one factor between the norms of two sides, by group; None where there is none, or 1."""
+    pairs = [
+        (float(before[name]), float(after[name]))
+        for name in before
+        if name in after and is_finite(before[name]) and is_finite(after[name])
+    ]
+    largest = max((was for was, _ in pairs), default=0.0)
+    factors = [now / was for was, now in pairs if was > 1e-4 * largest]
+    if not factors or min(factors) <= 0:
+        return None
+    middle = sorted(factors)[len(factors) // 2]
+    same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+    return middle if same and abs(middle - 1) > 2e-3 else None
+
+
 def rounded_to(record: RunRecord, dtype: str) -> bool:
     """Whether losses, or all values of a logged metric, are numbers of a narrow dtype."""
     trajectory = record.exact.get("trajectory", {})

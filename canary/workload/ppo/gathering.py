@@ -1,7 +1,8 @@
-"""Figures of all ranks from those of each."""
+"""Figures of all ranks from those of each, and when their gradients are exchanged."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -27,3 +28,11 @@ def every_rank(metrics: dict[str, float], accelerator: Any) -> dict[str, float]:
     names = sorted(metrics)
     told = torch.tensor([metrics[name] for name in names], device=accelerator.device)
     return dict(zip(names, accelerator.reduce(told, "mean").tolist(), strict=True))
+
+
+def synchronised(accelerator: Any, model: Any, last: bool) -> AbstractContextManager[Any]:
+    """Gradients are exchanged between ranks with the last micro-batch alone."""
+    if last:
+        return nullcontext()
+    found: AbstractContextManager[Any] = accelerator.no_sync(model)
+    return found

@@ -6,7 +6,6 @@ Reads from top to bottom: `train` is the loop, `_collect` samples, scores and ju
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +22,7 @@ from canary.workload.ppo import objective
 from canary.workload.ppo.adaptive_kl import KLCoefficient
 from canary.workload.ppo.experience import Experience, experience
 from canary.workload.ppo.figures import Figures, rollout_metrics
-from canary.workload.ppo.gathering import every_rank, moments_of_ranks
+from canary.workload.ppo.gathering import every_rank, moments_of_ranks, synchronised
 from canary.workload.ppo.model import ActorCritic, Asked, Reference
 from canary.workload.ppo.modes import evaluate
 from canary.workload.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
@@ -256,17 +255,11 @@ class PPOTrainer(Trainer):
         tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
         for place, rows in enumerate(mini, start=1):
             micro = self._micro(rollout, rows)
-            with self._synchronised(place == len(mini)):
+            with synchronised(self.accelerator, self.model_wrapped, place == len(mini)):
                 with self.watch.phase("forward"):
                     loss = self._loss(micro, tokens, figures)
                 self.accelerator.backward(loss * self.accelerator.num_processes)
         self.watch.loss(figures.end())
-
-    def _synchronised(self, now: bool) -> Any:
-        """Gradients are exchanged between ranks with the last micro-batch alone."""
-        if now:
-            return contextlib.nullcontext()
-        return self.accelerator.no_sync(self.model_wrapped)
 
     def _loss(self, micro: Rollout, tokens: torch.Tensor, figures: Figures) -> torch.Tensor:
         """The micro-batch's part of the loss of its mini-batch, which has `tokens` on all ranks."""
