@@ -96,7 +96,6 @@ def _train(job: Job, inside: Inside) -> Result:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
         around.enter_context(completions_of(trainer, job.kind, spec.notes))
-        inside.notes += spec.notes
         if job.kind == "measured":
             inside.tell = Reporter(trainer, job).step
         else:
@@ -105,6 +104,7 @@ def _train(job: Job, inside: Inside) -> Result:
         if job.save_model is not None:
             require_savable(trainer)
         inside.attach(trainer).run(trainer.train)
+    inside.notes += spec.notes
     result = inside.completed(trainer, calls)
     if job.save_model is not None:
         leave_model(trainer, spec, Path(job.save_model))

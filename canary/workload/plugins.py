@@ -94,9 +94,31 @@ def call(
         return function(*args, **kw)
     except Exception as error:
         # User code may raise anything.
-        if isinstance(error, CanaryError | MemoryError) or _is_memory(error):
+        if _says_enough(error):
             raise
         raise _failed(kind, key, path, "it", error) from error
+
+
+async def call_async(
+    kind: type[CanaryError],
+    key: str,
+    path: str,
+    function: Callable[..., Any],
+    *args: Any,
+    **kw: Any,
+) -> Any:
+    """As `call`, of a function whose answer is awaited."""
+    try:
+        return await function(*args, **kw)
+    except Exception as error:
+        # User code may raise anything.
+        if _says_enough(error):
+            raise
+        raise _failed(kind, key, path, "it", error) from error
+
+
+def _says_enough(error: Exception) -> bool:
+    return isinstance(error, CanaryError | MemoryError) or _is_memory(error)
 
 
 def _is_memory(error: Exception) -> bool:
@@ -145,51 +167,6 @@ class NamedCall:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return call(RunFailed, self.key, self.path, self.function, *args, **kwargs)
-
-
-class NamedReward(NamedCall):
-    """A reward function whose answer is checked: one number, or None, a completion."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        rewards = super().__call__(*args, **kwargs)
-        completions = kwargs.get("completions", args[1] if len(args) > 1 else ())
-        try:
-            values = list(rewards)
-            wrong = next((v for v in values if v is not None and not _is_number(v)), None)
-        except TypeError:
-            values, wrong = [], rewards
-        if wrong is not None or rewards is None:
-            raise self._refused(f"returned {type(wrong).__name__} where a number belongs")
-        if len(values) != len(completions):
-            raise self._refused(
-                f"returned {len(values)} rewards for {len(completions)} completions"
-            )
-        return values
-
-    def _refused(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"{self.key} '{self.path}' {what}",
-            "return a list with one number, or None, for each completion",
-            key=self.key,
-        )
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return not isinstance(value, str)
-
-
-def reward_functions(spec: WorkloadSpec) -> list[Callable[..., Any]]:
-    """The config's reward functions in order; empty where it names none. Async ones stay bare."""
-    key = "reward_functions"
-    found = [(path, load_callable(key, path)) for path in spec.config.reward_functions]
-    return [
-        function if inspect.iscoroutinefunction(function) else NamedReward(key, path, function)
-        for path, function in found
-    ]
 
 
 def formatting_function(spec: WorkloadSpec) -> Callable[[dict[str, Any]], str] | None:

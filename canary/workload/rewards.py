@@ -10,7 +10,7 @@ from datasets import Dataset
 from canary.errors import InputError
 from canary.workload.embedded import EMBEDDED_DATA
 from canary.workload.embedded.tasks import score
-from canary.workload.plugins import reward_functions
+from canary.workload.named_rewards import reward_functions
 from canary.workload.spec import WorkloadSpec
 
 Completion = str | list[dict[str, Any]]

@@ -112,6 +112,22 @@ def test_micro_batches_do_not_change_the_update(
         assert first == pytest.approx(wanted, rel=1e-3, abs=1e-6)
 
 
+@pytest.mark.parametrize(("ent_coef", "ppo_epochs"), [(1.0, 4), (0.0, 2)])
+def test_the_loss_is_the_sum_of_its_recorded_parts(
+    tmp_path: Path, ent_coef: float, ppo_epochs: int
+) -> None:
+    ppo = {"ent_coef": ent_coef, "ppo_epochs": ppo_epochs, "vf_coef": 0.5, "num_mini_batches": 2}
+    _, heard = trained(tmp_path, batch_size=2, max_steps=2, learning_rate=1e-2, ppo=ppo)
+    for step in heard.steps:
+        bonus = ent_coef * step.get("entropy_update", 0.0)
+        whole = step["policy_loss"] + 0.5 * step["value_loss"] - bonus
+        assert step["loss"] == pytest.approx(whole, rel=1e-5, abs=1e-6)
+        assert ("entropy_update" in step) == bool(ent_coef)
+        if ent_coef:
+            moved = step["entropy_update"] - step["entropy"]
+            assert abs(moved) > 1e-3, "the updates' own, not the rollout's"
+
+
 SWITCHES: tuple[dict[str, Any], ...] = (
     {"advantages": "loop"},
     {"logprobs": "whole"},
@@ -205,6 +221,8 @@ def test_a_completion_without_an_end_costs_the_penalty(tmp_path: Path) -> None:
     taken = one["scores"] - other["scores"]
     assert taken.tolist() == pytest.approx([0.0 if end else 0.75 for end in ended.tolist()])
     assert fined.steps[0]["eos_rate"] == pytest.approx(ended.float().mean().item())
+    assert fined.steps[0]["score"] == plain.steps[0]["score"] == plain.steps[0]["reward"]
+    assert fined.steps[0]["reward"] == pytest.approx(other["scores"].mean().item())
 
 
 def eos_of(folder: Path) -> int:

@@ -80,7 +80,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 RL = (
     *("loss", "policy_loss", "value_loss", "entropy", "kl", "kl_sequence", "kl_coef"),
     *("clip_ratio", "value_clip_ratio", "approx_kl", "ratio_deviation", "updates"),
-    *("reward", "reward_std", "values_mean", "explained_variance", "completion_length", "eos_rate"),
+    *("score", "reward", "reward_std", "entropy_update", "values_mean", "explained_variance"),
+    *("completion_length", "eos_rate"),
 )
 
 
@@ -184,10 +185,10 @@ def test_trackers_and_the_profiler_see_ppo(whole: Finished) -> None:
 
 def test_a_training_that_goes_wrong_is_stopped(tmp_path: Path) -> None:
     (tmp_path / "rewarding.py").write_text(
-        "import math\ncalls = [0]\n\n"
+        "calls = [0]\n\n"
         "def turning_bad(prompts, completions, **columns):\n"
         "    calls[0] += 1\n"
-        "    return [math.inf if calls[0] >= 3 else 0.5 for _ in completions]\n"
+        "    return [3e38 if calls[0] >= 3 else 0.5 for _ in completions]\n"
     )
     values = settings("ppo", max_steps=6, probe_steps=0, reward_functions=["rewarding:turning_bad"])
     with pytest.MonkeyPatch.context() as patch:
@@ -215,7 +216,8 @@ def told(folder: Path, *command: str) -> list[dict[str, Any]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("forward", ["shared", "apart"])
 def test_two_ranks_update_as_one_with_the_whole_batch(tmp_path: Path, forward: str) -> None:
-    """Advantages are whitened over both, means are over the tokens of both."""
+    """Advantages are whitened over both; metrics are over the tokens and rows of both, which differ
+    in length and score."""
     script = str(Path(__file__).with_name("ppo_ranks.py"))
     (alone,) = told(tmp_path / "one", sys.executable, script, str(tmp_path / "one"), "4", forward)
     ranks = told(tmp_path / "two", *TORCHRUN, script, str(tmp_path / "two"), "2", forward)
@@ -224,9 +226,9 @@ def test_two_ranks_update_as_one_with_the_whole_batch(tmp_path: Path, forward: s
     assert first[0] != first[1]
     for one in ranks:
         assert one["losses"] == pytest.approx(alone["losses"], rel=1e-3, abs=1e-5)
-        for name in ("policy_loss", "value_loss", "reward", "kl_coef", "completion_length"):
-            for step, wanted in zip(one["steps"], alone["steps"], strict=True):
-                assert step[name] == pytest.approx(wanted[name], rel=1e-3, abs=1e-5), name
+        for step, wanted in zip(one["steps"], alone["steps"], strict=True):
+            assert step == pytest.approx(wanted, rel=1e-3, abs=1e-5)
+            assert step["kl"] * step["completion_length"] == pytest.approx(step["kl_sequence"])
     assert farthest(alone["weights"], ranks[0]["weights"]) < 3e-4
 
 

@@ -31,7 +31,7 @@ MATTERS: dict[str, set[str]] = {
     "ppo": {
         *("loss", "policy_loss", "value_loss", "entropy", "kl", "kl_sequence", "kl_coef"),
         *("clip_ratio", "value_clip_ratio", "approx_kl", "ratio_deviation", "updates"),
-        *("reward", "reward_std", "values_mean", "logprobs", "reference_logprobs"),
+        *("score", "reward", "reward_std", "values_mean", "logprobs", "reference_logprobs"),
         *("explained_variance", "completion_length", "eos_rate"),
     },
     "orpo": SIDES | {"nll_loss", "log_odds_ratio"},

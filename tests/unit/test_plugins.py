@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from canary.collect.probes.effective import unwrapped
 from canary.errors import ConfigError, RunFailed
-from canary.workload.plugins import NamedCall, NamedReward, call, load, load_callable
+from canary.workload.named_rewards import NamedReward, reward_functions
+from canary.workload.plugins import NamedCall, call, load, load_callable
 
 MODULE = """
 NUMBER = 5
@@ -120,20 +126,31 @@ def test_errors_of_the_canary_and_of_memory_pass_as_they_are() -> None:
         call(RunFailed, "model_factory", "a:b", full)
 
 
-def rewards(result: Any) -> Any:
+GIVEN = {"prompts": ["p", "p"], "completions": ["a", "b"], "answer": ["x", "y"]}
+
+
+def plain(result: Any) -> Any:
     def score(prompts: list[str], completions: list[str], **columns: Any) -> Any:
         return result
 
-    return NamedReward("reward_functions", "mine:score", score)(
-        prompts=["p", "p"], completions=["a", "b"], answer=["x", "y"]
-    )
+    return NamedReward("reward_functions", "mine:score", score)(**GIVEN)
 
 
-def test_rewards_are_handed_on_as_they_are() -> None:
+def awaited(result: Any) -> Any:
+    async def score(prompts: list[str], completions: list[str], **columns: Any) -> Any:
+        return result
+
+    return asyncio.run(NamedReward("reward_functions", "mine:score", score).awaited(**GIVEN))
+
+
+@pytest.mark.parametrize("rewards", [plain, awaited])
+def test_rewards_are_handed_on_as_they_are(rewards: Callable[[Any], Any]) -> None:
     assert rewards([1, None]) == [1, None]
     assert rewards((0.5, 2.0)) == [0.5, 2.0]
+    assert rewards([3e38, -0.0]) == [3e38, 0.0]
 
 
+@pytest.mark.parametrize("rewards", [plain, awaited])
 @pytest.mark.parametrize(
     ("result", "what"),
     [
@@ -142,15 +159,56 @@ def test_rewards_are_handed_on_as_they_are() -> None:
         (None, "returned NoneType where a number belongs"),
         (["1", "2"], "returned str where a number belongs"),
         ([[1.0], [2.0]], "returned list where a number belongs"),
+        ([1.0, math.nan], "returned nan for completion 2 of 2, 'b'"),
+        ([-math.inf, math.nan], "returned -inf for completion 1 of 2, 'a'"),
+        ([None, 1e39], "returned 1e+39 for completion 2 of 2, 'b'"),
     ],
 )
-def test_rewards_of_another_shape_are_refused(result: Any, what: str) -> None:
+def test_what_is_no_reward_is_refused(
+    rewards: Callable[[Any], Any], result: Any, what: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         rewards(result)
     assert str(raised.value) == (
-        f"reward_functions 'mine:score' {what} (return a list with one number, or None, for each "
-        "completion)"
+        f"reward_functions 'mine:score' {what} (return a list with one finite number, or None, for "
+        "each completion)"
     )
+
+
+ASYNC = """
+async def score(prompts, completions, **columns):
+    return [1.0]
+
+async def fails(prompts, completions, **columns):
+    raise KeyError("no such column")
+
+class Judge:
+    async def __call__(self, prompts, completions, **columns):
+        return [0.5, None]
+
+judge = Judge()
+"""
+
+
+def test_async_rewards_are_async_to_trl_and_checked_too(tmp_path: Path) -> None:
+    (tmp_path / "mine" / "slow.py").write_text(ASYNC)
+    paths = ("mine.slow:score", "mine.slow:fails", "mine.slow:judge", "mine.code:score")
+    spec: Any = SimpleNamespace(config=SimpleNamespace(reward_functions=paths))
+    short, fails, judge, sync = reward_functions(spec)
+    assert [inspect.iscoroutinefunction(f) for f in (short, fails, judge, sync)] == [
+        *(True, True, True, False)
+    ]
+    assert [f.__name__ for f in (short, fails, judge)] == ["score", "fails", "judge"]
+    assert asyncio.run(judge(**GIVEN)) == [0.5, None]
+    with pytest.raises(
+        ConfigError, match=r"'mine\.slow:score' returned 1 rewards for 2 completions"
+    ):
+        asyncio.run(short(**GIVEN))
+    with pytest.raises(
+        RunFailed, match=r"'mine\.slow:fails': it raised KeyError: 'no such column'"
+    ):
+        asyncio.run(fails(**GIVEN))
+    assert unwrapped(short).__code__.co_filename.endswith("slow.py")
 
 
 def test_a_reward_keeps_its_name_for_the_metrics() -> None:

@@ -11,8 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from canary.workload.ppo import gathering
 from canary.workload.ppo.experience import Experience, experience
-from canary.workload.ppo.gathering import moments_of_ranks
+from canary.workload.ppo.gathering import every_row, largest, moments_of_ranks
 from canary.workload.ppo.objective import (
     Moments,
     advantages_at_once,
@@ -21,7 +22,6 @@ from canary.workload.ppo.objective import (
     explained,
     kl_estimate,
     last_tokens,
-    masked_mean,
     moments,
     penalised_rewards,
     whiten,
@@ -141,7 +141,6 @@ def test_whitened_values_have_mean_0_and_variance_1(lengths: list[int], seed: in
 def test_one_token_alone_is_whitened_to_0() -> None:
     values, mask = torch.tensor([[3.0, 7.0]]), torch.tensor([[True, False]])
     assert whiten(values, mask, moments(values, mask)).tolist() == [[0.0, 0.0]]
-    assert masked_mean(values, mask) == 3.0
 
 
 class Ranks:
@@ -177,6 +176,22 @@ def test_moments_of_two_ranks_are_those_of_the_whole_batch() -> None:
     assert found.mean.item() == pytest.approx(whole.mean.item(), rel=1e-12)
     assert found.variance.item() == pytest.approx(whole.variance.item(), rel=1e-12)
     assert ranks.asked == 2
+
+
+def test_rows_and_maxima_are_those_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = [torch.tensor([[3.0, 0.0]]), torch.tensor([2.0])]
+    monkeypatch.setattr(gathering, "gather", lambda own: torch.cat([own, other.pop(0)]))
+    table = every_row({"reward": torch.tensor([1.5]), "eos_rate": torch.tensor([True])})
+    assert table["reward"].tolist() == [1.5, 3.0]
+    assert table["eos_rate"].tolist() == [1.0, 0.0]
+    assert largest(torch.tensor(0.5)) == 2.0
+
+
+@pytest.mark.parametrize("shape", [(1,), (2,), (3, 1), ()])
+def test_scores_of_other_rows_than_the_completions_are_refused(shape: tuple[int, ...]) -> None:
+    mask = ragged([4, 1, 6])
+    with pytest.raises(ValueError, match="for 3 completions"):
+        penalised_rewards(torch.ones(shape), torch.zeros(mask.shape), mask, 0.1)
 
 
 @dataclasses.dataclass

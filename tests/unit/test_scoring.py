@@ -107,6 +107,20 @@ def test_as_many_rewards_as_completions_are_asked_for(
     assert "'shortened'" in str(told.value)
 
 
+def test_completions_without_any_reward_are_told_of_once(tokenizer: Any) -> None:
+    notes: list[str] = []
+    silent = RewardFunctions([lambda completions, **_: [1.0, None, None]], notes)
+    for _ in range(2):
+        assert silent.score(samples_of(tokenizer)).tolist() == [1.0, 0.0, 0.0]
+    assert notes == [
+        "completions score 0 for which every reward function abstained: 2 of 3 in the first such "
+        f"step, among them {ANSWERS[1]!r}"
+    ]
+    told: list[str] = []
+    RewardFunctions([lambda completions, **_: [1.0, 0.0, 2.0]], told).score(samples_of(tokenizer))
+    assert told == []
+
+
 def test_functions_are_called_as_trl_calls_them(tokenizer: Any) -> None:
     seen: dict[str, Any] = {}
 

@@ -252,7 +252,7 @@ def _root(name: str | None) -> str:
 def unwrapped(called: Any) -> Any:
     """What stands behind partials, bound methods, and the canary's own names around plugins."""
     inner = called
-    while not hasattr(inner, "__code__"):
+    while not hasattr(inner, "__code__") or hasattr(inner, "function"):
         held = (getattr(inner, name, None) for name in ("func", "__func__", "function"))
         behind = next((value for value in held if callable(value)), None)
         if behind is None:

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from canary.workload.ppo.experience import Experience
-from canary.workload.ppo.objective import Loss, kept, masked_mean
+from canary.workload.ppo.gathering import every_row, largest
+from canary.workload.ppo.objective import Loss, kept
 
 
 class Figures:
@@ -34,8 +35,10 @@ class Figures:
         log_ratio: torch.Tensor,
         mask: torch.Tensor,
         loss: torch.Tensor,
+        entropy: torch.Tensor | None = None,
     ) -> None:
-        """A micro-batch of the update."""
+        """A micro-batch of the update; `entropy` is summed over its tokens, None where it is no
+        part of the loss."""
         with torch.no_grad():
             moved = kept(log_ratio.float(), mask)
             found = {
@@ -46,6 +49,8 @@ class Figures:
                 "value_clip_ratio": value.clipped,
                 "approx_kl": (torch.expm1(moved) - moved).sum(),
             }
+            if entropy is not None:
+                found["entropy_update"] = entropy.detach()
             for name, part in found.items():
                 self._sums[name] = self._sums.get(name, torch.zeros_like(part)) + part
             most = torch.expm1(moved).abs().max()
@@ -71,12 +76,13 @@ class Figures:
         return float(self._updates["approx_kl"][-1])
 
     def means(self) -> dict[str, float]:
-        """`loss`, `policy_loss`, `value_loss`, `clip_ratio`, `value_clip_ratio`, `approx_kl`: means
-        over the updates, one that the KL held back among them; `ratio_deviation`: the largest
-        distance of a ratio from 1 in the first of them; `updates`: how many were made."""
+        """`loss`, `policy_loss`, `value_loss`, `clip_ratio`, `value_clip_ratio`, `approx_kl`, and
+        `entropy_update` where the loss has a bonus for it: means over the updates, one that the KL
+        held back among them; `ratio_deviation`: the largest distance of a ratio from 1 in the first
+        of them, on any rank; `updates`: how many were made."""
         deviation = self._updates.pop("ratio_deviation")
         found = {name: torch.stack(values).mean() for name, values in self._updates.items()}
-        named = {**found, "ratio_deviation": deviation[0]}
+        named = {**found, "ratio_deviation": largest(deviation[0])}
         values = torch.stack([value.float() for value in named.values()]).tolist()
         return dict(zip(named, values, strict=True)) | {"updates": float(self._done)}
 
@@ -84,28 +90,36 @@ class Figures:
 def rollout_metrics(
     collected: Experience, coefficient: float, eos_id: int | None
 ) -> dict[str, float]:
-    """`reward` and `reward_std` of the scores; `kl` mean a token, `kl_sequence` mean a completion;
-    `entropy`, `values_mean`, and `logprobs` and `reference_logprobs` of what was sampled, mean a
-    token; `explained_variance` of the returns; `completion_length`; `eos_rate`; `kl_coef`."""
-    rollout = collected.rollout
+    """Of the completions of all ranks: `score` of the reward model or functions, `reward` and
+    `reward_std` of the scores less the penalty on a missing end; `kl`, `entropy`, `values_mean`,
+    and `logprobs` and `reference_logprobs` of what was sampled, means a token; `kl_sequence` mean a
+    completion; `explained_variance` of the returns; `completion_length`; `eos_rate`; `kl_coef`."""
+    rollout, mask = collected.rollout, collected.rollout.completion_mask
+    assert rollout.raw_scores is not None
     assert rollout.scores is not None
     assert rollout.values is not None
     assert rollout.entropy is not None
     assert rollout.logprobs is not None
     assert rollout.reference_logprobs is not None
-    mask = rollout.completion_mask
-    found = {
-        "reward": rollout.scores.mean(),
-        "reward_std": rollout.scores.std() if len(rollout) > 1 else torch.zeros(()),
-        "kl": masked_mean(collected.kl, mask),
-        "kl_sequence": collected.kl.sum(dim=1).mean(),
-        "entropy": masked_mean(rollout.entropy, mask),
-        "values_mean": masked_mean(rollout.values, mask),
-        "explained_variance": collected.explained_variance,
-        "logprobs": masked_mean(rollout.logprobs, mask),
-        "reference_logprobs": masked_mean(rollout.reference_logprobs, mask),
-        "completion_length": mask.sum(dim=1).float().mean(),
-        "eos_rate": rollout.ended(eos_id).float().mean(),
+    of_rows = {
+        "score": rollout.raw_scores,
+        "reward": rollout.scores,
+        "completion_length": mask.sum(dim=1),
+        "eos_rate": rollout.ended(eos_id),
     }
-    values = torch.stack([value.float().to(mask.device) for value in found.values()]).tolist()
-    return dict(zip(found, values, strict=True)) | {"kl_coef": coefficient}
+    of_tokens = {
+        "kl": collected.kl,
+        "entropy": rollout.entropy,
+        "values_mean": rollout.values,
+        "logprobs": rollout.logprobs,
+        "reference_logprobs": rollout.reference_logprobs,
+    }
+    columns = of_rows | {name: kept(value, mask).sum(dim=1) for name, value in of_tokens.items()}
+    table = every_row(columns)
+    tokens = table["completion_length"].sum()
+    found = {name: table[name].mean() for name in of_rows}
+    found |= {name: table[name].sum() / tokens for name in of_tokens}
+    found["kl_sequence"] = table["kl"].mean()
+    found["explained_variance"] = collected.explained_variance
+    found["reward_std"] = table["reward"].std(correction=min(1, len(table["reward"]) - 1))
+    return {name: float(value) for name, value in found.items()} | {"kl_coef": coefficient}

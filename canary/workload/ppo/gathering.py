@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from accelerate.utils import gather
 
 from canary.workload.ppo.objective import Moments, kept, moments
 
@@ -21,13 +23,18 @@ def moments_of_ranks(values: torch.Tensor, mask: torch.Tensor, accelerator: Any)
     return Moments(mean, squares / (count - 1).clamp(min=1))
 
 
-def every_rank(metrics: dict[str, float], accelerator: Any) -> dict[str, float]:
-    """The mean of each metric over the ranks, which have as many completions each."""
-    if accelerator.num_processes == 1:
-        return metrics
-    names = sorted(metrics)
-    told = torch.tensor([metrics[name] for name in names], device=accelerator.device)
-    return dict(zip(names, accelerator.reduce(told, "mean").tolist(), strict=True))
+def every_row(columns: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Each column, (rows,), with the rows of every rank, which has as many as any other: float64 on
+    the host, gathered all together."""
+    own = torch.stack([column.float() for column in columns.values()], dim=1)
+    table = gather(own).cpu().double()
+    return dict(zip(columns, table.unbind(dim=1), strict=True))
+
+
+def largest(value: torch.Tensor) -> torch.Tensor:
+    """Of a number a rank; NaN where one is."""
+    found: torch.Tensor = gather(value.reshape(1)).max()
+    return found
 
 
 def synchronised(accelerator: Any, model: Any, last: bool) -> AbstractContextManager[Any]:

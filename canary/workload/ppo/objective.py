@@ -35,11 +35,6 @@ def kept(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return values.masked_fill(~mask, 0.0)
 
 
-def masked_mean(values: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mean over the tokens of the mask."""
-    return kept(values, mask).sum() / mask.sum()
-
-
 def kl_estimate(
     logprobs: torch.Tensor, reference: torch.Tensor, estimator: Estimator = "k1"
 ) -> torch.Tensor:
@@ -61,7 +56,12 @@ def penalised_rewards(
     scores: torch.Tensor, kl: torch.Tensor, mask: torch.Tensor, coefficient: float
 ) -> torch.Tensor:
     """(rows, tokens): minus `coefficient` times each token's KL, and the row's score at its last
-    token (Ziegler et al. 2019, eq. 2)."""
+    token (Ziegler et al. 2019, eq. 2).
+
+    Raises ValueError where `scores` is not (rows,): indexing would spread them over other rows.
+    """
+    if scores.shape != mask.shape[:1]:
+        raise ValueError(f"scores {tuple(scores.shape)} for {len(mask)} completions")
     rewards = -coefficient * kept(kl, mask)
     rows = torch.arange(len(scores), device=scores.device)
     rewards[rows, last_tokens(mask)] += scores

@@ -73,8 +73,10 @@ class Rollout:
     completion_ids: torch.Tensor
     completion_mask: torch.Tensor
     """(rows, tokens), true up to and with the first EOS."""
-    scores: torch.Tensor | None = None
+    raw_scores: torch.Tensor | None = None
     """(rows,), what the reward says of each completion."""
+    scores: torch.Tensor | None = None
+    """(rows,), less the penalty where a completion has no end."""
     logprobs: torch.Tensor | None = None
     """(rows, tokens), of the policy that sampled."""
     reference_logprobs: torch.Tensor | None = None

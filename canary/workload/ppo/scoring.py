@@ -82,19 +82,23 @@ def build_scorer(
     """
     name = spec.config.ppo.reward_model if spec.config.ppo is not None else None
     if name is None:
-        return RewardFunctions(rewards_for(spec, rows))
+        return RewardFunctions(rewards_for(spec, rows), spec.notes)
     return load_reward_model(spec, name, tokenizer, device)
 
 
 class RewardFunctions:
     """The sum of functions as trl calls them; one that gives None for a completion abstains.
 
-    A completion for which all abstain scores 0. A score that is no number stays one, so that it is
-    seen.
+    A completion for which all abstain scores 0, and `notes` says so once. A score that is no number
+    stays one, so that it is seen.
     """
 
-    def __init__(self, functions: Sequence[Callable[..., Any]]) -> None:
+    def __init__(
+        self, functions: Sequence[Callable[..., Any]], notes: list[str] | None = None
+    ) -> None:
         self.functions = functions
+        self._notes = notes
+        self._told = False
 
     def score(self, samples: Samples) -> torch.Tensor:
         """The sum of the functions' rewards, float32 (rows,).
@@ -107,10 +111,20 @@ class RewardFunctions:
             "completions": _as_prompted(samples),
             "completion_ids": samples.completion_tokens(),
         }
-        rewards = [_called(function, arguments) for function in self.functions]
-        table = [[0.0 if r is None else float(r) for r in column] for column in rewards]
+        columns = [_called(function, arguments) for function in self.functions]
+        said = [[float(r) for r in row if r is not None] for row in zip(*columns, strict=True)]
+        self._tell_of_silence([not row for row in said], samples.completions)
         device = samples.completion_ids.device
-        return torch.tensor(table, dtype=torch.float32, device=device).sum(dim=0)
+        return torch.tensor([sum(row) for row in said], dtype=torch.float32, device=device)
+
+    def _tell_of_silence(self, silent: Sequence[bool], completions: Sequence[str]) -> None:
+        if self._notes is None or self._told or not any(silent):
+            return
+        self._told = True
+        self._notes.append(
+            f"completions score 0 for which every reward function abstained: {sum(silent)} of "
+            f"{len(silent)} in the first such step, among them {completions[silent.index(True)]!r}"
+        )
 
 
 def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> list[float | None]:

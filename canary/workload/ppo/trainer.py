@@ -22,7 +22,7 @@ from canary.workload.ppo import objective
 from canary.workload.ppo.adaptive_kl import KLCoefficient
 from canary.workload.ppo.experience import Experience, experience
 from canary.workload.ppo.figures import Figures, rollout_metrics
-from canary.workload.ppo.gathering import every_rank, moments_of_ranks, synchronised
+from canary.workload.ppo.gathering import moments_of_ranks, synchronised
 from canary.workload.ppo.model import ActorCritic, Asked, Reference
 from canary.workload.ppo.modes import evaluate
 from canary.workload.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
@@ -106,8 +106,8 @@ class PPOTrainer(Trainer):
             collected = self._collect(batch)
             metrics = self._update(collected)
             metrics |= rollout_metrics(collected, self.kl_coefficient.value, self.sampling.eos_id)
-            self._adapt(collected)
-            metrics = every_rank(metrics, self.accelerator)
+            completions = len(collected.rollout) * self.accelerator.num_processes
+            self.kl_coefficient.update(metrics["kl_sequence"], completions)
             losses += metrics["loss"]
             self._end_step(step, metrics)
             if self.control.should_training_stop:
@@ -145,7 +145,8 @@ class PPOTrainer(Trainer):
         with self.watch.phase("generation"), self.accelerator.autocast():
             rollout = sample(self.model, prompts, self.sampling)
         with self.watch.phase("reward"):
-            rollout = rollout.with_(scores=self._scores(prompts, rollout))
+            scores = self._scores(prompts, rollout)
+            rollout = rollout.with_(raw_scores=scores, scores=self._fined(scores, rollout))
         with self.watch.phase("logprob"):
             rollout = self._judged(rollout)
         with self.watch.phase("advantage"):
@@ -160,7 +161,7 @@ class PPOTrainer(Trainer):
         return found
 
     def _scores(self, prompts: Prompts, rollout: Rollout) -> torch.Tensor:
-        """(rows,), less a penalty where a completion was cut."""
+        """(rows,), what the reward model or functions say."""
         texts = self.tokenizer_in_use.batch_decode(rollout.completion_ids, skip_special_tokens=True)
         samples = Samples.of_rows(
             prompts.rows,
@@ -170,11 +171,14 @@ class PPOTrainer(Trainer):
             completion_ids=rollout.completion_ids,
             completion_mask=rollout.completion_mask,
         )
-        scores = self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
-        if self.args.missing_eos_penalty is not None:
-            ended = rollout.ended(self.sampling.eos_id)
-            scores = scores - self.args.missing_eos_penalty * (~ended).float()
-        return scores
+        return self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
+
+    def _fined(self, scores: torch.Tensor, rollout: Rollout) -> torch.Tensor:
+        """(rows,), less a penalty where a completion was cut."""
+        if self.args.missing_eos_penalty is None:
+            return scores
+        ended = rollout.ended(self.sampling.eos_id)
+        return scores - self.args.missing_eos_penalty * (~ended).float()
 
     def _judged(self, rollout: Rollout) -> Rollout:
         """With the log-probabilities of policy and reference, the values, and the entropy. In the
@@ -268,7 +272,8 @@ class PPOTrainer(Trainer):
         assert micro.values is not None
         assert micro.advantages is not None
         assert micro.returns is not None
-        logprobs, values, entropy = self._forward(micro, with_entropy=arguments.ent_coef > 0)
+        with_bonus = arguments.ent_coef > 0
+        logprobs, values, entropy = self._forward(micro, with_entropy=with_bonus)
         policy = objective.policy_loss(
             logprobs, micro.logprobs, micro.advantages, mask, arguments.cliprange
         )
@@ -276,17 +281,11 @@ class PPOTrainer(Trainer):
             values, micro.values, micro.returns, mask, arguments.cliprange_value
         )
         loss = policy.total + arguments.vf_coef * value.total
-        if arguments.ent_coef > 0:
-            loss = loss - arguments.ent_coef * (entropy * mask).sum()
-        figures.add(policy, value, logprobs - micro.logprobs, mask, loss)
+        bonus = objective.kept(entropy, mask).sum() if with_bonus else None
+        if bonus is not None:
+            loss = loss - arguments.ent_coef * bonus
+        figures.add(policy, value, logprobs - micro.logprobs, mask, loss, bonus)
         return loss / tokens
-
-    def _adapt(self, collected: Experience) -> None:
-        """The weight of the KL for the next rollout."""
-        kl = collected.kl.sum(dim=1)
-        mean = self.accelerator.reduce(kl.mean(), "mean")
-        completions = len(kl) * self.accelerator.num_processes
-        self.kl_coefficient.update(float(mean), completions)
 
     def _end_step(self, step: int, metrics: dict[str, float]) -> None:
         """Counts the step, tells of it, logs it, and saves where that is asked for."""
