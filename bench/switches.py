@@ -1,9 +1,12 @@
-"""How far each switch of `speed` moves what a training learns: the table of docs/switches.md.
+"""How far each switch of `speed` moves what a training learns: the tables of docs/switches.md.
 
-`python bench/switches.py [TRAINER ...]`: a few steps of each trainer on the embedded model, in
-float32 on one CPU thread, without the switch and with it; online trainers on the same completions.
-Prints the largest relative difference of a step's loss or gradient norm (PPO: of its policy loss,
-value loss and KL, absolute), and the share of padding among the tokens that were trained on.
+`python bench/switches.py [TRAINER ...] [--compile]`: a few steps of each trainer on the embedded
+model, in float32 on one CPU thread, without the switch and with it; online trainers on the same
+completions. Prints the largest relative difference of a step's loss or gradient norm (PPO: of its
+policy loss, value loss and KL, absolute), and the share of padding among the tokens that were
+trained on. Of online trainers also how many completions of a first step are drawn token for token
+as without the switch, from the same model and random numbers. `--compile` measures torch.compile as
+well, which takes minutes a trainer on a CPU.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import io
 import os
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,7 @@ import torch
 
 from canary.config.load import load_values
 from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.replay import RECORD, REPLAY, completions_of
+from canary.workload.replay import RECORD, REPLAY, completions_of, read
 
 STEPS = 6
 ONLINE = ("grpo", "rloo", "ppo")
@@ -45,8 +49,22 @@ SWITCHES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "logprobs: whole": (("ppo",), {"speed": {"logprobs": "whole"}}),
     "advantages: loop": (("ppo",), {"speed": {"advantages": "loop"}}),
     "shared_forward: false": (("ppo",), {"speed": {"shared_forward": False}}),
+    "data workers": ((*OFFLINE, *ONLINE), {"num_workers": 2, "speed": {"prefetch": 4}}),
+    "bfloat16": ((*OFFLINE, *ONLINE), {"dtype": "bfloat16"}),
 }
 """Trainers, and the settings that turn a switch the other way."""
+
+COMPILED = {"compile": ((*OFFLINE, *ONLINE), {"speed": {"compile": True}})}
+
+DRAWN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "again": (ONLINE, {}),
+    "kv_cache: false": (ONLINE, {"speed": {"kv_cache": False}}),
+    "decode: static": (ONLINE, {"speed": {"decode": "static"}}),
+    "rollout_batch: micro": (("ppo",), {"speed": {"rollout_batch": "micro"}}),
+    "one micro-batch": (ONLINE, MICRO_BATCH),
+    "bfloat16": (ONLINE, {"dtype": "bfloat16"}),
+}
+"""Switches that may change what is sampled."""
 
 SHOWN = {"ppo": ("policy_loss", "value_loss", "kl")}
 
@@ -107,9 +125,32 @@ def distance(plain: list[float], other: list[float], trainer_name: str) -> float
     return max(abs(a - b) / max(abs(a), 1e-2) for a, b in pairs)
 
 
-def main(wanted: list[str]) -> None:
-    """Prints the table."""
+def drawn_alike(name: str, place: Path) -> None:
+    """Prints how many completions of the first step each switch leaves as they are."""
+    print("| switch | trainer | completions drawn alike |\n|---|---|---|")
+    plain: Counter[str] = Counter()
+    for number, (switch, (users, changes)) in enumerate({"": (ONLINE, {}), **DRAWN}.items()):
+        if name not in users:
+            continue
+        file = place / f"drawn-{name}{number}.json"
+        train(name, place / f"drawn-{name}{number}", {**changes, "max_steps": 1}, file)
+        found = Counter(
+            f"{prompt} {completion}"
+            for prompt, completions in read(file, "probe").items()
+            for completion in completions
+        )
+        if switch:
+            same = (found & plain).total()
+            print(f"| {switch} | {name} | {same} of {plain.total()} |", flush=True)
+        else:
+            plain = found
+
+
+def main(words: list[str]) -> None:
+    """Prints the tables."""
     torch.set_num_threads(1)
+    wanted = [word for word in words if word != "--compile"]
+    switches = SWITCHES | (COMPILED if "--compile" in words else {})
     trainers = wanted or [*OFFLINE, *ONLINE]
     print("| switch | trainer | largest difference | padding without | with |")
     print("|---|---|---|---|---|")
@@ -117,7 +158,7 @@ def main(wanted: list[str]) -> None:
         for name in trainers:
             file = Path(place, f"{name}.json") if name in ONLINE else None
             plain = train(name, Path(place, name), {}, file)
-            for number, (switch, (users, changes)) in enumerate(SWITCHES.items()):
+            for number, (switch, (users, changes)) in enumerate(switches.items()):
                 if name in users:
                     other = train(name, Path(place, f"{name}{number}"), changes, file)
                     moved = distance(plain.figures, other.figures, name)
@@ -125,6 +166,9 @@ def main(wanted: list[str]) -> None:
                         f"{one.padding:.0%}" if one.tokens else "-" for one in (plain, other)
                     )
                     print(f"| {switch} | {name} | {moved:.1e} | {before} | {after} |", flush=True)
+        for name in trainers:
+            if name in ONLINE:
+                drawn_alike(name, Path(place))
 
 
 if __name__ == "__main__":

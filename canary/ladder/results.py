@@ -58,7 +58,7 @@ class Guarded:
 
     @property
     def holds(self) -> bool:
-        """Whether the level learns what the baseline learns."""
+        """Whether the level moved no signal of the baseline's beyond what arithmetic may."""
         return self.exact is not None and self.broken is None
 
 
@@ -142,7 +142,7 @@ class Ladder:
 
     @property
     def passed(self) -> bool:
-        """Whether every level was measured, did equal work, and learns what the baseline learns."""
+        """Whether every level was measured, did equal work, and its guard holds."""
         return not any(one.unsafe or one.problem for one in self.levels)
 
 
