@@ -27,6 +27,9 @@ LEFT_TO_TRL = re.compile(
 )
 """Arguments that decide how fast a training goes, matched whole."""
 
+ADAMW = ("adamw_torch", "adamw_torch_fused")
+"""One optimizer, by other kernels."""
+
 SHOWN = ("bf16", "gradient_checkpointing", "optim")
 """Arguments that the record tells of."""
 
@@ -54,8 +57,11 @@ def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
 
 
 def left_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a trainer without those of speed."""
+    """Arguments of a trainer without those of speed. Another optimizer than AdamW is no matter of
+    speed: it learns something else."""
     found = {name: value for name, value in arguments.items() if not LEFT_TO_TRL.fullmatch(name)}
+    if arguments.get("optim", ADAMW[0]) not in ADAMW:
+        found |= {name: arguments[name] for name in ("optim", "optim_args") if name in arguments}
     return {"use_vllm": False} | found if "use_vllm" in arguments else found
 
 

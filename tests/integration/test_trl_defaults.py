@@ -84,9 +84,11 @@ def test_a_trainer_of_the_users_own_has_no_defaults_of_trl(
 
 
 def test_only_arguments_of_speed_are_left_out() -> None:
-    given = {"optim": "sgd", "dataloader_pin_memory": True, "dataloader_drop_last": True}
+    given = {"optim": "adamw_torch", "dataloader_pin_memory": True, "dataloader_drop_last": True}
     given |= {"bf16": False, "learning_rate": 0.1, "gradient_checkpointing_kwargs": {}}
     assert left_out(given) == {"dataloader_drop_last": True, "learning_rate": 0.1}
+    adafactor = {"optim": "adafactor", "optim_args": "scale_parameter=False"}
+    assert left_out({**adafactor, "bf16": False}) == adafactor
     assert left_out({"use_vllm": True, "vllm_mode": "server"}) == {"use_vllm": False}
 
 
