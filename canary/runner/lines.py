@@ -45,7 +45,7 @@ class PlainLines:
         """A line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():
-            self._print(f"  {alert_words(alert)}")
+            self._print(f"  {figures.printable(alert_words(alert))}")
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
             self._print(f"  step {figures.count(self._pace)} · {self._figures()}")

@@ -55,9 +55,7 @@ def wrapped(pieces: Sequence[Piece], width: int, separator: str = SEPARATOR) -> 
 
 def fitted(text: str, width: int) -> str:
     """At most `width` columns, on one line, with nothing in it that steers a terminal."""
-    clean = text
-    if not text.isprintable():
-        clean = "".join(char if char.isprintable() else " " for char in text)
+    clean = figures.printable(text)
     return clean if cell_len(clean) <= width else set_cell_size(clean, width - 1) + "…"
 
 

@@ -80,6 +80,14 @@ def test_a_horizon_that_would_turn_the_kls_sign_is_refused(
     assert trainer.kl_coefficient.value > 0
 
 
+def test_what_its_loop_does_not_read_is_told(tmp_path: Path) -> None:
+    given = {"neftune_noise_alpha": 5.0, "label_smoothing_factor": 0.0, "weight_decay": 0.1}
+    spec = make_spec(tmp_path, "ppo", 1, trainer_args=given)
+    build_trainer(spec)
+    told = [note for note in spec.notes if "is not used" in note]
+    assert told == ["trainer_args.neftune_noise_alpha is not used: PPO's loop is its own"]
+
+
 def test_an_empty_prompt_is_named(tmp_path: Path) -> None:
     rows = [{"prompt": text, "answer": "a"} for text in ("a", "b", "", "c")]
     data = str(write_jsonl(tmp_path / "rows.jsonl", rows))

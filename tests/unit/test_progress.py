@@ -134,3 +134,15 @@ def test_exit_codes_tell_the_users_fault_from_the_machines() -> None:
     assert exit_code(Result(status="completed")) == 0
     assert exit_code(Result(status="failed", usage_error=True)) == 2
     assert [exit_code(Result(status=s)) for s in ("failed", "oom", "timeout")] == [4, 4, 4]
+
+
+def test_an_alert_of_ones_own_stays_on_its_line() -> None:
+    """A message may hold anything: line breaks that look like commands of CI, codes of a screen."""
+    stream = io.StringIO()
+    lines = PlainLines(stream)
+    lines.launch_begins("measured", 0, 3)
+    alert = {"severity": "high", "category": "own", "type": "own", "step": 1}
+    told = "bad\n::error::stop\x1b[2J"
+    lines.step_ended("measured", row(1, 0.5) | {"alerts": [alert | {"message": told}]})
+    (line,) = [one for one in stream.getvalue().splitlines() if "bad" in one]
+    assert "bad ::error::stop [2J" in line

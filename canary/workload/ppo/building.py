@@ -24,6 +24,16 @@ from canary.workload.ppo.switches import switches_of
 from canary.workload.ppo.trainer import PPOTrainer
 from canary.workload.spec import WorkloadSpec
 
+ELSEWHERE = (
+    "neftune_noise_alpha",
+    "label_smoothing_factor",
+    "auto_find_batch_size",
+    "torch_empty_cache_steps",
+    "eval_on_start",
+    "load_best_model_at_end",
+)
+"""Arguments of transformers that its own training loop reads, and PPO's does not."""
+
 
 def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
     """A PPOTrainer, not yet started."""
@@ -41,6 +51,11 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         fixed_length=config.fixed_length,
         remove_unused_columns=False,
         dataloader_drop_last=True,
+    )
+    spec.notes.extend(
+        f"trainer_args.{name} is not used: PPO's loop is its own"
+        for name in ELSEWHERE
+        if config.trainer_args.get(name)
     )
     _require_a_rollout(spec, len(rows), arguments)
     _require_a_horizon(spec, arguments)
