@@ -1,8 +1,8 @@
 """PPO as trl's own PPOTrainer does it, to be timed beside the canary's; trl 1.12 is the last to
 have one.
 
-Equal work: as many prompts a rollout, tokens a completion, epochs and updates. trl's critic is a
-model of its own, as large as the policy; the canary's is a head on it.
+Equal work: the same prompts in each rollout, as many tokens a completion, epochs and updates. trl's
+critic is a model of its own, as large as the policy; the canary's is a head on it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
+from transformers import Trainer
 
 from canary.errors import ConfigError
 from canary.workload import adapt
@@ -73,6 +74,7 @@ def build(spec: WorkloadSpec) -> Any:
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
+    _in_the_order_of_ours(trainer)
     _update_as_often(trainer, config.gradient_accumulation_steps)
     if config.fixed_length:
         # What is sampled then has no EOS, which trl's first ratio sees; the work is the same.
@@ -122,6 +124,17 @@ def _critic(spec: WorkloadSpec, policy: Any) -> Any:
     policy.save_pretrained(folder)
     loader: Any = AutoModelForSequenceClassification
     return loader.from_pretrained(folder, num_labels=1, **adapt.dtype_option(torch.float32))
+
+
+def _in_the_order_of_ours(trainer: Any) -> None:
+    """The prompts of each step are those that transformers' Trainer, and so the canary's PPO, would
+    draw; trl's PPO draws others, which are shorter or longer."""
+    loading = trainer.accelerator.dataloader_config
+    loading.use_seedable_sampler = True
+    loading.data_seed = trainer.args.data_seed
+    trainer.args.dataloader_drop_last = True
+    trainer._train_batch_size = trainer.args.local_batch_size
+    trainer.dataloader = Trainer.get_train_dataloader(trainer)
 
 
 def _update_as_often(trainer: Any, accumulated: int) -> None:

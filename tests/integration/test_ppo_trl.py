@@ -286,6 +286,32 @@ def test_means_are_over_the_tokens_of_an_update_and_not_of_its_micro_batches(
     assert same.item() == pytest.approx(of_micro_batches(whole))
 
 
+@needs_trl_ppo
+def test_both_are_given_the_same_prompts_in_each_step(tmp_path: Path) -> None:
+    """Over the end of the data, too: a ladder times the two against each other, and prompts of
+    other lengths are other work."""
+    fields: dict[str, Any] = {"batch_size": 8, "dataset_size": 20, "allow_repeat": True}
+    spec = make_spec(tmp_path, "ppo", 4, max_new_tokens=LONGEST, **fields)
+    spec.scratch_dir.mkdir(parents=True)
+    trl = trl_ppo.build(spec)
+    ours = build_trainer(spec)
+    assert isinstance(ours, PPOTrainer)
+    given: list[list[list[int]]] = []
+    for loader, names in (
+        (trl.get_train_dataloader(), ("input_ids", "attention_mask")),
+        (ours.get_train_dataloader(), ("ids", "mask")),
+    ):
+        rows: list[list[int]] = []
+        for _ in range(2):
+            for batch in loader:
+                ids, kept = (batch[name] for name in names)
+                rows += [row[mask.bool()].tolist() for row, mask in zip(ids, kept, strict=True)]
+        given.append(rows)
+    assert given[0] == given[1]
+    assert len(given[0]) == 32
+    assert given[0][:16] != given[0][16:], "the data in a new order"
+
+
 def test_what_trl_has_no_setting_for_is_named(tmp_path: Path) -> None:
     """Whichever trl is installed: the difference in settings is known to the canary."""
     spec = spec_of(tmp_path, {"ent_coef": 0.1, "target_kl": 0.5, "adap_kl_ctrl": True})

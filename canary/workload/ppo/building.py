@@ -20,7 +20,7 @@ from canary.workload.ppo.model import ActorCritic
 from canary.workload.ppo.modes import without_dropout
 from canary.workload.ppo.rollout import prompt_ids
 from canary.workload.ppo.scoring import build_scorer
-from canary.workload.ppo.switches import switches_of
+from canary.workload.ppo.switches import has_fixed_cache, switches_of
 from canary.workload.ppo.trainer import PPOTrainer
 from canary.workload.spec import WorkloadSpec
 
@@ -147,7 +147,8 @@ def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
 
 
 def _widest(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Tokens of the longest prompt there is; None where nothing is padded to it."""
-    if spec.config.speed.lengths != "fixed":
+    """Tokens of the longest prompt there is; None where nothing has its size."""
+    speed = spec.config.speed
+    if speed.lengths != "fixed" and not has_fixed_cache(spec.config):
         return None
     return max(len(prompt_ids(row, tokenizer)) for row in rows)

@@ -145,7 +145,11 @@ class ActorCritic(nn.Module):
 
     def _values(self, hidden: torch.Tensor) -> torch.Tensor:
         """(rows, tokens), in float32 whatever the policy computes in."""
-        with torch.autocast(hidden.device.type, enabled=False):
+        device = hidden.device.type
+        # Only where it is on: a graph that enters autocast is compiled anew in each process, as
+        # torch.compile's cache takes none.
+        on = torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False) if on else contextlib.nullcontext():
             values: torch.Tensor = self.value_head(hidden.float()).squeeze(-1)
         return values
 

@@ -220,6 +220,10 @@ class PPOTrainer(Trainer):
         is 0 where it is not wanted."""
         model = self.model_wrapped if self.model.training else self.model
         inputs = (micro.input_ids, micro.attention_mask, micro.completion_ids.shape[1])
+        if self.args.torch_compile:
+            for tensor in inputs[:2]:
+                # One graph for all widths; else there is one for the first, and one for the others.
+                torch._dynamo.maybe_mark_dynamic(tensor, 1)
         asked = replace(self._asked, entropy=with_entropy)
         if self.switches.shared_forward:
             found = model(*inputs, asked)
