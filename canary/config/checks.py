@@ -135,6 +135,12 @@ def _check_trainer(config: CanaryConfig, refuse: Callable[[str, str, str], None]
             "and reward_functions exclude each other: one of them gives the score",
             "remove one of the two",
         )
+    if config.ppo is not None and config.ppo.adap_kl_ctrl and config.ppo.init_kl_coef == 0:
+        refuse(
+            "ppo.init_kl_coef",
+            "is 0, and ppo.adap_kl_ctrl multiplies it: it would stay 0",
+            "set it above 0, or leave ppo.adap_kl_ctrl off",
+        )
     estimates_kl = config.trainer_args.get("loss_type", "kto") != "apo_zero_unpaired"
     if config.training_type == "kto" and config.batch_size == 1 and estimates_kl:
         refuse(

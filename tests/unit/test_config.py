@@ -289,6 +289,11 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "the score (remove one of the two)",
         ),
         (
+            "training_type: ppo\nppo:\n  adap_kl_ctrl: true\n  init_kl_coef: 0\n",
+            "ppo.init_kl_coef in @:4 is 0, and ppo.adap_kl_ctrl multiplies it: it would stay 0 "
+            "(set it above 0, or leave ppo.adap_kl_ctrl off)",
+        ),
+        (
             "device: cpu\ndtype: float16\n",
             "dtype in @:2 float16 needs a GPU (use bfloat16 or float32)",
         ),

@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     LlamaConfig,
     LlamaForSequenceClassification,
+    MPNetConfig,
+    MPNetForSequenceClassification,
     PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    XLMRobertaConfig,
+    XLMRobertaForSequenceClassification,
 )
 
 from canary.config.load import load_values
@@ -273,6 +279,60 @@ def test_a_sequence_too_long_for_the_model_keeps_its_end(tmp_path: Path, tokeniz
     text = f"[user] {QUESTIONS[2]};[assistant] {ANSWERS[2]};"
     expected = alone(own(text)["input_ids"][-16:], folder)
     assert model.score(samples_of(tokenizer))[2].item() == pytest.approx(expected, abs=1e-5)
+
+
+KIN: dict[str, Any] = {
+    "roberta": (RobertaConfig, RobertaForSequenceClassification),
+    "xlm-roberta": (XLMRobertaConfig, XLMRobertaForSequenceClassification),
+    "mpnet": (MPNetConfig, MPNetForSequenceClassification),
+}
+
+
+def kin_of_roberta(folder: Path, kind: str, template: str | None) -> Path:
+    """A reward model whose 20 positions begin behind that of padding, 1: it has 18."""
+    other_model(folder, template=template)
+    (folder / "model.safetensors").unlink()
+    shape, model = KIN[kind]
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "max_position_embeddings": 20}
+    layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
+    model(shape(vocab_size=300, pad_token_id=1, num_labels=1, **sizes, **layers)).save_pretrained(
+        folder
+    )
+    return folder
+
+
+@pytest.mark.parametrize("kind", KIN)
+def test_positions_that_begin_behind_paddings_are_not_run_past(
+    tmp_path: Path, tokenizer: Any, kind: str
+) -> None:
+    folder = kin_of_roberta(tmp_path / "rm", kind, TEMPLATE)
+    model = load_reward_model(spec_of(tmp_path), str(folder), tokenizer, CPU)
+    own = AutoTokenizer.from_pretrained(str(folder))
+    ids = own(f"[user] {QUESTIONS[2]};[assistant] {ANSWERS[2]};")["input_ids"]
+    assert len(ids) > 20
+    expected = alone(ids[-18:], folder)
+    assert model.score(samples_of(tokenizer))[2].item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_text_that_is_cut_keeps_what_its_tokenizer_puts_first(
+    tmp_path: Path, tokenizer: Any
+) -> None:
+    """RoBERTa reads its score at the first token."""
+    folder = kin_of_roberta(tmp_path / "rm", "roberta", None)
+    own = AutoTokenizer.from_pretrained(str(folder))
+    own.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", own.eos_token_id)]
+    )
+    own.save_pretrained(folder)
+    model = load_reward_model(spec_of(tmp_path), str(folder), tokenizer, CPU)
+    ids = torch.ones(1, 2, dtype=torch.long)
+    prompt = "spell the cat, copy the line, and then another line of them all"
+    found = model.score(Samples([prompt], ["cat"], ids, ids, ids, ids))
+    whole = own(prompt + "cat")["input_ids"]
+    assert len(whole) > 20
+    expected = alone([own.eos_token_id, *whole[-17:]], folder)
+    assert found.item() == pytest.approx(expected, abs=1e-5)
 
 
 def refusal(tmp_path: Path, tokenizer: Any, name: str) -> str:

@@ -56,8 +56,7 @@ class RewardModel:
         if config.pad_token_id is None:
             config.pad_token_id = tokenizer.eos_token_id or 0
         self._pad: int = config.pad_token_id
-        positions = getattr(config, "max_position_embeddings", None) or UNLIMITED
-        self._longest: int = min(tokenizer.model_max_length, positions, UNLIMITED)
+        self._longest: int = min(tokenizer.model_max_length, _positions(model), UNLIMITED)
 
     def score(self, samples: Samples) -> torch.Tensor:
         """One logit a row, float32 (rows,). Of a sequence too long for the model, its end."""
@@ -84,7 +83,11 @@ class RewardModel:
         """The ids of a text as the model's own training had them."""
         if isinstance(prompt, str):
             end = str(self.tokenizer.eos_token or "") if ended else ""
-            plain: list[int] = self.tokenizer(prompt + completion + end)["input_ids"]
+            # Cut here, and not later: what the tokenizer puts before a text stays, and a classifier
+            # such as RoBERTa reads its score there.
+            plain: list[int] = self.tokenizer(
+                prompt + completion + end, truncation=True, max_length=self._longest
+            )["input_ids"]
             return plain
         messages = [*prompt, {"role": "assistant", "content": completion}]
         text = self.tokenizer.apply_chat_template(messages, tokenize=False)
@@ -139,6 +142,21 @@ def load_reward_model(
         rows_at_once=spec.config.batch_size,
         dtype=getattr(torch, spec.config.dtype),
     )
+
+
+def _positions(model: PreTrainedModel) -> int:
+    """How many tokens of a sequence it has positions for.
+
+    RoBERTa and its kin (XLM-R, CamemBERT, Longformer, MPNet, ESM) count them from behind the row of
+    their table that is padding's own.
+    """
+    config = model.config.get_text_config()
+    found: int = getattr(config, "max_position_embeddings", None) or UNLIMITED
+    for name, table in model.named_modules():
+        padding = getattr(table, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            found = min(found, table.num_embeddings - padding - 1)
+    return found
 
 
 def _classifier(name: str, source: str, access: dict[str, Any]) -> PreTrainedModel:
