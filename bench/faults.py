@@ -105,7 +105,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
             benign = corpus.endswith("benign")
             parts.append(_benign_table(rows) if benign else _fault_table(corpus, rows))
     lines = ["| share | of rows |", "|---|---|"]
-    lines += [f"| {rate.name} | {rate} |" for rate in rates(outcomes) if rate.trials]
+    lines += [f"| {rate.name} | {rate} |" for rate in rates(outcomes)]
     parts.append("\n".join(lines))
     for corpus in BLIND:
         bands = calibration(outcomes, corpus)

@@ -105,7 +105,8 @@ class Rate:
 
 
 def rates(outcomes: Sequence[Outcome]) -> list[Rate]:
-    """Caught, and top suspect right, of each corpus of faults; benign ones that fail."""
+    """Caught, and top suspect right, of each corpus of faults; benign ones that fail. Corpora
+    without a row have no rate."""
     found = []
     for corpus in ("listed", "blind", "second", "ppo", "ppo_blind"):
         rows = [one for one in outcomes if one.corpus == corpus]
@@ -117,7 +118,7 @@ def rates(outcomes: Sequence[Outcome]) -> list[Rate]:
         benign = [one for one in outcomes if one.corpus == corpus]
         wrong = sum(one.caught or bool(one.failed or one.trouble) for one in benign)
         found.append(Rate(f"{corpus}, failed", wrong, len(benign)))
-    return found
+    return [rate for rate in found if rate.trials]
 
 
 @dataclass(frozen=True)
