@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -95,7 +96,7 @@ def _train(job: Job, inside: Inside) -> Result:
     with count_calls() as calls, contextlib.ExitStack() as around:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
-        around.enter_context(completions_of(trainer, job.kind, spec.notes))
+        drawn = around.enter_context(completions_of(trainer, job.kind, spec.notes, job.stop_after))
         if job.kind == "measured":
             inside.tell = Reporter(trainer, job).step
         else:
@@ -106,6 +107,8 @@ def _train(job: Job, inside: Inside) -> Result:
         inside.attach(trainer).run(trainer.train)
     inside.notes += spec.notes
     result = inside.completed(trainer, calls)
+    if drawn is not None:
+        result = replace(result, exact={**result.exact, "generation": drawn.described()})
     if job.save_model is not None:
         leave_model(trainer, spec, Path(job.save_model))
     return result

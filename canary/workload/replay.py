@@ -4,7 +4,8 @@ With CANARY_RECORD_COMPLETIONS=FILE a launch keeps what `generate` returns; with
 CANARY_REPLAY_COMPLETIONS=FILE `generate` returns that again, each prompt's first completion at its
 first occurrence and so on, however the calls are batched and padded. So two trainings that compute
 in other ways are compared on the same completions, teacher-forced. Either way, sampling has a
-stream of random numbers of its own: what else draws some, as dropout does, draws the same.
+stream of random numbers of its own: what else draws some, as dropout does, draws the same. In a
+probe, generation itself is looked at meanwhile (`drawn`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from canary.collect import jsonio
 from canary.collect.ranks import rank_path
 from canary.errors import InputError, RunFailed
+from canary.workload.drawn import DrawnWatch
 
 RECORD = "CANARY_RECORD_COMPLETIONS"
 REPLAY = "CANARY_REPLAY_COMPLETIONS"
@@ -34,11 +36,14 @@ Completions = dict[Tokens, list[list[int]]]
 
 
 @contextmanager
-def completions_of(trainer: Any, kind: str, notes: list[str]) -> Iterator[None]:
+def completions_of(
+    trainer: Any, kind: str, notes: list[str], last: int | None = None
+) -> Iterator[DrawnWatch | None]:
     """Around a training: keeps or gives again what the trainer's model generates, as the
     environment asks. What was kept is written once the training has ended well.
 
     `kind` is that of the launch: a recording holds those of a probe and of a measured launch apart.
+    In a probe of `last` steps, gives what looks at generation itself while it does.
 
     Raises:
         InputError: there is no recording to give again.
@@ -46,25 +51,29 @@ def completions_of(trainer: Any, kind: str, notes: list[str]) -> Iterator[None]:
     record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
     model = getattr(trainer.model, "policy", trainer.model)
     if not (record or replay) or not hasattr(model, "generate") or not _samples(trainer):
-        yield
+        yield None
         return
     rank = int(os.environ.get("RANK", "0"))
     if record and replay:
         raise InputError(
             f"{RECORD} and {REPLAY} are both set", "unset one: completions are kept or given again"
         )
-    stream = _Stream(int(trainer.args.seed))
+    seed = int(trainer.args.seed)
+    watch = None
+    if kind == "probe":
+        steps = int(trainer.args.max_steps) if last is None else last
+        watch = DrawnWatch(trainer, model, lambda: _Stream(seed).drawn(), steps)
     if replay:
         path = rank_path(Path(replay), rank)
-        _wrap(model, _Replay(model, read(path, kind), path.name))
+        _wrap(model, _Replay(model, read(path, kind), path.name, watch))
         notes.append("completions were given again from a recording, not sampled")
-        yield
+        yield watch
         return
     assert record
     kept: Completions = defaultdict(list)
-    _wrap(model, functools.partial(_recorded, model, stream, kept))
+    _wrap(model, functools.partial(_recorded, model, _Stream(seed), kept, watch))
     notes.append("completions were kept as they were sampled")
-    yield
+    yield watch
     write(rank_path(Path(record), rank), kind, kept)
 
 
@@ -147,8 +156,16 @@ def _cuda() -> bool:
 
 
 def _recorded(
-    model: Any, stream: _Stream, kept: Completions, original: Any, *args: Any, **kwargs: Any
+    model: Any,
+    stream: _Stream,
+    kept: Completions,
+    watch: DrawnWatch | None,
+    original: Any,
+    *args: Any,
+    **kwargs: Any,
 ) -> Any:
+    if watch is not None:
+        watch.look(original, args, kwargs)
     with stream.drawn():
         output = original(*args, **kwargs)
     prompts, mask = _prompts(args, kwargs)
@@ -163,9 +180,13 @@ def _recorded(
 
 
 class _Replay:
-    """Gives the recorded completions; `name` is that of the recording."""
+    """Gives the recorded completions; `name` is that of the recording, and `watch` looks at what
+    would have been sampled."""
 
-    def __init__(self, model: Any, recorded: Completions, name: str) -> None:
+    def __init__(
+        self, model: Any, recorded: Completions, name: str, watch: DrawnWatch | None
+    ) -> None:
+        self._watch = watch
         self._model = model
         self._left = {prompt: iter(completions) for prompt, completions in recorded.items()}
         self._name = name
@@ -179,6 +200,8 @@ class _Replay:
                 "failed",
                 "only sampled ids are recorded",
             )
+        if self._watch is not None:
+            self._watch.look(original, args, kwargs)
         prompts, mask = _prompts(args, kwargs)
         _, pad = _ids_of(self._model, kwargs)
         with _disable_current_modes():

@@ -14,6 +14,8 @@
     memory          live tensors and their bytes a step
     calls           tokenizer calls, dataset maps and cache hits, files and bytes written
     frozen          parameters declared frozen that changed, and whether the reference changed
+    generation      of a launch that keeps or is given completions: whether what `generate` draws
+                    is drawn from the policy (`canary.workload.drawn`)
     evidence        settings as they stand, and functions of the user's own; not compared by itself
 """
 
