@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,11 @@ from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.guard import Verdict
-from canary.ladder.guarding import guarded
+from canary.ladder.guarding import Guards
 from canary.ladder.ladder import LadderRequest, Site, prepare, telling_where
-from canary.ladder.launching import Launch, Ran
+from canary.ladder.launching import Ran
 from canary.ladder.levels import (
     SWITCHES,
-    Rounding,
     Settings,
     Switch,
     equal_lengths,
@@ -54,7 +53,7 @@ def run_advise(
 
     Raises:
         UsageError: wrong request or config.
-        RunFailed: the config itself does not run.
+        RunFailed: the config itself did not run.
         MachineError: a launch left no record.
     """
     if request.levels is not None:
@@ -80,30 +79,28 @@ def advice_at(
     """The advice of a prepared site.
 
     Raises:
-        RunFailed: the config itself does not run.
+        RunFailed: the config itself did not run.
     """
     config = site.config
     own = equal_lengths(config)
-    expected = _recorded(site.launch, own)
+    guards = AdviceGuards(site, own, say)
     base = Arm(OWN, functools.partial(site.launch.timed, "own", own))
     candidates, skipped = candidates_of(site, own, known)
-    look = functools.partial(guarded, site.launch, expected, config.training_type, say)
     for one in candidates:
-        rounding = _rounding(config, [one.switch])
-        one.guard = look(one.arm.label, {**own, **one.settings}, rounding)
+        one.guard = guards.of([one], one.arm.label)
     safe = [one for one in candidates if one.guard is not None and one.guard.holds]
     time_rounds([base, *(one.arm for one in safe)], rounds, say)
     if base.failed:
-        raise RunFailed(f"the config itself does not run: {base.failed}", "failed")
+        raise RunFailed(f"the config itself did not run: {base.failed}", "failed")
     advised = ranked([_advised(one, base) for one in candidates])
     best = best_choices(advised)
     chosen = {key: value for one in best for key, value in one.settings.items()}
     together = None
     if len(best) > 1:
         say(f"together: {settings_words(chosen)}")
-        names = {one.switch for one in best}
-        rounding = _rounding(config, [one.switch for one in candidates if one.switch.name in names])
-        together = _together(site, own, chosen, rounding, look, rounds, say)
+        named = [(one.switch, one.settings) for one in best]
+        kept = [one for one in candidates if (one.switch.name, one.settings) in named]
+        together = _together(site, own, chosen, guards.of(kept, TOGETHER), rounds, say)
     return Advice(
         name=config.name,
         headline=headline(config),
@@ -122,12 +119,45 @@ def advice_at(
     )
 
 
-def _recorded(launch: Launch, own: Settings) -> Mapping[str, Any]:
-    """The config's own first steps, whose completions the others train on."""
-    ran = launch.guard("own", own, records=True)
-    if ran.problem or ran.record is None:
-        raise RunFailed(f"the config itself does not run: {ran.problem}", "failed")
-    return ran.record.exact
+class AdviceGuards:
+    """Guards of choices on top of the user's own config, with float32 put back where that leaves
+    it: only so is a small fault told from rounding."""
+
+    def __init__(self, site: Site, own: Settings, say: Callable[[str], None]) -> None:
+        """Raises RunFailed where the config does not run, or is no measure."""
+        self._own = own
+        self._leaves = site.config.dtype != "float32"
+        self._exact = {**own, **in_float32(site.config)}
+        who = "the config itself"
+        self._guards = Guards(site.launch, site.config, say, self._exact, who)
+        self._guards.begin("own")
+
+    def of(self, candidates: Sequence[Candidate], label: str) -> Verdict:
+        """All of these at once: in float32 those that stay in it; where that holds and others are
+        among them, or several are on at once in a config of less precision, as they are."""
+        exact = [one for one in candidates if one.switch.rounding == "float32"]
+        if exact:
+            found = self._guards.verdict(label, _with(self._exact, exact), "float32")
+            several = self._leaves and len(candidates) > 1
+            if not found.holds or (len(exact) == len(candidates) and not several):
+                return found
+        return self._guards.verdict(label, _with(self._own, candidates), "bfloat16")
+
+
+def in_float32(config: CanaryConfig) -> dict[str, Any]:
+    """What puts float32 back; kernels that know half precision alone give way to SDPA."""
+    if config.dtype == "float32":
+        return {}
+    kernel = config.attn_implementation
+    exact = {} if kernel in (None, "eager", "sdpa") else {"attn_implementation": "sdpa"}
+    return {"dtype": "float32", **exact}
+
+
+def _with(base: Settings, candidates: Sequence[Candidate]) -> Settings:
+    found = dict(base)
+    for one in candidates:
+        found |= one.settings
+    return found
 
 
 def candidates_of(
@@ -152,16 +182,14 @@ def candidates_of(
     return found, skipped
 
 
-def _rounding(config: CanaryConfig, switches: Sequence[Switch]) -> Rounding:
-    """A config of lower precision than float32 rounds by itself."""
-    leaves = config.dtype != "float32" or any(one.rounding != "float32" for one in switches)
-    return "bfloat16" if leaves else "float32"
-
-
 def _advised(one: Candidate, base: Arm) -> Advised:
     found = Advised(one.switch.name, one.settings, guard=one.guard)
     if not one.arm.ran:
-        return replace(found, problem="its guard does not hold, so it was not timed")
+        held = one.guard is None or one.guard.ran
+        reason = (
+            "its guard does not hold, so it was not timed" if held else "not guarded, not timed"
+        )
+        return replace(found, problem=reason)
     problem = problem_of(one.arm, base)
     return replace(found, gain=ratio_of(one.arm, base), problem=problem)
 
@@ -186,14 +214,12 @@ def _together(
     site: Site,
     own: Settings,
     chosen: Settings,
-    rounding: Rounding,
-    look: Callable[[str, Settings, Rounding], Verdict],
+    guard: Verdict,
     rounds: int,
     say: Callable[[str], None],
 ) -> Advised:
-    """All that is advised at once, guarded and timed against the config itself."""
+    """All that is advised at once, timed against the config itself."""
     settings = {**own, **chosen}
-    guard = look(TOGETHER, settings, rounding)
     base = Arm(OWN, functools.partial(site.launch.timed, "own, again", own))
     arm = Arm(TOGETHER, functools.partial(site.launch.timed, "together", settings))
     time_rounds([base, arm], rounds, say)

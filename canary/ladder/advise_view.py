@@ -10,7 +10,7 @@ import yaml
 from canary.ladder.levels import Settings
 from canary.ladder.results import Advice, Advised
 from canary.ladder.view import DOCUMENT_VERSION, Row, report_text
-from canary.ladder.words import rounds_words, settings_words, speed_words, verdict_words
+from canary.ladder.words import rounds_words, settings_words, speed_words, state_word, verdict_words
 from canary.report.numbers import significant
 
 HEADINGS = ("switch", "settings", "gain", "guard", "advised")
@@ -97,6 +97,8 @@ def answer(advice: Advice) -> str:
         return f"{said}."
     if together.gain is None:
         return f"{said}; together they did not run: {together.problem}."
+    if together.guard is not None and not together.guard.ran:
+        return f"{said} alone; together {verdict_words(together.guard)}."
     if together.guard is not None and not together.guard.holds:
         return f"{said} alone; UNSAFE together: {verdict_words(together.guard)}."
     return f"{said}: together {speed_words(together.gain)}."
@@ -109,7 +111,7 @@ def _advised(one: Advised, advice: Advice) -> bool:
 
 
 def _row(one: Advised, advice: Advice) -> Row:
-    guard = "-" if one.guard is None else "holds" if one.guard.holds else "BROKEN"
+    guard = "-" if one.guard is None else state_word(one.guard)
     gain = speed_words(one.gain)
     return (
         one.switch,

@@ -14,6 +14,9 @@ def answer(ladder: Ladder) -> str:
     if unsafe:
         is_ = "is" if len(unsafe) == 1 else "are"
         return f"UNSAFE: {', '.join(unsafe)} {is_} not what the baseline learns. {said}"
+    unguarded = [one.level for one in ladder.levels if one.unguarded]
+    if unguarded:
+        return f"Not guarded: {', '.join(unguarded)}. {said}"
     without = [one.level for one in ladder.levels if one.problem]
     if without:
         return f"Without a ratio: {', '.join(without)}. {said}"

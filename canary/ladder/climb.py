@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.config.schema import CanaryConfig
-from canary.errors import RunFailed
 from canary.ladder.guard import Verdict
-from canary.ladder.guarding import guarded
+from canary.ladder.guarding import Guards
 from canary.ladder.launching import Launch
 from canary.ladder.levels import (
     LEVELS,
@@ -65,7 +64,8 @@ class Climber:
         self._switches = suited(self._all, config, machine)
         self._on: list[On] = []
         """Below the level that is being built."""
-        self._expected: Mapping[str, Any] = {}
+        settings, who = self._settings([]), "the baseline level"
+        self._guards = Guards(launch, config, say, settings, who)
 
     def climb(self, wanted: Sequence[Level]) -> list[LevelFound]:
         """The wanted levels, tried and guarded, not yet timed; the baseline is always the first.
@@ -75,11 +75,7 @@ class Climber:
         """
         settings = self._settings([])
         self._say("baseline: its first steps, which every level is guarded with")
-        ran = self._launch.guard("baseline", settings, records=True)
-        if ran.problem or ran.record is None:
-            status = ran.record.status if ran.record else "failed"
-            raise RunFailed(f"the baseline level did not run: {ran.problem}", status)
-        self._expected = ran.record.exact
+        self._guards.begin("baseline")
         found = [LevelFound("baseline", settings)]
         top = max(LEVELS.index(level) for level in wanted) if wanted else 0
         rung = Rung()
@@ -130,7 +126,7 @@ class Climber:
         """The level with all that came on, guarded."""
         whole = [*self._on, *rung.switched]
         seen = self._guarded(level, whole)
-        if not seen.holds:
+        if seen.broken is not None:
             seen = self._blamed(seen, level, rung)
         self._on = whole
         return LevelFound(
@@ -151,8 +147,7 @@ class Climber:
         return Guarded(exact, self._verdict(f"{level} as it is", whole, "bfloat16"))
 
     def _verdict(self, label: str, switches: Sequence[On], rounding: Rounding) -> Verdict:
-        trainer, settings = self._config.training_type, self._settings(switches)
-        return guarded(self._launch, self._expected, trainer, self._say, label, settings, rounding)
+        return self._guards.verdict(label, self._settings(switches), rounding)
 
     def _blamed(self, seen: Guarded, level: Level, rung: Rung) -> Guarded:
         """Who breaks it: each switch that came on, alone on the level below."""

@@ -3,6 +3,7 @@
 Every level trains a few steps on the completions that the baseline sampled (teacher-forced), with
 the same prompts, seed and schedule. Losses, gradient norms and the trainer's own log-probabilities
 and rewards are held against the baseline's, step by step, within what arithmetic alone may move.
+What generation would have drawn in the place of these completions is held against the policy.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canary.collect.jsonio import number
+from canary.ladder.deviation import Deviation
+from canary.ladder.drawn import of_generation
 from canary.ladder.levels import Rounding
+from canary.ladder.unseen import unseen
 
 GUARD_STEPS = 5
 """Steps of a guard's probe: enough for an update to show in the next losses."""
@@ -27,11 +31,13 @@ class Tolerances:
     loss: float
     gradient: float
     metric: float
+    generation: float
+    """Of a drawn token's log-probability, absolute."""
 
 
 TOLERANCES: dict[Rounding, Tolerances] = {
-    "float32": Tolerances(loss=1e-5, gradient=1e-4, metric=1e-4),
-    "bfloat16": Tolerances(loss=1e-1, gradient=3e-1, metric=1e-1),
+    "float32": Tolerances(loss=1e-5, gradient=1e-4, metric=1e-4, generation=1e-4),
+    "bfloat16": Tolerances(loss=1e-1, gradient=3e-1, metric=1e-1, generation=3e-1),
 }
 
 FLOOR = 0.1
@@ -77,29 +83,6 @@ they are guarded in float32 alone."""
 
 
 @dataclass(frozen=True)
-class Deviation:
-    """One signal of one step against the baseline's."""
-
-    signal: str
-    step: int
-    expected: float
-    found: float
-    relative: float
-    """|found - expected| over the largest that the signal is at the baseline, at least FLOOR."""
-    tolerance: float
-
-    @property
-    def share(self) -> float:
-        """Of the tolerance: above 1 it is broken."""
-        return self.relative / self.tolerance
-
-    @property
-    def words(self) -> str:
-        """Signal, step and both values."""
-        return f"{self.signal} {self.expected:.6g} -> {self.found:.6g} at step {self.step}"
-
-
-@dataclass(frozen=True)
 class Verdict:
     """What a guard saw."""
 
@@ -112,6 +95,10 @@ class Verdict:
     """The first that is out of tolerance; None where the guard holds."""
     problem: str = ""
     """Why nothing could be compared."""
+    ran: bool = True
+    """False: it did not run, and says nothing of what is learned."""
+    unseen: tuple[str, ...] = ()
+    """What these steps did not show."""
     deviations: tuple[Deviation, ...] = field(default=(), repr=False)
     """Of every signal its largest."""
 
@@ -119,6 +106,11 @@ class Verdict:
     def holds(self) -> bool:
         """Whether all stayed within tolerance."""
         return self.first is None and not self.problem
+
+    @property
+    def broken(self) -> bool:
+        """Whether it ran, and something was out of tolerance or could not be compared."""
+        return self.ran and not self.holds
 
 
 def compare(
@@ -137,18 +129,20 @@ def compare(
         return Verdict(rounding, 0, steps, problem=f"{lost[0]} has another number of steps")
     deviations: list[Deviation] = []
     largest: list[Deviation] = []
-    for name, values in expected.items():
-        of_signal = list(_deviations(name, values, found[name], rounding))
+    signals = [_deviations(name, expected[name], found[name], rounding) for name in expected]
+    signals += of_generation(baseline, level, TOLERANCES[rounding].generation)
+    for of_signal in map(list, signals):
         deviations += of_signal
         largest += sorted(of_signal, key=lambda one: -one.share)[:1]
     broken = sorted((one for one in deviations if one.share > 1), key=lambda one: one.step)
     worst = max(largest, key=lambda one: one.share, default=None)
     return Verdict(
         rounding,
-        len(expected),
+        len(signals),
         steps,
         worst,
         broken[0] if broken else None,
+        unseen=tuple(unseen(baseline, level, trainer)),
         deviations=tuple(largest),
     )
 

@@ -109,7 +109,8 @@ class Launcher:
         """See `Launch`."""
         file = self._folder / "completions.jsonl"
         steps = min(GUARD_STEPS, self._config.max_steps or GUARD_STEPS)
-        short = {"repeats": 0, "probe_steps": steps}
+        warmup = min(self._config.warmup_steps, steps)
+        short = {"repeats": 0, "probe_steps": steps, "warmup_steps": warmup}
         if "fixed_length" in settings:
             # Lengths as they come: what follows an end, and what pads it, is guarded too.
             short["fixed_length"] = self._config.fixed_length

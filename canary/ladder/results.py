@@ -52,14 +52,22 @@ class Guarded:
 
     @property
     def broken(self) -> Verdict | None:
-        """The verdict that does not hold, the exact one first."""
-        told = [one for one in (self.exact, self.wide) if one is not None]
-        return next((one for one in told if not one.holds), None)
+        """The verdict of a guard that ran and does not hold, the exact one first."""
+        return next((one for one in self._told if one.broken), None)
+
+    @property
+    def missing(self) -> Verdict | None:
+        """The verdict of a guard that did not run: nothing is known of what is learned."""
+        return next((one for one in self._told if not one.ran), None)
+
+    @property
+    def _told(self) -> list[Verdict]:
+        return [one for one in (self.exact, self.wide) if one is not None]
 
     @property
     def holds(self) -> bool:
         """Whether the level moved no signal of the baseline's beyond what arithmetic may."""
-        return self.exact is not None and self.broken is None
+        return self.exact is not None and all(one.holds for one in self._told)
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,13 @@ class LevelFound:
     @property
     def unsafe(self) -> bool:
         """Whether it learns something else than the baseline."""
-        return self.guarded is not None and not self.guarded.holds
+        return self.guarded is not None and self.guarded.broken is not None
+
+    @property
+    def unguarded(self) -> str:
+        """Why nothing is known of what it learns; empty where its guards ran."""
+        missing = None if self.guarded is None else self.guarded.missing
+        return "" if missing is None else missing.problem
 
 
 @dataclass(frozen=True)
@@ -143,7 +157,7 @@ class Ladder:
     @property
     def passed(self) -> bool:
         """Whether every level was measured, did equal work, and its guard holds."""
-        return not any(one.unsafe or one.problem for one in self.levels)
+        return not any(one.unsafe or one.unguarded or one.problem for one in self.levels)
 
 
 @dataclass(frozen=True)

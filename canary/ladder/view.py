@@ -13,7 +13,7 @@ from canary.ladder.answer import answer
 from canary.ladder.measure import Figures
 from canary.ladder.results import Guarded, Ladder, LevelFound
 from canary.ladder.trials import tried_words
-from canary.ladder.words import rounds_words, settings_words, speed_words, verdict_words
+from canary.ladder.words import rounds_words, settings_words, speed_words, state_word, verdict_words
 from canary.report.numbers import significant
 from canary.report.profile import aligned
 from canary.report.render import FORMATS, check_format, environment, tidy, write_text
@@ -167,6 +167,7 @@ def _ms(seconds: float | None) -> str:
 
 def _row(level: LevelFound) -> Row:
     safe = "-" if level.guarded is None else "holds" if level.guarded.holds else "UNSAFE"
+    safe = "not run" if level.unguarded and not level.unsafe else safe
     speeds = (speed_words(level.cumulative), speed_words(level.step_up))
     return (level.level, *figure_cells(level.figures), *speeds, safe)
 
@@ -217,8 +218,7 @@ def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
     lines = []
     for verdict, words in ((guarded.exact, "in float32"), (guarded.wide, "as it is")):
         if verdict is not None:
-            state = "holds" if verdict.holds else "BROKEN"
-            lines.append((f"guard {words}", f"{state}: {verdict_words(verdict)}"))
+            lines.append((f"guard {words}", f"{state_word(verdict)}: {verdict_words(verdict)}"))
     if guarded.blamed:
         lines.append(("to blame", ", ".join(guarded.blamed)))
     elif guarded.note:

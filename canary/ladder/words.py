@@ -36,7 +36,19 @@ def speed_words(speed: SpeedUp | None) -> str:
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """What a guard saw, in a line."""
+    """What a guard saw, in a line, and what it did not."""
+    unseen = "".join(f"; not seen: {what}" for what in verdict.unseen)
+    return f"{_seen(verdict)}{unseen}"
+
+
+def state_word(verdict: Verdict) -> str:
+    """What a guard came to: `holds`, `BROKEN` or `not run`."""
+    if not verdict.ran:
+        return "not run"
+    return "holds" if verdict.holds else "BROKEN"
+
+
+def _seen(verdict: Verdict) -> str:
     if verdict.problem:
         return verdict.problem
     if verdict.first is not None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 COUNTS = {
     "samples": "sequences",
+    "input_tokens": "tokens without padding",
     "label_tokens": "label tokens",
     "completion_tokens": "completion tokens",
     "updates": "updates",
 }
 """What a step's row counts of the work that the job asks for; padding is none of it."""
+WHERE_BOTH = frozenset({"input_tokens"})
+"""Compared where both count it: trl's own PPO does not say what it is fed."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ def unequal(reference: Work, other: Work) -> str:
         return f"{other.steps} steps instead of {reference.steps}"
     for key, words in COUNTS.items():
         wanted, found = reference.counts.get(key), other.counts.get(key)
+        if (wanted is None) != (found is None) and key in WHERE_BOTH:
+            continue
         if (wanted is None) != (found is None):
             who = "the reference" if wanted is None else "this one"
             return f"{who} does not count its {words}"
@@ -48,3 +54,30 @@ def unequal(reference: Work, other: Work) -> str:
             if before != after:
                 return f"{after:,.0f} {words} in step {step} instead of {before:,.0f}"
     return ""
+
+
+def other_rows(reference: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """In which step the other's probe trained on other rows than the reference's, in words; empty
+    where on the same. Rows are told by their ids without padding, in whatever order."""
+    pairs = zip(reference.get("batches") or (), other.get("batches") or (), strict=False)
+    for step, (before, after) in enumerate(pairs, start=1):
+        wanted, found = _rows(before), _rows(after)
+        for name in wanted.keys() & found.keys():
+            missing, added = wanted[name] - found[name], found[name] - wanted[name]
+            if missing or added:
+                return (
+                    f"other rows in step {step}: {missing.total()} of {wanted[name].total()} "
+                    f"missing, {added.total()} that are not there otherwise"
+                )
+    return ""
+
+
+def _rows(micro_batches: Iterable[Mapping[str, Any]]) -> dict[str, Counter[str]]:
+    """Hashes of a step's rows, by the name of their ids; only where a mask tells of padding."""
+    found: dict[str, Counter[str]] = {}
+    for micro in micro_batches:
+        for name, rows in (micro.get("rows") or {}).items():
+            masks = {name.replace("input_ids", "attention_mask"), f"{name.removesuffix('ids')}mask"}
+            if masks & (set(micro.get("shapes") or ()) - {name}):
+                found.setdefault(name, Counter()).update(rows)
+    return found

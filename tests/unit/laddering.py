@@ -63,6 +63,10 @@ class Workshop:
     """Factor of samples a second of a setting."""
     learns: Mapping[tuple[str, Any], float] = field(default_factory=dict)
     """What a setting adds to every loss from the second step on."""
+    gaps: Mapping[tuple[str, Any], float] = field(default_factory=dict)
+    """How far a setting puts generation off its policy."""
+    unguarded: Mapping[tuple[str, Any], str] = field(default_factory=dict)
+    """Settings with which a guard does not run, and all else does."""
     fails: Mapping[tuple[str, Any], str] = field(default_factory=dict)
     """Settings with which a launch does not run, and how it says so."""
     works: Mapping[tuple[str, Any], int] = field(default_factory=dict)
@@ -79,14 +83,17 @@ class Workshop:
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
         self.started.append(("record" if records else "guard", label, dict(settings)))
-        problem = self._problem(settings)
+        problem = self._problem(settings, {**self.fails, **self.unguarded})
         self.launched.append(Launched("guard", label, None, problem))
         if problem:
             return Ran(None, problem=problem)
         added = sum(self.learns.get(item, 0.0) for item in settings.items())
         losses = [loss + added * (step > 0) for step, loss in enumerate(LOSSES)]
         trajectory = {"losses": losses, "grad_norms": [2.0] * len(losses), "rl": {}}
-        return Ran(altered(example(), "exact", to={"trajectory": trajectory}))
+        gap = 1e-6 + max((self.gaps.get(item, 0.0) for item in settings.items()), default=0.0)
+        seen = {"step": 1, "tokens": 256, "gap": gap, "gap_mean": gap, "rank": 0.5, "ranked": 256}
+        exact = {"trajectory": trajectory, "generation": {"steps": [seen]}}
+        return Ran(altered(example(), "exact", to=exact))
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
         self.started.append(("trial", label, dict(settings)))
@@ -105,8 +112,11 @@ class Workshop:
         """Of the launches of a kind, in order."""
         return [label for what, label, _ in self.started if what == kind]
 
-    def _problem(self, settings: Settings) -> str:
-        return next((self.fails[item] for item in settings.items() if item in self.fails), "")
+    def _problem(
+        self, settings: Settings, fails: Mapping[tuple[str, Any], str] | None = None
+    ) -> str:
+        told = self.fails if fails is None else fails
+        return next((told[item] for item in settings.items() if item in told), "")
 
     def _ran(self, settings: Settings, factor: float = 1.0) -> Ran:
         problem = self._problem(settings)

@@ -151,10 +151,37 @@ def test_nothing_is_advised_where_nothing_pays() -> None:
 
 
 def test_a_config_that_does_not_run_is_an_error() -> None:
-    with pytest.raises(RunFailed, match="the config itself does not run: oom"):
+    with pytest.raises(RunFailed, match="the config itself did not run: oom"):
         advised(Workshop(fails={("fixed_length", True): "oom"}))
 
 
 def test_levels_and_advise_exclude_each_other() -> None:
     with pytest.raises(UsageError, match="exclude each other"):
         run_advise(LadderRequest(None, "basic"), silent)
+
+
+def test_in_a_config_of_less_precision_float32_is_put_back_first() -> None:
+    """A fault of 1e-3 would pass for bfloat16's rounding, alone and together."""
+    launch = Workshop(FASTER, learns={("speed.optimizer", "fused"): 1e-3})
+    found = advised(launch, dtype="bfloat16")
+    assert not of(found, "fused optimizer")[0].worth_it
+    assert "speed.optimizer" not in found.settings
+    recorded = [settings for kind, _, settings in launch.started if kind == "record"]
+    assert [one["dtype"] for one in recorded] == ["float32"]
+    together = [s.get("dtype") for kind, label, s in launch.started if label == "all of these"]
+    assert together == ["float32", None]
+
+
+def test_all_at_once_is_guarded_in_float32_though_bfloat16_is_among_it() -> None:
+    launch = Workshop({**FASTER, ("dtype", "bfloat16"): 1.5})
+    assert advised(launch).settings["dtype"] == "bfloat16"
+    together = [s.get("dtype") for kind, label, s in launch.started if label == "all of these"]
+    assert together == [None, "bfloat16"]
+
+
+def test_what_could_not_be_guarded_is_not_called_broken() -> None:
+    launch = Workshop(FASTER, unguarded={("speed.kv_cache", True): "oom: out of memory"})
+    found = of(advised(launch), "KV cache")[0]
+    assert found.problem == "not guarded, not timed"
+    assert found.guard is not None
+    assert not found.guard.broken

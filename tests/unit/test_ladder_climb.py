@@ -322,7 +322,7 @@ def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
     assert basic.cumulative.open
     assert answer(found) == (
         f"Basic is {speed_words(basic.cumulative)} the baseline: not told from no gain, the "
-        "interval holds 1. The guard holds over 2 signals and 5 steps."
+        "interval holds 1. The guard holds over 4 signals and 5 steps."
     )
     assert found.trl.share is None
     assert found.trl.undecided == "the interval of trl's ratio holds 1"
@@ -346,3 +346,44 @@ def test_a_wrong_request_is_refused(levels: str | None, rounds: int, message: st
 
 def test_levels_are_climbed_in_their_order_with_the_baseline_first() -> None:
     assert LadderRequest(None, "optimal, basic").wanted() == ("baseline", "basic", "optimal")
+
+
+def test_a_cache_whose_tokens_are_not_the_policy_s_is_blamed() -> None:
+    """On the same completions its losses are the baseline's to the last bit."""
+    basic = of(climbed(Workshop(PPO, gaps={("speed.kv_cache", True): 4.5})), "basic")
+    assert basic.unsafe
+    assert basic.guarded is not None
+    assert basic.guarded.blamed == ("KV cache",)
+
+
+def test_a_guard_that_did_not_run_is_no_broken_one() -> None:
+    launch = Workshop(PPO, unguarded={("speed.rollout_batch", "whole"): "timeout: after 1800 s"})
+    found = climbed(launch)
+    optimal = of(found, "optimal")
+    assert not optimal.unsafe
+    assert not optimal.safe
+    assert optimal.unguarded == "not guarded: its probe did not run: timeout: after 1800 s"
+    assert optimal.guarded is not None
+    assert optimal.guarded.blamed == ()
+    assert not found.passed
+    assert found.top is not optimal
+    assert "Not guarded: optimal." in answer(found)
+
+
+def test_a_training_that_multiplies_every_rounding_is_no_measure() -> None:
+    """The first guard that breaks is followed by the baseline itself, a rounding apart."""
+    rate = config_of("ppo").learning_rate
+    assert rate is not None
+    learns = {("speed.kv_cache", True): 0.01, ("learning_rate", rate * (1 + 1e-6)): 0.02}
+    launch = Workshop(PPO, learns=learns)
+    with pytest.raises(RunFailed, match="no steady training: moved by a millionth"):
+        climbed(launch)
+    assert launch.labels("guard") == ["basic", "basic, control"]
+    assert not launch.labels("timed")
+
+
+def test_a_baseline_whose_loss_is_no_number_guards_nothing() -> None:
+    launch = Workshop(PPO, learns={("speed.kv_cache", False): math.nan})
+    with pytest.raises(RunFailed, match="its loss is nan at step 1; guards say nothing"):
+        climbed(launch)
+    assert len(launch.started) == 1

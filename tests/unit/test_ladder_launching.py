@@ -192,3 +192,12 @@ def test_lines_of_a_child_are_heard_as_they_come_and_kept() -> None:
     code, out, err = run_child([sys.executable, "-c", program], Path.cwd(), {}, heard.append)
     assert (code, out, err) == (3, "out\n", "0\n1\n2\n")
     assert heard == ["0", "1", "2"]
+
+
+def test_a_guard_trains_at_a_rate_though_the_warm_up_is_long(
+    tmp_path: Path, started: Started
+) -> None:
+    """In the first steps of a long warm-up nothing that the optimizer does would show."""
+    config = config_of("sft", max_steps=200, warmup_steps=100)
+    Launcher(None, (), config, tmp_path, {}, silent).guard("basic", {})
+    assert started.settings[0]["warmup_steps"] == 5
