@@ -11,7 +11,6 @@ import torch
 from torch._dynamo.utils import counters
 from transformers import GenerationConfig
 
-from canary.workload.ppo.model import Asked
 from canary.workload.ppo.rollout import prompt_ids
 from tests.integration.watched_ppo import ppo_trainer, trained
 
@@ -64,9 +63,9 @@ def test_the_update_is_compiled_once_for_all_widths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_what_is_compiled_in_float32_never_enters_autocast(tmp_path: Path, dtype: str) -> None:
-    """torch.compile caches no graph that does, so that each launch would trace it anew; the values
-    are in float32 under autocast as well."""
+def test_values_in_float32_never_enter_autocast(tmp_path: Path, dtype: str) -> None:
+    """torch.compile caches no graph that does, so that each launch would trace it anew; they are in
+    float32 under autocast as well."""
     trainer = ppo_trainer(tmp_path, dtype=dtype)
     entered: list[bool] = []
 
@@ -74,12 +73,12 @@ def test_what_is_compiled_in_float32_never_enters_autocast(tmp_path: Path, dtype
         entered.append(any("autocast" in str(node.target) for node in graph.graph.nodes))
         return graph
 
-    ids = torch.arange(20, 60).view(4, 10)
-    compiled: Any = torch.compile(trainer.model, backend=kept)
+    compiled: Any = torch.compile(trainer.model._values, backend=kept)
+    hidden = torch.ones(4, 10, trainer.model.policy.config.hidden_size)
     with trainer.accelerator.autocast():
-        found = compiled(ids, torch.ones_like(ids), 5, Asked(1.0))
+        found = compiled(hidden)
     assert entered == [dtype == "bfloat16"]
-    assert found.values.dtype == torch.float32
+    assert found.dtype == torch.float32
 
 
 @pytest.mark.skipif(
