@@ -24,6 +24,7 @@ BY_DEFAULT: Mapping[str, Any] = {
     "speed.advantages": "vectorised",
     "speed.logprobs": "completion",
     "speed.shared_forward": True,
+    "speed.kv_cache": True,
     "speed.rollout_batch": "whole",
     "attn_implementation": "sdpa",
 }
@@ -127,8 +128,6 @@ def require_baseline(config: CanaryConfig, switches: Sequence[Switch], machine: 
 def in_force(config: CanaryConfig, settings: Settings, machine: Machine) -> str:
     """Why settings would change nothing of a config; empty where they would."""
     defaults = dict(BY_DEFAULT)
-    if config.training_type == "ppo":
-        defaults["speed.kv_cache"] = True
     if machine.gpus:
         defaults["speed.pin_memory"] = True
     own = {key: _value(config, key) for key in settings}

@@ -231,6 +231,7 @@ def test_caches_and_lengths_of_generation_are_those_asked_for(
     found = {}
     fixed = {"fixed_length": True, "max_steps": 1, "max_new_tokens": 12}
     for name, switch in {
+        "by itself": {},
         "cache": {"kv_cache": True},
         "none": {"kv_cache": False},
         "static": {"decode": "static"},
@@ -243,10 +244,12 @@ def test_caches_and_lengths_of_generation_are_those_asked_for(
         found[name] = seen[:12], figures(trainer)
     widths = {name: [width for width, _ in seen] for name, (seen, _) in found.items()}
     first = widths["cache"][0]
-    assert widths["cache"] == widths["static"] == [first] + [1] * 11
+    assert widths["by itself"] == widths["cache"] == widths["static"] == [first] + [1] * 11
     assert widths["none"] == list(range(first, first + 12))
     caches = {name: {kind for _, kind in seen} for name, (seen, _) in found.items()}
-    assert caches == {"cache": {"DynamicCache"}, "none": {"NoneType"}, "static": {"StaticCache"}}
+    grows, fixed_size = {"DynamicCache"}, {"StaticCache"}
+    assert caches.pop("by itself") == grows, "as canary.ladder.suited takes it to be"
+    assert caches == {"cache": grows, "none": {"NoneType"}, "static": fixed_size}
     for _, losses in found.values():
         assert losses == pytest.approx(found["cache"][1], rel=1e-4, abs=1e-6)
 
@@ -414,7 +417,7 @@ def test_a_fixed_cache_takes_keys_and_values_of_autocast(
 def test_what_the_advice_takes_to_be_in_force_is(tmp_path: Path) -> None:
     """It does not measure what a config does by itself (`canary.ladder.suited`)."""
     silent = CanaryConfig(training_type="ppo", max_new_tokens=8)
-    said = with_settings(silent, {**BY_DEFAULT, "speed.kv_cache": True})
+    said = with_settings(silent, BY_DEFAULT)
     assert switches_of(silent, 8) == switches_of(said, 8)
     trainer = built(tmp_path, "sft")
     assert trainer.model.config._attn_implementation == BY_DEFAULT["attn_implementation"]
