@@ -88,8 +88,8 @@ def train(trainer_name: str, folder: Path, changes: dict[str, Any], file: Path |
     values = {**JOB, "training_type": trainer_name, **changes}
     config = load_values(None, {name: (value, "bench") for name, value in values.items()}).config
     folder.mkdir(parents=True)
-    steps = config.max_steps or STEPS
-    spec = WorkloadSpec(config, folder, folder / "cache", steps, logging_steps=1)
+    count = config.max_steps or STEPS
+    spec = WorkloadSpec(config, folder, folder / "cache", count, logging_steps=1)
     os.environ.pop(RECORD, None)
     os.environ.pop(REPLAY, None)
     if file is not None:
