@@ -19,6 +19,7 @@ from typing import Any
 
 from canary.config.load import load_config
 from canary.errors import CanaryError
+from canary.ladder.drawn import GAP, RANK
 from canary.ladder.guard import compare
 from canary.ladder.ladder import LadderRequest, run_ladder
 from canary.ladder.launching import Launcher
@@ -69,7 +70,7 @@ FAULTS: dict[str, dict[str, Settings]] = {
     },
 }
 """Small changes of what is learned; in a replay the completions stay the same."""
-KINDS = ("loss", "gradient", "metric")
+KINDS = ("loss", "gradient", "generation", "metric")
 Sizes = dict[str, tuple[float, str]]
 """Of each kind the largest relative difference, and the signal that has it."""
 
@@ -103,8 +104,10 @@ def tolerances(trainer: str, seeds: tuple[int, ...], settings: list[str]) -> Non
         for key, differences in _seed(trainer, seed, settings).items():
             kept = found.setdefault(key, differences)
             found[key] = {kind: max(size, kept[kind]) for kind, size in differences.items()}
-    print(f"\n{trainer}, {len(seeds)} seeds\n\n| | change | loss | grad norm | metrics |")
-    print("|---|---|---:|---:|---:|")
+    print(
+        f"\n{trainer}, {len(seeds)} seeds\n\n| | change | loss | grad norm | generation | metrics |"
+    )
+    print("|---|---|---:|---:|---:|---:|")
     for (group, name), differences in found.items():
         *cells, (metric, which) = [differences[kind] for kind in KINDS]
         shown = " | ".join(f"{size:.1e}" for size, _ in cells)
@@ -155,7 +158,10 @@ def _largest(
     found: Sizes = dict.fromkeys(KINDS, (0.0, ""))
     rounding: Rounding = "bfloat16" if group == "bfloat16" else "float32"
     for one in compare(baseline, changed, trainer, rounding).deviations:
-        kind = {"loss": "loss", "grad norm": "gradient"}.get(one.signal, "metric")
+        if one.signal == RANK:
+            continue  # what its tolerance allows follows from the number of tokens
+        known = {"loss": "loss", "grad norm": "gradient", GAP: "generation"}
+        kind = known.get(one.signal, "metric")
         found[kind] = max(found[kind], (one.relative, one.signal))
     return found
 
