@@ -179,8 +179,8 @@ def _drawn(folder: Path, training_type: str, plant: Any) -> list[dict[str, Any]]
 
 def _verdict(baseline: list[dict[str, Any]], level: list[dict[str, Any]]) -> Verdict:
     learned = {"trajectory": {"losses": [0.5] * 3}}
-    pair = [{**learned, "generation": {"steps": steps}} for steps in (baseline, level)]
-    return compare(*pair, "grpo", "float32")
+    before, after = ({**learned, "generation": {"steps": one}} for one in (baseline, level))
+    return compare(before, after, "grpo", "float32")
 
 
 def _cache_off_by_one(model: Any) -> None:
