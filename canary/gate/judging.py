@@ -32,18 +32,6 @@ from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
 from canary.publish.source import Answer
 
-UNFIT = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
-"""What comparing raises where a stranger's record holds values that no run leaves; the commit needs
-an answer all the same."""
-
 
 @dataclass(frozen=True)
 class Grounds:
@@ -99,7 +87,7 @@ def judge(grounds: Grounds, records: Records) -> Judged:
         judged = judged or _alone(grounds, records, part)
     except CanaryError as problem:
         return error(name, _one_line(str(problem)))
-    except UNFIT as problem:
+    except Exception as problem:  # noqa: BLE001 - a stranger's record; the commit needs an answer
         return error(name, f"the record cannot be judged: {type(problem).__name__}")
     notes = tuple(_one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
     comparison = judged.answer.comparison
