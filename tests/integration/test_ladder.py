@@ -55,8 +55,8 @@ def of(ladder: Ladder, level: str) -> LevelFound:
 
 def processor_seconds(ladder: Ladder, level: str) -> float:
     """Of the timed launch of a level, after its first step."""
-    launches = (rows_of(folder) for folder in ladder.folder.glob(f"*-ppo.{level}-*"))
-    (rows,) = filter(None, launches)
+    (folder,) = ladder.folder.glob(f"*-ppo.round1-{level}-*")
+    rows = rows_of(folder)
     return sum(sum(row["phases_cpu"].values()) for row in rows[1:])
 
 
