@@ -71,6 +71,7 @@ FAULTS: dict[str, dict[str, Settings]] = {
 }
 """Small changes of what is learned; in a replay the completions stay the same."""
 KINDS = ("loss", "gradient", "generation", "metric")
+_GRADIENT = ("grad norm", "first update")
 Sizes = dict[str, tuple[float, str]]
 """Of each kind the largest relative difference, and the signal that has it."""
 
@@ -160,7 +161,7 @@ def _largest(
     for one in compare(baseline, changed, trainer, rounding).deviations:
         if one.signal == RANK:
             continue  # what its tolerance allows follows from the number of tokens
-        known = {"loss": "loss", "grad norm": "gradient", GAP: "generation"}
+        known = {"loss": "loss", GAP: "generation"} | dict.fromkeys(_GRADIENT, "gradient")
         kind = known.get(one.signal, "metric")
         found[kind] = max(found[kind], (one.relative, one.signal))
     return found

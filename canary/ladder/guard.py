@@ -130,6 +130,7 @@ def compare(
     deviations: list[Deviation] = []
     largest: list[Deviation] = []
     signals = [_deviations(name, expected[name], found[name], rounding) for name in expected]
+    signals += _first_update(baseline, level, TOLERANCES[rounding].gradient)
     signals += of_generation(baseline, level, TOLERANCES[rounding].generation)
     for of_signal in map(list, signals):
         deviations += of_signal
@@ -158,6 +159,20 @@ def _signals(
         values = (trajectory.get("rl") or {}).get(name)
         if values is not None:
             yield name, [_number(value) for value in values]
+
+
+def _first_update(
+    baseline: Mapping[str, Any], level: Mapping[str, Any], tolerance: float
+) -> list[Iterator[Deviation]]:
+    """How far the first update moved the parameters, relative to the baseline's: another optimizer
+    shows there long before it does in a loss."""
+    found = ((one.get("first_update") or {}).get("delta_norm") for one in (baseline, level))
+    before, after = (_number(size) for size in found)
+    if not before or after is None:
+        return []
+    relative = abs(after - before) / before
+    relative = relative if math.isfinite(relative) else math.inf
+    return [iter([Deviation("first update", 1, before, after, relative, tolerance)])]
 
 
 def _number(value: Any) -> float | None:

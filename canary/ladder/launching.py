@@ -109,8 +109,8 @@ class Launcher:
         """See `Launch`."""
         file = self._folder / "completions.jsonl"
         steps = min(GUARD_STEPS, self._config.max_steps or GUARD_STEPS)
-        warmup = min(self._config.warmup_steps, steps)
-        short = {"repeats": 0, "probe_steps": steps, "warmup_steps": warmup}
+        # At a rate of 0 nothing that the optimizer does would show.
+        short = {"repeats": 0, "probe_steps": steps, "warmup_steps": 0}
         if "fixed_length" in settings:
             # Lengths as they come: what follows an end, and what pads it, is guarded too.
             short["fixed_length"] = self._config.fixed_length

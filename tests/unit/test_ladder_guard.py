@@ -96,3 +96,12 @@ def test_a_guard_that_holds_says_how_near_it_was() -> None:
     assert verdict_words(compare(exact(), exact(), "sft", "float32")) == (
         "2 signals over 3 steps, equal to the last bit"
     )
+
+
+def test_another_optimizer_shows_in_the_size_of_its_first_update() -> None:
+    """AdamW's eps moves it by 8%, and the losses of the first steps by less than 1e-4."""
+    sizes = [exact() | {"first_update": {"delta_norm": size}} for size in (0.3153276, 0.2903481)]
+    assert compare(sizes[0], sizes[0], "sft", "float32").holds
+    found = compare(sizes[0], sizes[1], "sft", "float32").first
+    assert found is not None
+    assert found.words == "first update 0.315328 -> 0.290348 at step 1"
