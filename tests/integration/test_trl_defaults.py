@@ -21,7 +21,7 @@ SLOW: dict[str, Any] = {
     "attn_implementation": "eager",
     "num_workers": 1,
     "speed": {"optimizer": "loop", "prefetch": 2},
-    "trainer_args": {"optim": "sgd", "gradient_checkpointing": False, "max_grad_norm": 0.5},
+    "trainer_args": {"optim": "adamw_torch", "gradient_checkpointing": False, "max_grad_norm": 0.5},
 }
 ONLINE = {"kv_cache": False, "decode": None}
 
