@@ -61,9 +61,9 @@ def test_pairs_share_their_machine_and_are_judged() -> None:
     [
         (1, "cpu", 2.0, "fail"),
         (2, "cpu", 2.0, "inconclusive"),
-        (2, "cpu", 16.0, "fail"),
-        (8, "cpu", 2.0, "inconclusive"),
-        (8, "cpu", 16.0, "fail"),
+        (2, "cpu", 16.0, "inconclusive"),
+        (8, "cpu", 16.0, "inconclusive"),
+        (2, "cpu", 0.1, "pass"),
         (2, "cuda", 2.0, "fail"),
     ],
 )
