@@ -235,6 +235,8 @@ class TrainerProbe(TrainerCallback):
             self._exact.update_ended()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """Takes what the step told, and asks for the end after the last one wanted; a loop of its
+        own that does not tell its end has it here."""
         self._clock.switch("other")
         self._rl = self._metrics.fresh()
         self._ended_step = state.global_step
