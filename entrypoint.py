@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import MutableMapping
@@ -81,6 +82,10 @@ def completed(arguments: list[str], scratch: Path) -> list[str]:
 
 def main(environ: MutableMapping[str, str], arguments: list[str]) -> None:
     """Prepares the surroundings and hands on to the command line, which ends the process."""
+    limit = environ.pop("CANARY_LIMIT_S", "")
+    if limit.isdigit():
+        # Ends this process, and with it the container, though whoever started it is gone.
+        signal.alarm(int(limit))
     wanted = Path(environ.get("CANARY_SCRATCH") or "/scratch")
     try:
         scratch = scratch_folder(wanted)

@@ -2,27 +2,27 @@
 # The half of the action that trains: chooses the engine, checks the machine, starts the canary.
 # It has no token and hands none on. Inputs are environment variables, CANARY_<INPUT>.
 #
-# With docker the checkout is mounted read-only and copied inside, so that nothing of a pull request
-# stays on the runner; the container has no network, no capabilities, no socket, a read-only root.
+# With docker the checkout is mounted read-only and copied inside; the container has no network, no capabilities, no
+# socket, a read-only root. What it leaves is taken by collect.sh, which runs afterwards whatever ends this script.
 set -euo pipefail
+export LC_ALL=C
 
-readonly workspace=${GITHUB_WORKSPACE:-$PWD}
-readonly temporary=${RUNNER_TEMP:-${TMPDIR:-/tmp}}
-readonly records=${CANARY_RECORDS:-$temporary/canary-records}
-readonly action=${GITHUB_ACTION_PATH:-$(cd "$(dirname "$0")/.." && pwd)}
+# Everything that this script starts carries a mark, so that collect.sh can end it.
+if [ "${1:-}" != marked ]; then
+  CANARY_RUN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+  export CANARY_RUN
+  exec bash "${BASH_SOURCE[0]}" marked
+fi
 
-say() { printf 'canary: %s\n' "$*" >&2; }
+# shellcheck source=scripts/traces.sh
+. "$(dirname "${BASH_SOURCE[0]}")/traces.sh"
 
-# Leaves the reason in the records, for the answer. What stood at its place, a link even, is replaced.
+readonly action=${GITHUB_ACTION_PATH:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+
+# Leaves the reason for the answer, where nothing but this script and collect.sh writes.
 leave() {
-  local text=${1//\\/\\\\}
-  text=${text//\"/\\\"}
-  text=${text//[[:cntrl:]]/ }
-  if [ -L "$records" ]; then rm -f "$records"; fi
-  mkdir -p "$records"
-  printf '{"manifest_version": 1, "error": "%s", "parts": []}\n' "${text:0:900}" >"$temporary/canary-gate.json.$$"
-  rm -rf "$records/gate.json"
-  mv -T "$temporary/canary-gate.json.$$" "$records/gate.json"
+  printf '%s\n' "$*" >"$reason.$$"
+  mv -fT -- "$reason.$$" "$reason"
 }
 
 # Wrong usage: one line, exit code 2.
@@ -39,10 +39,21 @@ machine_error() {
   exit 4
 }
 
-output() {
-  if [ -n "${GITHUB_OUTPUT:-}" ]; then
-    printf '%s=%s\n' "$1" "$2" >>"$GITHUB_OUTPUT"
+# A line on the page of the job; given before the log's commands are stopped, or between.
+warn() {
+  local text=${*//[[:cntrl:]]/ }
+  if [ "${GITHUB_ACTIONS:-}" = true ]; then
+    printf '::%s::\n::warning title=RLHF Canary::%s\n::stop-commands::%s\n' "$token" "${text//%/%25}" "$token"
+  else
+    say "warning: $text"
   fi
+}
+
+# From here on no line of the log is a command to the runner: nothing that prints knows the token.
+stop_commands() {
+  token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+  printf '::stop-commands::%s\n' "$token"
+  trap 'printf "::%s::\n" "$token"' EXIT
 }
 
 # A checkout that kept its credentials would hand them to the code that is tested. actions/checkout
@@ -68,14 +79,6 @@ refuse_credentials() {
   fi
 }
 
-# Links out of the records would be followed when they are uploaded: they go, and so does all but files.
-clean_records() {
-  if [ -L "$records" ]; then rm -f "$records"; fi
-  if [ -d "$records" ]; then
-    find "$records" \( ! -type f ! -type d -o -type f -links +1 \) -delete
-  fi
-}
-
 # The runner mounts the workspace of a container job there; docker would look for it on the host.
 in_container_job() { [[ $workspace == /__w/* ]]; }
 
@@ -96,42 +99,68 @@ choose_engine() {
   esac
 }
 
-# Lines of the log cannot be commands of the workflow while this token is unknown to what prints them.
-guarded() {
-  local token rc=0
-  token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-  echo "::stop-commands::$token"
-  "$@" || rc=$?
-  echo "::$token::"
-  return "$rc"
-}
-
 # --- docker ---------------------------------------------------------------------------------------
 
 # Further arguments of the user, one a line: a list of what cannot open the container, all else is refused.
+# Volumes are kept apart: `setup` has network and gets none.
 extra_arguments() {
-  local line folder
+  local line target
   while IFS= read -r line; do
     [ -n "${line//[[:space:]]/}" ] || continue
-    if [[ $line =~ ^--(memory|memory-swap|memory-reservation|cpus|cpu-shares|cpuset-cpus|cpuset-mems|ulimit|label|hostname|dns|dns-search|add-host|oom-score-adj|stop-timeout|storage-opt|log-driver|log-opt|platform|pull)=[^[:space:]]+$ ]]; then
+    if [[ $line =~ ^--(memory|memory-swap|memory-reservation|cpus|cpu-shares|cpuset-cpus|cpuset-mems|ulimit|label|hostname|dns|dns-search|add-host|oom-score-adj|stop-timeout|storage-opt|platform|pull)=[^[:space:]]+$ &&
+      $line != --label=rlhf-canary.* ]] || [[ $line =~ ^--log-opt=max-(size|file)=[0-9]+[kmg]?$ ]]; then
       extra+=("$line")
     elif [[ $line =~ ^--volume=(/[^:]+):(/[^:]+):ro$ ]]; then
-      folder=$(realpath -m -- "${BASH_REMATCH[1]}")
-      case $folder in
-        / | /boot* | /dev* | /etc* | /home | /lib* | /proc* | /root* | /run* | /sys* | /tmp | /usr* | /var | /var/lib* | /var/run*)
-          refuse "input docker-args: '$line' mounts a folder of the system" ;;
+      target=$(realpath -ms -- "${BASH_REMATCH[2]}")
+      volume_folder "input docker-args: '$line'" "${BASH_REMATCH[1]}"
+      case $target/ in
+        / | /workspace/* | /records/* | /scratch/* | /models/* | /opt/canary/* | /etc/* | /usr/* | /lib*/* | /bin/* | /sbin/* | /proc/* | /sys/* | /dev/*)
+          refuse "input docker-args: '$line' hides a folder of the container; mount it at another place" ;;
       esac
-      extra+=("$line")
+      volumes+=("--volume=$folder:$target:ro")
     else
       refuse "input docker-args: '$line' is not among what may be given; see docs/security.md"
     fi
   done <<<"${CANARY_DOCKER_ARGS:-}"
 }
 
+# Sets `folder` to what a path really is, since that is mounted. Refuses what is the system's, the runner's or the
+# checkout's, and what holds it: a folder of the checkout may be a link of the pull request's author.
+volume_folder() {
+  local what=$1 kept
+  folder=$(realpath -e -- "$2" 2>/dev/null) || refuse "$what: there is no folder $2"
+  [[ $folder != *:* && $folder != *[[:cntrl:]]* ]] || refuse "$what: docker cannot mount a name with ':' in it"
+  case $folder in
+    / | /boot* | /dev* | /etc* | /home | /lib* | /proc* | /root* | /run* | /sys* | /tmp | /usr* | /var | /var/lib* | /var/run* | /var/snap* | /var/spool*)
+      refuse "$what mounts a folder of the system" ;;
+  esac
+  for kept in "$temporary" "$workspace" "${RUNNER_WORKSPACE:-$workspace}" "$(runner_folder)"; do
+    if overlaps "$folder" "$kept" || overlaps "$(realpath -ms -- "$2")" "$kept"; then refuse "$what mounts a folder of the runner or of the checkout"; fi
+  done
+  if [ -n "${3:-}" ]; then return; fi  # the model cache may lie in the home of the runner's user
+  if overlaps "$folder" "${HOME:-/root}"; then refuse "$what mounts a folder of the runner's home; keep the data outside of it"; fi
+}
+
+overlaps() {
+  local one=$1 other
+  other=$(realpath -m -- "$2")
+  [ "$other" != / ] && [[ $one/ == "$other"/* || $other/ == "$one"/* ]]
+}
+
+# Where the runner itself is installed, with its credentials: two folders above its temporary one.
+runner_folder() {
+  local above
+  above=$(realpath -m -- "$temporary/../..")
+  if [ -e "$above/.runner" ] || [ -e "$above/.credentials" ]; then printf '%s' "$above"; else printf '%s' "$temporary"; fi
+}
+
+# Names that belong to secrets, read word by word; canary/gate/whole.py has the same.
+readonly secret_names='(^|_)((ACCESS|API|AUTH|PRIVATE|SSH|SIGNING|ENCRYPTION|DEPLOY)?(TOKEN|SECRETS?|KEYS?|PAT|AUTH)|PASS(WORD|WD|PHRASE)?|PWD|CREDENTIALS?|CREDS?|BEARER|JWT|DSN|COOKIES?|NETRC|WEBHOOK|CONNECTION_STRING|(DATABASE|DB|REDIS|MONGO|MONGODB|POSTGRES|POSTGRESQL|PG|MYSQL|AMQP|RABBITMQ|BROKER)_UR[IL])(_|$)'
+
 # The environment of the canary as a file; a line without a value would copy the runner's own.
 environment_file() {
   local line
-  : >"$scratch/environment"
+  : >"$traces/environment"
   while IFS= read -r line; do
     line=${line#"${line%%[![:space:]]*}"}
     [ -n "$line" ] || continue
@@ -139,30 +168,32 @@ environment_file() {
       refuse "input env: '${line%%=*}' is not KEY=VALUE"
     fi
     local name=${line%%=*}
-    if [[ ${name^^} =~ ^(GITHUB|ACTIONS|RUNNER|CANARY)_ ||
-      ${name^^} =~ (^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$ ]]; then
+    if [[ ${name^^} =~ ^(GITHUB|ACTIONS|RUNNER|CANARY)_ || ${name^^} =~ $secret_names ]]; then
       refuse "input env: $name cannot be given to code that is tested"
     fi
-    printf '%s\n' "$line" >>"$scratch/environment"
+    if [[ $line =~ ://[^/@[:space:]]*:[^/@[:space:]]*@ ]]; then
+      refuse "input env: the address in $name holds a password; code that is tested could read it"
+    fi
+    printf '%s\n' "$line" >>"$traces/environment"
   done <<<"${CANARY_ENV:-}"
 }
 
 check_docker() {
-  if ! docker info >"$scratch/docker-info" 2>&1; then
+  if ! docker_answers info >"$traces/docker-info" 2>&1; then
     machine_error "docker does not answer; start it, and let the runner's user use it (group docker)"
   fi
   if [ "${CANARY_GPUS:-all}" != none ]; then
     if ! command -v nvidia-smi >/dev/null || ! nvidia-smi -L >/dev/null 2>&1; then
       machine_error "no GPU to train on: nvidia-smi finds none; install the NVIDIA driver on the runner, or set gpus: none to train on the CPU"
     fi
-    if ! grep -qi nvidia "$scratch/docker-info" && ! command -v nvidia-container-cli >/dev/null &&
+    if ! grep -qi nvidia "$traces/docker-info" && ! command -v nvidia-container-cli >/dev/null &&
       ! command -v nvidia-ctk >/dev/null; then
       machine_error "docker has no access to the GPU; install the NVIDIA Container Toolkit and run: nvidia-ctk runtime configure --runtime=docker"
     fi
   fi
 }
 
-# Sets `common`: what every container has.
+# Sets `common`: what every container has, and `cache`: the model cache, for the one that has no network.
 common_arguments() {
   common=(
     --rm --init
@@ -173,38 +204,40 @@ common_arguments() {
     --pids-limit 8192
     --tmpfs "/tmp:rw,exec,nosuid,nodev"
     --shm-size "${CANARY_SHM_SIZE:-8g}"
+    --log-driver local
+    --label "$(runner_label)"
     --volume "$workspace:/workspace:ro"
-    --volume "$scratch/home:/scratch"
-    --volume "$records:/records"
-    --env-file "$scratch/environment"
+    --volume "$traces/home:/scratch"
+    --volume "$traces/records:/records"
+    --env-file "$traces/environment"
     --env CANARY_CONFIG --env CANARY_COMMAND --env CANARY_SETUP --env CANARY_WORKING_DIRECTORY
     --env CANARY_REPEATS --env CANARY_COMPARE --env CANARY_BUDGET_MINUTES
     --env CANARY_TIMEOUT_MINUTES --env CANARY_BASE_SHA --env CANARY_GPUS
     --env CANARY_CHECKOUT=/workspace --env CANARY_RECORDS=/records --env CANARY_SCRATCH=/scratch
+    --env "CANARY_LIMIT_S=$limit_s"
   )
-  local hub=${CANARY_MODEL_CACHE:+$CANARY_MODEL_CACHE/hub}
-  if [ -n "$hub" ]; then
-    [[ $hub == /* && $hub != *:* ]] || refuse "input model-cache: '$CANARY_MODEL_CACHE' is no absolute path"
-    [ -d "$hub" ] || refuse "input model-cache: there is no folder $hub; fill it with mode prefetch"
-    common+=(--volume "$hub:/models/hub:ro" --env HF_HUB_CACHE=/models/hub)
+  if [ -n "${CANARY_MODEL_CACHE:-}" ]; then
+    [[ $CANARY_MODEL_CACHE == /* ]] || refuse "input model-cache: '$CANARY_MODEL_CACHE' is no absolute path"
+    [ -d "$CANARY_MODEL_CACHE/hub" ] || refuse "input model-cache: there is no folder $CANARY_MODEL_CACHE/hub; fill it with mode prefetch"
+    volume_folder "input model-cache" "$CANARY_MODEL_CACHE/hub" cache
+    cache=(--volume "$folder:/models/hub:ro" --env HF_HUB_CACHE=/models/hub)
   fi
 }
 
-# With a limit of time; the container ends with it.
+# The container has a limit of time of its own, CANARY_LIMIT_S; this one is around docker's client. Names are
+# written down before docker hears of them, so that collect.sh can remove what this script did not.
 contained() {
   local name=$1 rc=0
   shift
-  timeout --foreground --kill-after=30 "$limit" docker run --name "$name" "$@" || rc=$?
-  if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then
-    docker rm --force "$name" >/dev/null 2>&1 || true
-  fi
+  printf '%s\n' "$name" >>"$traces/containers"
+  timeout --foreground --kill-after=30 "$((limit_s + 30))s" docker run --name "$name" "$@" 2>&1 || rc=$?
+  if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then remove_containers "name=^/?$name\$" || true; fi
   return "$rc"
 }
 
 with_docker() {
   local rc=0 name
   check_docker
-  mkdir -p "$scratch/home" "$records"
   environment_file
   extra_arguments
   common_arguments
@@ -216,12 +249,14 @@ with_docker() {
   if [ "$network" = none ]; then offline=(--env HF_HUB_OFFLINE=1); fi
   if [ "${CANARY_GPUS:-all}" != none ]; then gpus=(--gpus "${CANARY_GPUS:-all}"); fi
   if [ -n "${CANARY_SETUP:-}" ]; then
-    guarded contained "$name-setup" "${common[@]}" ${extra[@]+"${extra[@]}"} "$image" gate setup || rc=$?
+    contained "$name-setup" "${common[@]}" ${extra[@]+"${extra[@]}"} "$image" gate setup || rc=$?
     explain "$rc"
   fi
-  guarded contained "$name" "${common[@]}" ${gpus[@]+"${gpus[@]}"} \
+  # The reason of docker's own is in the first lines, and what a stranger prints has no end.
+  contained "$name" "${common[@]}" ${cache[@]+"${cache[@]}"} ${gpus[@]+"${gpus[@]}"} \
     --network "$network" ${offline[@]+"${offline[@]}"} \
-    ${extra[@]+"${extra[@]}"} "$image" gate run 2>&1 | tee "$scratch/output" || rc=$?
+    ${extra[@]+"${extra[@]}"} ${volumes[@]+"${volumes[@]}"} "$image" gate run |
+    tee >(head -c 65536 >"$traces/output"; cat >/dev/null) || rc=$?
   explain "$rc"
 }
 
@@ -229,16 +264,17 @@ with_docker() {
 explain() {
   case $1 in
     0 | 2 | 4) [ "$1" -eq 0 ] || exit "$1" ;;
-    124 | 137)
+    124 | 137 | 142)  # 142: the container's own limit of time
       # What was done before stays judged; the manifest says which config was not.
-      if [ -f "$records/gate.json" ] && [ ! -L "$records/gate.json" ]; then exit 4; fi
-      if [ "$1" -eq 124 ]; then
+      if [ -f "$traces/records/gate.json" ] && [ ! -L "$traces/records/gate.json" ]; then exit 4; fi
+      if [ "$1" -ne 137 ]; then
         machine_error "the canary was ended after ${CANARY_TIMEOUT_MINUTES:-60} minutes (timeout-minutes)"
       fi
       machine_error "the canary was killed: the machine ran out of memory, or someone ended it"
       ;;
     125)
-      if grep -qi 'could not select device driver\|nvidia-container' "$scratch/output" 2>/dev/null; then
+      for _ in 1 2 3 4 5; do [ -s "$traces/output" ] || sleep 0.2; done
+      if grep -qi 'could not select device driver\|nvidia-container' "$traces/output" 2>/dev/null; then
         machine_error "docker has no access to the GPU; install the NVIDIA Container Toolkit and run: nvidia-ctk runtime configure --runtime=docker"
       fi
       machine_error "docker could not start the image; the log of the job has its reason"
@@ -259,53 +295,81 @@ without_docker() {
   else
     machine_error "neither docker nor the canary is here; run the job in the image (container:), or install it on the runner: pip install 'rlhf-canary[train]'"
   fi
-  mkdir -p "$scratch/home" "$records"
   environment_file
   local kept=() name
+  # By CANARY_RUN collect.sh finds what the training left running, and by RUNNER_TRACKING_ID the runner.
   for name in PATH LANG LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES NVIDIA_VISIBLE_DEVICES VIRTUAL_ENV \
+    CANARY_RUN RUNNER_TRACKING_ID \
     CANARY_CONFIG CANARY_COMMAND CANARY_SETUP CANARY_WORKING_DIRECTORY CANARY_REPEATS CANARY_COMPARE \
     CANARY_BUDGET_MINUTES CANARY_TIMEOUT_MINUTES CANARY_BASE_SHA CANARY_GPUS; do
     if [ -n "${!name:-}" ]; then kept+=("$name=${!name}"); fi
   done
-  kept+=("HOME=$scratch/home" "PYTHONUSERBASE=${PYTHONUSERBASE:-${HOME:-/root}/.local}")
-  kept+=("CANARY_CHECKOUT=$workspace" "CANARY_RECORDS=$records" "CANARY_SCRATCH=$scratch/home")
+  kept+=("HOME=$traces/home" "PYTHONUSERBASE=${PYTHONUSERBASE:-${HOME:-/root}/.local}")
+  kept+=("CANARY_CHECKOUT=$workspace" "CANARY_RECORDS=$traces/records" "CANARY_SCRATCH=$traces/home")
   if [ -n "${CANARY_MODEL_CACHE:-}" ]; then kept+=("HF_HUB_CACHE=$CANARY_MODEL_CACHE/hub"); fi
   local line
-  while IFS= read -r line; do kept+=("$line"); done <"$scratch/environment"
+  while IFS= read -r line; do kept+=("$line"); done <"$traces/environment"
   if [ -n "${CANARY_SETUP:-}" ]; then
-    guarded env -i "${kept[@]}" "${canary[@]}" gate setup || rc=$?
+    env -i "${kept[@]}" "${canary[@]}" gate setup || rc=$?
     explain "$rc"
   fi
-  guarded timeout --foreground --kill-after=30 "$limit" \
+  timeout --foreground --kill-after=30 "${limit_s}s" \
     env -i "${kept[@]}" HF_HUB_OFFLINE=1 "${canary[@]}" gate run || rc=$?
   explain "$rc"
 }
 
-main() {
-  rm -rf "$records"
-  trap clean_records EXIT
-  refuse_credentials
+# What an earlier job of this runner left: cancelled by force, or on a machine that went down.
+begin_afresh() {
+  if command -v docker >/dev/null && ! in_container_job && docker_answers version >/dev/null 2>&1; then
+    remove_containers "label=$(runner_label)" || machine_error "a container of an earlier canary cannot be removed from the runner: docker ps --filter label=$(runner_label)"
+  fi
+  if [ -f "$traces/mark" ]; then end_processes "$(head -c 64 "$traces/mark")"; fi
+  clear_away "$traces" || machine_error "$traces is of an earlier job and cannot be removed; remove it by hand"
+  clear_away "$records" || machine_error "$records is of an earlier job and cannot be removed; remove it by hand"
+  mkdir -m 0700 -- "$traces"
+  mkdir -- "$traces/home" "$traces/records"
+  printf '%s\n' "$CANARY_RUN" >"$traces/mark"
+  : >"$traces/containers"
+}
+
+limit_of_time() {
   local minutes=${CANARY_TIMEOUT_MINUTES:-60}
+  [[ $minutes =~ ^[0-9]{1,6}$ ]] && [ "$((10#$minutes))" -gt 0 ] || refuse "input timeout-minutes: '$minutes' is no positive whole number"
+  export CANARY_TIMEOUT_MINUTES=$((10#$minutes))
+  readonly limit_s=$((CANARY_TIMEOUT_MINUTES * 60 + 90))  # the canary itself ends in time; this is for one that does not
+}
+
+choose_image() {
+  image=${CANARY_IMAGE:-}
+  if [ -z "$image" ] && [ -s "$action/image.txt" ]; then image=$(head -n 1 "$action/image.txt"); fi
+  [ -n "$image" ] || refuse "input image is empty, and this version of the action was not released with one; name an image by digest"
+  [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$ ]] || refuse "input image: '$image' is no image"
+  if ! [[ $image =~ @sha256:[0-9a-f]{64}$ ]]; then
+    warn "image $image is not named by its digest: whoever can move its tag chooses what runs; write $image@sha256:..."
+  fi
+}
+
+main() {
+  rm -f -- "$reason"
+  if [ "${GITHUB_EVENT_NAME:-}" = pull_request_target ]; then
+    refuse "the event pull_request_target is refused: its runs have secrets, and this would train a stranger's code beside them; use pull_request"
+  fi
+  begin_afresh
+  limit_of_time
+  refuse_credentials
   local wanted=${CANARY_GPUS:-all}
   wanted=${wanted//[[:space:]]/}
   export CANARY_GPUS=${wanted:-all}
-  [[ $minutes =~ ^[0-9]+$ ]] && [ "$minutes" -gt 0 ] || refuse "input timeout-minutes: '$minutes' is no positive whole number"
-  readonly limit="$((minutes * 60 + 90))s"  # the canary itself ends in time; this is for one that does not
-  scratch=$(mktemp -d "$temporary/canary-XXXXXXXX")
-  trap 'rm -rf "$scratch"; clean_records' EXIT
-  extra=()
-  output record-path "$records"
+  extra=() volumes=() cache=()
   engine=$(choose_engine)
   say "engine $engine"
   if [ "$engine" = docker ]; then
-    image=${CANARY_IMAGE:-}
-    if [ -z "$image" ] && [ -s "$action/image.txt" ]; then image=$(head -n 1 "$action/image.txt"); fi
-    if [[ $image == -* ]]; then refuse "input image: '$image' is no image"; fi
-    [ -n "$image" ] || refuse "input image is empty, and this version of the action was not released with one; name an image by digest"
+    choose_image
     with_docker
   else
     without_docker
   fi
 }
 
+stop_commands
 main

@@ -15,10 +15,16 @@ from canary.gate.world import World
 from canary.publish.event import Kind
 
 SECRET = re.compile(
-    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY(_ID)?|PRIVATE_KEY)$"
-    r"|^ACTIONS_|^GITHUB_(ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)$",
+    r"(^|_)((ACCESS|API|AUTH|PRIVATE|SSH|SIGNING|ENCRYPTION|DEPLOY)?(TOKEN|SECRETS?|KEYS?|PAT|AUTH)"
+    r"|PASS(WORD|WD|PHRASE)?|PWD|CREDENTIALS?|CREDS?|BEARER|JWT|DSN|COOKIES?|NETRC|WEBHOOK"
+    r"|CONNECTION_STRING"
+    r"|(DATABASE|DB|REDIS|MONGO|MONGODB|POSTGRES|POSTGRESQL|PG|MYSQL|AMQP|RABBITMQ|BROKER)_UR[IL]"
+    r")(_|$)",
     re.IGNORECASE,
 )
+"""Names that belong to secrets, read word by word; scripts/run.sh has the same."""
+RUNNERS = re.compile(r"^ACTIONS_|^GITHUB_(ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)$")
+"""By which a step speaks to its runner."""
 
 
 def whole(
@@ -49,5 +55,6 @@ def whole(
 def without_secrets(environ: MutableMapping[str, str]) -> None:
     """Takes tokens, and the files by which a step speaks to its runner, out of an environment that
     the training inherits."""
-    for name in [name for name in environ if SECRET.search(name)]:
-        del environ[name]
+    for name in [name for name in environ if SECRET.search(name) or RUNNERS.search(name)]:
+        if name != "PWD":
+            del environ[name]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from canary.gate import records
+from canary.gate.whole import SECRET
 from tests.contract.action_table import MARKS, action, inputs_table, outputs_table
 from tests.contract.static_checks import clean, program, shell_is_clean, zizmor
 from tests.contract.workflow_files import ACTION, ROOT
@@ -102,3 +104,23 @@ def test_a_missing_checker_skips_for_users_and_fails_in_ci(
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="not installed"):
         program("no-such-checker")
+
+
+def test_the_script_that_copies_records_has_the_caps_of_the_half_that_reads_them() -> None:
+    script = (ROOT / "scripts" / "collect.sh").read_text(encoding="utf-8")
+    line = re.search(r"readonly (most_files=.*)", script)
+    assert line is not None
+    caps = dict(pair.split("=") for pair in line[1].split())
+    assert caps == {
+        "most_files": str(records.MOST_FILES),
+        "largest_file": str(records.LARGEST_FILE),
+        "largest_folder": str(records.LARGEST_FOLDER),
+        "deepest": str(records.DEEPEST + 1),
+    }
+
+
+def test_both_halves_know_a_secret_by_the_same_names() -> None:
+    script = (ROOT / "scripts" / "run.sh").read_text(encoding="utf-8")
+    found = re.search(r"readonly secret_names='(.*)'", script)
+    assert found is not None
+    assert found[1] == SECRET.pattern

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -340,3 +341,17 @@ def test_nothing_writable_is_one_clear_line_and_no_regression(
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"--volume FOLDER:{open_folder / 'gone'}" in said
+
+
+def test_a_container_whose_starter_is_gone_ends_by_its_own_limit() -> None:
+    code = "import entrypoint, os, sys, time; sys.modules['canary.cli'] = type(sys)('cli'); "
+    code += "sys.modules['canary.cli'].main = lambda _: time.sleep(60); "
+    code += "entrypoint.main(os.environ, ['gate', 'run'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "CANARY_LIMIT_S": "1"},
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGALRM

@@ -21,6 +21,12 @@ ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text(encoding
 STANDIN = Path(__file__).with_name("standin_docker.py")
 
 
+def step_named(name: str) -> dict[str, Any]:
+    """A step of action.yml."""
+    found: dict[str, Any] = next(step for step in ACTION["runs"]["steps"] if step["name"] == name)
+    return found
+
+
 @dataclass
 class Runner:
     """A runner's folders and PATH, with a docker of our own on it."""
@@ -29,6 +35,9 @@ class Runner:
     workspace: Path
     event: Mapping[str, Any] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
+    action: Path = ROOT
+    user: int | None = None
+    """Whose processes the steps are; our own where it is None."""
 
     def __post_init__(self) -> None:
         for name in ("temp", "bin", "docker"):
@@ -61,22 +70,55 @@ class Runner:
 
     def step(self, name: str, inputs: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """Runs the `run:` of a step with the environment that action.yml gives it."""
-        step = next(step for step in ACTION["runs"]["steps"] if step["name"] == name)
-        given = {key: str(spec.get("default", "")) for key, spec in ACTION["inputs"].items()}
-        assert set(inputs) <= set(given)
-        given |= dict(inputs)
+        child = self.start(name, inputs)
+        out, err = child.communicate(timeout=280)
+        return subprocess.CompletedProcess(child.args, child.returncode, out, err)
+
+    def start(self, name: str, inputs: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Starts a step as the runner does: its script in a file, one shell for it."""
+        step = step_named(name)
+        given = self._given(inputs)
         environment = {
             key: self._value(str(text), given) for key, text in step.get("env", {}).items()
         }
-        return subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        script = self.root / "docker" / "step.sh"
+        script.write_text(step["run"])
+        return subprocess.Popen(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
             cwd=self.workspace,
             env=self._surroundings() | environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=280,
-            check=False,
+            user=self.user,
+            group=self.user,
+            extra_groups=None if self.user is None else [],
         )
+
+    def train(self, inputs: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """The steps of `mode: run` but the upload; the answer is of the first."""
+        done = self.step("Train", inputs)
+        self.step("Collect the records", inputs)
+        return done
+
+    def kept(self, inputs: Mapping[str, str]) -> Path | None:
+        """The folder that the next step uploads; None where its condition does not hold."""
+        given = self._given(inputs)
+        step = step_named("Keep the records")
+        for term in step["if"].split("&&"):
+            if term.strip() == "always()":
+                continue
+            value, sign, text = re.split(r" (==|!=) ", term.strip())
+            same = self._term(value, given) == text.strip("'")
+            if same != (sign == "=="):
+                return None
+        return Path(self._value(step["with"]["path"], given))
+
+    @staticmethod
+    def _given(inputs: Mapping[str, str]) -> dict[str, str]:
+        given = {key: str(spec.get("default", "")) for key, spec in ACTION["inputs"].items()}
+        assert set(inputs) <= set(given)
+        return given | dict(inputs)
 
     def _surroundings(self) -> dict[str, str]:
         return {
@@ -85,8 +127,9 @@ class Runner:
             "LANG": "C.UTF-8",
             "STANDIN": str(self.root / "docker"),
             "PYTHONPATH": str(ROOT),
+            "GITHUB_ACTIONS": "true",
             "GITHUB_WORKSPACE": str(self.workspace),
-            "GITHUB_ACTION_PATH": str(ROOT),
+            "GITHUB_ACTION_PATH": str(self.action),
             "GITHUB_OUTPUT": str(self.root / "output"),
             "GITHUB_STEP_SUMMARY": str(self.root / "summary"),
             "RUNNER_TEMP": str(self.temp),
@@ -107,6 +150,8 @@ class Runner:
     def _term(self, term: str, inputs: Mapping[str, str]) -> str:
         if term.startswith("inputs."):
             return inputs[term.removeprefix("inputs.")]
+        if term.startswith("steps."):
+            return self.outputs().get(term.rpartition(".")[2], "")
         if term.startswith("github.event."):
             value: Any = self.event
             for part in term.removeprefix("github.event.").split("."):
@@ -122,7 +167,8 @@ class Runner:
     def outputs(self) -> dict[str, str]:
         """The outputs set so far, as the runner reads them."""
         found: dict[str, str] = {}
-        lines = (self.root / "output").read_text().splitlines()
+        path = self.root / "output"
+        lines = path.read_text().splitlines() if path.exists() else []
         while lines:
             line = lines.pop(0)
             name, mark, value = re.split(r"(<<|=)", line, maxsplit=1)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 TAKES_VALUE = (
     "--name", "--user", "--cap-drop", "--security-opt", "--pids-limit", "--tmpfs", "--shm-size",
-    "--volume", "--env-file", "--env", "--gpus", "--network",
+    "--volume", "--env-file", "--env", "--gpus", "--network", "--log-driver", "--label",
 )  # fmt: skip
 
 

