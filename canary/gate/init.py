@@ -217,8 +217,9 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
         )
     if answers.forks:
         steps.append(
-            "Settings > Actions > General: require approval for all external contributors;"
-            " use runners that serve one job each."
+            "A fork's author can replace the workflow file and run any command on your GPU runner."
+            " Settings > Actions > General: require approval for all external contributors; read"
+            " .github before you approve; use runners that serve one job each (docs/security.md)."
         )
     steps.append("Commit all of it to the default branch: GitHub starts the workflows from there.")
     if answers.compare == "baseline":
