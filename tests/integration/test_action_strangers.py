@@ -18,6 +18,7 @@ from tests.integration.strangers import (
     CPU,
     MANIFEST,
     SECRET,
+    USER,
     Machine,
     cancelled,
     machine_of,
@@ -324,3 +325,28 @@ def test_training_refuses_the_event_that_has_secrets(machine: Machine) -> None:
     assert machine.job().returncode == 2
     assert not [call for call in machine.calls() if call.startswith("run ")]
     assert "pull_request_target" in machine.reason()
+
+
+def test_without_docker_what_the_training_left_running_is_ended(machine: Machine) -> None:
+    machine.runner.install(
+        "canary",
+        f"""setsid sleep 600 >/dev/null 2>&1 &
+mkdir -p "$CANARY_RECORDS"; printf '%s' '{MANIFEST}' >"$CANARY_RECORDS/gate.json" """,
+    )
+    machine.job({"engine": "none", "image": ""})
+    assert set(machine.uploaded()) == {"gate.json"}
+    until(lambda: not [line for line in sleeping() if line == "sleep 600"], 5)
+
+
+def sleeping() -> list[str]:
+    """Command lines of the processes that the machine's user runs."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == (
+                USER if os.getuid() == 0 else os.getuid()
+            ):
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
+        except OSError:
+            continue
+    return found
