@@ -4,9 +4,13 @@ given the token."""
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import os
 import shutil
-from collections.abc import Iterator
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +27,7 @@ from tests.github.gatehouse import (
     records_folder,
 )
 from tests.github.server import GitHub
-from tests.integration.composite import Runner
+from tests.integration.composite import ROOT, Runner
 from tests.unit.comparing import record
 
 __all__ = ["description", "github"]
@@ -134,3 +138,98 @@ def test_the_pending_status_is_set_with_a_token_that_came_through_the_pipe(
     assert done.returncode == 0, done.stdout + done.stderr
     assert repository.statuses_of(pull.head_sha)[0].state == "pending"
     assert not holding(seen, github.token)
+
+
+def action_with_lock(runner: Runner, lock: str) -> None:
+    """The action with a lock of our own, and a pip that finds one wheel, which that lock names."""
+    action = runner.root / "action"
+    (action / "requirements").mkdir(parents=True)
+    for name in ("scripts", "canary"):
+        (action / name).symlink_to(ROOT / name)
+    (action / "requirements" / "report.lock.txt").write_text(lock)
+    found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(runner.root), "PIP_CONFIG_FILE": os.devnull}
+    runner.extra = found | {"GITHUB_ACTION_PATH": str(action)}
+
+
+def wheel(folder: Path) -> str:
+    """Makes a package and returns its hash."""
+    path = folder / "told-1.0-py3-none-any.whl"
+    about = {
+        "METADATA": "Metadata-Version: 2.1\nName: told\nVersion: 1.0\n",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    with zipfile.ZipFile(path, "w") as packed:
+        for name, text in about.items():
+            packed.writestr(f"told-1.0.dist-info/{name}", text)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("lock", "said"),
+    [
+        ("told==1.0 --hash=sha256:{hash}", "No module named"),
+        ("told==1.0 --hash=sha256:" + "0" * 64, "DO NOT MATCH THE HASHES"),
+        ("told==1.0", "Hashes are required"),
+        ("source==1.0 --hash=sha256:{hash}", "No matching distribution"),
+    ],
+    ids=["as locked", "another hash", "no hash", "no wheel"],
+)
+def test_a_package_is_installed_with_the_hash_that_the_lock_names_or_not_at_all(
+    runner: Runner, lock: str, said: str
+) -> None:
+    """The first goes through, and then the command line lacks all but that one package."""
+    right = wheel(runner.root)
+    (runner.root / "source-1.0.tar.gz").write_bytes(b"")
+    action_with_lock(runner, lock.format(hash=right))
+    done = runner.step("Pending status", INPUTS | {"token": "ghs_x"})
+    assert said in done.stderr
+    assert ("could not be installed" in done.stdout) == (said != "No module named")
+    assert "ghs_x" not in done.stdout + done.stderr
+
+
+def test_an_environment_that_lay_there_is_not_used(runner: Runner) -> None:
+    """Code that ran before on this machine could have changed it."""
+    action_with_lock(runner, f"told==1.0 --hash=sha256:{wheel(runner.root)}")
+    runner.step("Pending status", INPUTS)
+    (left,) = runner.temp.glob("canary-venv*")
+    for planted in (left, runner.temp / "canary-venv"):
+        python = planted / "bin" / "python"
+        python.unlink(missing_ok=True)
+        python.parent.mkdir(parents=True, exist_ok=True)
+        for name in ("python", "canary"):
+            (python.parent / name).write_text(f"#!/bin/sh\ntouch {runner.root}/planted\n")
+            (python.parent / name).chmod(0o755)
+    runner.step("Pending status", INPUTS)
+    assert not (runner.root / "planted").exists()
+
+
+def real_pip(runner: Runner) -> None:
+    """The Python that the tests' own environment was made from."""
+    runner.install("python3.13", f'exec "{sys.base_prefix}/bin/python3" "$@"')
+
+
+def no_pip(runner: Runner) -> None:
+    """A Python without pip, as Debian's is."""
+    refuse = """[ "$*" != "-I -c import pip" ] || exit 1"""
+    runner.install("python3.13", f'{refuse}\nexec "{sys.base_prefix}/bin/python3" "$@"')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("python", [real_pip, no_pip])
+def test_what_the_lock_installs_is_all_that_an_answer_needs(
+    runner: Runner, github: GitHub, server: GitServer, python: Callable[[Runner], None]
+) -> None:
+    """Installed for real, from the package index."""
+    python(runner)
+    sha = git(runner.workspace, "rev-parse", "HEAD")
+    records_folder(runner.temp / "canary-records", [record(1, 0.1)])
+    job(runner, github, server, "push", push_event(sha))
+    runner.extra |= {name: os.environ[name] for name in os.environ if name.startswith("PIP_")}
+    done = runner.step("Report", INPUTS | {"token": github.token})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert runner.outputs()["verdict"] == "no-baseline"
+    (folder,) = (runner.temp / "canary-report").glob("*/comparison.json")
+    assert folder.is_file()
+    (site,) = runner.temp.glob("canary-venv*/lib/python3*/site-packages")
+    assert not [name for name in ("numpy", "scipy", "torch") if (site / name).exists()]
