@@ -32,8 +32,26 @@ find_python() {
   fail "Python 3.11 or newer is needed on the runner; add actions/setup-python before this step"
 }
 
-# Always anew, from wheels whose hashes the lock holds: an environment that lay there could have been
-# changed. The canary itself is not built, so that nothing without a hash is fetched for it.
+# Wheels alone, with the hashes of the lock. Usage: hashed install|download OPTION...
+hashed() {
+  env -u HF_TOKEN -u HUGGING_FACE_HUB_TOKEN "${pip[@]}" --quiet --disable-pip-version-check --no-input \
+    "$1" --require-hashes --only-binary :all: --no-deps --requirement "$action/requirements/$lock.lock.txt" "${@:2}"
+}
+
+# On a runner of your own the wheels stay: to read the index takes longer than to install. Whoever
+# may have changed them, the hashes are checked each time.
+from_kept() {
+  local kept=${RUNNER_TOOL_CACHE:-}/rlhf-canary-wheels fresh
+  [ "${RUNNER_ENVIRONMENT:-}" = self-hosted ] && mkdir -p "$kept" 2>/dev/null || return
+  hashed install "$@" --no-index --find-links "$kept" 2>/dev/null && return
+  fresh=$(mktemp -d "$kept/XXXXXXXX") && hashed download --dest "$fresh" &&
+    hashed install "$@" --no-index --find-links "$fresh" || return
+  mv -f "$fresh"/* "$kept" 2>/dev/null || true
+  rm -rf "$fresh"
+}
+
+# Always anew, since an environment that lay there could have been changed. The canary itself is not
+# built, so that nothing without a hash is fetched for it.
 install() {
   local lock=report bare=--without-pip pip
   if [ "$verb" = prefetch ]; then lock=prefetch; fi
@@ -44,9 +62,8 @@ install() {
   if ! "$python" -I -c 'import pip' 2>/dev/null; then bare='' pip=("$venv/bin/python" -I -m pip); fi
   "$python" -I -m venv ${bare:+"$bare"} "$venv" ||
     fail "no virtual environment can be made; on Debian: apt install python3-venv"
-  env -u HF_TOKEN -u HUGGING_FACE_HUB_TOKEN "${pip[@]}" --quiet --disable-pip-version-check --no-input \
-    install --require-hashes --only-binary :all: --no-deps --no-compile --root-user-action ignore \
-    --requirement "$action/requirements/$lock.lock.txt" ||
+  local how=(--no-compile --root-user-action ignore)
+  from_kept "${how[@]}" || hashed install "${how[@]}" ||
     fail "the command line could not be installed; the log has the reason"
   ln -s "$action/canary" "$venv"/lib/python3*/site-packages/
 }

@@ -7,7 +7,7 @@ import tomllib
 from importlib import metadata
 
 import pytest
-from packaging.markers import Environment, default_environment
+from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -21,16 +21,19 @@ PLATFORMS = [
 ]
 
 
-def environment(python: str, system: str, machine: str) -> Environment:
+def environment(python: str, system: str, machine: str) -> dict[str, str]:
     """What markers of requirements are held against on another machine."""
-    found = default_environment()
-    found["python_version"], found["python_full_version"] = python, f"{python}.0"
-    found["platform_system"], found["platform_machine"] = system, machine
-    found["sys_platform"] = system.lower()
-    return found
+    return {
+        **{name: str(value) for name, value in default_environment().items()},
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "platform_system": system,
+        "platform_machine": machine,
+        "sys_platform": system.lower(),
+    }
 
 
-def needed(wanted: list[str], there: Environment) -> set[str]:
+def needed(wanted: list[str], there: dict[str, str]) -> set[str]:
     """Every package that is installed for these requirements, as the installed ones name theirs."""
     found: set[tuple[str, str]] = set()
     todo = [Requirement(text) for text in wanted]
@@ -44,7 +47,7 @@ def needed(wanted: list[str], there: Environment) -> set[str]:
     return {name for name, _ in found}
 
 
-def holds(requirement: Requirement, there: Environment, extra: str) -> bool:
+def holds(requirement: Requirement, there: dict[str, str], extra: str) -> bool:
     marker = requirement.marker
     return marker is None or marker.evaluate({**there, "extra": extra})
 

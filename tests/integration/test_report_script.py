@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -51,9 +52,13 @@ def server(tmp_path: Path, github: GitHub) -> Iterator[GitServer]:
 
 @pytest.fixture
 def runner(tmp_path: Path, github: GitHub, server: GitServer) -> Runner:
-    """A runner beside a checkout whose origin has one commit."""
-    checkout = tmp_path / "checkout"
-    git(tmp_path, "init", "-q", "-b", "main", str(checkout))
+    return beside_a_checkout(tmp_path, github, server)
+
+
+def beside_a_checkout(root: Path, github: GitHub, server: GitServer) -> Runner:
+    """A runner with a checkout whose origin has one commit."""
+    checkout = root / "checkout"
+    git(root, "init", "-q", "-b", "main", str(checkout))
     (checkout / CONFIG).write_text(BASE_CONFIG)
     git(checkout, "add", ".")
     git(checkout, "commit", "-qm", "base")
@@ -61,14 +66,17 @@ def runner(tmp_path: Path, github: GitHub, server: GitServer) -> Runner:
     content = {CONFIG: BASE_CONFIG.encode()}
     sha = git(checkout, "rev-parse", "HEAD")
     github.state.add_repository(NAME).add_commit(content, sha=sha, branch="main")
-    return Runner(tmp_path, checkout)
+    return Runner(root, checkout)
 
 
 def job(runner: Runner, github: GitHub, server: GitServer, event: str, payload: object) -> None:
     """The runner is in a job of this event."""
     path = runner.root / "event.json"
     path.write_text(json.dumps(payload))
-    runner.extra = SECRETS | {
+    index = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
+    runner.extra = {
+        **SECRETS,
+        **index,
         "GITHUB_SERVER_URL": server.address,
         "GITHUB_EVENT_NAME": event,
         "GITHUB_EVENT_PATH": str(path),
@@ -141,37 +149,52 @@ def test_the_pending_status_is_set_with_a_token_that_came_through_the_pipe(
 
 
 def action_with_lock(runner: Runner, lock: str) -> None:
-    """The action with a lock of our own, and a pip that finds one wheel, which that lock names."""
-    action = runner.root / "action"
+    """The action with a lock of our own, in which HASH is that of the one file of our own index."""
+    action, index = runner.root / "action", runner.root / "index"
     (action / "requirements").mkdir(parents=True)
     for name in ("scripts", "canary"):
         (action / name).symlink_to(ROOT / name)
-    (action / "requirements" / "report.lock.txt").write_text(lock)
-    found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(runner.root), "PIP_CONFIG_FILE": os.devnull}
-    runner.extra = found | {"GITHUB_ACTION_PATH": str(action)}
+    found = wheel(index / "told") if "told" in lock else source(index / "source")
+    (action / "requirements" / "report.lock.txt").write_text(lock.replace("HASH", found))
+    runner.extra = index_at(index) | {"GITHUB_ACTION_PATH": str(action)}
+
+
+def index_at(folder: Path) -> dict[str, str]:
+    return {"PIP_INDEX_URL": folder.as_uri(), "PIP_CONFIG_FILE": os.devnull}
+
+
+def offered(path: Path, content: bytes) -> str:
+    """Puts a file into an index, and returns its hash."""
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    (path.parent / "index.html").write_text(f'<a href="{path.name}">{path.name}</a>')
+    return hashlib.sha256(content).hexdigest()
+
+
+def source(folder: Path) -> str:
+    return offered(folder / "source-1.0.tar.gz", b"")
 
 
 def wheel(folder: Path) -> str:
-    """Makes a package and returns its hash."""
-    path = folder / "told-1.0-py3-none-any.whl"
     about = {
         "METADATA": "Metadata-Version: 2.1\nName: told\nVersion: 1.0\n",
         "WHEEL": "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         "RECORD": "",
     }
-    with zipfile.ZipFile(path, "w") as packed:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as packed:
         for name, text in about.items():
             packed.writestr(f"told-1.0.dist-info/{name}", text)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return offered(folder / "told-1.0-py3-none-any.whl", content.getvalue())
 
 
 @pytest.mark.parametrize(
     ("lock", "said"),
     [
-        ("told==1.0 --hash=sha256:{hash}", "No module named"),
+        ("told==1.0 --hash=sha256:HASH", "No module named"),
         ("told==1.0 --hash=sha256:" + "0" * 64, "DO NOT MATCH THE HASHES"),
         ("told==1.0", "Hashes are required"),
-        ("source==1.0 --hash=sha256:{hash}", "No matching distribution"),
+        ("source==1.0 --hash=sha256:HASH", "No matching distribution"),
     ],
     ids=["as locked", "another hash", "no hash", "no wheel"],
 )
@@ -179,18 +202,43 @@ def test_a_package_is_installed_with_the_hash_that_the_lock_names_or_not_at_all(
     runner: Runner, lock: str, said: str
 ) -> None:
     """The first goes through, and then the command line lacks all but that one package."""
-    right = wheel(runner.root)
-    (runner.root / "source-1.0.tar.gz").write_bytes(b"")
-    action_with_lock(runner, lock.format(hash=right))
+    action_with_lock(runner, lock)
     done = runner.step("Pending status", INPUTS | {"token": "ghs_x"})
     assert said in done.stderr
     assert ("could not be installed" in done.stdout) == (said != "No module named")
     assert "ghs_x" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
+def test_on_a_runner_that_stays_the_wheels_stay_and_are_checked_each_time(runner: Runner) -> None:
+    action_with_lock(runner, "told==1.0 --hash=sha256:HASH")
+    tools, index, nowhere = (runner.root / name for name in ("tools", "index", "nowhere"))
+    own = {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_TOOL_CACHE": str(tools)}
+    nowhere.mkdir()
+
+    def installed(index: Path) -> bool:
+        runner.extra = {**runner.extra, **own, **index_at(index)}
+        done = runner.step("Pending status", INPUTS)
+        assert "No module named" in done.stderr or "could not be installed" in done.stdout
+        return "No module named" in done.stderr
+
+    assert installed(index)
+    (kept,) = (tools / "rlhf-canary-wheels").iterdir()
+    assert kept.name == "told-1.0-py3-none-any.whl", "and nothing beside it"
+    assert installed(nowhere), "without the index"
+    right = kept.read_bytes()
+    kept.write_bytes(right + b"changed")
+    assert not installed(nowhere)
+    assert installed(index), "and the right one is back"
+    assert kept.read_bytes() == right
+    kept.unlink()
+    kept.mkdir()
+    assert installed(index), "whatever stands in its place"
+
+
 def test_an_environment_that_lay_there_is_not_used(runner: Runner) -> None:
     """Code that ran before on this machine could have changed it."""
-    action_with_lock(runner, f"told==1.0 --hash=sha256:{wheel(runner.root)}")
+    action_with_lock(runner, "told==1.0 --hash=sha256:HASH")
     runner.step("Pending status", INPUTS)
     (left,) = runner.temp.glob("canary-venv*")
     for planted in (left, runner.temp / "canary-venv"):
@@ -225,7 +273,6 @@ def test_what_the_lock_installs_is_all_that_an_answer_needs(
     sha = git(runner.workspace, "rev-parse", "HEAD")
     records_folder(runner.temp / "canary-records", [record(1, 0.1)])
     job(runner, github, server, "push", push_event(sha))
-    runner.extra |= {name: os.environ[name] for name in os.environ if name.startswith("PIP_")}
     done = runner.step("Report", INPUTS | {"token": github.token})
     assert done.returncode == 0, done.stdout + done.stderr
     assert runner.outputs()["verdict"] == "no-baseline"
