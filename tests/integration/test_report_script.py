@@ -280,3 +280,14 @@ def test_what_the_lock_installs_is_all_that_an_answer_needs(
     assert folder.is_file()
     (site,) = runner.temp.glob("canary-venv*/lib/python3*/site-packages")
     assert not [name for name in ("numpy", "scipy", "torch") if (site / name).exists()]
+
+
+@pytest.mark.slow
+def test_what_its_lock_installs_is_all_that_filling_the_model_cache_needs(runner: Runner) -> None:
+    """Installed for real; the config names nothing of the hub."""
+    real_pip(runner)
+    runner.extra = {name: text for name, text in os.environ.items() if name.startswith("PIP_")}
+    cache = str(runner.root / "models")
+    done = runner.step("Fill the model cache", INPUTS | {"model-cache": cache})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"0 in {cache}" in done.stderr
