@@ -46,7 +46,7 @@ RUN python -m pip install --no-cache-dir --only-binary :all: --no-deps --require
         -r /opt/canary/requirements/image.lock.txt \
     && python -m pip check \
     && site="$(python -c 'import site; print(site.getsitepackages()[0])')" \
-    && for package in networkx pandas pyarrow scipy sympy; do \
+    && for package in networkx pandas pyarrow sympy; do \
         find "${site}/${package}" -type d -name tests -prune -exec rm -r {} +; \
     done
 

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Writes the two lock files of the image from pyproject.toml and constraints.txt: torch and the CUDA
-# libraries it names (torch.lock.txt), and everything else (image.lock.txt). Needs uv.
+# Writes the lock files from pyproject.toml and constraints.txt. Needs uv.
+# Of the image: torch and the CUDA libraries it names (torch.lock.txt), and everything else
+# (image.lock.txt). Of the half of the action that answers: what the command line needs
+# (report.lock.txt), and for filling the model cache more (prefetch.lock.txt). Those two serve every
+# Python from 3.11 on; uv lists the hashes of all wheels of a version, whatever they are for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly TORCH_ONLY='^(torch|triton|cuda-[a-z-]+|nvidia-(cu|nccl|nv)[a-z0-9-]+)=='
 
+# Usage: compile PYTHON [--extra NAME]
 compile() {
-  uv --no-config pip compile pyproject.toml --extra train --constraint constraints.txt \
-    --python-version 3.12 --python-platform x86_64-manylinux_2_28 \
-    --generate-hashes --no-header --no-annotate --quiet
+  uv --no-config pip compile pyproject.toml --constraint constraints.txt \
+    --python-version "$1" --python-platform x86_64-manylinux_2_28 \
+    --generate-hashes --no-header --no-annotate --quiet "${@:2}"
 }
 
 # A package and the hashes below it are one paragraph; `$1` is how awk treats those of TORCH_ONLY.
@@ -23,6 +27,10 @@ write() {
   paragraphs "$2" <<<"$locked"
 }
 
-locked="$(compile)"
+locked="$(compile 3.12 --extra train)"
 write "torch and the CUDA libraries that its default wheels name." 1 >requirements/torch.lock.txt
 write "What the image installs beside torch: the tested set of constraints.txt." 0 >requirements/image.lock.txt
+locked="$(compile 3.11)"
+write "What the half of the action that answers installs." 0 >requirements/report.lock.txt
+locked="$(compile 3.11 --extra hub)"
+write "What filling the model cache installs." 0 >requirements/prefetch.lock.txt

@@ -2,7 +2,7 @@
 
 No hook runs, and of the user's and the machine's configuration only what the way to the server
 needs is taken over (proxies, certificates): no helper, alias or filter can run. A token travels in
-the environment of the command, never among its arguments.
+the environment of the commands that talk to the server, and of no other; never among arguments.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ IDENTITY = {
     for role in ("AUTHOR", "COMMITTER")
     for part, value in (("NAME", "rlhf-canary"), ("EMAIL", "rlhf-canary@users.noreply.invalid"))
 }
+TALKING = ("fetch", "push")
+"""The commands that talk to the server, and are given the token for it."""
+SECRETS = ("CANARY_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")
+"""Variables that hold a token; git is given ours as configuration."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -71,6 +75,8 @@ class Scratch:
 
     folder: Path
     environ: Mapping[str, str] = field(repr=False)
+    talking: Mapping[str, str] = field(repr=False)
+    """The environment of the commands that talk to the server."""
     token: Token = field(repr=False, default_factory=Token)
 
     def git(
@@ -87,7 +93,8 @@ class Scratch:
             Unreachable: it took longer than `timeout_s` seconds.
             UsageError: git is not installed.
         """
-        environ = {**self.environ, "GIT_DIR": str(self.folder), **(extra or {})}
+        given_to = self.talking if arguments[0] in TALKING else self.environ
+        environ = {**given_to, "GIT_DIR": str(self.folder), **(extra or {})}
         return self._run(arguments, self.folder, environ, given, timeout_s)
 
     def reading(self, checkout: Path, *arguments: str, given: bytes = b"") -> Done:
@@ -123,7 +130,7 @@ def run(
     command: list[str], folder: Path, environ: Mapping[str, str], given: bytes, timeout_s: float
 ) -> tuple[int | None, bytes, bytes]:
     """(exit code, standard output, standard error) of a command; no code where it was ended after
-    `timeout_s` seconds, with all that it had started.
+    `timeout_s` seconds, with all that it had started. It is given no variable that holds a token.
 
     Raises:
         UsageError: it is not installed.
@@ -132,7 +139,7 @@ def run(
         child = subprocess.Popen(
             command,
             cwd=folder,
-            env=dict(environ),
+            env={name: value for name, value in environ.items() if name not in SECRETS},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -180,8 +187,12 @@ def scratch_repository(
         bare = _isolated(environ)
         require_recent(folder, bare)
         carried = _carried(folder, environ)
-        pairs = [*carried, *FIXED, *authorization(url, token)]
-        scratch = Scratch(folder, {**bare, **IDENTITY, **configuration(pairs)}, token)
+        pairs = [*carried, *FIXED]
+        local, talking = (
+            {**bare, **IDENTITY, **configuration([*pairs, *more])}
+            for more in ((), authorization(url, token))
+        )
+        scratch = Scratch(folder, local, talking, token)
         scratch.git("init", "--bare", "--quiet", "--template=", str(folder))
         yield scratch
 
@@ -192,7 +203,7 @@ def _isolated(environ: Mapping[str, str]) -> dict[str, str]:
         name: value
         for name, value in environ.items()
         if (not name.startswith("GIT_") or KEPT.fullmatch(name))
-        and name not in ("SSH_ASKPASS", "LANGUAGE", "GITHUB_TOKEN", "CANARY_TOKEN")
+        and name not in ("SSH_ASKPASS", "LANGUAGE")
     }
     return {
         "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import base64
+import os
+from collections.abc import MutableMapping
 from typing import NoReturn
 from urllib.parse import quote, quote_plus
 
+from canary.errors import UsageError
+
+VARIABLE = "CANARY_TOKEN"
+PIPE = "CANARY_TOKEN_FD"
+"""Number of an open file that holds the token, for a process whose environment must not."""
 SHOWN = "***"
 USER = "x-access-token"
 """The user name under which GitHub takes a token by HTTP's basic authorization."""
@@ -55,3 +62,22 @@ class Token:
         for form in sorted(forms | {self.basic(), alone, alone.rstrip("=")}, key=len)[::-1]:
             text = text.replace(form, SHOWN)
         return text
+
+
+def take_token(environ: MutableMapping[str, str]) -> Token:
+    """The token that this process was given. Takes it out of the environment, so that no process
+    that is started later has it.
+
+    Raises:
+        UsageError: it was to come from a file that is not open.
+    """
+    value, number = environ.pop(VARIABLE, ""), environ.pop(PIPE, "")
+    if value or not number:
+        return Token(value)
+    try:
+        with os.fdopen(int(number), encoding="utf-8") as stream:
+            return Token(stream.read())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{PIPE} is {number!r}, which is no file with a token", f"set {VARIABLE} instead"
+        ) from error

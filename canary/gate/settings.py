@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
-from canary.config.token import Token
+from canary.config.token import Token, take_token
 from canary.errors import UsageError
 from canary.gate.manifest import Mode
 
@@ -172,16 +172,16 @@ class ReportSettings:
     actor: str
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> ReportSettings:
-        """From the environment.
+    def read(cls, environ: MutableMapping[str, str]) -> ReportSettings:
+        """From the environment, which loses the token first of all.
 
         Raises:
             UsageError: an input that cannot be, or this is no job of GitHub Actions.
         """
+        token = take_token(environ)
         for name in ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY"):
             if not environ.get(name):
                 raise UsageError(f"{name} is not set", "this verb runs in a job of GitHub Actions")
-        token = environ.get("CANARY_TOKEN", "")
         api = environ.get("GITHUB_API_URL") or DEFAULT_API
         if not api.startswith(("http://", "https://")):
             raise UsageError(f"GITHUB_API_URL is {api!r}, which is no address of an API")
@@ -203,7 +203,7 @@ class ReportSettings:
             artifact=environ.get("CANARY_ARTIFACT_NAME", "").strip() or "canary-records",
             records=Path(environ.get("CANARY_RECORDS") or "canary-records"),
             report=Path(environ.get("CANARY_REPORT") or "canary-report"),
-            token=Token(token),
+            token=token,
             api_url=api,
             server_url=environ.get("GITHUB_SERVER_URL") or DEFAULT_SERVER,
             repository=environ["GITHUB_REPOSITORY"],

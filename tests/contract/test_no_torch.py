@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "accelerate", "scipy", "pandas")
+HEAVY = (
+    *("torch", "transformers", "trl", "peft", "datasets", "accelerate"),
+    *("numpy", "scipy", "pandas"),
+)
 
 EXAMPLES = Path(__file__).parents[2] / "baselines" / "examples"
 BASELINE = str(EXAMPLES / "sft_smoke.json")

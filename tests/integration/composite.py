@@ -59,14 +59,22 @@ class Runner:
     def with_gpu(self) -> None:
         self.install("nvidia-smi", "echo 'GPU 0: stand-in'")
 
-    def with_command_line(self) -> None:
-        """What `report.sh` would install, without the index."""
-        folder = self.temp / "canary-venv" / "bin"
-        folder.mkdir(parents=True)
-        (folder / "canary").write_text(
-            f'#!/usr/bin/env bash\nexec "{sys.executable}" -m canary.cli "$@"\n'
+    def with_command_line(self, before: str = "", *lines: str) -> None:
+        """A Python whose pip installs what the tests run with, without the index. `before` is what
+        the command does first; `lines` go into the .pth file of the environment that it fills."""
+        folders = [path for path in sys.path if path.endswith("site-packages")]
+        text = "\n".join([*folders, *lines])
+        self.install(
+            "python3.13",
+            f"""{before}
+            if [ "${{*:2:2}}" = "-m pip" ]; then
+              for site in "${{5%/bin/python}}"/lib/python*/site-packages; do
+                echo '{text}' >"$site/of-the-tests.pth"
+              done
+            else
+              exec '{sys.executable}' "$@"
+            fi""",
         )
-        (folder / "canary").chmod(0o755)
 
     def step(self, name: str, inputs: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
         """Runs the `run:` of a step with the environment that action.yml gives it."""

@@ -54,6 +54,24 @@ def test_the_token_is_in_no_argument_and_reaches_the_server(tmp_path: Path) -> N
     assert BASIC not in written
 
 
+def test_only_the_commands_that_talk_to_the_server_are_given_the_token(tmp_path: Path) -> None:
+    """Every other command, and git's own look at its version and configuration, has none."""
+    seen = tmp_path / "environments"
+    seen.mkdir()
+    environ = stand_in(tmp_path / "bin", f'env > "{seen}/$1-$$"\nexec {real_git()} "$@"')
+    environ |= dict.fromkeys(("CANARY_TOKEN", "GITHUB_TOKEN", "GH_TOKEN"), TOKEN)
+    with serving(tmp_path / "server", TOKEN) as server:
+        server.make()
+        remote = Remote(server.url(), token=Token(TOKEN))
+        for number in (1, 2):
+            push(remote, adding(number), message="m", environ=environ)
+    texts = {path.name: path.read_text() for path in seen.iterdir()}
+    holding = {name for name, text in texts.items() if TOKEN in text or BASIC in text}
+    assert {name.partition("-")[0] for name in holding} == {"fetch", "push"}
+    assert {"version", "init", "write"} <= {name.partition("-")[0] for name in texts}
+    assert not any(f"={TOKEN}" in text for text in texts.values()), "and as no variable of its own"
+
+
 def test_what_git_says_is_scrubbed(tmp_path: Path) -> None:
     says = f"fatal: {TOKEN} {BASIC} https://user:{TOKEN}x@host/r?key={TOKEN}"
     environ = stand_in(
