@@ -34,6 +34,11 @@ from canary.publish.source import Source, blocks, worst
 from canary.publish.statuses import context_of
 from canary.report.render import written
 
+NO_BASE_BRANCH = (
+    "no pending status: the base branch, which its name depends on, cannot be read; "
+    "the job needs `pull-requests: read`"
+)
+
 
 def read_event(settings: ReportSettings) -> Intent:
     """What the event asks for.
@@ -145,6 +150,9 @@ def _announce(settings: ReportSettings, world: World, intent: Intent) -> None:
         wanted = replace(wanted, context=_context(settings, intent, pull))
     except (Refused, MachineError):
         # A job that may set statuses alone cannot look; the event often names the branch.
+        if not intent.base_branch:
+            world.job.say("notice", NO_BASE_BRANCH)
+            return
         name = context_of(settings.context, intent.base_branch, intent.default_branch)
         wanted = replace(wanted, context=name)
     announce(world.hub, repository, _source(settings, intent), wanted, world.job)
@@ -173,7 +181,9 @@ def _repository(settings: ReportSettings, world: World) -> Repository | None:
 
 
 def _source(settings: ReportSettings, intent: Intent) -> Source:
-    return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt)
+    # A repository that was deleted has no name: its run must not pass for another's.
+    origin = intent.head_repository or ("deleted" if intent.fork else "")
+    return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt, origin)
 
 
 def _case(

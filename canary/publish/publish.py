@@ -71,7 +71,7 @@ def announce(
             job,
             lambda: write_check_run(
                 hub, repository, source, PENDING, "The canary is training.", (), channels.context
-            ),
+            )[1],
         )
 
 
@@ -114,8 +114,8 @@ def publish(
 
         def check() -> str:
             nonlocal check_url
-            check_url = _check(known, target, source, text, body, answers, channels)
-            return ""
+            check_url, note = _check(known, target, source, text, body, answers, channels)
+            return note
 
         notices += _tried(job, check)
     return Published(comment_url, check_url, tuple(notices))
@@ -129,7 +129,7 @@ def _check(
     body: str,
     answers: tuple[Answer, ...],
     channels: Channels,
-) -> str:
+) -> tuple[str, str]:
     notes = annotated(answers, dict(channels.config_paths))
     summary = body.replace(f"{MARKER}\n", "") or text.description
     return write_check_run(hub, repository, source, text, summary, notes, channels.context)
@@ -157,7 +157,7 @@ def _tried(job: Job, write: Callable[[], str]) -> list[str]:
         note = str(error)
         job.say("warning", note)
         return [note]
-    if not note or note.startswith("http"):
+    if not note:
         return []
     job.say("notice", note)
     return [note]

@@ -27,6 +27,8 @@ class Source:
     """Address of the workflow run."""
     run_id: int = 0
     attempt: int = 1
+    origin: str = ""
+    """owner/name of the repository that the commit came from; empty outside of a run."""
 
     @property
     def age(self) -> tuple[int, int]:

@@ -106,6 +106,7 @@ class GitHub:
         ghes = parts.path.startswith(f"{GHES_PREFIX}/")
         path = parts.path.removeprefix(GHES_PREFIX) if ghes else parts.path
         query = tuple(parse_qsl(parts.query, keep_blank_values=True))
+        self.trouble.others_first(method, path)
         with self._lock:
             try:
                 body = json.loads(content) if content else None

@@ -43,6 +43,8 @@ class Commit:
     files: dict[str, bytes]
     message: str
     created: str
+    author: str | None = None
+    """Login, where GitHub knows the author's address."""
 
 
 @dataclass

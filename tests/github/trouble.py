@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.github.routes import Answer, error
@@ -38,6 +38,7 @@ class Trouble:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._orders: list[Order] = []
+        self._deeds: list[tuple[str, re.Pattern[str], Callable[[], object]]] = []
 
     def fail(
         self,
@@ -78,6 +79,17 @@ class Trouble:
         self._orders.append(
             Order(method, re.compile(path), times, 403, SECONDARY, headers=headers, until=until)
         )
+
+    def before(self, method: str, path: str, deed: Callable[[], object]) -> None:
+        """Another writer is faster: its deed comes just before the next request that matches."""
+        self._deeds.append((method, re.compile(path), deed))
+
+    def others_first(self, method: str, path: str) -> None:
+        """Lets others do what they were ordered to do before this request."""
+        for order in list(self._deeds):
+            if re.fullmatch(order[0], method) and order[1].search(path):
+                self._deeds.remove(order)
+                order[2]()
 
     def next(self, method: str, path: str) -> Order | None:
         """The order that befalls this request, counted."""
