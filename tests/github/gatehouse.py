@@ -122,7 +122,7 @@ class Gatehouse:
         """Runs the report half as the action would; `runs` None: the other half left nothing."""
         self.runs += 1
         number = self.runs
-        folder = self.root / f"run-{number}"
+        folder = self.root / f"run-{number}-{by.__name__}"
         folder.mkdir()
         (folder / "event.json").write_text(json.dumps(payload))
         if runs is not None:

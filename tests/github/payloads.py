@@ -271,7 +271,7 @@ class Payloads:
             status=values.get("status", "queued"),
             conclusion=values.get("conclusion"),
             started_at=values.get("started_at", run.created),
-            completed_at=values.get("completed_at", run.created) if completed else None,
+            completed_at=run.completed if completed else None,
             app=self.app(),
             pull_requests=[],
             output={

@@ -115,6 +115,8 @@ class CheckRun:
     values: dict[str, Any]
     annotations: list[dict[str, Any]]
     created: str
+    completed: str = ""
+    """When it was completed last; an edit completes it anew."""
 
 
 @dataclass

@@ -269,6 +269,27 @@ def test_a_check_run_carries_report_and_annotations(house: Gatehouse, github: Gi
     assert not house.hub_repository.statuses_of(pull.head_sha)
 
 
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_check_run_of_an_older_run_does_not_come_after_that_of_a_later_one(
+    house: Gatehouse, github: GitHub, announced: bool
+) -> None:
+    house.baseline(4)
+    pull = house.pull()
+    checks: dict[str, Any] = {"status": "check-run", "comment": "false"}
+    event, first = pull_event(pull, "opened", None), house.runs
+    if announced:
+        house.report("pull_request", event, None, by=pending, **checks)
+    house.runs = first + 9
+    house.judge(pull, house.run(), **checks)
+    house.runs, run = first, house.run(SLOW)
+    house.runs = first
+    said = house.judge(pull, run, **checks)
+    assert "a later run has set the check run" in said.log
+    (shown,) = github.client().get_repo("org/repo").get_commit(pull.head_sha).get_check_runs()
+    assert shown.conclusion == "success"
+    assert len(house.hub_repository.check_runs) == 1 + announced
+
+
 def test_a_ghes_is_reached_under_its_own_address(tmp_path: Path, github: GitHub) -> None:
     house = Gatehouse(tmp_path, github, ghes=True)
     house.commit()

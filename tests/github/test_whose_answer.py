@@ -149,11 +149,11 @@ class Fork:
         repository = self.house.hub_repository
         return repository.add_pull(sha, head_repository=self.name, author=author, base_sha=base)
 
-    def ask(self, sha: str, **inputs: str) -> Said:
+    def ask(self, sha: str, **inputs: Any) -> Said:
         event = workflow_run_event(sha, 1, self.name, "requested")
         return self.house.report("workflow_run", event, None, by=pending, **inputs)
 
-    def end(self, sha: str, time: float = 0.1, conclusion: str = "success", **inputs: str) -> Said:
+    def end(self, sha: str, time: float = 0.1, conclusion: str = "success", **inputs: Any) -> Said:
         run = self.house.hub_repository.add_run(
             sha, head_repository=self.name, conclusion=conclusion
         )
