@@ -24,7 +24,7 @@ from canary.publish.claim import standing
 from canary.publish.comment import ACCEPTED, parse
 from canary.publish.hub import Hub, Refused
 from canary.publish.statuses import CONTEXT, statuses
-from canary.publish.sticky import BOT, find
+from canary.publish.sticky import BOT, find_all
 
 LABEL = "canary:accept"
 WRITERS = ("admin", "maintain", "write")
@@ -95,7 +95,7 @@ def acceptance_of(
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
-    comment = hub.read(what, lambda: find(pull, author))
+    comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
     spoken = [one for one in parse(comment.body if comment else "") if one.sha == head]
     given = any(one.verdict == ACCEPTED for one in spoken)
     if not given and event is not None and comment is not None:

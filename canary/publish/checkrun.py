@@ -24,17 +24,16 @@ OURS = "rlhf-canary/"
 CONCLUSIONS = {"success": "success", "failure": "failure", "error": "failure"}
 
 
-def annotated(answers: Sequence[Answer], paths: dict[str, str]) -> list[dict[str, Any]]:
+def annotated(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     """A line a failed or warned check, at the canary's config file; texts as they are, since
     annotations show no markup. Canaries without a known path have none."""
     found = []
     for answer in answers:
-        path = paths.get(answer.canary)
-        for check in answer.comparison.checks if path else ():
+        for check in answer.comparison.checks if answer.config else ():
             if check.failed or check.status == "warn":
                 found.append(
                     {
-                        "path": path,
+                        "path": answer.config,
                         "start_line": 1,
                         "end_line": 1,
                         "annotation_level": "failure" if check.failed else "warning",

@@ -32,9 +32,9 @@ class Channels:
     context: str = CONTEXT
     author: str = ""
     """Login that the token writes as, where it cannot be asked."""
+    jobs: int = 1
+    """How many jobs of a matrix write the comment."""
     templates: Mapping[str, str] = field(default_factory=dict)
-    config_paths: Mapping[str, str] = field(default_factory=dict)
-    """Config file of each canary, for annotations."""
 
     def __post_init__(self) -> None:
         if self.status not in STATUS_KINDS:
@@ -98,16 +98,6 @@ def publish(
         return Published(notices=tuple(notices))
     known, target = hub, repository
     comment_url = check_url = ""
-    if channels.comment and pull_request is not None and sections:
-
-        def comment() -> str:
-            nonlocal comment_url
-            login = own_login(known, channels.author)
-            sticky = write_comment(known, target, pull_request, sections, login)
-            comment_url = sticky.url
-            return sticky.note
-
-        notices += _tried(job, comment)
     if channels.commit_status:
         notices += _tried(job, lambda: set_status(known, target, source, text, channels.context))
     if channels.check_run:
@@ -118,6 +108,18 @@ def publish(
             return note
 
         notices += _tried(job, check)
+    # Last: beside other jobs it takes a while.
+    if channels.comment and pull_request is not None and sections:
+
+        def comment() -> str:
+            nonlocal comment_url
+            login = own_login(known, channels.author)
+            jobs = channels.jobs
+            sticky = write_comment(known, target, pull_request, sections, login, jobs)
+            comment_url = sticky.url
+            return sticky.note
+
+        notices += _tried(job, comment)
     return Published(comment_url, check_url, tuple(notices))
 
 
@@ -130,7 +132,7 @@ def _check(
     answers: tuple[Answer, ...],
     channels: Channels,
 ) -> tuple[str, str]:
-    notes = annotated(answers, dict(channels.config_paths))
+    notes = annotated(answers)
     summary = body.replace(f"{MARKER}\n", "") or text.description
     return write_check_run(hub, repository, source, text, summary, notes, channels.context)
 

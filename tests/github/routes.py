@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.github.payloads import Payloads
-from tests.github.state import BOT, Artifact, CheckRun, Pull, Repository, Run
+from tests.github.state import Artifact, CheckRun, Pull, Repository, Run
 
 LONGEST_BODY = 65_536
 LONGEST_DESCRIPTION = 140
@@ -414,7 +414,7 @@ def artifact_of(repository: Repository, number: int) -> Artifact:
 
 
 def user(payloads: Payloads, login: str) -> Answer:
-    """Who the token belongs to; a workflow's token belongs to nobody and may not ask."""
-    if login == BOT:
+    """Who the token belongs to; that of a workflow or an App is nobody's, and may not ask."""
+    if login.endswith("[bot]"):
         return error(403, "Resource not accessible by integration")
     return Answer(200, payloads.myself(login))

@@ -30,6 +30,10 @@ class Clock:
         """Moves it; fits where a function that sleeps is wanted."""
         self._now += seconds
 
+    def sleep(self, seconds: float) -> None:
+        """What a client does between tries, and GitHub with a request that it holds."""
+        self.advance(seconds)
+
     def stamp(self) -> str:
         """As GitHub writes times."""
         return datetime.fromtimestamp(self._now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

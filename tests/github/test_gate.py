@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from canary.errors import ConfigError, UsageError
 from canary.gate.answering import pending
+from canary.gate.manifest import Manifest, Part, write_manifest
 from canary.gate.settings import ReportSettings, TrainSettings
 from canary.gate.whole import whole
 from canary.gate.world import World
@@ -384,6 +386,39 @@ def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
     assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
     contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
     assert contexts == {"rlhf-canary", "rlhf-canary / other"}
+
+
+def test_a_run_without_records_leaves_no_section_behind(house: Gatehouse) -> None:
+    pull = house.pull()
+    config = "configs/canary.yaml"
+    said = house.judge(pull, config=config)
+    assert said.outputs["verdict"] == "error"
+    house.judge(pull, house.run(), config=config, of=config)
+    (comment,) = house.comments(pull)
+    assert [(one.name, one.verdict) for one in parse(comment.body)] == [
+        ("sft_smoke", "no-baseline")
+    ]
+
+
+@pytest.mark.parametrize("name", ["sft_smoke", "x" * 230])
+def test_two_new_configs_of_one_long_name_have_a_report_each(house: Gatehouse, name: str) -> None:
+    configs = ["one.yaml", "two.yaml"]
+    pull = house.pull()
+    run = house.run(SLOW).model_copy(update={"name": name})
+
+    def both(folder: Path) -> None:
+        records_folder(folder / "records", [run])
+        parts = [Part(config=one, folder=f"{at:02}-canary") for at, one in enumerate(configs)]
+        source = folder / "records" / "00-canary"
+        shutil.copytree(source, folder / "records" / "01-canary")
+        write_manifest(folder / "records", Manifest(parts=parts))
+
+    house.spoil = both
+    said = house.judge(pull, config="\n".join(configs), status="check-run")
+    reports = list(Path(said.outputs["report-path"]).iterdir())
+    assert len(reports) == 2
+    assert all(len(one.name) <= 100 for one in reports)
+    assert len(parse(house.comments(pull)[0].body)) == 2
 
 
 def test_two_configs_of_one_name_do_not_overwrite_each_other(house: Gatehouse) -> None:
