@@ -58,6 +58,9 @@ class Published:
     comment_url: str = ""
     check_url: str = ""
     notices: tuple[str, ...] = ()
+    """Why something was not written, a sentence each."""
+    written: int = 0
+    """Channels that were."""
 
 
 def announce(
@@ -98,8 +101,9 @@ def publish(
         return Published(notices=tuple(notices))
     known, target = hub, repository
     comment_url = check_url = ""
+    tried: list[list[str]] = []
     if channels.commit_status:
-        notices += _tried(job, lambda: set_status(known, target, source, text, channels.context))
+        tried.append(_tried(job, lambda: set_status(known, target, source, text, channels.context)))
     if channels.check_run:
 
         def check() -> str:
@@ -107,7 +111,7 @@ def publish(
             check_url, note = _check(known, target, source, text, body, answers, channels)
             return note
 
-        notices += _tried(job, check)
+        tried.append(_tried(job, check))
     # Last: beside other jobs it takes a while.
     if channels.comment and pull_request is not None and sections:
 
@@ -119,8 +123,9 @@ def publish(
             comment_url = sticky.url
             return sticky.note
 
-        notices += _tried(job, comment)
-    return Published(comment_url, check_url, tuple(notices))
+        tried.append(_tried(job, comment))
+    notices += [note for notes in tried for note in notes]
+    return Published(comment_url, check_url, tuple(notices), tried.count([]))
 
 
 def _check(

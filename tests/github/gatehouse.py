@@ -138,7 +138,7 @@ class Gatehouse:
         hub = connect(
             settings.token,
             settings.api_url,
-            sleep=self.github.clock.advance,
+            sleep=lambda seconds: self.github.clock.sleep(seconds),
             clock=self.github.clock.time,
             seconds_between_writes=0.0,
             backoff_s=0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.github.gatehouse import (
     records_folder,
 )
 from tests.github.server import GitHub
+from tests.github.turns import Turns
 from tests.unit.comparing import altered
 
 SLOW = 0.2
@@ -374,13 +375,14 @@ def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
     pull = house.pull()
     payload = pull_event(pull, "opened", None)
     legs: list[dict[str, Any]] = [{}, inputs | {"status_context": "rlhf-canary / other"}]
+    house.github.trouble.hold("POST|PATCH", "/comments", 10)
 
     def leg(inputs: dict[str, Any]) -> Said:
         config = inputs.get("config", "canary.yaml")
-        return house.report("pull_request", payload, [house.run()], of=config, **inputs)
+        return house.report("pull_request", payload, [house.run()], of=config, jobs="2", **inputs)
 
-    with ThreadPoolExecutor(2) as pool:
-        assert [said.code for said in pool.map(leg, legs)] == [0, 0]
+    said = Turns(house.github.clock).run(*(partial(leg, inputs) for inputs in legs))
+    assert [one.code for one in said] == [0, 0]
     (comment,) = house.comments(pull)
     assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
     assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
