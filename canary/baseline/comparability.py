@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Sequence
@@ -138,3 +139,13 @@ def machine_key(record: RunRecord) -> str:
 def slug(text: str) -> str:
     """A text as a file name: lower case, nothing but letters, digits, '.', '_' and '-'."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.") or "unnamed"
+
+
+def own_slug(text: str, longest: int = 100) -> str:
+    """A slug of at most so many characters that no other text has: one that says less than the text
+    ends in a hash."""
+    plain = slug(text)
+    if plain == text and len(plain) <= longest:
+        return plain
+    digest = hashlib.sha256(text.encode("utf-8", errors="replace")).hexdigest()[:8]
+    return f"{plain[: longest - 9]}-{digest}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from github.PullRequest import PullRequest
 from github.Repository import Repository
 
-from canary.baseline.comparability import slug
+from canary.baseline.comparability import own_slug, slug
 from canary.collect import jsonio
 from canary.errors import EXIT_ERROR, EXIT_OK, CanaryError, MachineError, UsageError
 from canary.gate.base_config import load_base_config, repository_path
@@ -33,6 +33,11 @@ from canary.publish.publish import Channels, Published, announce, publish
 from canary.publish.source import Source, blocks, worst
 from canary.publish.statuses import context_of
 from canary.report.render import written
+
+NO_BASE_BRANCH = (
+    "no pending status: the base branch, which its name depends on, cannot be read; "
+    "the job needs `pull-requests: read`"
+)
 
 
 def read_event(settings: ReportSettings) -> Intent:
@@ -101,8 +106,6 @@ def answer(settings: ReportSettings, world: World) -> int:
     judged = [_with_note(one, asked.note) for one in _named_apart(judged, paths)]
     if asked.acceptance is not None and asked.acceptance.by_hand:
         judged = [_by_hand(one, asked.acceptance) for one in judged]
-    files = {one.answer.canary: path for one, path in zip(judged, paths, strict=True)}
-    wanted = replace(wanted, config_paths=files)
     said = _say(settings, world, repository, pull, intent, judged, wanted)
     stored = True
     if intent.writes_baseline and repository is not None:
@@ -123,6 +126,7 @@ def channels(settings: ReportSettings) -> Channels:
         strict=settings.strict,
         context=settings.context,
         author=settings.author,
+        jobs=settings.jobs,
     )
 
 
@@ -145,6 +149,9 @@ def _announce(settings: ReportSettings, world: World, intent: Intent) -> None:
         wanted = replace(wanted, context=_context(settings, intent, pull))
     except (Refused, MachineError):
         # A job that may set statuses alone cannot look; the event often names the branch.
+        if not intent.base_branch:
+            world.job.say("notice", NO_BASE_BRANCH)
+            return
         name = context_of(settings.context, intent.base_branch, intent.default_branch)
         wanted = replace(wanted, context=name)
     announce(world.hub, repository, _source(settings, intent), wanted, world.job)
@@ -173,7 +180,9 @@ def _repository(settings: ReportSettings, world: World) -> Repository | None:
 
 
 def _source(settings: ReportSettings, intent: Intent) -> Source:
-    return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt)
+    # A repository that was deleted has no name: its run must not pass for another's.
+    origin = intent.head_repository or ("deleted" if intent.fork else "")
+    return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt, origin)
 
 
 def _case(
@@ -230,13 +239,15 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
 
 
 def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]:
-    """Canaries of one name under names of their own, or one's section would replace the other's."""
+    """Each answer with its config's path; canaries of one name under names of their own."""
     slugs = [slug(one.answer.canary) for one in judged]
-    return [
-        one
-        if slugs.count(name) == 1
-        else replace(one, answer=replace(one.answer, canary=f"{one.answer.canary} {path}"))
+    names = [
+        one.answer.canary if slugs.count(name) == 1 else f"{one.answer.canary} {path}"
         for one, name, path in zip(judged, slugs, paths, strict=True)
+    ]
+    return [
+        replace(one, answer=replace(one.answer, canary=name, config=path))
+        for one, name, path in zip(judged, names, paths, strict=True)
     ]
 
 
@@ -274,7 +285,7 @@ def _say(
 ) -> Published:
     """Leaves the reports, and posts them."""
     for one in judged:
-        written(one.answer.comparison, settings.report / slug(one.answer.canary))
+        written(one.answer.comparison, settings.report / own_slug(one.answer.canary))
     return publish(
         world.hub if repository is not None else None,
         repository,

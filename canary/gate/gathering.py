@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from github.Repository import Repository
@@ -18,7 +19,13 @@ from canary.gate.world import Case, World
 from canary.publish.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.publish.hub import Hub, Refused
 from canary.publish.section import TEMPLATE
+from canary.publish.statuses import context_of
 from canary.publish.sticky import own_login
+
+NOTHING_TO_READ = (
+    "with `comment: false` and `status: none` nothing shows what was judged; turn one on, "
+    "or accept by hand after the merge (accept.yml)"
+)
 
 
 def records_of(case: Case, world: World, scratch: Path) -> Records:
@@ -97,16 +104,19 @@ def acceptance(case: Case, world: World) -> Asked:
         head = pull.head.sha
     if pull is None:
         return Asked(None)
-    return acceptance_of(
+    asked = acceptance_of(
         world.hub,
         case.repository,
         pull,
         head,
         label=settings.label,
-        context=settings.context,
+        context=context_of(settings.context, pull.base.ref, intent.default_branch),
         author=own_login(world.hub, settings.author),
         labelled=intent.labelled,
     )
+    if asked.note and not settings.comment and settings.status == "none":
+        return replace(asked, note=f"{settings.label} does not count: {NOTHING_TO_READ}")
+    return asked
 
 
 def templates(case: Case, world: World) -> dict[str, str]:

@@ -38,7 +38,17 @@ def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | N
         named = hub.read(what, lambda: list(repository.get_commit(intent.head_sha).get_pulls()))
     except Refused:
         named = []  # A commit of a fork that the repository does not know.
-    return next((pull for pull in named if pull.head.sha == intent.head_sha), None)
+    # A stranger's run of the same commit must not speak in another's pull request.
+    return next(
+        (
+            pull
+            for pull in named
+            if pull.head.sha == intent.head_sha
+            and pull.head.repo
+            and pull.head.repo.full_name == intent.head_repository
+        ),
+        None,
+    )
 
 
 def _candidates(repository: Repository, intent: Intent) -> Iterator[PullRequest]:

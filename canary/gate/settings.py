@@ -151,6 +151,7 @@ class ReportSettings:
     status: str
     context: str
     author: str
+    jobs: int
     label: str
     accept_reason: str
     template: str
@@ -195,6 +196,7 @@ class ReportSettings:
             status=environ.get("CANARY_STATUS", "").strip() or "commit-status",
             context=environ.get("CANARY_STATUS_CONTEXT", "").strip() or "rlhf-canary",
             author=environ.get("CANARY_COMMENT_AUTHOR", "").strip(),
+            jobs=whole_number(environ, "CANARY_JOBS", 1),
             label=environ.get("CANARY_ACCEPT_LABEL", "").strip() or "canary:accept",
             accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
             template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),

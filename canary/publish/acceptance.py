@@ -3,29 +3,31 @@
 A label speaks of the commit whose answer its setter could see. GitHub does not keep which one was
 the head then, and the dates of commits are their author's own. What is known: which commit our
 comment spoke of when the label was set, by GitHub's clock; and of a run that the label itself
-began, the head commit in its event. An acceptance once given is written into comment and status of
-its commit, and holds for no other.
+began, the head commit in its event. Either way our answer on that commit must be older than the
+label, by GitHub's clock. It counts in seconds: an answer of the same second does not count, since
+nobody has read it. An acceptance once given is written into comment and status of its commit, and
+holds for no other.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from github.GithubException import GithubException
 from github.IssueEvent import IssueEvent
 from github.PullRequest import PullRequest
 from github.Repository import Repository
 
+from canary.publish.checkrun import check_runs
+from canary.publish.claim import standing
 from canary.publish.comment import ACCEPTED, parse
 from canary.publish.hub import Hub, Refused
 from canary.publish.statuses import CONTEXT, statuses
-from canary.publish.sticky import BOT, find
+from canary.publish.sticky import BOT, find_all
 
 LABEL = "canary:accept"
 WRITERS = ("admin", "maintain", "write")
-ACCEPTED_WORDS = "hanged and accepted ("
-"""How the first line of an accepted change begins, behind a canary's name or not."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,15 @@ class Asked:
     """Why a label that is there does not count; empty where there is none."""
 
 
+@dataclass(frozen=True)
+class Said:
+    """An answer of ours on a commit that judged it."""
+
+    at: datetime
+    """By GitHub's clock."""
+    accepted: bool
+
+
 def acceptance_of(
     hub: Hub,
     repository: Repository,
@@ -84,23 +95,24 @@ def acceptance_of(
     if label not in hub.read(what, lambda: [one.name for one in pull.get_labels()]):
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
-    comment = hub.read(what, lambda: find(pull, author))
+    comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
     spoken = [one for one in parse(comment.body if comment else "") if one.sha == head]
     given = any(one.verdict == ACCEPTED for one in spoken)
     if not given and event is not None and comment is not None:
-        given = bool(spoken) and comment.updated_at <= event.created_at
-    began = labelled is not None and labelled[0] == label
-    # Another leg of a matrix may have written the comment anew since the label was set.
-    if not given and (began or comment is None or event is None):
-        known = hub.read(what, lambda: _answers(repository, head, context))
-        given = any(ACCEPTED_WORDS in said for _, said in known) or (
-            began and event is not None and all(at <= event.created_at for at, _ in known[-1:])
+        judged = any(one.verdict != "error" for one in spoken)
+        given = judged and comment.updated_at < event.created_at
+    if not given:
+        # Another leg of a matrix may have written the comment anew since the label was set.
+        known = _answers(hub, repository, head, context)
+        began = labelled is not None and labelled[0] == label and pull.head.sha == head
+        given = any(one.accepted for one in known) or (
+            began and event is not None and any(one.at < event.created_at for one in known)
         )
     if not given:
         return Asked(
             None,
-            f"{label} was set before {head[:9]} was judged and speaks of an older commit: "
-            "take it off and set it again",
+            f"{label} does not count: no answer on {head[:9]} is older than it; take it off and "
+            "set it again",
         )
     by = event.actor.login if event is not None and event.actor else ""
     if _permission(hub, repository, by) not in WRITERS:
@@ -136,24 +148,34 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
     return last if last is not None and last.event == "labeled" else None
 
 
-def _answers(repository: Repository, sha: str, context: str) -> list[tuple[datetime, str]]:
-    """Our answers on a commit, newest first: when, by GitHub's clock, and in which words."""
-    found = [
-        (one.created_at, one.description or "")
-        for one in statuses(repository, sha, context)
-        if one.state != "pending"
-    ]
-    if found:
-        return found
-    try:
-        runs = list(repository.get_commit(sha).get_check_runs(check_name=context))
-    except GithubException:
-        return []  # Without `checks: read` there are no check runs of ours.
-    return [
-        (one.completed_at, one.output.title or "")
-        for one in runs
-        if one.completed_at and (one.external_id or "").startswith("rlhf-canary/")
-    ]
+def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[Said]:
+    """What our statuses and check runs say of a commit; of those that the token may not read,
+    nothing.
+
+    Raises:
+        MachineError: GitHub cannot be reached.
+    """
+    what = f"the answers on {sha[:9]}"
+
+    def told() -> list[Said]:
+        return [
+            Said(one.created_at, standing(one.target_url).word == "accepted")
+            for one in statuses(repository, sha, context)
+            if one.state in ("success", "failure")
+        ]
+
+    def checked() -> list[Said]:
+        return [
+            Said(one.completed_at, standing(one.external_id).word == "accepted")
+            for one in check_runs(repository, sha, context)
+            if one.completed_at and standing(one.external_id).word != "error"
+        ]
+
+    found: list[Said] = []
+    for look in (told, checked):
+        with suppress(Refused):
+            found = found or hub.read(what, look)
+    return found
 
 
 def _permission(hub: Hub, repository: Repository, login: str) -> str:

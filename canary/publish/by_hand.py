@@ -10,7 +10,7 @@ from typing import TextIO
 
 from canary.collect.folder import load_record
 from canary.config.token import Token
-from canary.errors import EXIT_OK, InputError, UsageError
+from canary.errors import EXIT_OK, InputError, MachineError, UsageError
 from canary.publish.checkrun import CONCLUSIONS
 from canary.publish.comment import merged, sections_of
 from canary.publish.hub import Refused, connect
@@ -48,6 +48,7 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
     Raises:
         InputError: a comparison or template that is not there.
         UsageError: nowhere to post, or no token.
+        MachineError: nothing could be posted.
     """
     _check_forms(posting)
     answers = tuple(_answer(path) for path in posting.comparisons)
@@ -80,6 +81,11 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
     except Refused as refused:
         raise UsageError(str(refused), "look at --repository and the token") from refused
     said = publish(hub, repository, posting.pull_request, source, answers, channels, job)
+    if not said.written:
+        reason = (
+            said.notices[-1] if said.notices else "neither a pull request nor a status is named"
+        )
+        raise MachineError(f"nothing was posted to {posting.repository}: {reason}")
     for url in filter(None, (said.comment_url, said.check_url)):
         print(url, file=out)
     return EXIT_OK

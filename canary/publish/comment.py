@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canary.baseline.comparability import slug
 from canary.publish.section import section
@@ -18,11 +18,13 @@ ACCEPTED = "accepted"
 """Stands in a section's mark for the verdict of a change that someone accepted."""
 BY_HAND = (0, 1)
 """Age of what a person posts, outside of any run: it replaces, and is replaced by, anything."""
+LONGEST_NAME = 60
+"""Characters of a canary's name in the headline."""
 LIMIT = 60_000
 """Characters of a comment; GitHub refuses more than 65,536."""
 BEGIN = re.compile(
     r"<!-- rlhf-canary:section (?P<name>[a-z0-9._-]+) (?P<sha>[0-9a-f]+) "
-    r"(?P<run>\d+)\.(?P<attempt>\d+) (?P<verdict>[a-z-]+) -->\n"
+    r"(?P<run>\d+)\.(?P<attempt>\d+) (?P<verdict>[a-z-]+)(?: (?P<key>[a-z0-9._-]+))? -->\n"
 )
 END = "<!-- rlhf-canary:end -->\n"
 
@@ -32,19 +34,27 @@ class Section:
     """A canary's part of the comment, as it stands on GitHub."""
 
     name: str
+    """As shown in the headline."""
     sha: str
     age: tuple[int, int]
     verdict: str
     text: str
+    key: str
+    """By the config's path; empty in comments of older versions, which had the name alone."""
 
     @property
     def marked(self) -> str:
         """Between its marks."""
         run = f"{self.age[0]}.{self.age[1]}"
         return (
-            f"<!-- rlhf-canary:section {self.name} {self.sha} {run} {self.verdict} -->\n"
+            f"<!-- rlhf-canary:section {self.name} {self.sha} {run} {self.verdict} {self.key} -->\n"
             f"{self.text.rstrip()}\n{END}"
         )
+
+    def is_of(self, other: Section) -> bool:
+        """Whether both speak of one canary. What a person posts names the canary alone."""
+        by_hand = BY_HAND in (self.age, other.age)
+        return self.key == other.key or (by_hand and self.name == other.name)
 
 
 def parse(body: str) -> list[Section]:
@@ -62,6 +72,7 @@ def parse(body: str) -> list[Section]:
                 (int(begin["run"]), int(begin["attempt"])),
                 begin["verdict"],
                 body[begin.end() : end],
+                begin["key"] or "",
             )
         )
     return found
@@ -78,11 +89,12 @@ def sections_of(
     limit = LIMIT // max(1, len(answers)) - 600
     return [
         Section(
-            slug(answer.canary),
+            slug(answer.canary)[:LONGEST_NAME],
             source.sha,
             source.age,
             ACCEPTED if answer.comparison.accepted else answer.comparison.verdict,
             section(answer.comparison, source, limit, own),
+            answer.key,
         )
         for answer in answers
     ]
@@ -92,30 +104,27 @@ def merged(body: str, new: Sequence[Section]) -> str | None:
     """The comment with the new sections in it; None where a later run has said it already.
 
     Sections of other canaries stay as long as they speak of the same commit: those of an older one
-    would pass for an answer on this.
+    would pass for an answer on this. Those of an older version of ours have no key, and go.
     """
-    by_name = {section.name: section for section in parse(body)}
-    sha = new[0].sha
-    kept = {name: section for name, section in by_name.items() if section.sha == sha}
+    kept = [section for section in parse(body) if section.sha == new[0].sha and section.key]
     fresh = [
         section
         for section in new
-        if section.name not in kept
-        or kept[section.name].age <= section.age
-        or section.age == BY_HAND
+        if section.age == BY_HAND
+        or all(other.age <= section.age for other in kept if other.is_of(section))
     ]
     if not fresh:
         return None
-    together = kept | {section.name: section for section in fresh}
-    return _body([together[name] for name in sorted(together)])
+    others = [other for other in kept if not any(other.is_of(section) for section in fresh)]
+    return _body(sorted([*others, *fresh], key=lambda section: (section.name, section.key)))
 
 
 def has_sections(body: str, wanted: Sequence[Section]) -> bool:
     """Whether the comment holds these sections, or later ones."""
-    there = {section.name: section for section in parse(body)}
+    there = {section.key: section for section in parse(body)}
     return all(
-        section.name in there
-        and (there[section.name].sha != section.sha or there[section.name].age >= section.age)
+        section.key in there
+        and (there[section.key].sha != section.sha or there[section.key].age >= section.age)
         for section in wanted
     )
 
@@ -129,7 +138,7 @@ def _body(sections: Sequence[Section]) -> str:
         short = sections[longest]
         first = short.text.strip().split("\n", 1)[0]
         left_out = f"{first}\n\n(left out for length; the run keeps the whole report)"
-        marked[longest] = Section(short.name, short.sha, short.age, short.verdict, left_out).marked
+        marked[longest] = replace(short, text=left_out).marked
         body = f"{MARKER}\n{headline}" + "\n".join(marked)
     return body
 

@@ -32,9 +32,9 @@ class Channels:
     context: str = CONTEXT
     author: str = ""
     """Login that the token writes as, where it cannot be asked."""
+    jobs: int = 1
+    """How many jobs of a matrix write the comment."""
     templates: Mapping[str, str] = field(default_factory=dict)
-    config_paths: Mapping[str, str] = field(default_factory=dict)
-    """Config file of each canary, for annotations."""
 
     def __post_init__(self) -> None:
         if self.status not in STATUS_KINDS:
@@ -58,6 +58,9 @@ class Published:
     comment_url: str = ""
     check_url: str = ""
     notices: tuple[str, ...] = ()
+    """Why something was not written, a sentence each."""
+    written: int = 0
+    """Channels that were."""
 
 
 def announce(
@@ -71,7 +74,7 @@ def announce(
             job,
             lambda: write_check_run(
                 hub, repository, source, PENDING, "The canary is training.", (), channels.context
-            ),
+            )[1],
         )
 
 
@@ -98,27 +101,31 @@ def publish(
         return Published(notices=tuple(notices))
     known, target = hub, repository
     comment_url = check_url = ""
+    tried: list[list[str]] = []
+    if channels.commit_status:
+        tried.append(_tried(job, lambda: set_status(known, target, source, text, channels.context)))
+    if channels.check_run:
+
+        def check() -> str:
+            nonlocal check_url
+            check_url, note = _check(known, target, source, text, body, answers, channels)
+            return note
+
+        tried.append(_tried(job, check))
+    # Last: beside other jobs it takes a while.
     if channels.comment and pull_request is not None and sections:
 
         def comment() -> str:
             nonlocal comment_url
             login = own_login(known, channels.author)
-            sticky = write_comment(known, target, pull_request, sections, login)
+            jobs = channels.jobs
+            sticky = write_comment(known, target, pull_request, sections, login, jobs)
             comment_url = sticky.url
             return sticky.note
 
-        notices += _tried(job, comment)
-    if channels.commit_status:
-        notices += _tried(job, lambda: set_status(known, target, source, text, channels.context))
-    if channels.check_run:
-
-        def check() -> str:
-            nonlocal check_url
-            check_url = _check(known, target, source, text, body, answers, channels)
-            return ""
-
-        notices += _tried(job, check)
-    return Published(comment_url, check_url, tuple(notices))
+        tried.append(_tried(job, comment))
+    notices += [note for notes in tried for note in notes]
+    return Published(comment_url, check_url, tuple(notices), tried.count([]))
 
 
 def _check(
@@ -129,8 +136,8 @@ def _check(
     body: str,
     answers: tuple[Answer, ...],
     channels: Channels,
-) -> str:
-    notes = annotated(answers, dict(channels.config_paths))
+) -> tuple[str, str]:
+    notes = annotated(answers)
     summary = body.replace(f"{MARKER}\n", "") or text.description
     return write_check_run(hub, repository, source, text, summary, notes, channels.context)
 
@@ -157,7 +164,7 @@ def _tried(job: Job, write: Callable[[], str]) -> list[str]:
         note = str(error)
         job.say("warning", note)
         return [note]
-    if not note or note.startswith("http"):
+    if not note:
         return []
     job.say("notice", note)
     return [note]

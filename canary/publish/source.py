@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from canary.baseline.comparability import own_slug
 from canary.compare.report import Comparison, Verdict
 
 WORST_FIRST: tuple[Verdict, ...] = (
@@ -27,6 +28,8 @@ class Source:
     """Address of the workflow run."""
     run_id: int = 0
     attempt: int = 1
+    origin: str = ""
+    """owner/name of the repository that the commit came from; empty outside of a run."""
 
     @property
     def age(self) -> tuple[int, int]:
@@ -40,6 +43,13 @@ class Answer:
 
     canary: str
     comparison: Comparison
+    config: str = ""
+    """Path of its config in the repository; empty for what a person posts."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from every other canary of the repository, as part of a file's name."""
+        return own_slug(self.config or self.canary)
 
     @property
     def verdict(self) -> str:

@@ -19,6 +19,8 @@ class StatusText:
 
     state: State
     description: str
+    accepted: bool = False
+    """Whether someone accepted what it speaks of."""
 
 
 PENDING = StatusText("pending", "the canary is training")
@@ -42,7 +44,9 @@ def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
         "regression": "failure",
     }
     name = f"{decides.canary}: " if len(answers) > 1 else ""
-    return StatusText(states.get(found.verdict, "error"), shortened(f"{name}{found.first_line}"))
+    state = states.get(found.verdict, "error")
+    accepted = any(answer.comparison.accepted for answer in answers)
+    return StatusText(state, shortened(f"{name}{found.first_line}"), accepted)
 
 
 def shortened(text: str, longest: int = LONGEST_DESCRIPTION) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from github.Commit import Commit
@@ -10,12 +9,12 @@ from github.CommitStatus import CommitStatus
 from github.PaginatedList import PaginatedList
 from github.Repository import Repository
 
+from canary.publish.claim import signed, standing, why_it_stays
 from canary.publish.hub import Hub
 from canary.publish.source import Source
 from canary.publish.status import StatusText
 
 CONTEXT = "rlhf-canary"
-RUN_URL = re.compile(r"/actions/runs/(\d+)(?:/attempts/(\d+))?")
 
 
 def context_of(context: str, base: str, default: str) -> str:
@@ -52,29 +51,58 @@ def set_status(
     def same() -> CommitStatus | None:
         found = newest()
         says = found and (found.state, found.description, found.target_url)
-        return found if says == (text.state, text.description, source.url or None) else None
+        return found if says == (text.state, text.description, url or None) else None
 
+    url = signed(source.url, source, text)
     last = hub.read(what, newest)
-    if source.run_id and last is not None and _age(last) > source.age:
-        return f"a later run has set {what} already"
+    if last is not None:
+        stays = why_it_stays(hub, repository, source, what, standing(last.target_url))
+        if stays:
+            return stays
     commit = Commit(
         repository.requester,
         {},
         {"sha": source.sha, "url": f"{repository.url}/commits/{source.sha}"},
         completed=True,
     )
-    address = {"target_url": source.url} if source.url else {}
-    hub.write(
+    link = {"target_url": url} if url else {}
+    made = hub.write(
         what,
         same,
         lambda: commit.create_status(
-            text.state, description=text.description, context=context, **address
+            text.state, description=text.description, context=context, **link
         ),
     )
-    return ""
+    if source.origin == repository.full_name:
+        return ""
+    return _taken_back(hub, repository, source, commit, made, last)
 
 
-def _age(status: CommitStatus) -> tuple[int, int]:
-    """Run and attempt that set it, from its address; (0, 0) where it names none."""
-    found = RUN_URL.search(status.target_url or "")
-    return (int(found[1]), int(found[2] or 1)) if found else (0, 0)
+def _taken_back(
+    hub: Hub,
+    repository: Repository,
+    source: Source,
+    commit: Commit,
+    made: CommitStatus,
+    last: CommitStatus | None,
+) -> str:
+    """Sets another's answer again that came between our look and our write; returns why."""
+    what = f"the status of {source.sha[:9]}"
+    older = (one for one in statuses(repository, source.sha, made.context) if one.id < made.id)
+    theirs = hub.read(what, lambda: next(older, None))
+    if theirs is None or (last is not None and theirs.id == last.id):
+        return ""
+    stays = why_it_stays(hub, repository, source, what, standing(theirs.target_url))
+    if stays:
+        known = theirs
+        hub.write(
+            what,
+            lambda: None,
+            lambda: commit.create_status(
+                known.state,
+                target_url=known.target_url,
+                description=known.description or "",
+                context=known.context,
+            ),
+        )
+    return stays

@@ -122,7 +122,7 @@ class Gatehouse:
         """Runs the report half as the action would; `runs` None: the other half left nothing."""
         self.runs += 1
         number = self.runs
-        folder = self.root / f"run-{number}"
+        folder = self.root / f"run-{number}-{by.__name__}"
         folder.mkdir()
         (folder / "event.json").write_text(json.dumps(payload))
         if runs is not None:
@@ -138,7 +138,7 @@ class Gatehouse:
         hub = connect(
             settings.token,
             settings.api_url,
-            sleep=self.github.clock.advance,
+            sleep=lambda seconds: self.github.clock.sleep(seconds),
             clock=self.github.clock.time,
             seconds_between_writes=0.0,
             backoff_s=0.0,

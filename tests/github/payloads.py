@@ -209,6 +209,7 @@ class Payloads:
         text = json.dumps(self._example("commit"))
         found = json.loads(text.replace("6dcb09b5b57875f334f61aebed695e2e4193db5e", sha))
         found.update(sha=sha, files=[], parents=[])
+        found["author"] = self.user(known.author) if known.author else {}
         found["commit"]["message"] = known.message
         for person in ("author", "committer"):
             found["commit"][person]["date"] = known.created
@@ -270,7 +271,7 @@ class Payloads:
             status=values.get("status", "queued"),
             conclusion=values.get("conclusion"),
             started_at=values.get("started_at", run.created),
-            completed_at=values.get("completed_at", run.created) if completed else None,
+            completed_at=run.completed if completed else None,
             app=self.app(),
             pull_requests=[],
             output={

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.github.payloads import Payloads
-from tests.github.state import BOT, Artifact, CheckRun, Pull, Repository, Run
+from tests.github.state import Artifact, CheckRun, Pull, Repository, Run
 
 LONGEST_BODY = 65_536
 LONGEST_DESCRIPTION = 140
@@ -306,7 +306,7 @@ def _make_check_run(call: Call) -> Answer:
         return error(422, f"No commit found for SHA: {sha}")
     repository = call.repository
     run = CheckRun(next(repository.ids), sha, {}, [], repository.clock.stamp())
-    refused = _change(run, values)
+    refused = _change(run, values, repository.clock.stamp())
     if refused:
         return refused
     repository.check_runs[run.id] = run
@@ -317,12 +317,12 @@ def _make_check_run(call: Call) -> Answer:
 @serves("checks/update", "checks", level="write")
 def _edit_check_run(call: Call) -> Answer:
     run = _found(call.repository.check_runs, call.path["check_run_id"])
-    refused = _change(run, dict(call.body))
+    refused = _change(run, dict(call.body), call.repository.clock.stamp())
     call.repository.clock.advance(1)
     return refused or Answer(200, call.payloads.check_run(run))
 
 
-def _change(run: CheckRun, values: dict[str, Any]) -> Answer | None:
+def _change(run: CheckRun, values: dict[str, Any], now: str) -> Answer | None:
     """Takes new values over; annotations are added to those that are there."""
     if values.get("conclusion"):
         values["status"] = "completed"
@@ -331,6 +331,8 @@ def _change(run: CheckRun, values: dict[str, Any]) -> Answer | None:
     output = dict(values.get("output", {}))
     run.annotations += output.pop("annotations", [])
     run.values.update(values)
+    if values.get("status") == "completed":
+        run.completed = values.get("completed_at", now)
     if output:
         run.values["output"] = output
     return None
@@ -353,12 +355,17 @@ def _check_runs(call: Call) -> Answer:
         and call.query.get("status", run.values.get("status")) == run.values.get("status")
     ]
     if call.query.get("filter", "latest") == "latest":
-        newest: dict[str, CheckRun] = {}
-        for run in found:
-            newest.setdefault(run.values["name"], run)
+        # "Filters check runs by their completed_at timestamp", as GitHub describes it.
+        newest = {run.values["name"]: run for run in sorted(found, key=_completed)}
         found = list(newest.values())
     shown, headers = call.page(found, call.payloads.check_run)
     return Answer(200, {"total_count": len(found), "check_runs": shown}, headers)
+
+
+def _completed(run: CheckRun) -> tuple[str, int]:
+    """Orders check runs as they are shown; one that is not completed by when it was made."""
+    completed = run.values.get("status") == "completed"
+    return run.completed if completed else run.created, run.id
 
 
 @serves("repos/get-content", "contents")
@@ -407,7 +414,7 @@ def artifact_of(repository: Repository, number: int) -> Artifact:
 
 
 def user(payloads: Payloads, login: str) -> Answer:
-    """Who the token belongs to; a workflow's token belongs to nobody and may not ask."""
-    if login == BOT:
+    """Who the token belongs to; that of a workflow or an App is nobody's, and may not ask."""
+    if login.endswith("[bot]"):
         return error(403, "Resource not accessible by integration")
     return Answer(200, payloads.myself(login))

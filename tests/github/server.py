@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -73,6 +74,7 @@ class GitHub:
         self.blobs = ""
         """Another host, as it were, where artifacts are downloaded from."""
         self._lock = threading.RLock()
+        self._late: list[tuple[float, Callable[[], Answer]]] = []
 
     @property
     def ghes_url(self) -> str:
@@ -97,6 +99,14 @@ class GitHub:
             one for one in self.requests if method in ("", one.method) and one.path.endswith(path)
         ]
 
+    def carry_out(self, *, all: bool = False) -> None:
+        """Carries out what clients gave up, where its time has come."""
+        with self._lock:
+            for late in sorted(self._late, key=lambda late: late[0]):
+                if all or late[0] <= self.clock.time():
+                    self._late.remove(late)
+                    late[1]()
+
     def answer(
         self, method: str, target: str, headers: Mapping[str, str], content: bytes
     ) -> Answer | None:
@@ -106,6 +116,8 @@ class GitHub:
         ghes = parts.path.startswith(f"{GHES_PREFIX}/")
         path = parts.path.removeprefix(GHES_PREFIX) if ghes else parts.path
         query = tuple(parse_qsl(parts.query, keep_blank_values=True))
+        self.trouble.other_first(method, path)
+        self.carry_out()
         with self._lock:
             try:
                 body = json.loads(content) if content else None
@@ -137,6 +149,11 @@ class GitHub:
             return self._checked(method, path, query, body, base)
         if order.applied:
             self._checked(method, path, query, body, base)
+        if order.late is not None:
+            due = self.clock.time() + order.late
+            deed = partial(self._checked, method, path, query, body, base)
+            self._late.append((due, deed))
+            self.clock.advance(order.timeout)
         return trouble.answer(order)
 
     def _known_token(self, headers: Mapping[str, str]) -> bool:

@@ -30,6 +30,10 @@ class Clock:
         """Moves it; fits where a function that sleeps is wanted."""
         self._now += seconds
 
+    def sleep(self, seconds: float) -> None:
+        """What a client does between tries, and GitHub with a request that it holds."""
+        self.advance(seconds)
+
     def stamp(self) -> str:
         """As GitHub writes times."""
         return datetime.fromtimestamp(self._now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -43,6 +47,8 @@ class Commit:
     files: dict[str, bytes]
     message: str
     created: str
+    author: str | None = None
+    """Login, where GitHub knows the author's address."""
 
 
 @dataclass
@@ -113,6 +119,8 @@ class CheckRun:
     values: dict[str, Any]
     annotations: list[dict[str, Any]]
     created: str
+    completed: str = ""
+    """When it was completed last; an edit completes it anew."""
 
 
 @dataclass

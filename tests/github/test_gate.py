@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from canary.errors import ConfigError, UsageError
 from canary.gate.answering import pending
+from canary.gate.manifest import Manifest, Part, write_manifest
 from canary.gate.settings import ReportSettings, TrainSettings
 from canary.gate.whole import whole
 from canary.gate.world import World
@@ -26,6 +28,7 @@ from tests.github.gatehouse import (
     records_folder,
 )
 from tests.github.server import GitHub
+from tests.github.turns import Turns
 from tests.unit.comparing import altered
 
 SLOW = 0.2
@@ -269,6 +272,27 @@ def test_a_check_run_carries_report_and_annotations(house: Gatehouse, github: Gi
     assert not house.hub_repository.statuses_of(pull.head_sha)
 
 
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_check_run_of_an_older_run_does_not_come_after_that_of_a_later_one(
+    house: Gatehouse, github: GitHub, announced: bool
+) -> None:
+    house.baseline(4)
+    pull = house.pull()
+    checks: dict[str, Any] = {"status": "check-run", "comment": "false"}
+    event, first = pull_event(pull, "opened", None), house.runs
+    if announced:
+        house.report("pull_request", event, None, by=pending, **checks)
+    house.runs = first + 9
+    house.judge(pull, house.run(), **checks)
+    house.runs, run = first, house.run(SLOW)
+    house.runs = first
+    said = house.judge(pull, run, **checks)
+    assert "a later run has set the check run" in said.log
+    (shown,) = github.client().get_repo("org/repo").get_commit(pull.head_sha).get_check_runs()
+    assert shown.conclusion == "success"
+    assert len(house.hub_repository.check_runs) == 1 + announced
+
+
 def test_a_ghes_is_reached_under_its_own_address(tmp_path: Path, github: GitHub) -> None:
     house = Gatehouse(tmp_path, github, ghes=True)
     house.commit()
@@ -351,18 +375,52 @@ def test_jobs_of_a_matrix_share_one_comment(house: Gatehouse) -> None:
     pull = house.pull()
     payload = pull_event(pull, "opened", None)
     legs: list[dict[str, Any]] = [{}, inputs | {"status_context": "rlhf-canary / other"}]
+    house.github.trouble.hold("POST|PATCH", "/comments", 10)
 
     def leg(inputs: dict[str, Any]) -> Said:
         config = inputs.get("config", "canary.yaml")
-        return house.report("pull_request", payload, [house.run()], of=config, **inputs)
+        return house.report("pull_request", payload, [house.run()], of=config, jobs="2", **inputs)
 
-    with ThreadPoolExecutor(2) as pool:
-        assert [said.code for said in pool.map(leg, legs)] == [0, 0]
+    said = Turns(house.github.clock).run(*(partial(leg, inputs) for inputs in legs))
+    assert [one.code for one in said] == [0, 0]
     (comment,) = house.comments(pull)
     assert [one.name for one in parse(comment.body)] == ["other", "sft_smoke"]
     assert comment.body.splitlines()[1] == "**🆕 no-baseline: `other`, `sft_smoke`**"
     contexts = {one.context for one in house.hub_repository.statuses_of(pull.head_sha)}
     assert contexts == {"rlhf-canary", "rlhf-canary / other"}
+
+
+def test_a_run_without_records_leaves_no_section_behind(house: Gatehouse) -> None:
+    pull = house.pull()
+    config = "configs/canary.yaml"
+    said = house.judge(pull, config=config)
+    assert said.outputs["verdict"] == "error"
+    house.judge(pull, house.run(), config=config, of=config)
+    (comment,) = house.comments(pull)
+    assert [(one.name, one.verdict) for one in parse(comment.body)] == [
+        ("sft_smoke", "no-baseline")
+    ]
+
+
+@pytest.mark.parametrize("name", ["sft_smoke", "x" * 230])
+def test_two_new_configs_of_one_long_name_have_a_report_each(house: Gatehouse, name: str) -> None:
+    configs = ["one.yaml", "two.yaml"]
+    pull = house.pull()
+    run = house.run(SLOW).model_copy(update={"name": name})
+
+    def both(folder: Path) -> None:
+        records_folder(folder / "records", [run])
+        parts = [Part(config=one, folder=f"{at:02}-canary") for at, one in enumerate(configs)]
+        source = folder / "records" / "00-canary"
+        shutil.copytree(source, folder / "records" / "01-canary")
+        write_manifest(folder / "records", Manifest(parts=parts))
+
+    house.spoil = both
+    said = house.judge(pull, config="\n".join(configs), status="check-run")
+    reports = list(Path(said.outputs["report-path"]).iterdir())
+    assert len(reports) == 2
+    assert all(len(one.name) <= 100 for one in reports)
+    assert len(parse(house.comments(pull)[0].body)) == 2
 
 
 def test_two_configs_of_one_name_do_not_overwrite_each_other(house: Gatehouse) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from canary.collect.record import RunRecord
+from canary.gate.answering import pending
 from tests.github.gatehouse import NAME, Gatehouse, artifact, git, workflow_run_event
 from tests.github.server import GitHub
 from tests.github.state import Pull
@@ -103,6 +104,26 @@ def test_a_run_of_a_branch_in_the_repository_goes_the_same_way(
     house.hub_repository.add_artifact(run, "canary-records", content)
     house.report("workflow_run", workflow_run_event(pull.head_sha, 51, NAME), None)
     assert len(house.comments(pull)) == 1
+
+
+@pytest.mark.parametrize("permission", ["read", "none"])
+def test_pending_and_answer_of_another_base_branch_agree_in_a_private_repository(
+    house: Gatehouse, tmp_path: Path, github: GitHub, permission: str
+) -> None:
+    house.hub_repository.private = True
+    pull = of_a_fork(house, artifact(tmp_path / "made", [house.run()]))
+    pull.base_branch = "release"
+    asked = workflow_run_event(pull.head_sha, 50, FORK, "requested")
+    github.permissions["pull_requests"] = permission
+    said = house.report("workflow_run", asked, None, by=pending)
+    github.permissions["pull_requests"] = "write"
+    statuses = house.hub_repository.statuses_of(pull.head_sha)
+    assert [one.context for one in statuses] == ["rlhf-canary (release)"] * (permission == "read")
+    assert ("`pull-requests: read`" in said.log) == (permission == "none")
+    house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
+    left = {one.context: one.state for one in house.hub_repository.statuses}
+    assert left["rlhf-canary (release)"] == "success"
+    assert "pending" not in left.values()
 
 
 # Acceptance.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.github.routes import Answer, error
@@ -28,6 +29,10 @@ class Order:
     applied: bool = False
     """Whether the request takes effect all the same, and only its answer is lost."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    late: float | None = None
+    """Seconds after which the request takes effect, though its answer is lost."""
+    timeout: float = 0.0
+    """Seconds for which the client waits for it."""
     until: float | None = None
     """When, by GitHub's clock, it is over."""
 
@@ -38,6 +43,8 @@ class Trouble:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._orders: list[Order] = []
+        self._lock = threading.Lock()
+        self._deeds: list[tuple[str, re.Pattern[str], Callable[[], object]]] = []
 
     def fail(
         self,
@@ -78,6 +85,34 @@ class Trouble:
         self._orders.append(
             Order(method, re.compile(path), times, 403, SECONDARY, headers=headers, until=until)
         )
+
+    def before(self, method: str, path: str, deed: Callable[[], object]) -> None:
+        """Another writer is faster: its deed comes just before the next request that matches."""
+        self._deeds.append((method, re.compile(path), deed))
+
+    def other_first(self, method: str, path: str) -> None:
+        """Lets another do what it was ordered to do before this request."""
+        with self._lock:
+            meant = (
+                deed
+                for deed in self._deeds
+                if re.fullmatch(deed[0], method) and deed[1].search(path)
+            )
+            found = next(meant, None)
+            if found is not None:
+                self._deeds.remove(found)
+        if found is not None:
+            found[2]()
+
+    def hold(self, method: str, path: str, seconds: float, times: int = 1) -> None:
+        """The next requests that match are carried out, and answered, so many seconds later."""
+        for _ in range(times):
+            self.before(method, path, lambda: self._clock.sleep(seconds))
+
+    def late(self, method: str, path: str, seconds: float, timeout: float = 30) -> None:
+        """The client gives the next request that matches up; so many seconds after it was sent it
+        is carried out all the same."""
+        self._orders.append(Order(method, re.compile(path), 1, None, late=seconds, timeout=timeout))
 
     def next(self, method: str, path: str) -> Order | None:
         """The order that befalls this request, counted."""

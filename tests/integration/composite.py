@@ -168,6 +168,7 @@ class Runner:
         known = {
             "runner.temp": str(self.temp),
             "github.workspace": str(self.workspace),
+            "strategy.job-total": "1",
             "github.token": "ghs_neverSeenByTheRunHalf",
         }
         return known[term]

@@ -54,6 +54,48 @@ def test_a_second_canary_adds_a_section_and_a_headline_with_the_worst_first() ->
     assert second.splitlines()[:2] == [MARKER, "**❌ regression: `dpo` · pass: `sft`**"]
 
 
+def of(path: str, name: str, found: Comparison, at: Source, before: str = "") -> str:
+    text = merged(before, sections_of([Answer(name, found, path)], at))
+    assert text is not None
+    return text
+
+
+def test_a_section_is_its_configs_whatever_the_canary_is_called() -> None:
+    first = of("canary.yaml", "canary", comparison("error", "Error: no record."), source(run=7))
+    second = of("canary.yaml", "sft_smoke", comparison(), source(run=8), first)
+    assert [(one.name, one.verdict) for one in parse(second)] == [("sft_smoke", "pass")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a/b.yaml", "a-b.yaml"), ("A.yaml", "a.yaml"), ("x" * 300 + "1", "x" * 300 + "2")],
+)
+def test_two_configs_of_similar_paths_and_one_name_have_a_section_each(
+    one: str, other: str
+) -> None:
+    first = of(one, "sft", comparison(), source())
+    second = of(other, "sft", slow(), source(), first)
+    assert sorted(found.verdict for found in parse(second)) == ["pass", "regression"]
+    assert all(len(found.key) <= 100 for found in parse(second))
+
+
+def test_sections_of_an_older_version_go_when_one_of_this_comes() -> None:
+    first = of("canary.yaml", "canary", comparison("error", "Error: no record."), source())
+    key = parse(first)[0].key
+    old = first.replace(f" {key} -->", " -->")
+    assert [(one.name, one.key) for one in parse(old)] == [("canary", "")]
+    second = of("canary.yaml", "sft_smoke", comparison(), source(), old)
+    assert [one.name for one in parse(second)] == ["sft_smoke"]
+
+
+def test_what_is_posted_by_hand_and_by_a_run_replaces_each_other() -> None:
+    run = of("configs/sft.yaml", "sft", comparison(), source(run=7))
+    by_hand = of("", "sft", slow(), Source(NEW), run)
+    assert [one.verdict for one in parse(by_hand)] == ["regression"]
+    again = of("configs/sft.yaml", "sft", comparison(), source(run=7), by_hand)
+    assert [one.verdict for one in parse(again)] == ["pass"]
+
+
 def test_a_newer_commit_drops_the_sections_of_the_older_one() -> None:
     first = body({"sft": comparison(), "dpo": comparison()}, source(OLD))
     assert first is not None

@@ -23,7 +23,7 @@ from tests.unit.hostile import PAYLOADS, planted
 
 SOURCE = Source("a" * 40, "https://github.com/o/r/actions/runs/7/attempts/1", 7, 1)
 OWN_LINES = re.compile(
-    r"<!-- rlhf-canary( |:end |:section [a-z0-9._-]+ a{40} 7\.1 [a-z-]+ )-->|"
+    r"<!-- rlhf-canary( |:end |:section [a-z0-9._-]+ a{40} 7\.1 [a-z-]+ [a-z0-9._-]+ )-->|"
     r"<details( open)?><summary>[\w ]+ \(\d+\)</summary>|</details>|</?sub>"
 )
 texts = st.text(min_size=0, max_size=60) | st.sampled_from(PAYLOADS)

@@ -1,0 +1,99 @@
+"""Whose answer stands on a commit, and which run may replace it.
+
+Status and check run belong to a commit, and two pull requests may have the same one: a stranger can
+push another's head commit to a fork. So each answer of ours says in its address which repository
+the commit came from (a check run in its external id), and a run of another one leaves it alone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from github.Repository import Repository
+
+from canary.publish.hub import Hub, Refused
+from canary.publish.source import Source
+from canary.publish.status import StatusText
+
+SIGNED = re.compile(
+    r"(?:/actions/runs/|^rlhf-canary/)(\d+)(?:(?:/attempts/|\.)(\d+))?"
+    r"(?:#from=([\w./-]*)(?:&(\w+))?)?$",
+    re.ASCII,
+)
+WORDS = ("accepted", "error")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What an answer on a commit says of itself."""
+
+    age: tuple[int, int] = (0, 0)
+    """Run and attempt; (0, 0) where it names none."""
+    origin: str = ""
+    """owner/name of the head repository; empty where it says nothing."""
+    word: str = ""
+    """`accepted` or `error`, where it is one of them."""
+
+
+def signed(place: str, source: Source, text: StatusText) -> str:
+    """A run's address or number, followed by what `standing` reads."""
+    if not (place and source.origin):
+        return place
+    word = "accepted" if text.accepted else text.state
+    return f"{place}#from={source.origin}" + (f"&{word}" if word in WORDS else "")
+
+
+def standing(place: str | None) -> Standing:
+    """What the answer with this address or number says of itself."""
+    found = SIGNED.search(place or "")
+    if found is None:
+        return Standing()
+    run, attempt, origin, word = found.groups()
+    return Standing((int(run), int(attempt or 1)), origin or "", word or "")
+
+
+def why_it_stays(
+    hub: Hub, repository: Repository, source: Source, what: str, there: Standing
+) -> str:
+    """Why the answer that is there is left alone; empty where this run may replace it.
+
+    Raises:
+        MachineError: GitHub cannot be reached.
+    """
+    if not (there.origin and source.origin) or there.origin == source.origin:
+        later = bool(source.run_id) and there.age > source.age
+        return f"a later run has set {what} already" if later else ""
+    if _comes_first(hub, repository, source, there.origin):
+        return ""
+    return f"{what} is left alone: it is the answer to {there.origin}, which has the same commit"
+
+
+def _comes_first(hub: Hub, repository: Repository, source: Source, other: str) -> bool:
+    """Whether this run's repository has the better claim to the commit.
+
+    The gated repository comes before every fork. Of two forks the one comes first whose open pull
+    request is by the commit's author, then the one whose pull request is older.
+    """
+    if repository.full_name in (source.origin, other):
+        return source.origin == repository.full_name
+    what = f"the pull requests of {source.sha[:9]}"
+    try:
+        pulls = hub.read(
+            what,
+            lambda: [
+                pull
+                for pull in repository.get_pulls(state="open")
+                if pull.head.sha == source.sha and pull.head.repo
+            ],
+        )
+        commit = hub.read(what, lambda: repository.get_commit(source.sha))
+    except Refused:
+        return False
+    author = (commit.raw_data.get("author") or {}).get("login")
+    claims = [
+        (pull.user.login != author, pull.number, pull.head.repo.full_name)
+        for pull in pulls
+        if pull.head.repo.full_name in (source.origin, other)
+    ]
+    return bool(claims) and min(claims)[2] == source.origin

@@ -1,0 +1,250 @@
+"""The one comment under trouble: jobs that write at once, late answers, an App's token."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.config.token import Token
+from canary.errors import MachineError
+from canary.publish.by_hand import Posting, post
+from canary.publish.comment import MARKER, merged, parse, sections_of
+from canary.publish.hub import Hub, connect
+from canary.publish.source import Answer, Source
+from canary.publish.sticky import BOT, Sticky, write_comment
+from canary.publish.workflow import Job
+from canary.report.render import written
+from tests.github.gatehouse import NAME, Gatehouse
+from tests.github.server import GitHub
+from tests.github.state import Comment, Pull, Repository
+from tests.github.turns import Turns
+
+OLD = "a" * 40
+APP = "gate-of-org[bot]"
+
+
+@pytest.fixture
+def repository(github: GitHub) -> Repository:
+    return github.state.add_repository(NAME)
+
+
+def hub_of(github: GitHub) -> Hub:
+    return connect(
+        Token(github.token),
+        github.url,
+        sleep=lambda seconds: github.clock.sleep(seconds),
+        clock=github.clock.time,
+        seconds_between_writes=0.0,
+        backoff_s=0.0,
+    )
+
+
+def leg(github: GitHub, pull: Pull, name: str, run: int = 7, jobs: int = 1) -> Sticky:
+    """One job of a workflow run, of one canary."""
+    answer = Answer(name, Comparison("pass", "Pass: nothing got worse."), f"{name}.yaml")
+    sections = sections_of([answer], Source(pull.head_sha, "", run))
+    hub = hub_of(github)
+    target = hub.github.get_repo(NAME)
+    return write_comment(hub, target, pull.number, sections, BOT, jobs)
+
+
+def side_by_side(github: GitHub, *deeds: Callable[[], Sticky]) -> list[Sticky]:
+    return Turns(github.clock).run(*deeds)
+
+
+def names(comments: list[Comment]) -> list[list[str]]:
+    return [[one.name for one in parse(comment.body)] for comment in comments]
+
+
+def earlier_comment(repository: Repository, pull: Pull, name: str = "gone") -> Comment:
+    """Our comment on the commit before."""
+    answer = Answer(name, Comparison("pass", "Pass."), f"{name}.yaml")
+    body = merged("", sections_of([answer], Source(OLD, "", 1)))
+    assert body is not None
+    return repository.add_comment(pull.number, body, BOT)
+
+
+@pytest.mark.parametrize("round_", range(20))
+@pytest.mark.parametrize("count", [2, 4])
+def test_jobs_that_write_at_once_lose_no_section_when_edits_come_ten_seconds_late(
+    github: GitHub, repository: Repository, count: int, round_: int
+) -> None:
+    pull = repository.add_pull()
+    legs = [f"leg{number}" for number in range(count)]
+    if round_ % 2:
+        earlier_comment(repository, pull, legs[0])
+    for number in range(round_ % 5):
+        github.trouble.hold("PATCH|POST", "/comments", 10 + number)
+    said = side_by_side(github, *(partial(leg, github, pull, name, jobs=count) for name in legs))
+    assert names(repository.comments_on(pull.number)) == [legs]
+    assert [one.note for one in said] == [""] * count
+
+
+def test_an_edit_that_is_carried_out_after_it_was_given_up_costs_no_section(
+    github: GitHub, repository: Repository
+) -> None:
+    pull = repository.add_pull()
+    earlier_comment(repository, pull)
+    github.trouble.late("PATCH", "/comments/", 35)
+    side_by_side(github, *(partial(leg, github, pull, name, jobs=2) for name in ("a", "b")))
+    assert names(repository.comments_on(pull.number)) == [["a", "b"]]
+
+
+def test_two_jobs_without_a_matrix_see_from_the_comment_that_they_are_not_alone(
+    github: GitHub, repository: Repository
+) -> None:
+    pull = repository.add_pull()
+    leg(github, pull, "a")
+    leg(github, pull, "b")
+    repository.push(pull)
+    github.trouble.hold("PATCH", "/comments/", 10)
+    side_by_side(github, *(partial(leg, github, pull, name, run=8) for name in ("a", "b")))
+    assert names(repository.comments_on(pull.number)) == [["a", "b"]]
+
+
+def test_a_job_that_is_alone_waits_for_nobody(github: GitHub, repository: Repository) -> None:
+    pull = repository.add_pull()
+    before = github.clock.time()
+    leg(github, pull, "a")
+    repository.push(pull)
+    leg(github, pull, "a", run=8)
+    assert github.clock.time() - before < 10
+
+
+@pytest.mark.parametrize("seconds", [31, 50])
+def test_a_comment_that_is_made_after_it_was_given_up_does_not_stay_beside_the_other(
+    github: GitHub, repository: Repository, seconds: float
+) -> None:
+    pull = repository.add_pull()
+    github.trouble.late("POST", "/comments", seconds)
+    leg(github, pull, "a")
+    github.carry_out(all=True)
+    assert names(repository.comments_on(pull.number)) == [["a"]]
+
+
+def test_a_comment_that_came_later_still_goes_with_the_next_run(
+    github: GitHub, repository: Repository
+) -> None:
+    pull = repository.add_pull()
+    github.trouble.late("POST", "/comments", 600)
+    first = leg(github, pull, "a")
+    github.carry_out(all=True)
+    assert len(repository.comments_on(pull.number)) == 2
+    again = leg(github, pull, "a", run=8)
+    assert names(repository.comments_on(pull.number)) == [["a"]]
+    assert again.url == first.url
+
+
+def test_sections_of_a_second_comment_of_ours_are_kept_and_those_of_others_left(
+    github: GitHub, repository: Repository
+) -> None:
+    pull = repository.add_pull()
+    leg(github, pull, "a")
+    (ours,) = repository.comments_on(pull.number)
+    forged = repository.add_comment(pull.number, f"{MARKER}\nmine", "mallory")
+    repository.add_comment(
+        pull.number, ours.body.replace(" a ", " b ").replace("a.yaml", "b.yaml"), BOT
+    )
+    leg(github, pull, "c")
+    assert names([ours]) == [["a", "b", "c"]]
+    assert repository.comments_on(pull.number) == [ours, forged]
+
+
+def test_a_comment_that_another_job_removes_meanwhile_is_written_anew(
+    github: GitHub, repository: Repository
+) -> None:
+    pull = repository.add_pull()
+    old = earlier_comment(repository, pull)
+    github.trouble.before("PATCH", "/comments/", lambda: repository.comments.pop(old.id))
+    leg(github, pull, "a")
+    assert names(repository.comments_on(pull.number)) == [["a"]]
+
+
+def test_an_apps_token_learns_its_own_name_and_keeps_to_one_comment(
+    github: GitHub, repository: Repository
+) -> None:
+    github.login = APP
+    pull = repository.add_pull()
+    forged = repository.add_comment(pull.number, f"{MARKER}\nmine", "mallory")
+    first = leg(github, pull, "a")
+    repository.push(pull)
+    second = leg(github, pull, "a", run=8)
+    comments = repository.comments_on(pull.number)
+    assert [one.author for one in comments] == ["mallory", APP]
+    assert comments[0] is forged
+    assert forged.body == f"{MARKER}\nmine"
+    assert second.url == first.url
+    assert [one.sha for one in parse(comments[1].body)] == [pull.head_sha]
+
+
+def test_an_apps_token_leaves_one_comment_by_the_whole_gate(tmp_path: Path, github: GitHub) -> None:
+    house = Gatehouse(tmp_path, github)
+    house.commit()
+    github.login = APP
+    pull = house.pull()
+    house.judge(pull, house.run())
+    house.judge(pull, house.run())
+    assert len(house.comments(pull)) == 1
+
+
+# `canary publish`.
+
+
+@pytest.fixture
+def posting(tmp_path: Path, repository: Repository) -> Posting:
+    written(Comparison("pass", "Pass: nothing got worse."), tmp_path / "found")
+    pull = repository.add_pull()
+    return Posting(
+        comparisons=(tmp_path / "found",),
+        repository=NAME,
+        pull_request=pull.number,
+        sha=pull.head_sha,
+        status="both",
+        comment=True,
+        template=None,
+        strict=False,
+        dry_run=False,
+    )
+
+
+def posted(github: GitHub, posting: Posting) -> tuple[int, str]:
+    stream = io.StringIO()
+    environ = {"GITHUB_TOKEN": github.token, "GITHUB_API_URL": github.url}
+    return post(posting, environ, Job(stream), io.StringIO()), stream.getvalue()
+
+
+def test_publishing_that_posted_nothing_ends_with_4_and_says_so(
+    github: GitHub, posting: Posting
+) -> None:
+    github.read_only()
+    with pytest.raises(MachineError, match=r"nothing was posted to org/repo") as caught:
+        posted(github, posting)
+    assert caught.value.exit_code == 4
+
+
+def test_publishing_that_posted_something_ends_with_0_and_says_what_is_missing(
+    github: GitHub, posting: Posting
+) -> None:
+    github.permissions["statuses"] = "read"
+    code, log = posted(github, posting)
+    assert code == 0
+    assert "statuses: write" in log
+
+
+def test_publishing_without_anything_to_post_ends_with_4(github: GitHub, posting: Posting) -> None:
+    with pytest.raises(MachineError, match="nothing was posted"):
+        posted(github, replace(posting, status="none", pull_request=None))
+
+
+def test_publishing_to_a_pull_request_that_is_elsewhere_posts_no_comment(
+    github: GitHub, repository: Repository, posting: Posting
+) -> None:
+    repository.push(repository.pulls[1])
+    with pytest.raises(MachineError, match="has moved on"):
+        posted(github, replace(posting, status="none"))

@@ -1,0 +1,317 @@
+"""Whose answer stands on a commit that two pull requests share, and what an acceptance needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.collect.record import RunRecord
+from canary.gate.answering import pending
+from tests.github.gatehouse import (
+    NAME,
+    Gatehouse,
+    Said,
+    artifact,
+    pull_event,
+    workflow_run_event,
+)
+from tests.github.server import GitHub
+from tests.github.state import Pull
+from tests.unit.comparing import altered
+
+FORK, STRANGER = "mona/repo", "stranger/repo"
+LABEL = "canary:accept"
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    made = Gatehouse(tmp_path, github)
+    made.commit()
+    made.baseline(4)
+    return made
+
+
+def changed(house: Gatehouse) -> RunRecord:
+    run = altered(house.run(), "config", "learning_rate", to=1e-3)
+    return altered(run, "exact", "first_loss", "loss", to=9.0)
+
+
+# Acceptance needs an answer on that head, older than the label.
+
+
+CHANNELS = [{}, {"comment": "false"}, {"status": "none"}, {"comment": "false", "status": "none"}]
+
+
+@pytest.mark.parametrize("inputs", CHANNELS, ids=str)
+def test_a_label_that_comes_just_after_a_push_accepts_nothing(
+    house: Gatehouse, inputs: dict[str, str]
+) -> None:
+    pull = house.pull()
+    house.judge(pull, changed(house), **inputs)
+    house.push_to(pull)
+    house.report("pull_request", pull_event(pull, "synchronize", None), None, by=pending, **inputs)
+    house.hub_repository.label(pull, LABEL, "ada")
+    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    assert said.code == 1
+    assert said.outputs["verdict"] == "changed"
+
+
+@pytest.mark.parametrize("inputs", CHANNELS, ids=str)
+def test_a_label_where_nothing_was_ever_judged_accepts_nothing(
+    house: Gatehouse, inputs: dict[str, str]
+) -> None:
+    pull = house.pull()
+    house.hub_repository.label(pull, LABEL, "ada")
+    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    assert said.code == 1
+    expected = "accept.yml" if "status" in inputs and "comment" in inputs else "set it again"
+    assert expected in said.summary
+
+
+@pytest.mark.parametrize("inputs", [*CHANNELS[:3], {"comment": "false", "status": "check-run"}])
+def test_a_label_after_the_answer_accepts_wherever_the_answer_is(
+    house: Gatehouse, inputs: dict[str, str]
+) -> None:
+    pull = house.pull()
+    house.judge(pull, changed(house), **inputs)
+    house.hub_repository.label(pull, LABEL, "ada")
+    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    assert said.code == 0
+
+
+@pytest.mark.parametrize("inputs", CHANNELS[:3], ids=str)
+def test_an_error_is_no_judgement_that_a_label_could_accept(
+    house: Gatehouse, inputs: dict[str, str]
+) -> None:
+    pull = house.pull()
+    assert house.judge(pull, **inputs).outputs["verdict"] == "error"
+    house.hub_repository.label(pull, LABEL, "ada")
+    said = house.judge(pull, changed(house), action="labeled", label=(LABEL, "ada"), **inputs)
+    assert said.code == 1
+
+
+def test_an_answer_in_the_same_second_as_the_label_is_not_older(house: Gatehouse) -> None:
+    pull = house.pull()
+    house.judge(pull, changed(house))
+    house.hub_repository.label(pull, LABEL, "ada")
+    (event,), (comment,) = pull.events, house.comments(pull)
+    comment.updated = event.created
+    for status in house.hub_repository.statuses:
+        status.created = event.created
+    labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada")}
+    assert house.judge(pull, changed(house), **labelled).code == 1
+
+
+def test_a_comment_by_another_that_says_accepted_accepts_nothing(house: Gatehouse) -> None:
+    pull = house.pull()
+    house.judge(pull, changed(house), status="none")
+    forged = house.comments(pull)[0].body.replace(" changed", " accepted")
+    assert forged != house.comments(pull)[0].body
+    house.hub_repository.comments.clear()
+    house.hub_repository.add_comment(pull.number, forged, "mallory")
+    house.hub_repository.label(pull, LABEL, "ada")
+    assert house.judge(pull, changed(house), status="none").code == 1
+
+
+def test_a_canarys_own_name_cannot_say_that_it_was_accepted(house: Gatehouse) -> None:
+    house.hub_repository.label(pull := house.pull(), LABEL, "ada")
+    name = "Changed and accepted ("
+    both: dict[str, Any] = {"comment": "false", "config": "canary.yaml\nnew.yaml"}
+    house.judge(pull, house.run().model_copy(update={"name": name}), of="new.yaml", **both)
+    assert house.judge(pull, changed(house), comment="false").code == 1
+
+
+def test_acceptance_is_found_under_the_status_of_another_base_branch(house: Gatehouse) -> None:
+    pull = house.pull()
+    pull.base_branch = "release"
+    house.judge(pull, changed(house), comment="false")
+    house.hub_repository.label(pull, LABEL, "ada")
+    labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada"), "comment": "false"}
+    assert house.judge(pull, changed(house), **labelled).code == 0
+    assert house.judge(pull, changed(house), comment="false").code == 0
+
+
+# A stranger's pull request with the same head commit.
+
+
+class Fork:
+    """The pair of workflows for one head repository."""
+
+    def __init__(self, house: Gatehouse, name: str, tmp_path: Path) -> None:
+        self.house, self.name, self.root = house, name, tmp_path
+        self.count = 0
+
+    def open(self, sha: str, author: str = "") -> Pull:
+        author = author or self.name.partition("/")[0]
+        base = self.house.hub_repository.branches["main"]
+        repository = self.house.hub_repository
+        return repository.add_pull(sha, head_repository=self.name, author=author, base_sha=base)
+
+    def ask(self, sha: str, **inputs: Any) -> Said:
+        event = workflow_run_event(sha, 1, self.name, "requested")
+        return self.house.report("workflow_run", event, None, by=pending, **inputs)
+
+    def end(self, sha: str, time: float = 0.1, conclusion: str = "success", **inputs: Any) -> Said:
+        run = self.house.hub_repository.add_run(
+            sha, head_repository=self.name, conclusion=conclusion
+        )
+        if conclusion == "success":
+            self.count += 1
+            folder = self.root / f"{self.name.replace('/', '-')}-{self.count}"
+            content = artifact(folder, [self.house.run(time)])
+            self.house.hub_repository.add_artifact(run, "canary-records", content)
+        event = workflow_run_event(sha, run.id, self.name, conclusion=conclusion)
+        return self.house.report("workflow_run", event, None, **inputs)
+
+
+@pytest.fixture
+def victim(house: Gatehouse, tmp_path: Path) -> Fork:
+    return Fork(house, FORK, tmp_path)
+
+
+@pytest.fixture
+def stranger(house: Gatehouse, tmp_path: Path) -> Fork:
+    return Fork(house, STRANGER, tmp_path)
+
+
+KINDS = ["commit-status", "check-run"]
+
+
+def state(house: Gatehouse, sha: str, kind: str) -> str:
+    if kind == "commit-status":
+        return house.status(sha)[0]
+    runs = [one for one in house.hub_repository.check_runs.values() if one.sha == sha]
+    conclusions = {"success": "success", "failure": "failure"}
+    return conclusions.get(runs[-1].values.get("conclusion", ""), "pending")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_strangers_run_touches_no_answer_on_a_commit_of_the_repository(
+    house: Gatehouse, stranger: Fork, kind: str
+) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run(), status=kind)
+    other = stranger.open(pull.head_sha)
+    body = house.comments(pull)[0].body
+    stranger.ask(pull.head_sha, status=kind)
+    assert state(house, pull.head_sha, kind) == "success"
+    said = stranger.end(pull.head_sha, conclusion="cancelled", status=kind)
+    assert state(house, pull.head_sha, kind) == "success"
+    assert NAME in said.log
+    stranger.end(pull.head_sha, status=kind)
+    assert house.comments(pull)[0].body == body
+    assert len(house.comments(other)) == 1
+
+
+def test_a_stranger_turns_nothing_green(house: Gatehouse, stranger: Fork) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run(0.2))
+    stranger.open(pull.head_sha)
+    stranger.end(pull.head_sha)
+    assert house.status(pull.head_sha)[0] == "failure"
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stranger_who_came_first_is_replaced_by_the_repositorys_own_run(
+    house: Gatehouse, stranger: Fork, ended: bool, kind: str
+) -> None:
+    pull = house.pull()
+    stranger.open(pull.head_sha)
+    house.runs += 50
+    stranger.ask(pull.head_sha, status=kind)
+    if ended:
+        stranger.end(pull.head_sha, conclusion="cancelled", status=kind)
+    house.runs -= 50
+    house.judge(pull, house.run(), status=kind)
+    house.runs += 50
+    assert state(house, pull.head_sha, kind) == "success"
+    stranger.ask(pull.head_sha, status=kind)
+    assert state(house, pull.head_sha, kind) == "success"
+
+
+@pytest.mark.parametrize("first", ["victim", "stranger"])
+@pytest.mark.parametrize("author", ["mona", None])
+def test_of_two_forks_the_commits_author_has_the_word_then_the_older_pull_request(
+    house: Gatehouse, victim: Fork, stranger: Fork, first: str, author: str | None
+) -> None:
+    sha = house.commit("shared")
+    house.hub_repository.commits[sha].author = author
+    if author:  # The stranger's pull request may be the older one: it was pushed to later.
+        stranger.open(sha)
+    victim.open(sha)
+    if not author:
+        stranger.open(sha)
+    order = [victim, stranger] if first == "victim" else [stranger, victim]
+    for fork in order:
+        fork.ask(sha)
+        if fork is victim:
+            fork.end(sha)
+        else:
+            fork.end(sha, conclusion="cancelled")
+    assert house.status(sha)[0] == "success"
+    stranger.ask(sha)
+    assert house.status(sha)[0] == "success"
+
+
+def test_a_stranger_whose_fork_is_gone_touches_no_answer(house: Gatehouse, victim: Fork) -> None:
+    sha = house.commit("shared")
+    pull = victim.open(sha)
+    victim.end(sha)
+    event = workflow_run_event(sha, 1, STRANGER, conclusion="cancelled")
+    event["workflow_run"]["head_repository"] = None
+    house.report("workflow_run", event, None)
+    assert house.status(sha)[0] == "success"
+    assert "cancelled" not in house.comments(pull)[0].body
+
+
+def test_a_run_without_a_pull_request_of_its_own_writes_into_no_other(
+    house: Gatehouse, stranger: Fork
+) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run())
+    body = house.comments(pull)[0].body
+    stranger.end(pull.head_sha, time=0.2)
+    assert house.comments(pull)[0].body == body
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_a_pull_request_that_takes_over_the_commit_of_a_closed_one_is_answered(
+    house: Gatehouse, victim: Fork, stranger: Fork
+) -> None:
+    sha = house.commit("shared")
+    closed = victim.open(sha)
+    victim.end(sha, conclusion="cancelled")
+    closed.state = "closed"
+    stranger.open(sha)
+    stranger.end(sha)
+    assert house.status(sha)[0] == "success"
+
+
+def test_a_strangers_pull_request_into_another_branch_has_a_status_of_its_own(
+    house: Gatehouse, stranger: Fork
+) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run())
+    other = stranger.open(pull.head_sha)
+    other.base_branch = "release"
+    stranger.ask(pull.head_sha)
+    stranger.end(pull.head_sha, conclusion="cancelled")
+    assert house.status(pull.head_sha)[0] == "success"
+    states = {
+        one.context: one.state for one in reversed(house.hub_repository.statuses_of(pull.head_sha))
+    }
+    assert states == {"rlhf-canary": "success", "rlhf-canary (release)": "error"}
+
+
+def test_a_strangers_status_in_the_same_moment_is_taken_back(
+    house: Gatehouse, stranger: Fork, github: GitHub
+) -> None:
+    """The stranger's run looked before the answer was there, and wrote after it."""
+    pull = house.pull()
+    stranger.open(pull.head_sha)
+    github.trouble.before("POST", "/statuses/", lambda: house.judge(pull, house.run()))
+    stranger.end(pull.head_sha, conclusion="cancelled")
+    assert house.status(pull.head_sha)[0] == "success"
