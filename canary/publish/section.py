@@ -12,11 +12,13 @@ from canary.compare.report import Comparison
 from canary.errors import ConfigError
 from canary.publish.confined import confined, unusable
 from canary.publish.source import Source
-from canary.report.escape import ZERO_WIDTH
+from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
 from canary.report.view import Row, View, view_of
 
 TEMPLATE = "comment.md.jinja"
+MOST_ROWS = 5_000
+"""More rows of a table than any comment holds; all of them would be escaped with each cut."""
 CUT_HERE = "\n\n(cut here for length; the run keeps the whole report)\n"
 
 
@@ -50,9 +52,13 @@ def _not(view: CommentView, status: str) -> tuple[Row, ...]:
 
 
 def comment_view(found: Comparison) -> CommentView:
-    """The view of a comparison with nothing left out."""
+    """The view of a comparison with nothing left out that a comment could hold."""
     whole = view_of(found)
-    return CommentView(**{name: getattr(whole, name) for name in View.__dataclass_fields__})
+    parts = {name: getattr(whole, name) for name in View.__dataclass_fields__}
+    short = {
+        key: part[:MOST_ROWS] if isinstance(part, tuple) else part for key, part in parts.items()
+    }
+    return on_lines(CommentView(**short))
 
 
 def section(

@@ -24,6 +24,9 @@ NOT_PRINTED = re.compile(
 """Control characters, changes of writing direction, and what no file can hold: no record's text may
 steer a terminal."""
 
+LONGEST_TEXT = 2_000
+"""Characters of one text in a view; ours have some hundreds."""
+
 LINKED = (
     (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
     (re.compile(r"#(?=\d)"), f"#{ZERO_WIDTH}"),
@@ -37,14 +40,14 @@ LINKED = (
 
 
 def on_lines(view: Shown) -> Shown:
-    """A view with each of its texts on one line, as templates of plain text take them: none of them
-    makes a line of its own."""
+    """A view with each of its texts on one line, and no longer than anybody reads: none of them
+    makes a line of its own, or takes minutes to escape."""
     return cast(Shown, _on_lines(view))
 
 
 def _on_lines(value: Any) -> Any:
     if isinstance(value, str):
-        return printable(value)
+        return printable(value if len(value) <= LONGEST_TEXT else f"{value[: LONGEST_TEXT - 1]}…")
     if isinstance(value, tuple):
         return tuple(map(_on_lines, value))
     if is_dataclass(value) and not isinstance(value, type):
