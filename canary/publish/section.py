@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jinja2
 
@@ -54,11 +55,11 @@ def _not(view: CommentView, status: str) -> tuple[Row, ...]:
 def comment_view(found: Comparison) -> CommentView:
     """The view of a comparison with nothing left out that a comment could hold."""
     whole = view_of(found)
-    parts = {name: getattr(whole, name) for name in View.__dataclass_fields__}
-    short = {
-        key: part[:MOST_ROWS] if isinstance(part, tuple) else part for key, part in parts.items()
-    }
-    return on_lines(CommentView(**short))
+    parts: dict[str, Any] = {}
+    for name in View.__dataclass_fields__:
+        part = getattr(whole, name)
+        parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
+    return on_lines(CommentView(**parts))
 
 
 def section(
