@@ -13,7 +13,7 @@ from canary import __version__
 from canary.baseline_cli import baseline_app
 from canary.campaign_cli import ab, calibrate, demo
 from canary.compare_cli import compare, explain
-from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError
+from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, printable
 from canary.gate_cli import gate_app, publish_comparison
 from canary.init_cli import init
 from canary.ladder_cli import ladder
@@ -151,27 +151,31 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.exit(EXIT_OK)
     except CanaryError as error:
         if verbose:
-            traceback.print_exc()
+            _show_traceback()
         print(f"canary: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except Exception as error:  # noqa: BLE001 - the one place that meets what nobody foresaw
         _show_usage_error(error)
         if verbose:
-            traceback.print_exc()
-        print(
-            f"canary: unexpected {type(error).__name__}: {error} (run again with -v and report it)",
-            file=sys.stderr,
-        )
+            _show_traceback()
+        what = printable(f"unexpected {type(error).__name__}: {error}")
+        print(f"canary: {what} (run again with -v and report it)", file=sys.stderr)
         sys.exit(EXIT_ERROR)
     finally:
         leave_quietly()
+
+
+def _show_traceback() -> None:
+    """The exception in hand; its text, and that of its causes, may be a stranger's."""
+    for line in traceback.format_exc().splitlines():
+        print(f"  {printable(line)}", file=sys.stderr)
 
 
 def _show_usage_error(error: Exception) -> None:
     """The argument parser's own errors, in one line, exit code 2."""
     message = getattr(error, "format_message", None)
     if message is not None:
-        print(f"canary: {message()}", file=sys.stderr)
+        print(f"canary: {printable(message())}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
 
 

@@ -20,6 +20,13 @@ EXIT_INCONCLUSIVE = 3
 EXIT_ERROR = 4
 
 
+def printable(text: str) -> str:
+    """On one line, with nothing in it that steers a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 class CanaryError(Exception):
     """Base of all errors shown to users as one line.
 
@@ -34,7 +41,8 @@ class CanaryError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message} ({self.hint})" if self.hint else self.message
+        # Names of files and texts of a record are a stranger's.
+        return printable(f"{self.message} ({self.hint})" if self.hint else self.message)
 
 
 class Stopped(KeyboardInterrupt):

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import re
 from pathlib import Path
+from typing import TypeGuard
+
+from canary.collect.checkout import Unread, read_git
 
 MOST_CHARACTERS = 2_000_000
-PATIENCE_S = 20
+SHA = re.compile(r"[0-9a-f]{7,64}")
+DIFF = (
+    *("diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-textconv"),
+    *("--submodule=short", "--ignore-submodules=dirty"),
+)
 
 
 def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool = False) -> str:
     """`git diff --unified=0` from one commit to another, or, where the current side had changes
     that are in no commit and its commit is still checked out, to the files as they are.
 
-    Empty where git cannot tell: no repository, or a commit that it does not have.
+    Empty where git cannot tell: no repository, or a commit that it does not have. No program that
+    the repository names runs (`canary.collect.checkout`).
     """
-    if not base or not head or (base == head and not dirty):
+    if not _is_commit(base) or not _is_commit(head) or (base == head and not dirty):
         return ""
-    range_ = [base]
-    if not dirty or _git(folder, "rev-parse", "HEAD").strip() != head:
-        range_.append(head)
-    text = _git(folder, "diff", "--unified=0", "--no-color", "--no-ext-diff", *range_, "--")
-    return text[:MOST_CHARACTERS]
-
-
-def _git(folder: Path, *arguments: str) -> str:
     try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=folder,
-            capture_output=True,
-            check=True,
-            timeout=PATIENCE_S,
-            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
-        )
-    except (OSError, subprocess.SubprocessError):
+        files = dirty and read_git(folder, "rev-parse", "HEAD").strip() == head
+        range_ = [base] if files else [base, head]
+        return read_git(folder, *DIFF, *range_, "--", files=files)[:MOST_CHARACTERS]
+    except Unread:
         return ""
-    return done.stdout.decode("utf-8", "replace")
+
+
+def _is_commit(sha: str | None) -> TypeGuard[str]:
+    """A record's own word goes to git only where it cannot be an option."""
+    return isinstance(sha, str) and SHA.fullmatch(sha) is not None

@@ -103,7 +103,8 @@ class Scratch:
         Raises:
             as `git`.
         """
-        environ = {**self.environ, "GIT_OPTIONAL_LOCKS": "0"}
+        # A partial clone would fetch what it lacks, by the programs that its configuration names.
+        environ = {**self.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
         return self._run(arguments, checkout, environ, given, TIMEOUT_S)
 
     def _run(

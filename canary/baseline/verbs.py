@@ -17,7 +17,7 @@ from canary.baseline.history import (
     save_file,
 )
 from canary.collect.folder import load_record
-from canary.errors import InputError
+from canary.errors import InputError, printable
 
 
 def save_baseline(source: Path, destination: Path, accepted: str | None = None) -> str:
@@ -33,23 +33,25 @@ def save_baseline(source: Path, destination: Path, accepted: str | None = None) 
                 "a single file has no levels", "--accept needs the folder of a history"
             )
         save_file(destination, record)
-        return f"saved {record.run_id} as {destination}"
+        return printable(f"saved {record.run_id} as {destination}")
     if destination.is_file():
         raise InputError(f"{destination} is a file, not a folder", "name a .json file or a folder")
     if (destination / "metrics.json").exists():
         raise InputError(f"{destination} is a run's own folder", "name another folder")
     path = save(destination, record, accepted=accepted)
     level = current_level(entries(path.parent))
-    return f"saved {record.run_id} to {path.parent} ({len(level)} runs on this level)"
+    return printable(f"saved {record.run_id} to {path.parent} ({len(level)} runs on this level)")
 
 
 def list_text(root: Path, shown: str = "") -> str:
     """A line a canary and machine; `shown` names the history."""
     lines = [
-        f"{canary:<24} {machine:<36} {count:>4} runs, {level} on this level, {first} to {last}"
+        printable(
+            f"{canary:<24} {machine:<36} {count:>4} runs, {level} on this level, {first} to {last}"
+        )
         for canary, machine, count, level, first, last in rows(root)
     ]
-    return "\n".join(lines) or f"{shown or root} holds no runs"
+    return "\n".join(lines) or printable(f"{shown or root} holds no runs")
 
 
 HEADER = (
@@ -70,10 +72,10 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
             continue
         found = entries(folder)
         numbers = dict(zip(kept := [e for e in found if not e.red], levels(kept), strict=True))
-        lines += [f"{folder.parent.name} on {folder.name}", HEADER]
+        lines += [printable(f"{folder.parent.name} on {folder.name}"), HEADER]
         lines += [_row(entry, numbers.get(entry)) for entry in found]
     if not lines and canary is None:
-        return f"{shown or root} holds no runs"
+        return printable(f"{shown or root} holds no runs")
     if not lines:
         known = ", ".join(sorted({folder.parent.name for folder in drawers(root)}))
         raise InputError(f"no canary {canary!r} in {shown or root}", f"it has: {known or 'none'}")
@@ -88,7 +90,8 @@ def _row(entry: Entry, level: int | None) -> str:
     verdict = (context.verdict if context else "") or "-"
     time = f"{1000 * record.perf.step_time.mean:.1f} ms"
     row = f"  {entry.run_id:<44} {sha:<9}  {verdict:<12} {time:>11} {shown:>10}  {level or '-':>5}"
-    return row + (f"  accepted: {document['accepted']}" if document.get("accepted") else "")
+    accepted = f"  accepted: {document['accepted']}" if document.get("accepted") else ""
+    return printable(row + accepted)
 
 
 def prune_text(root: Path, keep: int) -> str:

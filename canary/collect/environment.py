@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from canary.collect.checkout import Unread, read_git
 from canary.collect.gpu import list_devices
 from canary.collect.packages import package_versions
 
@@ -93,15 +93,11 @@ def git_state(folder: Path) -> dict[str, Any]:
     """
     try:
         sha = _git(folder, "rev-parse", "HEAD")
-        changed = _git(folder, "status", "--porcelain").splitlines()
+        status = ("status", "--porcelain", "--ignore-submodules=dirty")
+        changed = read_git(folder, *status, files=True, timeout_s=10).splitlines()
         branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD")
-    except FileNotFoundError:
-        return {"sha": None, "reason": "git is not installed"}
-    except subprocess.TimeoutExpired:
-        return {"sha": None, "reason": "git did not answer in 10 s"}
-    except subprocess.CalledProcessError as error:
-        lines = (error.stderr or "").strip().splitlines()
-        return {"sha": None, "reason": lines[-1] if lines else "not a git repository"}
+    except Unread as error:
+        return {"sha": None, "reason": str(error)}
     return {
         "sha": sha,
         "branch": None if branch == "HEAD" else branch,
@@ -111,16 +107,7 @@ def git_state(folder: Path) -> dict[str, Any]:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=10,
-        env=os.environ | {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"},
-    )
-    return done.stdout.strip()
+    return read_git(folder, *arguments, timeout_s=10).strip()
 
 
 def environment_lines(found: dict[str, Any]) -> list[tuple[str, str]]:

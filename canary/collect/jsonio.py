@@ -62,7 +62,7 @@ def replace_file(path: Path, text: str) -> None:
     """Writes `text` to `path` so that a reader sees either the old content or the new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
         # mkstemp makes files private; a record is for everyone who may read the folder.
         Path(temporary).chmod(0o644)

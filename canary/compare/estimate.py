@@ -75,9 +75,10 @@ def pooled(first: Sequence[float], second: Sequence[float]) -> Spread | None:
     df = max(len(first) - 1, 0) + max(len(second) - 1, 0)
     if df < 1:
         return None
-    squares = sum(
-        (value - statistics.fmean(group)) ** 2 for group in (first, second) for value in group
-    )
+    squares = 0.0
+    for group in filter(len, (first, second)):
+        mean = statistics.fmean(group)
+        squares += sum((value - mean) ** 2 for value in group)
     return Spread(math.sqrt(squares / df), df, "the runs compared")
 
 

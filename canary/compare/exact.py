@@ -166,22 +166,30 @@ def exact_lane(
         for difference in learned_differences(before, after)
         if recorded_on_both(difference.stage, before, after)
     ]
-    learned = [d for d in everything if not known.allows(d.stage, d.signal, d.relative)]
+    learned, allowed = _parted(everything, known)
     checks = [
         *_learned_checks(learned, everything, explained, before, after, known),
         *_repeatability(current, known),
     ]
     work, differing = work_checks(before, after, thresholds)
-    unsteady = [d for d in differing if known.allows(d.stage, d.signal, d.relative)]
-    work = [_not_judged(c) if any(c.name == d.signal for d in unsteady) else c for c in work]
-    notes = [
-        f"{d.stage}.{d.signal}: {NOT_REPEATED}, not judged"
-        for d in (*everything, *unsteady)
-        if d not in learned
-    ]
-    kept = [d for d in differing if d not in unsteady]
+    kept, unsteady = _parted(differing, known)
+    signals = {d.signal for d in unsteady}
+    work = [_not_judged(c) if c.name in signals else c for c in work]
+    notes = [f"{d.stage}.{d.signal}: {NOT_REPEATED}, not judged" for d in (*allowed, *unsteady)]
     ordered = sorted([*links, *learned, *kept], key=lambda d: d.order)
     return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
+
+
+def _parted(
+    found: Sequence[Difference], known: Widened
+) -> tuple[list[Difference], list[Difference]]:
+    """(differences that count, those that were seen between equal runs)."""
+    counting: list[Difference] = []
+    allowed: list[Difference] = []
+    for one in found:
+        seen = known.allows(one.stage, one.signal, one.relative)
+        (allowed if seen else counting).append(one)
+    return counting, allowed
 
 
 def _only_command(config: Sequence[KeyChange], environment: Sequence[KeyChange]) -> bool:

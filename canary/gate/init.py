@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from canary.collect.checkout import Unread, read_git
 from canary.config.load import load_config
 from canary.config.samples import write_sample
 from canary.errors import ConfigError, UsageError
@@ -80,12 +80,9 @@ def require_root(folder: Path) -> None:
 def _git(folder: Path, *arguments: str) -> str:
     """What git prints; empty where it fails or is not installed."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
+        return read_git(folder, *arguments).strip()
+    except Unread:
         return ""
-    return done.stdout.strip()
 
 
 def check_configs(root: Path, names: Sequence[str]) -> None:

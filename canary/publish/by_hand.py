@@ -66,7 +66,7 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
         templates=_templates(posting.template),
     )
     if posting.dry_run:
-        _show(answers, Source(sha or "0" * 40), channels, posting, out)
+        _show(answers, Source(sha if SHA.fullmatch(sha) else "0" * 40), channels, posting, out)
         return EXIT_OK
     _require(posting, sha)
     source = Source(sha, _run_url(environ), _run_id(environ))

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jinja2
 
 from canary.compare.report import Comparison
 from canary.errors import ConfigError
+from canary.publish.confined import confined, unusable
 from canary.publish.source import Source
-from canary.report.escape import ZERO_WIDTH
+from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
 from canary.report.view import Row, View, view_of
 
 TEMPLATE = "comment.md.jinja"
+MOST_ROWS = 5_000
+"""More rows of a table than any comment holds; all of them would be escaped with each cut."""
 CUT_HERE = "\n\n(cut here for length; the run keeps the whole report)\n"
 
 
@@ -49,9 +53,13 @@ def _not(view: CommentView, status: str) -> tuple[Row, ...]:
 
 
 def comment_view(found: Comparison) -> CommentView:
-    """The view of a comparison with nothing left out."""
+    """The view of a comparison with nothing left out that a comment could hold."""
     whole = view_of(found)
-    return CommentView(**{name: getattr(whole, name) for name in View.__dataclass_fields__})
+    parts: dict[str, Any] = {}
+    for name in View.__dataclass_fields__:
+        part = getattr(whole, name)
+        parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
+    return on_lines(CommentView(**parts))
 
 
 def section(
@@ -65,8 +73,20 @@ def section(
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    template = _template(own)
     view = comment_view(found)
+    if own:
+        return confined(drawn, dict(own), view, source, limit)
+    return drawn({}, view, source, limit)
+
+
+def drawn(own: Mapping[str, str], view: CommentView, source: Source, limit: int) -> str:
+    """The Markdown of a view, at most `limit` characters.
+
+    Raises:
+        ConfigError: the user's template cannot be rendered.
+        MemoryError: it has no room; the only limit that is noticed in here.
+    """
+    template = _template(own)
     text = _render(template, view, source)
     for name, cut in CUTS:
         if len(text) <= limit:
@@ -80,8 +100,8 @@ def section(
     return text
 
 
-def _template(own: Mapping[str, str] | None) -> jinja2.Template:
-    given = dict(own or {})
+def _template(own: Mapping[str, str]) -> jinja2.Template:
+    given = dict(own)
     theirs = given.pop(TEMPLATE, None)
     made = environment(given)
     if theirs is None:
@@ -93,15 +113,16 @@ def _template(own: Mapping[str, str] | None) -> jinja2.Template:
             f"the comment template is not Jinja: line {error.lineno}: {error.message}",
             "correct that line",
         ) from error
+    except (RecursionError, SyntaxError, ValueError) as error:
+        raise unusable(f"{type(error).__name__}: {error}") from error
 
 
 def _render(template: jinja2.Template, view: CommentView, source: Source) -> str:
     try:
         text = template.render(view=view, source=source, table=table(view), headings=HEADINGS)
+    except MemoryError:
+        raise
     except Exception as error:  # The user's own code: it may raise anything.
-        raise ConfigError(
-            f"the comment template cannot be rendered: {type(error).__name__}: {error}",
-            "docs/publishing.md lists the names that a template knows",
-        ) from error
+        raise unusable(f"{type(error).__name__}: {error}") from error
     # No text may begin an HTML comment: the comment's own marks are such.
     return re.sub(r"<(?=!--)", f"<{ZERO_WIDTH}", tidy(text))

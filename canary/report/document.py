@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from canary.collect import jsonio
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Side
 from canary.compare.suspects import Diagnosis
+from canary.report.escape import NOT_PRINTED
 
 DOCUMENT_VERSION = 1
 
@@ -37,7 +39,13 @@ def document(found: Comparison) -> dict[str, Any]:
 
 def json_text(found: Comparison) -> str:
     """The document as text, one line break at its end."""
-    return jsonio.dumps(document(found), indent=1) + "\n"
+    return json_lines(document(found))
+
+
+def json_lines(value: Any) -> str:
+    """Strict JSON on several lines; what may not reach a terminal as it is, is escaped."""
+    text = jsonio.dumps(value, indent=1) + "\n"
+    return NOT_PRINTED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def _side(side: Side) -> dict[str, Any]:

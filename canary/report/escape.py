@@ -8,11 +8,24 @@ stop it; a zero-width space does.
 from __future__ import annotations
 
 import re
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar, cast
+
+from canary.errors import printable
+
+Shown = TypeVar("Shown")
 
 ZERO_WIDTH = "\u200b"
 
-NOT_PRINTED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters and changes of writing direction: no record's text may steer a terminal."""
+NOT_PRINTED = re.compile(
+    r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+    r"\U000e0000-\U000e007f]"
+)
+"""Control characters, changes of writing direction, and what no file can hold: no record's text may
+steer a terminal."""
+
+LONGEST_TEXT = 2_000
+"""Characters of one text in a view; ours have some hundreds."""
 
 LINKED = (
     (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
@@ -24,6 +37,23 @@ LINKED = (
     (re.compile(r"\b(mailto|xmpp):", re.IGNORECASE), rf"\1{ZERO_WIDTH}:"),
 )
 """What GitHub would turn into a mention, a reference or a link, broken in its middle."""
+
+
+def on_lines(view: Shown) -> Shown:
+    """A view with each of its texts on one line, and no longer than anybody reads: none of them
+    makes a line of its own, or takes minutes to escape."""
+    return cast(Shown, _on_lines(view))
+
+
+def _on_lines(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value if len(value) <= LONGEST_TEXT else f"{value[: LONGEST_TEXT - 1]}…")
+    if isinstance(value, tuple):
+        return tuple(map(_on_lines, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        texts = {field.name: _on_lines(getattr(value, field.name)) for field in fields(value)}
+        return replace(value, **texts)
+    return value
 
 
 def _flat(text: object) -> str:

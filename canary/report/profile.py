@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from canary.collect import jsonio
 from canary.collect.folder import load_record
 from canary.collect.profile import OPERATORS, read_profile
 from canary.collect.profile_readings import (
@@ -30,6 +29,8 @@ from canary.compare.operators import (
     table_differences,
 )
 from canary.errors import InputError, RecordError
+from canary.report.document import json_lines
+from canary.report.escape import on_lines
 from canary.report.numbers import signed, significant
 from canary.report.render import check_format, environment, tidy
 
@@ -135,8 +136,8 @@ def profile_text(run: Path, against: Path | None, form: str, top: int) -> str:
         why = current.record.unmeasured.get("profiler", "profiling was off")
         raise InputError(f"{current.record.run_id} has no profile: {why}", HOW)
     if form == "json":
-        return jsonio.dumps(_document(current, found), indent=1) + "\n"
-    view = view_of_profile(current, found, against, top)
+        return json_lines(_document(current, found))
+    view = on_lines(view_of_profile(current, found, against, top))
     name = "profile.md.jinja" if form == "markdown" else "profile.txt.jinja"
     text = (
         environment()

@@ -35,7 +35,7 @@ def load_comparison(path: Path) -> Comparison:
         raise RecordError(f"{file} is not a comparison of this version")
     try:
         return comparison_from(document)
-    except (ValidationError, KeyError, TypeError) as error:
+    except (ValidationError, KeyError, TypeError, AttributeError) as error:
         where = error.errors()[0]["loc"] if isinstance(error, ValidationError) else error
         raise RecordError(f"{file} is not a comparison: {where}") from error
 

@@ -13,9 +13,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from canary.collect.jsonio import replace_file
 from canary.compare.report import Comparison
-from canary.errors import MachineError, UsageError
+from canary.errors import MachineError, UsageError, printable
 from canary.report.document import json_text
-from canary.report.escape import NOT_PRINTED, markdown_cell, markdown_code
+from canary.report.escape import NOT_PRINTED, markdown_cell, markdown_code, on_lines
 from canary.report.view import View, view_of
 
 Format = Literal["text", "markdown", "json"]
@@ -92,7 +92,7 @@ def render(found: Comparison, form: str) -> str:
     check_format(form)
     if form == "json":
         return json_text(found)
-    view = view_of(found)
+    view = on_lines(view_of(found))
     name = "comparison.md.jinja" if form == "markdown" else "comparison.txt.jinja"
     text = environment().get_template(name).render(view=view, table=table(view), headings=HEADINGS)
     return tidy(text)
@@ -123,7 +123,7 @@ def printed(text: str, first_line: str, output: Path | None) -> None:
         print(text, end="")
         return
     write_text(output, text)
-    print(first_line, file=sys.stderr)
+    print(printable(first_line), file=sys.stderr)
 
 
 def written(found: Comparison, folder: Path) -> None:

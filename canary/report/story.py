@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from canary.collect import jsonio
 from canary.collect.record import RunRecord
 from canary.compare.patterns import TIME, patterns
 from canary.compare.phases import phase_growth
 from canary.compare.report import Comparison
-from canary.report.document import document
+from canary.report.document import document, json_lines
+from canary.report.escape import on_lines
 from canary.report.numbers import amount, signed
 from canary.report.render import check_format, environment, tidy
 from canary.report.view import SUMMARY_ROWS, SuspectRow, scaled, view_of
@@ -57,14 +57,16 @@ def story_of(
     """The story of a comparison of these records."""
     view = view_of(found)
     noisy = _noisy(found)
-    return Story(
-        first_line=found.first_line,
-        happened=(*patterns(found), *(row.message for row in view.failed)),
-        note=_note(found),
-        suspects=view.suspects,
-        chain=view.chain,
-        actions=view.suspects[0].actions if view.suspects else (),
-        metrics=(*_summary(found, noisy), *_phases(current, baseline, noisy)),
+    return on_lines(
+        Story(
+            first_line=found.first_line,
+            happened=(*patterns(found), *(row.message for row in view.failed)),
+            note=_note(found),
+            suspects=view.suspects,
+            chain=view.chain,
+            actions=view.suspects[0].actions if view.suspects else (),
+            metrics=(*_summary(found, noisy), *_phases(current, baseline, noisy)),
+        )
     )
 
 
@@ -128,7 +130,7 @@ def story_text(story: Story, form: str, found: Comparison) -> str:
     """
     check_format(form)
     if form == "json":
-        return jsonio.dumps(_document(story, found), indent=1) + "\n"
+        return json_lines(_document(story, found))
     name = "explain.md.jinja" if form == "markdown" else "explain.txt.jinja"
     return tidy(environment().get_template(name).render(story=story, metrics=_table(story.metrics)))
 

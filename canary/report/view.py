@@ -228,7 +228,7 @@ def scaled(value: Any, factor: float) -> Any:
 
 def _changes(changes: Sequence[KeyChange]) -> tuple[tuple[str, str, str], ...]:
     ordered = sorted(changes, key=lambda change: change.cosmetic)
-    return tuple((c.key, _value(c.baseline), _value(c.current)) for c in ordered)
+    return tuple((cut(c.key), _value(c.baseline), _value(c.current)) for c in ordered)
 
 
 def _value(value: Any) -> str:

@@ -98,10 +98,3 @@ def phase_parts(pace: Pace) -> list[tuple[str, float]]:
 def phase_words(parts: list[tuple[str, float]]) -> list[str]:
     """`rollout 45%`."""
     return [f"{name} {100 * share:.0f}%" for name, share in parts]
-
-
-def printable(text: str) -> str:
-    """On one line, with nothing in it that steers a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else " " for char in text)

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 from canary.collect.alerts import alert_words
 from canary.config.schema import CanaryConfig
+from canary.errors import printable
 from canary.runner import figures
 from canary.runner.base import Kind, Result
 from canary.runner.pace import Pace
@@ -45,7 +46,7 @@ class PlainLines:
         """A line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():
-            self._print(f"  {figures.printable(alert_words(alert))}")
+            self._print(f"  {printable(alert_words(alert))}")
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
             self._print(f"  step {figures.count(self._pace)} · {self._figures()}")

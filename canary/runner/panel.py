@@ -19,6 +19,7 @@ from rich.style import Style
 
 from canary.collect.alerts import alert_words
 from canary.config.schema import CanaryConfig
+from canary.errors import printable
 from canary.runner import figures
 from canary.runner.base import Kind, Result
 from canary.runner.pace import Pace
@@ -55,7 +56,7 @@ def wrapped(pieces: Sequence[Piece], width: int, separator: str = SEPARATOR) -> 
 
 def fitted(text: str, width: int) -> str:
     """At most `width` columns, on one line, with nothing in it that steers a terminal."""
-    clean = figures.printable(text)
+    clean = printable(text)
     return clean if cell_len(clean) <= width else set_cell_size(clean, width - 1) + "…"
 
 

@@ -52,7 +52,7 @@ def _rows_a_step(record: RunRecord) -> int:
 def _are_shares(values: Sequence[Any], rows: int) -> bool:
     """Whether they are counts over the rows of a step: a mean length of 8 rows has three binary
     places in any precision."""
-    numbers = [float(v) * rows for v in values if is_finite(v)]
+    numbers = (float(v) * rows for v in values if is_finite(v))
     return bool(rows) and all(abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers)
 
 
