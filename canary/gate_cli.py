@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from datetime import UTC, datetime
@@ -80,8 +81,9 @@ def gate_all(verbose: Verbose = False) -> None:
     from canary.gate.whole import whole
 
     stoppable()
-    settings, training = ReportSettings.read(os.environ), TrainSettings.read(os.environ)
-    raise typer.Exit(whole(training, settings, _world(settings), os.environ, _say))
+    settings = ReportSettings.read(os.environ)
+    read = functools.partial(TrainSettings.read, os.environ)
+    raise typer.Exit(whole(read, settings, _world(settings), os.environ, _say))
 
 
 @gate_app.command("pending")
@@ -90,6 +92,7 @@ def gate_pending(verbose: Verbose = False) -> None:
     from canary.gate.answering import pending
     from canary.gate.settings import ReportSettings
 
+    stoppable()
     settings = ReportSettings.read(os.environ)
     raise typer.Exit(pending(settings, _world(settings)))
 
@@ -100,6 +103,7 @@ def gate_report(verbose: Verbose = False) -> None:
     from canary.gate.answering import answer
     from canary.gate.settings import ReportSettings
 
+    stoppable()
     settings = ReportSettings.read(os.environ)
     raise typer.Exit(answer(settings, _world(settings)))
 
