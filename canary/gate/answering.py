@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from github.PullRequest import PullRequest
+
 from canary.baseline.comparability import slug
 from canary.collect import jsonio
 from canary.errors import EXIT_ERROR, EXIT_OK, CanaryError, MachineError, UsageError
@@ -50,7 +52,16 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
         raise UsageError(f"the event at {settings.event_path} cannot be read: {problem}") from None
     if not isinstance(payload, dict):
         raise UsageError(f"the event at {settings.event_path} is no JSON object")
+    if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
+        payload["repository"] = _repository(settings, world)
     return intent_of(settings.event, payload, sha=settings.sha, ref=settings.ref)
+
+
+def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
+    """What such an event's payload may leave out: GitHub knows its own default branch."""
+    name = settings.repository
+    found = allowed(lambda: world.hub.read(name, lambda: world.hub.github.get_repo(name)))
+    return {"full_name": name, "default_branch": found.default_branch}
 
 
 def pending(settings: ReportSettings, world: World) -> int:
@@ -94,7 +105,7 @@ def concluded(target: Target) -> int:
     world.job.line(intent.reason)
     asked, judged = Asked(None), list[Judged]()
     try:
-        target.pull = allowed(lambda: pull_of(world.hub, target.repository, intent))
+        target.pull = allowed(lambda: _pull(target))
         case = _case(target)
         wanted = replace(wanted, context=target.context)
         asked = allowed(lambda: acceptance(case, world))
@@ -145,9 +156,24 @@ def _announce(target: Target) -> None:
     world = target.world
     # A job that may set statuses alone cannot look; the event often names the branch.
     with contextlib.suppress(Refused, MachineError):
-        target.pull = pull_of(world.hub, target.repository, target.intent)
+        target.pull = _pull(target)
     wanted = replace(channels(target.settings), context=target.context)
     announce(world.hub, target.repository, target.source, wanted, world.job)
+
+
+def _pull(target: Target) -> PullRequest | None:
+    """The pull request, with what an answer needs of it."""
+    hub = target.world.hub
+    pull = pull_of(hub, target.repository, target.intent)
+    if pull is not None:
+        found = pull
+        number, *names = hub.read(
+            "the pull request",
+            lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
+        )
+        if not isinstance(number, int) or not all(isinstance(name, str) for name in names):
+            raise MachineError("GitHub does not describe the pull request", "run the job again")
+    return pull
 
 
 def _case(target: Target) -> Case:

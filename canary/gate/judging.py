@@ -32,6 +32,9 @@ from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
 from canary.publish.source import Answer
 
+LONGEST_NAME = 64
+"""Characters that a config's `name` may have."""
+
 
 @dataclass(frozen=True)
 class Grounds:
@@ -198,8 +201,10 @@ def _name(grounds: Grounds, records: Sequence[RunRecord]) -> str:
 
 
 def _named(record: RunRecord, base: LoadedConfig | None) -> RunRecord:
-    """The record under the base branch's name: a new name must not open an empty drawer."""
-    return record if base is None else record.model_copy(update={"name": base.config.name})
+    """The record under the base branch's name: a new name must not open an empty drawer. A name
+    that no config could have is cut."""
+    name = record.name[:LONGEST_NAME] if base is None else base.config.name
+    return record.model_copy(update={"name": name})
 
 
 def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:

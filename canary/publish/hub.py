@@ -16,6 +16,7 @@ from typing import TypeVar
 import requests
 from github import Auth, Github, GithubRetry
 from github.GithubException import (
+    BadAttributeException,
     GithubException,
     RateLimitExceededException,
     UnknownObjectException,
@@ -24,12 +25,13 @@ from urllib3.util.retry import Retry
 
 from canary.config.token import Token
 from canary.errors import MachineError
-from canary.publish.wire import NotGithubs, only_github
+from canary.publish.wire import NotGithubs, Redirected, only_github
 
 Written = TypeVar("Written")
 
 READS = Retry.DEFAULT_ALLOWED_METHODS - {"PUT", "DELETE"}
 ATTEMPTS = 4
+READ_TRIES = 3
 FIRST_WAIT_S = 2.0
 PATIENCE_S = 300.0
 """Longest wait for a rate limit; beyond it the answer stays in the step summary."""
@@ -41,7 +43,15 @@ REFUSALS = {
     404: "GitHub shows nothing there; it was deleted, or this token may not see it",
 }
 """What a token that may not write is told; 404 for what it may not even see."""
-UNFIT = (AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+UNFIT = (
+    AssertionError,
+    AttributeError,
+    BadAttributeException,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 """What PyGithub raises for JSON that is not of the kind that GitHub describes."""
 LATER = "the answer is in the step summary; run the job again later"
 
@@ -104,13 +114,28 @@ class Hub:
             MachineError: GitHub cannot be reached or asks for too long a wait.
         """
         try:
-            return get()
+            return self._again(get)
         except GithubException as error:
             raise self._worded(error, what) from error
         except requests.RequestException as error:
             raise MachineError(f"{what}: {unanswered(error)}", "run the job again") from error
         except UNFIT as error:
             raise _unfit(what) from error
+
+    def _again(self, get: Callable[[], Written]) -> Written:
+        """A read that is tried again where a page of HTML came: to PyGithub that is no error."""
+        for attempt in range(READ_TRIES - 1):
+            try:
+                return get()
+            except Redirected:
+                raise
+            except NotGithubs:
+                pass
+            except GithubException as error:
+                if isinstance(error.data, dict):
+                    raise
+            self.sleep(FIRST_WAIT_S * 2**attempt)
+        return get()
 
     def said(self, error: GithubException) -> str:
         """GitHub's own words behind the status, without the token; the library has none here."""

@@ -24,6 +24,10 @@ class NotGithubs(requests.RequestException):
     """An answer that is not one of GitHub's API, in a sentence of ours."""
 
 
+class Redirected(NotGithubs):
+    """A redirect that is not followed."""
+
+
 def only_github(github: Github, api_url: str) -> None:
     """Holds every answer to a client to what GitHub's API gives; others raise `NotGithubs`.
 
@@ -33,17 +37,18 @@ def only_github(github: Github, api_url: str) -> None:
     ask = requester.requestJson
 
     def asked(verb: str, url: str, *values: Any, **named: Any) -> tuple[int, dict[str, Any], str]:
+        named["follow_302_redirect"] = False  # Ours are followed below.
         for _ in range(MOST_REDIRECTS):
             try:
                 status, headers, body = ask(verb, url, *values, **named)
             except RuntimeError as error:  # PyGithub's, for a 301 to another host.
-                raise NotGithubs("the server redirects to another address") from error
+                raise Redirected("the server redirects to another address") from error
             if status not in REDIRECTS:
                 _check(status, body)
                 return status, headers, body
             url = _followed(api_url, verb, status, headers.get("location", ""))
             values = (None, *values[1:])  # The new address names the parameters itself.
-        raise NotGithubs("the server redirects without end")
+        raise Redirected("the server redirects without end")
 
     requester.requestJson = asked  # type: ignore[method-assign]  # All that it makes share it.
 
@@ -53,9 +58,9 @@ def _followed(api_url: str, verb: str, status: int, location: str) -> str:
     there = urljoin(f"{api_url}/", location)
     own, other = urlsplit(api_url), urlsplit(there)
     if not location or (own.scheme, own.netloc) != (other.scheme, other.netloc):
-        raise NotGithubs("the server redirects to another address")
+        raise Redirected("the server redirects to another address")
     if verb != "GET" and status not in ANY_METHOD:
-        raise NotGithubs(f"the server redirects what it was asked to write ({status})")
+        raise Redirected(f"the server redirects what it was asked to write ({status})")
     return there
 
 

@@ -1,5 +1,5 @@
-"""Texts of a record made harmless for Markdown: nothing they hold becomes markup, a mention, a
-reference, a link or a comment.
+"""Texts of a record made harmless: for Markdown, where nothing they hold becomes markup, a mention,
+a reference, a link or a comment; and for a job's log, where nothing becomes a command.
 
 GitHub links mentions, references and addresses after Markdown is rendered, so a backslash does not
 stop it; a zero-width space does.
@@ -14,6 +14,10 @@ ZERO_WIDTH = "\u200b"
 NOT_PRINTED = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters and changes of writing direction: no record's text may steer a terminal."""
 
+COMMAND = re.compile(r"^\s*:(?=:)|#(?=#\[)", re.MULTILINE)
+"""What the runner reads as a command in a job's log: `##[` anywhere, `::` where a line begins
+(actions/runner, ActionCommand.cs)."""
+
 LINKED = (
     (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
     (re.compile(r"#(?=\d)"), f"#{ZERO_WIDTH}"),
@@ -24,6 +28,16 @@ LINKED = (
     (re.compile(r"\b(mailto|xmpp):", re.IGNORECASE), rf"\1{ZERO_WIDTH}:"),
 )
 """What GitHub would turn into a mention, a reference or a link, broken in its middle."""
+
+
+def without_commands(text: str) -> str:
+    """A text that commands nothing where a log shows it."""
+    return COMMAND.sub(rf"\g<0>{ZERO_WIDTH}", text)
+
+
+def log_line(text: object) -> str:
+    """A text as one line of a job's log, which is no command, whatever it holds."""
+    return without_commands(_flat(text))
 
 
 def _flat(text: object) -> str:
