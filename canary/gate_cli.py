@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from canary.options import Verbose
-from canary.terminal import stoppable
+from canary.terminal import Uncommanding, stoppable
 
 if TYPE_CHECKING:
     from canary.gate.settings import ReportSettings
@@ -35,7 +35,9 @@ def _job() -> Job:
     def file(name: str) -> Path | None:
         return Path(os.environ[name]) if os.environ.get(name) else None
 
-    return Job(sys.stderr, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
+    stream = sys.stderr
+    own = stream.to if isinstance(stream, Uncommanding) else stream
+    return Job(own, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
 
 
 def _world(settings: ReportSettings) -> World:
