@@ -53,7 +53,7 @@ def baseline_of(case: Case, world: World, scratch: Path) -> tuple[Path | None, A
         MachineError, RecordError: the branch cannot be read: never taken as an empty history.
     """
     folder = scratch / "baseline"
-    if branch.pull(world.remote, folder) is None:
+    if branch.pull(world.remote, folder, inhabited=True) is None:
         return None, None
     if not (folder / VERSION).is_dir():
         return folder, None

@@ -133,7 +133,7 @@ def test_two_new_configs_whose_records_have_one_long_name_are_answered(
         (folder / "records" / "gate.json").write_text(json.dumps(manifest))
 
     house.spoil = twice
-    run = house.run().model_copy(update={"name": "n" * 230})
+    run = house.run().model_copy(update={"name": "n" * 250})
     said = house.judge(pull, run, config="new/a.yaml\nnew/b.yaml")
     assert said.code == 0
     assert house.status(pull.head_sha)[0] == "success"
@@ -143,7 +143,7 @@ def test_a_config_with_a_path_of_hundreds_of_characters_is_answered(
     house: Gatehouse, pull: Pull
 ) -> None:
     deep = "/".join(["folder" * 10] * 6)
-    judged(house, pull, config=f"{deep}/a.yaml\n{deep}/b.yaml")
+    judged(house, pull, config=f"{deep}/x/a.yaml\n{deep}/y/a.yaml")
     assert house.status(pull.head_sha)[0] == "error"
 
 
