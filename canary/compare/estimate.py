@@ -75,8 +75,11 @@ def pooled(first: Sequence[float], second: Sequence[float]) -> Spread | None:
     df = max(len(first) - 1, 0) + max(len(second) - 1, 0)
     if df < 1:
         return None
+    means = [statistics.fmean(group) if group else 0.0 for group in (first, second)]
     squares = sum(
-        (value - statistics.fmean(group)) ** 2 for group in (first, second) for value in group
+        (value - mean) ** 2
+        for group, mean in zip((first, second), means, strict=True)
+        for value in group
     )
     return Spread(math.sqrt(squares / df), df, "the runs compared")
 

@@ -25,6 +25,8 @@ from canary.errors import MachineError, RecordError
 from canary.gate.manifest import MANIFEST, Manifest, Part
 
 MOST_FILES = 2_000
+MOST_RUNS = 200
+"""Records of one role of one config; each costs time to judge."""
 LARGEST_FILE = 32 << 20
 LARGEST_RECORD = 8 << 20
 LARGEST_FOLDER = 256 << 20
@@ -58,10 +60,12 @@ class Records:
         """The records of one role of a part, in the order of their start.
 
         Raises:
-            RecordError: one that is not readable, or not a record.
+            RecordError: one that is not readable, or not a record; or too many.
         """
-        folder = self.root / part.folder / role
-        found = [read_record(path) for path in sorted(folder.glob("*/metrics.json"))]
+        paths = sorted((self.root / part.folder / role).glob("*/metrics.json"))
+        if len(paths) > MOST_RUNS:
+            raise RecordError(f"{part.config} has more than {MOST_RUNS} records", REMEDY)
+        found = [read_record(path) for path in paths]
         return sorted(found, key=lambda record: (record.timestamp, record.run_id))
 
 
