@@ -336,6 +336,16 @@ def test_a_page_of_html_leaves_no_commit_without_an_answer(
     assert "no-baseline" not in description or path not in ("/contents/", "/labels")
 
 
+@pytest.mark.parametrize("path", ["/statuses", "/comments"])
+def test_a_write_that_is_answered_with_html_is_looked_for_and_tried_again(
+    house: Gatehouse, github: GitHub, pull: Pull, path: str
+) -> None:
+    github.trouble.answers("POST", path, times=2)
+    assert judged(house, pull)[:2] == (0, "success")
+    assert len(house.comments(pull)) == 1
+    assert len(house.hub_repository.statuses_of(pull.head_sha)) == 2, "pending, and the answer"
+
+
 @pytest.mark.parametrize("body", [[], {}, "text", None, {"number": "x"}, {"head": 5}, 7])
 @pytest.mark.parametrize("path", [r"/pulls/\d+$", "/labels", "/contents/", "/comments", "/files"])
 def test_json_that_is_not_githubs_leaves_no_commit_without_an_answer(
