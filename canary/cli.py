@@ -19,7 +19,7 @@ from canary.init_cli import init
 from canary.ladder_cli import ladder
 from canary.options import Config, Set
 from canary.profile_cli import profile
-from canary.terminal import interrupted, leave_quietly
+from canary.terminal import interrupted, leave_quietly, without_workflow_commands
 from canary.train_cli import exec_, run
 
 app = typer.Typer(
@@ -37,6 +37,8 @@ app.add_typer(config_app, name="config")
 app.add_typer(gate_app, name="gate")
 app.add_typer(baseline_app, name="baseline")
 
+IN_JOBS = ("gate", "publish")
+"""Verbs whose output is the log of a job, which may hold a token."""
 TYPER_INTERRUPTED = 130
 """What typer makes of Ctrl-C."""
 
@@ -136,6 +138,14 @@ app.command()(init)
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point. Errors that users can cause become one line and the right exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] and arguments[0] in IN_JOBS:
+        with without_workflow_commands():
+            _main(arguments)
+    else:
+        _main(arguments)
+
+
+def _main(arguments: list[str]) -> None:
     verbose = bool({"-v", "--verbose"} & set(arguments))
     try:
         code = app(args=arguments, standalone_mode=False)

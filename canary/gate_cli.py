@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from datetime import UTC, datetime
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from canary.options import Verbose
-from canary.terminal import stoppable
+from canary.terminal import Uncommanding, stoppable
 
 if TYPE_CHECKING:
     from canary.gate.settings import ReportSettings
@@ -34,7 +35,9 @@ def _job() -> Job:
     def file(name: str) -> Path | None:
         return Path(os.environ[name]) if os.environ.get(name) else None
 
-    return Job(sys.stderr, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
+    stream = sys.stderr
+    own = stream.to if isinstance(stream, Uncommanding) else stream
+    return Job(own, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
 
 
 def _world(settings: ReportSettings) -> World:
@@ -80,8 +83,9 @@ def gate_all(verbose: Verbose = False) -> None:
     from canary.gate.whole import whole
 
     stoppable()
-    settings, training = ReportSettings.read(os.environ), TrainSettings.read(os.environ)
-    raise typer.Exit(whole(training, settings, _world(settings), os.environ, _say))
+    settings = ReportSettings.read(os.environ)
+    read = functools.partial(TrainSettings.read, os.environ)
+    raise typer.Exit(whole(read, settings, _world(settings), os.environ, _say))
 
 
 @gate_app.command("pending")
@@ -90,6 +94,7 @@ def gate_pending(verbose: Verbose = False) -> None:
     from canary.gate.answering import pending
     from canary.gate.settings import ReportSettings
 
+    stoppable()
     settings = ReportSettings.read(os.environ)
     raise typer.Exit(pending(settings, _world(settings)))
 
@@ -100,6 +105,7 @@ def gate_report(verbose: Verbose = False) -> None:
     from canary.gate.answering import answer
     from canary.gate.settings import ReportSettings
 
+    stoppable()
     settings = ReportSettings.read(os.environ)
     raise typer.Exit(answer(settings, _world(settings)))
 

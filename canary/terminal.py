@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Iterator
+from typing import NoReturn, TextIO
 
 from canary.errors import EXIT_ERROR, Stopped
+from canary.report.escape import without_commands
 
 
 def stoppable() -> None:
@@ -31,6 +33,53 @@ def sayer(quiet: bool) -> Callable[[str], None]:
                 print(line, file=sys.stderr, flush=True)
 
     return say
+
+
+class Uncommanding(io.TextIOBase):
+    """A stream of a job's log in which no line is a command, whoever writes it. Lines go on whole:
+    two harmless halves may make one command."""
+
+    def __init__(self, to: TextIO) -> None:
+        self.to = to
+        """Where it all goes, and where our own commands go past this."""
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """Passes on every line that is complete."""
+        *whole, self._begun = (self._begun + text).replace("\r", "\n").split("\n")
+        for line in whole:
+            self.to.write(f"{without_commands(line)}\n")
+        return len(text)
+
+    def flush(self) -> None:
+        """Passes on what was passed on."""
+        self.to.flush()
+
+    def end(self) -> None:
+        """Passes on a last line without an end."""
+        if self._begun:
+            self.to.write(without_commands(self._begun))
+            self._begun = ""
+        self.to.flush()
+
+    def fileno(self) -> int:
+        """The stream's own."""
+        return self.to.fileno()
+
+
+@contextlib.contextmanager
+def without_workflow_commands() -> Iterator[None]:
+    """What the block prints commands no runner: errors, warnings of libraries, usage."""
+    out, err = sys.stdout, sys.stderr
+    guarded = Uncommanding(out), Uncommanding(err)
+    sys.stdout, sys.stderr = guarded
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = out, err
+        for stream in guarded:
+            with contextlib.suppress(BrokenPipeError):
+                stream.end()
 
 
 def interrupted() -> NoReturn:

@@ -23,6 +23,7 @@ from canary.baseline.refusals import (
     CREDENTIALS,
     GitFailed,
     Refused,
+    Unreadable,
     explained,
     passing,
     shown,
@@ -82,9 +83,17 @@ class Pushed:
     tries: int
 
 
-def pull(remote: Remote, folder: Path, *, environ: Mapping[str, str] | None = None) -> str | None:
+def pull(
+    remote: Remote,
+    folder: Path,
+    *,
+    inhabited: bool = False,
+    environ: Mapping[str, str] | None = None,
+) -> str | None:
     """Writes the branch's history into an empty folder and returns the branch's commit; None where
     the repository has no such branch.
+
+    `inhabited`: the repository has commits, so that an answer without any branch is not git's.
 
     Raises:
         MachineError: the repository cannot be read.
@@ -94,7 +103,7 @@ def pull(remote: Remote, folder: Path, *, environ: Mapping[str, str] | None = No
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty", "name a new folder")
     with scratch_repository(remote.url, remote.token, environ) as scratch:
-        return _pull(scratch, remote, folder)
+        return _pull(scratch, remote, folder, inhabited)
 
 
 def push(
@@ -178,9 +187,11 @@ def _tree(scratch: Scratch, folder: Path) -> str:
     return scratch.git("write-tree", extra=extra).text
 
 
-def _pull(scratch: Scratch, remote: Remote, folder: Path) -> str | None:
+def _pull(scratch: Scratch, remote: Remote, folder: Path, inhabited: bool = False) -> str | None:
     tip = _fetch(scratch, remote)
     if tip is None:
+        if inhabited:
+            _require_others(scratch, remote)
         return None
     try:
         _lay_out(scratch, tip, folder)
@@ -209,6 +220,23 @@ def _fetch(scratch: Scratch, remote: Remote) -> str | None:
         else:
             break
     return scratch.git("rev-parse", "--verify", f"{TIP}^{{commit}}").text
+
+
+def _require_others(scratch: Scratch, remote: Remote) -> None:
+    """MachineError where a repository does not list the branches that it must have: to git, an
+    empty page is a repository without any."""
+    try:
+        listed = scratch.git("ls-remote", "--heads", remote.url).text
+    except GitFailed as failure:
+        raise _explained(failure, remote, writing=False) from failure
+    names = {line.partition("\t")[2] for line in listed.splitlines()}
+    if not names:
+        raise Unreadable(
+            f"{shown(remote.url)} answers like an empty repository",
+            "something else than git's server answers there; run the job again",
+        )
+    if remote.ref in names:
+        raise Unreadable(f"{remote} was not found and then listed", "run the job again")
 
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:

@@ -35,7 +35,7 @@ FORBIDDEN = re.compile(
 )
 ABSENT = re.compile(
     r"repository .* not found|does not appear to be a git repository|repository not found"
-    r"|error: 404|does not exist",
+    r"|error: 404|does not exist|not valid: is this a git repository",
     re.IGNORECASE,
 )
 PASSING = re.compile(

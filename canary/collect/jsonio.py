@@ -9,10 +9,20 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+DEEPEST = 50
+"""Levels of a stranger's document; records of ours have 8."""
+MOST_KEYS = 5_000
+"""Of one mapping; operators and layers of the largest models are some hundreds."""
+MOST_ITEMS = 100_000
+"""Of one list; a list has an item a step."""
+MOST_VALUES = 500_000
+"""Of a whole document."""
 
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -56,6 +66,42 @@ def loads(text: str | bytes) -> Any:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+
+
+def check_bounds(document: Any) -> None:
+    """ValueError for a document that no record can be: too deep, too many values, or texts that
+    cannot be written. Level by level: whoever reads it after this may recurse."""
+    level, depth, seen = [document], 0, 0
+    while level:
+        depth += 1
+        seen += len(level)
+        if depth > DEEPEST:
+            raise ValueError(f"nests more than {DEEPEST} levels")
+        if seen > MOST_VALUES:
+            raise ValueError(f"holds more than {MOST_VALUES} values")
+        level = [below for value in level for below in _below(value)]
+
+
+def _below(value: Any) -> Iterable[Any]:
+    """What one value of a document holds."""
+    if isinstance(value, dict):
+        if len(value) > MOST_KEYS:
+            raise ValueError(f"holds a mapping of more than {MOST_KEYS} keys")
+        for key in value:
+            _check_text(key)
+        return value.values()
+    if isinstance(value, list):
+        if len(value) > MOST_ITEMS:
+            raise ValueError(f"holds a list of more than {MOST_ITEMS} items")
+        return value
+    if isinstance(value, str):
+        _check_text(value)
+    return ()
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii() and re.search("[\ud800-\udfff]", text):
+        raise ValueError("holds half of a character, with which nothing can be written")
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from canary.collect.profile import LISTED
@@ -43,7 +44,8 @@ class OperatorTable:
     complete: bool = True
     """Otherwise operators with less self time than any listed are left out."""
 
-    @property
+    # Once a table, and not once a row: a stranger's table may be long.
+    @cached_property
     def total_ms(self) -> float:
         """Self time of all that are listed."""
         return sum(use.self_ms or 0.0 for use in self.uses.values())
@@ -55,6 +57,7 @@ class OperatorTable:
             return None
         return OperatorUse(0.0, None if self.clock is None else 0.0)
 
+    @cached_property
     def most_unlisted_ms(self) -> float:
         """The longest that an operator can have taken which is not listed."""
         times = [use.self_ms or 0.0 for use in self.uses.values()]
@@ -186,8 +189,8 @@ def _difference(name: str, current: OperatorTable, baseline: OperatorTable) -> O
     growth_calls = now.calls - was.calls if now is not None and was is not None else None
     growth_ms = None
     if current.clock is not None:
-        after = _ms(now, current.most_unlisted_ms())
-        before = _ms(was, baseline.most_unlisted_ms())
+        after = _ms(now, current.most_unlisted_ms)
+        before = _ms(was, baseline.most_unlisted_ms)
         growth_ms = after - before
     least = LEAST_SHARE * max(current.total_ms, baseline.total_ms)
     return OperatorDifference(

@@ -26,6 +26,19 @@ Loader.add_implicit_resolver(
     list("-+.0123456789"),
 )
 
+LARGEST_NUMBER = 1 << 64
+"""No key takes more, and Python refuses to print a number of thousands of digits."""
+
+
+def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:
+    value: int = loader.construct_yaml_int(node)
+    if abs(value) >= LARGEST_NUMBER:
+        raise ValueError("no number of ours")
+    return value
+
+
+Loader.add_constructor("tag:yaml.org,2002:int", _whole_number)
+
 Origins = dict[str, str]
 """Dotted key -> where its value came from."""
 
@@ -34,6 +47,10 @@ DEEPEST = 32
 
 MOST_KEYS = 10_000
 """Keys and items after aliases are followed: a few lines of anchors can stand for billions."""
+
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
+"""What PyYAML lets through from Python for a scalar that looks like a date or a number, or is
+tagged as one, and is none."""
 
 MERGE_TAG = "tag:yaml.org,2002:merge"
 TEXT_TAG = "tag:yaml.org,2002:str"
@@ -93,6 +110,9 @@ def parse(text: str, file: Path) -> tuple[dict[str, Any], Origins]:
     except yaml.YAMLError as error:
         message = _yaml_message(error, file)
         raise ConfigError(message, "correct that line", file=file) from error
+    except UNREADABLE as error:
+        message = f"{file} has a date or a number that cannot be one"
+        raise ConfigError(message, "quote it, or correct it", file=file) from error
     return values, origins
 
 
@@ -238,7 +258,7 @@ def _setting_value(setting: str, text: str, key: str) -> tuple[Any, Origins]:
         node = yaml.compose(text, Loader)
         places = {} if node is None else _Lines("--set", numbered=False).of(node, f"{key}.")
         return yaml.load(text, Loader), places
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, *UNREADABLE) as error:
         message = f"--set {setting}: the value is not YAML"
         raise ConfigError(message, "quote special characters", key=key) from error
 

@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from github.PullRequest import PullRequest
-from github.Repository import Repository
 
 from canary.baseline.comparability import own_slug, slug
 from canary.collect import jsonio
@@ -22,6 +21,7 @@ from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.changed_files import changed_files
 from canary.gate.gathering import acceptance, api_reader, baseline_of, records_of, templates
 from canary.gate.judging import Grounds, Judged, error, judge
+from canary.gate.last_word import Target, answered, errors_of
 from canary.gate.pulls import pull_of
 from canary.gate.remembering import remember
 from canary.gate.settings import ReportSettings
@@ -30,8 +30,7 @@ from canary.publish.acceptance import Acceptance, Asked
 from canary.publish.event import Intent, Kind, intent_of
 from canary.publish.hub import Refused
 from canary.publish.publish import Channels, Published, announce, publish
-from canary.publish.source import Source, blocks, worst
-from canary.publish.statuses import context_of
+from canary.publish.source import blocks, worst
 from canary.report.render import written
 
 NO_BASE_BRANCH = (
@@ -40,11 +39,12 @@ NO_BASE_BRANCH = (
 )
 
 
-def read_event(settings: ReportSettings) -> Intent:
+def read_event(settings: ReportSettings, world: World) -> Intent:
     """What the event asks for.
 
     Raises:
         UsageError: an event that the gate refuses, or a payload that is not GitHub's.
+        MachineError: the payload names no repository, and GitHub does not tell it either.
     """
     try:
         payload = jsonio.loads(settings.event_path.read_bytes())
@@ -52,20 +52,35 @@ def read_event(settings: ReportSettings) -> Intent:
         raise UsageError(f"the event at {settings.event_path} cannot be read: {problem}") from None
     if not isinstance(payload, dict):
         raise UsageError(f"the event at {settings.event_path} is no JSON object")
+    if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
+        payload["repository"] = _repository(settings, world)
     return intent_of(settings.event, payload, sha=settings.sha, ref=settings.ref)
+
+
+def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
+    """What such an event's payload may leave out: GitHub knows its own default branch."""
+    name = settings.repository
+    found = allowed(lambda: world.hub.read(name, lambda: world.hub.github.get_repo(name)))
+    return {"full_name": name, "default_branch": found.default_branch}
 
 
 def pending(settings: ReportSettings, world: World) -> int:
     """Sets the pending status on the commit of the event.
 
     Raises:
-        UsageError: an event that the gate refuses, or an input that cannot be.
+        UsageError: an event that the gate refuses, or an input that cannot be; the commit's status
+            says so too.
     """
-    intent = read_event(settings)
-    _paths(settings)
-    world.job.line(intent.reason)
-    if intent.kind is not Kind.IGNORE:
-        _announce(settings, world, intent)
+    target = Target(settings, world, read_event(settings, world), comments=False)
+    return answered(target, lambda: announced(target))
+
+
+def announced(target: Target) -> int:
+    """As `pending`, for an event that is read; the caller answers for what goes wrong."""
+    _checked(target.settings)
+    target.world.job.line(target.intent.reason)
+    if target.intent.kind is not Kind.IGNORE:
+        _announce(target)
     return EXIT_OK
 
 
@@ -75,43 +90,50 @@ def answer(settings: ReportSettings, world: World) -> int:
     Raises:
         UsageError: an event that the gate refuses, or an input that cannot be; the commit's status
             says so too.
+        MachineError: there is no other answer than that this half failed; the same.
     """
-    intent = read_event(settings)
-    try:
-        wanted = channels(settings)
-        paths = _paths(settings)
-    except UsageError as problem:
-        _last_word(settings, world, intent, problem)
-        raise
+    target = Target(settings, world, read_event(settings, world))
+    return answered(target, lambda: concluded(target))
+
+
+def concluded(target: Target) -> int:
+    """As `answer`, for an event that is read; the caller answers for what goes wrong."""
+    settings, world, intent = target.settings, target.world, target.intent
+    if intent.kind in (Kind.IGNORE, Kind.ANNOUNCE):
+        return announced(target)
+    wanted, paths = _checked(settings)
     world.job.line(intent.reason)
-    if intent.kind is Kind.IGNORE:
-        return EXIT_OK
-    if intent.kind is Kind.ANNOUNCE:
-        _announce(settings, world, intent)
-        return EXIT_OK
-    repository = _repository(settings, world)
-    asked, pull, judged = Asked(None), None, list[Judged]()
+    asked, judged = Asked(None), list[Judged]()
     try:
-        if repository is None:
-            raise MachineError("GitHub does not show this repository to the token")
-        target = repository
-        pull = allowed(lambda: pull_of(world.hub, target, intent))
-        case = _case(settings, world, intent, target, pull)
-        wanted = replace(wanted, context=_context(settings, intent, pull))
+        target.pull = allowed(lambda: _pull(target))
+        case = _case(target)
+        wanted = replace(wanted, context=target.context)
         asked = allowed(lambda: acceptance(case, world))
         wanted = replace(wanted, templates=templates(case, world))
         judged = _judged(case, world, asked.acceptance)
     except CanaryError as problem:
-        judged = [error(Path(path).stem, str(problem).rstrip(".")) for path in settings.configs]
+        judged = errors_of(settings, str(problem).rstrip("."))
     judged = [_with_note(one, asked.note) for one in _named_apart(judged, paths)]
     if asked.acceptance is not None and asked.acceptance.by_hand:
         judged = [_by_hand(one, asked.acceptance) for one in judged]
-    said = _say(settings, world, repository, pull, intent, judged, wanted)
+    said = _say(target, judged, wanted)
     stored = True
-    if intent.writes_baseline and repository is not None:
+    if intent.writes_baseline:
         stored = remember(settings, world, intent, judged, asked.acceptance)
     code = _finish(settings, world, judged, said)
     return code if stored or code else EXIT_ERROR
+
+
+def _checked(settings: ReportSettings) -> tuple[Channels, list[str]]:
+    """Where the answer goes, and the configs' paths in the repository.
+
+    Raises:
+        UsageError: an input that cannot be.
+    """
+    if settings.refused is not None:
+        raise settings.refused
+    paths = [repository_path(settings.folder, config) for config in settings.configs]
+    return channels(settings), paths
 
 
 def channels(settings: ReportSettings) -> Channels:
@@ -130,78 +152,46 @@ def channels(settings: ReportSettings) -> Channels:
     )
 
 
-def _paths(settings: ReportSettings) -> list[str]:
-    return [repository_path(settings.folder, config) for config in settings.configs]
-
-
-def _context(settings: ReportSettings, intent: Intent, pull: PullRequest | None) -> str:
-    base = pull.base.ref if pull is not None else ""
-    return context_of(settings.context, base, intent.default_branch)
-
-
-def _announce(settings: ReportSettings, world: World, intent: Intent) -> None:
-    repository = _repository(settings, world)
-    if repository is None:
-        return
-    wanted = channels(settings)
+def _announce(target: Target) -> None:
+    world = target.world
     try:
-        pull = pull_of(world.hub, repository, intent)
-        wanted = replace(wanted, context=_context(settings, intent, pull))
+        target.pull = _pull(target)
     except (Refused, MachineError):
         # A job that may set statuses alone cannot look; the event often names the branch.
-        if not intent.base_branch:
+        if not target.intent.base_branch:
             world.job.say("notice", NO_BASE_BRANCH)
             return
-        name = context_of(settings.context, intent.base_branch, intent.default_branch)
-        wanted = replace(wanted, context=name)
-    announce(world.hub, repository, _source(settings, intent), wanted, world.job)
+    wanted = replace(channels(target.settings), context=target.context)
+    announce(world.hub, target.repository, target.source, wanted, world.job)
 
 
-def _last_word(settings: ReportSettings, world: World, intent: Intent, problem: UsageError) -> None:
-    """An error on the commit for an input that cannot be: nothing may stay pending."""
-    repository = _repository(settings, world)
-    if repository is None or intent.kind is Kind.IGNORE:
-        return
-    found = tuple(error(Path(path).stem, str(problem)).answer for path in settings.configs[:1])
-    wanted = Channels(comment=False, context=settings.context)
-    source = _source(settings, intent)
-    publish(world.hub, repository, None, source, found, wanted, world.job)
-
-
-def _repository(settings: ReportSettings, world: World) -> Repository | None:
-    """The repository on GitHub; None, and a notice, where the token may not see it."""
-    try:
-        return world.hub.read(
-            "the repository", lambda: world.hub.github.get_repo(settings.repository)
+def _pull(target: Target) -> PullRequest | None:
+    """The pull request, with what an answer needs of it."""
+    hub = target.world.hub
+    pull = pull_of(hub, target.repository, target.intent)
+    if pull is not None:
+        found = pull
+        number, *names = hub.read(
+            "the pull request",
+            lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
         )
-    except (Refused, MachineError) as problem:
-        world.job.say("warning", f"nothing can be posted: {problem}")
-        return None
+        if not isinstance(number, int) or not all(isinstance(name, str) for name in names):
+            raise MachineError("GitHub does not describe the pull request", "run the job again")
+    return pull
 
 
-def _source(settings: ReportSettings, intent: Intent) -> Source:
-    # A repository that was deleted has no name: its run must not pass for another's.
-    origin = intent.head_repository or ("deleted" if intent.fork else "")
-    return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt, origin)
-
-
-def _case(
-    settings: ReportSettings,
-    world: World,
-    intent: Intent,
-    repository: Repository,
-    pull: PullRequest | None,
-) -> Case:
+def _case(target: Target) -> Case:
     """With the commit whose config and thresholds hold: the base of the pull request; on the
     default branch the commit itself, on another branch the default branch's newest."""
+    intent, pull, repository = target.intent, target.pull, target.repository
     base_sha = intent.base_sha or (pull.base.sha if pull is not None else "")
     if not base_sha and intent.kind is Kind.RECORD:
         base_sha = intent.head_sha
     if not base_sha:
         name = intent.default_branch
-        tip = allowed(lambda: world.hub.read(name, lambda: repository.get_commit(name)))
+        tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
         base_sha = tip.sha
-    return Case(settings, intent, repository, pull, _source(settings, intent), base_sha)
+    return Case(target.settings, intent, repository, pull, target.source, base_sha)
 
 
 def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judged]:
@@ -274,26 +264,21 @@ def _with_note(judged: Judged, note: str) -> Judged:
     return replace(judged, answer=replace(judged.answer, comparison=said))
 
 
-def _say(
-    settings: ReportSettings,
-    world: World,
-    repository: Repository | None,
-    pull: PullRequest | None,
-    intent: Intent,
-    judged: Sequence[Judged],
-    wanted: Channels,
-) -> Published:
-    """Leaves the reports, and posts them."""
+def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Published:
+    """Leaves the reports, and posts them.
+
+    Raises:
+        MachineError: the reports cannot be written.
+    """
     for one in judged:
-        written(one.answer.comparison, settings.report / own_slug(one.answer.canary))
+        try:
+            written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
+        except MachineError as problem:
+            raise MachineError(problem.message, "free some space on the runner") from problem
+    world = target.world
+    answers = tuple(one.answer for one in judged)
     return publish(
-        world.hub if repository is not None else None,
-        repository,
-        pull.number if pull is not None else None,
-        _source(settings, intent),
-        tuple(one.answer for one in judged),
-        wanted,
-        world.job,
+        world.hub, target.repository, target.number, target.source, answers, wanted, world.job
     )
 
 

@@ -10,7 +10,7 @@ from github.Repository import Repository
 
 from canary.errors import MachineError, RecordError
 from canary.gate.records import LARGEST_ARCHIVE, REMEDY, extract
-from canary.publish.hub import TIMEOUT_S, Hub, Refused
+from canary.publish.hub import TIMEOUT_S, Hub, Refused, unanswered
 
 CHUNK = 1 << 16
 
@@ -42,7 +42,8 @@ def fetch_artifact(hub: Hub, repository: Repository, run_id: int, name: str, int
         try:
             _download(hub, newest.archive_download_url, archive)
         except requests.RequestException as problem:
-            said = hub.token.scrub(str(problem))
+            status = problem.response.status_code if problem.response is not None else None
+            said = f"GitHub answered {status}" if status else unanswered(problem)
             raise MachineError(f"{what} cannot be fetched: {said}", "run the job again") from None
         extract(archive, into)
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from github.ContentFile import ContentFile
 from github.Repository import Repository
 
 from canary.baseline import branch
@@ -15,7 +16,7 @@ from canary.errors import MachineError, RecordError
 from canary.gate.artifact import fetch_artifact
 from canary.gate.base_config import Reader
 from canary.gate.records import Records, load_records
-from canary.gate.world import Case, World
+from canary.gate.world import Case, World, allowed
 from canary.publish.acceptance import Acceptance, Asked, acceptance_of, merged_pull
 from canary.publish.hub import Hub, Refused
 from canary.publish.section import TEMPLATE
@@ -59,7 +60,7 @@ def baseline_of(case: Case, world: World, scratch: Path) -> tuple[Path | None, A
         MachineError, RecordError: the branch cannot be read: never taken as an empty history.
     """
     folder = scratch / "baseline"
-    if branch.pull(world.remote, folder) is None:
+    if branch.pull(world.remote, folder, inhabited=True) is None:
         return None, None
     if not (folder / VERSION).is_dir():
         return folder, None
@@ -67,20 +68,33 @@ def baseline_of(case: Case, world: World, scratch: Path) -> tuple[Path | None, A
 
 
 def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
-    """Reads files of a commit through GitHub's API."""
+    """Reads files of a commit through GitHub's API; absent is only what GitHub says is absent from
+    a commit that it shows."""
 
     def read(path: str) -> bytes | None:
         try:
-            found = hub.read(path, lambda: repository.get_contents(path, ref=sha))
+            return hub.read(path, lambda: _content(path, repository.get_contents(path, ref=sha)))
         except Refused as refused:
-            if refused.status == 404 and "commit" not in str(refused).lower():
-                return None
-            raise MachineError(str(refused), "give the job `contents: read`") from refused
-        if isinstance(found, list) or found.type != "file":
-            return None
-        return found.decoded_content
+            if refused.status != 404 or "no commit found" in str(refused).lower():
+                raise MachineError(str(refused), "give the job `contents: read`") from refused
+        allowed(lambda: hub.read(f"commit {sha[:9]}", lambda: repository.get_commit(sha)))
+        return None
 
     return read
+
+
+def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        MachineError: a folder or a link, or one of more than a megabyte, whose content GitHub
+            leaves out.
+    """
+    if isinstance(found, list) or found.type != "file":
+        raise MachineError(f"{path} on the base branch is no file", "name a config file")
+    if found.encoding == "none":
+        raise MachineError(f"{path} on the base branch is too large for a config")
+    return found.decoded_content
 
 
 def acceptance(case: Case, world: World) -> Asked:
@@ -121,11 +135,15 @@ def acceptance(case: Case, world: World) -> Asked:
 
 def templates(case: Case, world: World) -> dict[str, str]:
     """The user's own template of the comment, from the base branch; none, and a warning, where it
-    is not there."""
+    is not there or cannot be read."""
     path = case.settings.template
     if not path:
         return {}
-    content = api_reader(case.repository, world.hub, case.base_sha)(path)
+    try:
+        content = api_reader(case.repository, world.hub, case.base_sha)(path)
+    except MachineError as problem:
+        world.job.say("warning", f"comment-template: {problem}")
+        return {}
     if content is None:
         world.job.say("warning", f"comment-template: no {path} at {case.base_sha[:9]}")
         return {}

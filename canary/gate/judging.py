@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from canary.baseline.ancestry import Ancestry
+from canary.baseline.ancestry import SHA, Ancestry
 from canary.baseline.comparability import machine_key, slug
 from canary.baseline.history import Selection, is_history, rows, select
 from canary.campaign.pairs import Plan
@@ -31,6 +31,9 @@ from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
 from canary.publish.source import Answer
+
+LONGEST_NAME = 64
+"""Characters that a config's `name` may have."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
         source=grounds.source,
     )
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
-    newest = str(chosen.records[-1].git.get("sha") or "") if chosen.records else ""
+    newest = _commit_of(chosen.records[-1]) if chosen.records else ""
     return Judged(Answer(name, found), tuple(current), newest)
 
 
@@ -164,7 +167,13 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     notes = [f"{len(head)} pairs in alternation, each run a process of its own"]
     notes += [_repeated(run) for run in every if run.status != "completed"]
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
-    return Judged(Answer(name, found), tuple(head), str(base[-1].git.get("sha") or ""))
+    return Judged(Answer(name, found), tuple(head), _commit_of(base[-1]))
+
+
+def _commit_of(run: RunRecord) -> str:
+    """The commit that a run names, where it is one: it becomes an output of the step."""
+    sha = str(run.git.get("sha") or "")
+    return sha if SHA.fullmatch(sha) else ""
 
 
 def paired(
@@ -198,8 +207,10 @@ def _name(grounds: Grounds, records: Sequence[RunRecord]) -> str:
 
 
 def _named(record: RunRecord, base: LoadedConfig | None) -> RunRecord:
-    """The record under the base branch's name: a new name must not open an empty drawer."""
-    return record if base is None else record.model_copy(update={"name": base.config.name})
+    """The record under the base branch's name: a new name must not open an empty drawer. A name
+    that no config could have is cut."""
+    name = record.name[:LONGEST_NAME] if base is None else base.config.name
+    return record.model_copy(update={"name": name})
 
 
 def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:

@@ -6,9 +6,9 @@ size are known, and nothing outside it is ever reached.
 
 from __future__ import annotations
 
-import json
 import os
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -21,10 +21,12 @@ from pydantic import BaseModel, ValidationError
 from canary.collect import jsonio
 from canary.collect.folder import parse_record
 from canary.collect.record import RunRecord
-from canary.errors import RecordError
+from canary.errors import MachineError, RecordError
 from canary.gate.manifest import MANIFEST, Manifest, Part
 
 MOST_FILES = 2_000
+MOST_RUNS = 200
+"""Records of one role of one config; each costs time to judge."""
 LARGEST_FILE = 32 << 20
 LARGEST_RECORD = 8 << 20
 LARGEST_FOLDER = 256 << 20
@@ -33,13 +35,15 @@ DEEPEST = 6
 UNPACKING = (
     zipfile.BadZipFile,
     zlib.error,
+    struct.error,
     EOFError,
+    LookupError,
     NotImplementedError,
-    OSError,
     RuntimeError,
     ValueError,
 )
-"""What the standard library raises for archives that are broken, encrypted or of odd names."""
+"""What the standard library raises for archives that are broken, encrypted, or of odd names or
+none."""
 REMEDY = "the run half of the action writes this folder; nothing else may"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -56,10 +60,12 @@ class Records:
         """The records of one role of a part, in the order of their start.
 
         Raises:
-            RecordError: one that is not readable, or not a record.
+            RecordError: one that is not readable, or not a record; or too many.
         """
-        folder = self.root / part.folder / role
-        found = [read_record(path) for path in sorted(folder.glob("*/metrics.json"))]
+        paths = sorted((self.root / part.folder / role).glob("*/metrics.json"))
+        if len(paths) > MOST_RUNS:
+            raise RecordError(f"{part.config} has more than {MOST_RUNS} records", REMEDY)
+        found = [read_record(path) for path in paths]
         return sorted(found, key=lambda record: (record.timestamp, record.run_id))
 
 
@@ -126,11 +132,10 @@ def read_record(path: Path) -> RunRecord:
 def _json(path: Path) -> object:
     try:
         document: object = jsonio.loads(path.read_bytes())
-        # Half of a surrogate pair is a text that nothing could be written with.
-        json.dumps(document, ensure_ascii=False).encode()
+        jsonio.check_bounds(document)
         return document
     except (OSError, ValueError) as error:
-        raise RecordError(f"{path.name} in the records is not strict JSON: {error}") from error
+        raise RecordError(f"{path.name} in the records is not usable: {error}") from error
 
 
 def _parsed(path: Path, model: type[Model]) -> Model:
@@ -151,6 +156,7 @@ def extract(archive: Path, into: Path) -> None:
 
     Raises:
         RecordError: a path out of the folder, a link, too many or too large files, or no archive.
+        MachineError: the files cannot be written.
     """
     if archive.stat().st_size > LARGEST_ARCHIVE:
         raise RecordError("the artifact is too large", REMEDY)
@@ -163,7 +169,16 @@ def extract(archive: Path, into: Path) -> None:
             for member in members:
                 left -= _extract_one(packed, member, into, min(left, LARGEST_FILE))
     except UNPACKING as error:
-        raise RecordError(f"the artifact cannot be unpacked: {error}", REMEDY) from error
+        raise RecordError("the artifact cannot be unpacked: it is broken", REMEDY) from error
+    except FileExistsError as error:
+        raise RecordError(
+            "the artifact cannot be unpacked: it holds one file twice", REMEDY
+        ) from error
+    except OSError as error:
+        raise MachineError(
+            f"the artifact cannot be unpacked: {error.strerror or type(error).__name__}",
+            "free some space on the runner",
+        ) from error
 
 
 def _extract_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, most: int) -> int:

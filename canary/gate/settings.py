@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
+from canary.baseline.branch import BRANCH, Remote
+from canary.compare.thresholds import tier_thresholds
 from canary.config.token import Token, take_token
 from canary.errors import UsageError
 from canary.gate.manifest import Mode
+
+Found = TypeVar("Found")
 
 DEFAULT_API = "https://api.github.com"
 DEFAULT_SERVER = "https://github.com"
@@ -73,7 +77,7 @@ def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
         UsageError: it is none.
     """
     text = environ.get(name) or str(default)
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise UsageError(f"{name} is {text!r}, which is no number", "GitHub Actions sets it")
     return int(text)
 
@@ -90,6 +94,44 @@ def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     if len(set(configs)) < len(configs):
         raise UsageError("input config names one file twice", "name it once")
     return configs
+
+
+def tier_of(environ: Mapping[str, str]) -> str:
+    """The tier of thresholds; empty for the config's own.
+
+    Raises:
+        ConfigError: no such tier.
+    """
+    tier = environ.get("CANARY_TIER", "").strip()
+    if tier:
+        tier_thresholds(tier)
+    return tier
+
+
+def branch_of(environ: Mapping[str, str]) -> str:
+    """The branch of the stored runs.
+
+    Raises:
+        UsageError: no branch can have this name.
+    """
+    name = environ.get("CANARY_BASELINE_BRANCH", "").strip() or BRANCH
+    return Remote(DEFAULT_SERVER, name).branch
+
+
+class _Inputs:
+    """Takes inputs one by one; a refusal is kept for an answer on the commit."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.refused: UsageError | None = None
+        self._environ = environ
+
+    def take(self, read: Callable[..., Found], instead: Found, *values: object) -> Found:
+        """What `read` makes of the environment; `instead` where it refuses that."""
+        try:
+            return read(self._environ, *values)
+        except UsageError as problem:
+            self.refused = self.refused or problem
+            return instead
 
 
 @dataclass(frozen=True)
@@ -119,7 +161,7 @@ class TrainSettings:
             UsageError: an input that cannot be.
         """
         repeats = environ.get("CANARY_REPEATS", "").strip()
-        if repeats and not (repeats.isdigit() and int(repeats) > 0):
+        if repeats and not (repeats.isdecimal() and int(repeats) > 0):
             raise UsageError(f"input repeats: {repeats!r} is no positive whole number")
         return cls(
             configs=configs_of(environ),
@@ -171,13 +213,15 @@ class ReportSettings:
     sha: str
     ref: str
     actor: str
+    refused: UsageError | None = None
+    """The first input that cannot be. It is no error here: the commit must be told."""
 
     @classmethod
     def read(cls, environ: MutableMapping[str, str]) -> ReportSettings:
         """From the environment, which loses the token first of all.
 
         Raises:
-            UsageError: an input that cannot be, or this is no job of GitHub Actions.
+            UsageError: this is no job of GitHub Actions, so that nobody could be answered.
         """
         token = take_token(environ)
         for name in ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY"):
@@ -186,22 +230,23 @@ class ReportSettings:
         api = environ.get("GITHUB_API_URL") or DEFAULT_API
         if not api.startswith(("http://", "https://")):
             raise UsageError(f"GITHUB_API_URL is {api!r}, which is no address of an API")
+        inputs = _Inputs(environ)
         return cls(
-            configs=configs_of(environ),
+            configs=inputs.take(configs_of, ()),
             folder=environ.get("CANARY_WORKING_DIRECTORY", "").strip() or ".",
-            tier=environ.get("CANARY_TIER", "").strip(),
-            compare=mode_of(environ),
-            strict=flag(environ, "CANARY_STRICT"),
-            comment=flag(environ, "CANARY_COMMENT"),
+            tier=inputs.take(tier_of, ""),
+            compare=inputs.take(mode_of, "baseline"),
+            strict=inputs.take(flag, False, "CANARY_STRICT"),
+            comment=inputs.take(flag, True, "CANARY_COMMENT"),
             status=environ.get("CANARY_STATUS", "").strip() or "commit-status",
             context=environ.get("CANARY_STATUS_CONTEXT", "").strip() or "rlhf-canary",
             author=environ.get("CANARY_COMMENT_AUTHOR", "").strip(),
-            jobs=whole_number(environ, "CANARY_JOBS", 1),
+            jobs=inputs.take(whole_number, 1, "CANARY_JOBS", 1),
             label=environ.get("CANARY_ACCEPT_LABEL", "").strip() or "canary:accept",
             accept_reason=" ".join(environ.get("CANARY_ACCEPT_REASON", "").split())[:300],
             template=environ.get("CANARY_COMMENT_TEMPLATE", "").strip(),
-            baseline_branch=environ.get("CANARY_BASELINE_BRANCH", "").strip() or "canary-baselines",
-            keep=int(number(environ, "CANARY_KEEP", 50)),
+            baseline_branch=inputs.take(branch_of, BRANCH),
+            keep=int(inputs.take(number, 50.0, "CANARY_KEEP", 50.0)),
             artifact=environ.get("CANARY_ARTIFACT_NAME", "").strip() or "canary-records",
             records=Path(environ.get("CANARY_RECORDS") or "canary-records"),
             report=Path(environ.get("CANARY_REPORT") or "canary-report"),
@@ -209,13 +254,14 @@ class ReportSettings:
             api_url=api,
             server_url=environ.get("GITHUB_SERVER_URL") or DEFAULT_SERVER,
             repository=environ["GITHUB_REPOSITORY"],
-            run_id=whole_number(environ, "GITHUB_RUN_ID", 0),
-            attempt=whole_number(environ, "GITHUB_RUN_ATTEMPT", 1),
+            run_id=inputs.take(whole_number, 0, "GITHUB_RUN_ID", 0),
+            attempt=inputs.take(whole_number, 1, "GITHUB_RUN_ATTEMPT", 1),
             event=environ["GITHUB_EVENT_NAME"],
             event_path=Path(environ["GITHUB_EVENT_PATH"]),
             sha=environ.get("GITHUB_SHA", ""),
             ref=environ.get("GITHUB_REF", ""),
             actor=environ.get("GITHUB_ACTOR", ""),
+            refused=inputs.refused,
         )
 
     @property

@@ -7,7 +7,8 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
 from canary.errors import EXIT_OK
-from canary.gate.answering import answer, pending, read_event
+from canary.gate.answering import announced, concluded, read_event
+from canary.gate.last_word import Target, answered
 from canary.gate.place import set_up
 from canary.gate.settings import ReportSettings, TrainSettings
 from canary.gate.training import train
@@ -28,7 +29,7 @@ RUNNERS = re.compile(r"^ACTIONS_|^GITHUB_(ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)$")
 
 
 def whole(
-    training: TrainSettings,
+    read: Callable[[], TrainSettings],
     settings: ReportSettings,
     world: World,
     environ: MutableMapping[str, str],
@@ -36,20 +37,34 @@ def whole(
 ) -> int:
     """Pending status, setup, training, report. Returns the exit code of the verdict.
 
+    `read`: the inputs of the half that trains; one that is refused is told on the commit too.
+
     Raises:
         UsageError: an event that the gate refuses, or an input that cannot be.
+        MachineError: as `answer`.
     """
-    intent = read_event(settings)
+    target = Target(settings, world, read_event(settings, world))
+    return answered(target, lambda: _whole(target, read, environ, say))
+
+
+def _whole(
+    target: Target,
+    read: Callable[[], TrainSettings],
+    environ: MutableMapping[str, str],
+    say: Callable[[str], None],
+) -> int:
+    intent, training = target.intent, read()
+    announced(target)
     if intent.kind in (Kind.IGNORE, Kind.ANNOUNCE):
-        return answer(settings, world)
-    pending(settings, world)
+        return EXIT_OK
     without_secrets(environ)
     base = intent.base_sha if intent.kind is Kind.JUDGE else ""
-    training = replace(training, base_sha=training.base_sha or base, records=settings.records)
+    records = target.settings.records
+    training = replace(training, base_sha=training.base_sha or base, records=records)
     code = set_up(training, environ, say) if training.setup else EXIT_OK
     if code == EXIT_OK:
         train(training, environ, say)
-    return answer(settings, world)
+    return concluded(target)
 
 
 def without_secrets(environ: MutableMapping[str, str]) -> None:

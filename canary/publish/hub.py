@@ -7,6 +7,7 @@ its effect is looked for.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import TypeVar
 import requests
 from github import Auth, Github, GithubRetry
 from github.GithubException import (
+    BadAttributeException,
     GithubException,
     RateLimitExceededException,
     UnknownObjectException,
@@ -23,25 +25,42 @@ from urllib3.util.retry import Retry
 
 from canary.config.token import Token
 from canary.errors import MachineError
+from canary.publish.wire import NotGithubs, Redirected, only_github
 
 Written = TypeVar("Written")
 
 READS = Retry.DEFAULT_ALLOWED_METHODS - {"PUT", "DELETE"}
 ATTEMPTS = 4
+READ_TRIES = 3
 FIRST_WAIT_S = 2.0
 PATIENCE_S = 300.0
 """Longest wait for a rate limit; beyond it the answer stays in the step summary."""
 TIMEOUT_S = 30
 
-REFUSALS = (401, 403, 404)
+REFUSALS = {
+    401: "GitHub does not accept the token",
+    403: "GitHub does not let this token do it",
+    404: "GitHub shows nothing there; it was deleted, or this token may not see it",
+}
 """What a token that may not write is told; 404 for what it may not even see."""
+UNFIT = (
+    AssertionError,
+    AttributeError,
+    BadAttributeException,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What PyGithub raises for JSON that is not of the kind that GitHub describes."""
+LATER = "the answer is in the step summary; run the job again later"
 
 
 class Refused(Exception):
     """GitHub does not let this token do it; `what` says what was tried."""
 
     def __init__(self, what: str, status: int, said: str) -> None:
-        super().__init__(f"{what}: GitHub answered {status}: {said}")
+        super().__init__(f"{what}: {REFUSALS[status]} ({said})")
         self.what = what
         self.status = status
 
@@ -74,11 +93,13 @@ class Hub:
             try:
                 return post()
             except GithubException as error:
-                problem = self.said(error)
+                problem = f"it answered {self.said(error)}"
                 wait = self._wait(error, attempt, what)
             except requests.RequestException as error:
-                problem = self.token.scrub(str(error))
+                problem = unanswered(error)
                 wait = FIRST_WAIT_S * 2**attempt
+            except UNFIT as error:
+                raise _unfit(what) from error
             self.sleep(wait)
         raise MachineError(
             f"{what}: GitHub did not take it in {ATTEMPTS} tries: {problem}",
@@ -93,38 +114,66 @@ class Hub:
             MachineError: GitHub cannot be reached or asks for too long a wait.
         """
         try:
-            return get()
+            return self._again(get)
         except GithubException as error:
-            if error.status in REFUSALS and not isinstance(error, RateLimitExceededException):
-                raise Refused(what, error.status, self.said(error)) from error
-            raise MachineError(f"{what}: {self.said(error)}", "run the job again") from error
+            raise self._worded(error, what) from error
         except requests.RequestException as error:
-            raise MachineError(
-                f"{what}: GitHub cannot be reached: {self.token.scrub(str(error))}",
-                "run the job again",
-            ) from error
+            raise MachineError(f"{what}: {unanswered(error)}", "run the job again") from error
+        except UNFIT as error:
+            raise _unfit(what) from error
+
+    def _again(self, get: Callable[[], Written]) -> Written:
+        """A read that is tried again where a page of HTML came: to PyGithub that is no error."""
+        for attempt in range(READ_TRIES - 1):
+            try:
+                return get()
+            except Redirected:
+                raise
+            except NotGithubs:
+                pass
+            except GithubException as error:
+                if isinstance(error.data, dict):
+                    raise
+            self.sleep(FIRST_WAIT_S * 2**attempt)
+        return get()
 
     def said(self, error: GithubException) -> str:
-        """GitHub's own words, without the token."""
-        data = error.data if isinstance(error.data, dict) else {}
-        message = error.message or data.get("message") or type(error).__name__
-        return self.token.scrub(f"{error.status} {message}")
+        """GitHub's own words behind the status, without the token; the library has none here."""
+        words = error.data.get("message") if isinstance(error.data, dict) else None
+        return self.token.scrub(f"{error.status} {words}" if words else str(error.status))
+
+    def _worded(self, error: GithubException, what: str) -> Exception:
+        """The error of one request, told apart."""
+        asked = self._asked_to_wait(error)
+        if asked is not None:
+            wait = f"GitHub's rate limit is used up for {asked:.0f} s"
+            return MachineError(f"{what}: {wait}", LATER)
+        if not isinstance(error.data, dict):
+            return MachineError(
+                f"{what}: the server answered {error.status} with a page that is not JSON",
+                "look at GITHUB_API_URL, and run the job again",
+            )
+        if error.status == 403 and "locked" in self.said(error):
+            return MachineError(
+                f"{what}: the conversation is locked, so GitHub takes no comment",
+                "unlock it, or set `comment: false`",
+            )
+        if error.status == 410:
+            return MachineError(f"{what}: it was deleted on GitHub", "run the job again")
+        if error.status in REFUSALS:
+            return Refused(what, error.status, self.said(error))
+        if error.status >= 500:
+            return MachineError(f"{what}: GitHub is in trouble ({self.said(error)})", LATER)
+        return MachineError(f"{what}: GitHub refused it ({self.said(error)})")
 
     def _wait(self, error: GithubException, attempt: int, what: str) -> float:
         """Seconds until the next try; raises where no further try can help."""
         asked = self._asked_to_wait(error)
-        if asked is not None:
-            if asked > self.patience_s:
-                raise MachineError(
-                    f"{what}: GitHub's rate limit asks for {asked:.0f} s of patience",
-                    "the answer is in the step summary; run the job again later",
-                ) from error
+        if asked is not None and asked <= self.patience_s:
             return asked
-        if error.status >= 500:
+        if asked is None and error.status >= 500:
             return FIRST_WAIT_S * float(2**attempt)
-        if error.status in REFUSALS:
-            raise Refused(what, error.status, self.said(error)) from error
-        raise MachineError(f"{what}: GitHub refused it: {self.said(error)}") from error
+        raise self._worded(error, what) from error
 
     def _asked_to_wait(self, error: GithubException) -> float | None:
         """Seconds that a rate limit asks for; None where it is none."""
@@ -139,6 +188,30 @@ class Hub:
         if headers.get("x-ratelimit-remaining") == "0" and headers.get("x-ratelimit-reset"):
             return max(1.0, float(headers["x-ratelimit-reset"]) - self.clock() + 1.0)
         return 60.0
+
+
+def unanswered(error: requests.RequestException) -> str:
+    """Why there is no answer of GitHub's, in a sentence of ours."""
+    if isinstance(error, NotGithubs):
+        return str(error)
+    if isinstance(error, requests.exceptions.RetryError):
+        if re.search(r"too many (403|429) error", str(error)):
+            return "GitHub's rate limit did not end while we waited"
+        return "GitHub answered every try with an error of its own"
+    if isinstance(error, requests.Timeout):
+        return f"GitHub did not answer within {TIMEOUT_S} s"
+    if isinstance(error, requests.exceptions.SSLError):
+        return "GitHub's certificate is not accepted"
+    if isinstance(error, requests.exceptions.ProxyError):
+        return "the proxy does not let us through to GitHub"
+    return "GitHub cannot be reached"
+
+
+def _unfit(what: str) -> MachineError:
+    return MachineError(
+        f"{what}: the server's answer is not what GitHub describes",
+        "look at GITHUB_API_URL, and run the job again",
+    )
 
 
 def connect(
@@ -176,6 +249,7 @@ def connect(
         seconds_between_requests=0.0,
         seconds_between_writes=seconds_between_writes,
     )
+    only_github(github, api_url.rstrip("/"))
     return Hub(github, token, sleep, clock, patience_s)
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
+from canary.errors import MachineError
 from canary.publish.section import CUT_HERE
-from canary.report.escape import NOT_PRINTED
+from canary.report.escape import log_line
 
 Level = Literal["notice", "warning", "error"]
 LARGEST_SUMMARY = 1_000_000
@@ -27,7 +28,7 @@ class Job:
 
     def say(self, level: Level, text: str) -> None:
         """A line on the job's page; on a terminal a plain line."""
-        flat = " ".join(NOT_PRINTED.sub(" ", text).split())
+        flat = log_line(text)
         if self.outputs is None and self.summary is None:
             print(f"canary: {flat}", file=self.stream, flush=True)
             return
@@ -35,30 +36,46 @@ class Job:
 
     def line(self, text: str) -> None:
         """A line of the log that is no command, whatever it holds."""
-        flat = " ".join(NOT_PRINTED.sub(" ", text).split())
-        if flat.lstrip().startswith(("::", "##[")):
-            flat = f"\u200b{flat}"
-        print(flat, file=self.stream, flush=True)
+        print(log_line(text), file=self.stream, flush=True)
 
     def set_outputs(self, values: Mapping[str, str]) -> None:
-        """Outputs of the step, each behind a delimiter that no value can guess."""
+        """Outputs of the step, each behind a delimiter that no value can guess.
+
+        Raises:
+            MachineError: they cannot be written, and who reads them would find no verdict.
+        """
         if self.outputs is None:
             return
-        with self.outputs.open("a", encoding="utf-8") as stream:
-            for name, value in values.items():
-                delimiter = f"canary_{secrets.token_hex(16)}"
-                stream.write(f"{name}<<{delimiter}\n{' '.join(value.split())}\n{delimiter}\n")
+        written = ""
+        for name, value in values.items():
+            delimiter = f"canary_{secrets.token_hex(16)}"
+            written += f"{name}<<{delimiter}\n{log_line(value)}\n{delimiter}\n"
+        try:
+            with self.outputs.open("a", encoding="utf-8") as stream:
+                stream.write(written)
+        except OSError as error:
+            raise MachineError(
+                f"the outputs of the step cannot be written: {error.strerror}",
+                "free some space on the runner",
+            ) from error
 
     def add_summary(self, markdown: str) -> None:
-        """Adds to the step's summary, cut under GitHub's limit."""
+        """Adds to the step's summary, cut under GitHub's limit. One that cannot be written is a
+        warning: comment and status say the same."""
         if self.summary is None:
             return
-        there = self.summary.stat().st_size if self.summary.exists() else 0
+        try:
+            self._add_summary(self.summary, markdown)
+        except OSError as error:
+            self.say("warning", f"the step summary cannot be written: {error.strerror}")
+
+    def _add_summary(self, summary: Path, markdown: str) -> None:
+        there = summary.stat().st_size if summary.exists() else 0
         data = markdown.encode()
         room = LARGEST_SUMMARY - there - len(CUT_HERE.encode())
         if len(data) > room:
             data = data[: max(0, room)].decode(errors="ignore").encode() + CUT_HERE.encode()
-        with self.summary.open("ab") as stream:
+        with summary.open("ab") as stream:
             stream.write(data.rstrip(b"\n") + b"\n\n")
 
 

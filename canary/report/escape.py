@@ -1,5 +1,5 @@
-"""Texts of a record made harmless for Markdown: nothing they hold becomes markup, a mention, a
-reference, a link or a comment.
+"""Texts of a record made harmless: for Markdown, where nothing they hold becomes markup, a mention,
+a reference, a link or a comment; and for a job's log, where nothing becomes a command.
 
 GitHub links mentions, references and addresses after Markdown is rendered, so a backslash does not
 stop it; a zero-width space does.
@@ -26,6 +26,10 @@ steer a terminal."""
 
 LONGEST_TEXT = 2_000
 """Characters of one text in a view; ours have some hundreds."""
+
+COMMAND = re.compile(r"^\s*:(?=:)|#(?=#\[)", re.MULTILINE)
+"""What the runner reads as a command in a job's log: `##[` anywhere, `::` where a line begins
+(actions/runner, ActionCommand.cs)."""
 
 LINKED = (
     (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
@@ -54,6 +58,16 @@ def _on_lines(value: Any) -> Any:
         texts = {field.name: _on_lines(getattr(value, field.name)) for field in fields(value)}
         return replace(value, **texts)
     return value
+
+
+def without_commands(text: str) -> str:
+    """A text that commands nothing where a log shows it."""
+    return COMMAND.sub(rf"\g<0>{ZERO_WIDTH}", text)
+
+
+def log_line(text: object) -> str:
+    """A text as one line of a job's log, which is no command, whatever it holds."""
+    return without_commands(_flat(text))
 
 
 def _flat(text: object) -> str:

@@ -15,7 +15,13 @@ from canary.collect.jsonio import replace_file
 from canary.compare.report import Comparison
 from canary.errors import MachineError, UsageError, printable
 from canary.report.document import json_text
-from canary.report.escape import NOT_PRINTED, markdown_cell, markdown_code, on_lines
+from canary.report.escape import (
+    NOT_PRINTED,
+    markdown_cell,
+    markdown_code,
+    on_lines,
+    without_commands,
+)
 from canary.report.view import View, view_of
 
 Format = Literal["text", "markdown", "json"]
@@ -99,8 +105,10 @@ def render(found: Comparison, form: str) -> str:
 
 
 def tidy(text: str) -> str:
-    """At most one empty line between lines, one line break at the end, nothing unprintable."""
-    return NOT_PRINTED.sub("", re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n")
+    """At most one empty line between lines, one line break at the end, nothing unprintable, and
+    nothing that a job's log would take for a command."""
+    shown = NOT_PRINTED.sub("", re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n")
+    return without_commands(shown)
 
 
 def deliver(found: Comparison, form: str, output: Path | None) -> None:

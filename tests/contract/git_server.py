@@ -32,6 +32,8 @@ class GitServer:
     """Statuses given to the next writes instead of doing them."""
     broken_after: list[int] = field(default_factory=list)
     """Statuses given to the next writes after doing them."""
+    pages: list[bytes] = field(default_factory=list)
+    """Answers with 200 to the next requests, whatever they ask: another server than git's."""
     requests: list[str] = field(default_factory=list)
     """Method and target of every request."""
     port: int = 0
@@ -113,6 +115,8 @@ class _Handler(BaseHTTPRequestHandler):
         writing = WRITE in self.path
         if server.token and not self._known():
             self._answer(401, b"", {"WWW-Authenticate": 'Basic realm="GitHub"'})
+        elif server.pages:
+            self._answer(200, server.pages.pop(0), {"Content-Type": "text/html"})
         elif writing and server.read_only:
             self._answer(403, b"remote: Write access to repository not granted.\n")
         elif writing and self.command == "POST" and server.broken_before:

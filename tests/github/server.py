@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import github
 
@@ -73,6 +73,8 @@ class GitHub:
         """Address of the API, as GITHUB_API_URL would be on github.com."""
         self.blobs = ""
         """Another host, as it were, where artifacts are downloaded from."""
+        self.visits: list[str] = []
+        """Paths that the other host was asked for, with the token or without."""
         self._lock = threading.RLock()
         self._late: list[tuple[float, Callable[[], Answer]]] = []
 
@@ -154,7 +156,7 @@ class GitHub:
             deed = partial(self._checked, method, path, query, body, base)
             self._late.append((due, deed))
             self.clock.advance(order.timeout)
-        return trouble.answer(order)
+        return trouble.answer(order, f"{path}?{urlencode(query)}" if query else path)
 
     def _known_token(self, headers: Mapping[str, str]) -> bool:
         given = {name.lower(): value for name, value in headers.items()}.get("authorization", "")
@@ -242,11 +244,14 @@ class GitHub:
 
     def blob(self, path: str, headers: Mapping[str, str]) -> Answer:
         """A file from the other host, which refuses whoever sends it GitHub's token."""
+        self.visits.append(path)
         if "authorization" in {name.lower() for name in headers}:
             self.breaches.append(f"GET {path}: the token was sent to the host of the files")
             return Answer(400, b"InvalidAuthenticationInfo")
-        owner, name, number = path.strip("/").split("/")
-        repository = self.state.repositories[f"{owner}/{name}"]
+        owner, name, number, _ = f"{path.strip('/')}///".split("/", 3)
+        repository = self.state.repositories.get(f"{owner}/{name}")
+        if repository is None or not number.isdigit():
+            return Answer(404, b"ResourceNotFound")
         return Answer(200, routes.artifact_of(repository, int(number)).content)
 
 

@@ -481,7 +481,7 @@ def whole_chain(settings: ReportSettings, world: World) -> int:
         "GITHUB_OUTPUT": "x",
         "PATH": "x",
     }
-    return whole(TrainSettings.read(environ), settings, world, environ, print)
+    return whole(lambda: TrainSettings.read(environ), settings, world, environ, print)
 
 
 def test_the_diagnosis_names_the_line_that_the_pull_request_changed(house: Gatehouse) -> None:

@@ -24,6 +24,7 @@ from tests.github.openapi import Description
 from tests.github.routes import Answer, Call
 from tests.github.server import GitHub, served
 from tests.github.state import BOT, Pull, Repository
+from tests.github.trouble import PAGE
 
 REPOSITORY = "octo/models"
 
@@ -521,3 +522,28 @@ def test_latency_is_felt(github: GitHub, client: Client, pull: Pull) -> None:
     github.latency_s = 0.5
     with pytest.raises(requests.Timeout):
         requests.get(f"{github.url}/rate_limit", timeout=0.1)
+
+
+def test_a_page_of_html_comes_with_any_status(github: GitHub, repository: Repository) -> None:
+    github.trouble.answers("GET", "/pulls$", status=404)
+    first, second = ask(github, "GET", "/pulls"), ask(github, "GET", "/pulls")
+    assert (first.status_code, first.content) == (404, PAGE)
+    assert first.headers["Content-Type"].startswith("text/html")
+    assert second.json() == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_leads_to_the_same_path_there(
+    github: GitHub, repository: Repository, status: int
+) -> None:
+    github.trouble.redirect("GET", "/pulls", github.blobs, status=status)
+    found = ask(github, "GET", "/pulls?state=all")
+    assert found.status_code == status
+    assert found.headers["Location"] == f"{github.blobs}/repos/{REPOSITORY}/pulls?state=all"
+    assert requests.get(found.headers["Location"], timeout=9).status_code == 404
+    assert github.visits == [f"/repos/{REPOSITORY}/pulls?state=all"]
+
+
+def test_a_token_that_goes_to_another_host_is_a_breach(loose: GitHub) -> None:
+    requests.get(f"{loose.blobs}/x", headers={"Authorization": f"Bearer {loose.token}"}, timeout=9)
+    assert "the token was sent" in loose.breaches[0]

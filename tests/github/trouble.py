@@ -1,4 +1,5 @@
-"""Trouble that a test orders: gateways that fail before or after the deed, limits, latency."""
+"""Trouble that a test orders: gateways that fail before or after the deed, limits, pages of HTML,
+redirects."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.github.routes import Answer, error
 from tests.github.state import Clock
 
 PRIMARY = "API rate limit exceeded for installation ID 1."
+PAGE = b"<!DOCTYPE html><html><body><h1>Sign in to continue</h1></body></html>"
+"""What a proxy, a portal or a gateway puts in the place of an answer."""
 SECONDARY = (
     "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
 )
@@ -35,6 +39,10 @@ class Order:
     """Seconds for which the client waits for it."""
     until: float | None = None
     """When, by GitHub's clock, it is over."""
+    body: Any = None
+    """The answer's body, where it is not GitHub's error."""
+    to: str = ""
+    """The address that a redirect leads to, without the path."""
 
 
 class Trouble:
@@ -61,6 +69,24 @@ class Trouble:
         self._orders.append(
             Order(method, re.compile(path), times, status, message, applied, headers or {})
         )
+
+    def answers(
+        self, method: str, path: str, body: Any = PAGE, *, times: int = 1, status: int = 200
+    ) -> None:
+        """The next requests of this method and path get this body: a page of HTML, or other JSON
+        than GitHub describes."""
+        kind = "text/html; charset=utf-8" if isinstance(body, bytes) else "application/json"
+        order = Order(method, re.compile(path), times, status, headers={"Content-Type": kind})
+        order.body = body
+        self._orders.append(order)
+
+    def redirect(
+        self, method: str, path: str, to: str, *, status: int = 302, times: int = 1
+    ) -> None:
+        """The next requests are sent on to the same path at another address, or at the same."""
+        order = Order(method, re.compile(path), times, status, "Moved Permanently")
+        order.to = to
+        self._orders.append(order)
 
     def rate_limit(
         self, seconds: float = 60, *, times: int = 1, method: str = ".*", path: str = ""
@@ -129,9 +155,12 @@ class Trouble:
         return bool(re.fullmatch(order.method, method) and order.path.search(path))
 
 
-def answer(order: Order) -> Answer | None:
-    """What is answered instead; None drops the connection."""
+def answer(order: Order, target: str) -> Answer | None:
+    """What is answered to a request for `target` instead; None drops the connection."""
     if order.status is None:
         return None
+    if order.body is not None:
+        return Answer(order.status, order.body, order.headers)
     found = error(order.status, order.message)
-    return Answer(found.status, found.body, order.headers)
+    headers = {**order.headers, "Location": f"{order.to}{target}"} if order.to else order.headers
+    return Answer(found.status, found.body, headers)

@@ -123,6 +123,37 @@ def test_a_repository_that_is_not_there_is_no_missing_branch(
 
 
 @pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        (b"", "answers like an empty repository"),
+        (b"<html>sign in</html>", "answers like an empty repository"),
+        (b"<!DOCTYPE html>\n<html><body><p>" + b"Sign in. " * 20, "no repository at"),
+    ],
+)
+def test_a_page_that_is_not_gits_is_no_missing_branch(
+    server: GitServer, tmp_path: Path, page: bytes, says: str
+) -> None:
+    bare = server.root / "repo.git"
+    git(bare, "update-ref", "refs/heads/main", write_branch(bare, {"a": "b"}))
+    git(bare, "update-ref", "-d", REF)
+    remote = Remote(server.url(), token=Token(TOKEN))
+    assert pull(remote, tmp_path / "into", inhabited=True) is None, "a first run"
+    server.pages += [page] * 9
+    with pytest.raises(Unreadable, match=says):
+        pull(remote, tmp_path / "into", inhabited=True)
+
+
+def test_a_branch_that_one_empty_page_hid_is_no_missing_branch(
+    server: GitServer, tmp_path: Path
+) -> None:
+    remote = Remote(server.url(), token=Token(TOKEN))
+    push(remote, adding(1), message="m")
+    server.pages.append(b"")
+    with pytest.raises(Unreadable, match="was not found and then listed"):
+        pull(remote, tmp_path / "into", inhabited=True)
+
+
+@pytest.mark.parametrize(
     ("token", "says"),
     [(Token("ghs_wrong"), "does not accept the token"), (None, "asks for a token")],
 )

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token as Piece
 
+from canary.cli import main
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.publish.comment import merged, parse, sections_of
 from canary.publish.source import Answer, Source
 from canary.publish.workflow import Job
 from canary.report.escape import markdown_cell, markdown_code
+from canary.terminal import Uncommanding
 from tests.unit.comparing import example
 from tests.unit.hostile import PAYLOADS, planted
 
@@ -101,12 +103,44 @@ def test_nothing_that_is_said_to_the_runner_is_a_command_or_a_second_output(
     commands = [line for line in stream.getvalue().split("\n") if line.startswith("::")]
     assert len(commands) == 1
     assert commands[0].startswith("::error title=RLHF Canary::")
-    assert not [line for line in stream.getvalue().splitlines() if line.startswith("##[")]
+    assert "##[" not in stream.getvalue() + (tmp_path / "output").read_text(encoding="utf-8")
     outputs = (tmp_path / "output").read_text(encoding="utf-8").splitlines()
     assert len(outputs) == 6
     assert outputs[0].startswith("verdict<<canary_")
     assert outputs[1] == "error"
     assert outputs[3].startswith("report-path<<canary_")
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_nothing_that_a_verb_of_a_job_prints_is_a_command(
+    payload: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_EVENT_NAME", "push")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "o/r")
+    monkeypatch.setenv("GITHUB_EVENT_PATH", "x")
+    monkeypatch.setenv("GITHUB_API_URL", f"{payload}\n{payload}")
+    for words in (["gate", "report"], ["gate", payload], ["gate", "report", payload]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code in (2, 4)
+    printed = capsys.readouterr()
+    assert_no_command(printed.out + printed.err)
+
+
+def test_a_command_in_pieces_is_one_line_and_no_command() -> None:
+    to = io.StringIO()
+    stream = Uncommanding(to)
+    for piece in ("x #", "#", "[add-mask]pass\n:", ":error::y\r", "::", "z"):
+        stream.write(piece)
+    stream.end()
+    assert_no_command(to.getvalue())
+    assert to.getvalue().replace("\u200b", "") == "x ##[add-mask]pass\n::error::y\n::z"
+
+
+def assert_no_command(log: str) -> None:
+    """As the runner reads a log: `##[` anywhere in a line, `::` at its start."""
+    assert "##[" not in log
+    assert not [line for line in re.split(r"[\r\n]", log) if line.strip().startswith("::")], log
 
 
 def test_a_summary_stays_under_githubs_limit(tmp_path: Path) -> None:

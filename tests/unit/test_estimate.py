@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import time
 
 import numpy as np
 import pytest
@@ -122,3 +123,10 @@ def test_what_is_visible_is_where_the_interval_leaves_zero() -> None:
     visible = paired_estimate([0.0] * 9, spread).visible(0.005)
     assert paired_estimate([visible] * 9, spread).lower(0.005) == pytest.approx(0.0, abs=1e-12)
     assert paired_estimate([1.01 * visible] * 9, spread).lower(0.005) > 0
+
+
+def test_the_pooled_spread_of_ten_thousand_launches_takes_a_moment() -> None:
+    logs = [math.log(100 + n % 7) for n in range(30_000)]
+    began = time.process_time()
+    assert pooled(logs, logs) is not None
+    assert time.process_time() - began < 5

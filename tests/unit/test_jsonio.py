@@ -42,3 +42,28 @@ def test_a_failed_replacement_keeps_the_old_file_and_leaves_no_other(
         jsonio.replace_file(file, "new")
     assert file.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["metrics.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 51 + "]" * 51, "nests more than 50 levels"),
+        ('{"a":' * 51 + "1" + "}" * 51, "nests more than 50 levels"),
+        (json.dumps({str(n): n for n in range(5_001)}), "a mapping of more than 5000 keys"),
+        (json.dumps([list(range(100_001))]), "a list of more than 100000 items"),
+        (json.dumps([list(range(90_000))] * 6), "more than 500000 values"),
+        ('["\\ud800"]', "half of a character"),
+        ('{"\\udfff": 1}', "half of a character"),
+    ],
+)
+def test_a_document_that_no_record_can_be_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        jsonio.check_bounds(jsonio.loads(text))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [{"a": [[{"b": "ä\U0001f600"}]]}, [1.0] * 100_000, dict.fromkeys(map(str, range(5_000)))],
+)
+def test_a_document_within_the_bounds_is_taken(document: object) -> None:
+    jsonio.check_bounds(document)

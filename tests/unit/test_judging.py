@@ -212,6 +212,15 @@ def test_pairs_are_judged_as_pairs(tmp_path: Path) -> None:
     assert "3 pairs in alternation" in found.answer.comparison.notes[-1]
 
 
+def test_a_commit_of_the_base_that_is_none_is_not_told_on(tmp_path: Path) -> None:
+    base = tuple(record(2 * place) for place in range(3))
+    head = tuple(record(2 * place + 1) for place in range(3))
+    for run in base:
+        run.git["sha"] = "x ##[add-mask]pass"
+    found = answer(tmp_path, several(tmp_path, {"base": base, "head": head}, "ab"), compare="ab")
+    assert found.baseline_sha == ""
+
+
 def failed(number: int) -> RunRecord:
     return record(number).model_copy(update={"status": "failed", "reason": "boom"})
 

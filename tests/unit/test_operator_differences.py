@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from canary.collect.profile import LISTED
@@ -151,3 +153,11 @@ def test_a_record_counts_what_its_probe_dispatched() -> None:
     assert table.total_ms == 0.0
     assert table.uses["aten.mm.default"].calls > 0
     assert counted(RunRecord(run_id="x", timestamp="2026-01-01T00:00:00+00:00")) is None
+
+
+def test_thirty_thousand_operators_take_a_moment_and_not_a_minute() -> None:
+    rows = [row(f"aten::op{number}", 1.0 + number, 1) for number in range(30_000)]
+    tables = of_rows(rows, 1, "host"), of_rows(rows[:-1], 1, "host")
+    began = time.process_time()
+    assert len(table_differences(*tables).rows) == 1
+    assert time.process_time() - began < 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import stat
 import zipfile
 from collections.abc import Callable
@@ -150,6 +151,16 @@ def test_a_record_that_still_says_running_was_interrupted(tmp_path: Path) -> Non
     assert read_record(path).status == "interrupted"
 
 
+def test_more_records_than_anybody_trains_are_refused(tmp_path: Path) -> None:
+    root = folder(tmp_path)
+    run = root / "00-sft" / "current" / "run"
+    for number in range(limits.MOST_RUNS):
+        shutil.copytree(run, run.parent / f"more-{number}")
+    records = load_records(root)
+    with pytest.raises(RecordError, match="more than 200 records"):
+        records.runs(records.manifest.parts[0], "current")
+
+
 # The artifact.
 
 
@@ -216,6 +227,13 @@ def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(buffer.getvalue())
     with pytest.raises(RecordError, match="cannot be unpacked"):
         extract(tmp_path / "a.zip", tmp_path / "out")
+
+
+def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path, {"nameless.json": b"{}"})
+    path.write_bytes(path.read_bytes().replace(b"nameless.json", b"\0" * 13))
+    with pytest.raises(RecordError, match=r"no path inside it|cannot be unpacked"):
+        extract(path, tmp_path / "into")
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,538 @@
+"""Always an answer: whatever a record, GitHub, a config or the runner does, the commit is told."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.errors import CanaryError, Stopped, UsageError
+from canary.gate import answering
+from canary.gate.answering import pending
+from canary.gate.settings import ReportSettings, TrainSettings
+from canary.gate.whole import whole
+from canary.gate.world import World
+from tests.github.gatehouse import (
+    BASE_CONFIG,
+    Gatehouse,
+    artifact,
+    git,
+    pull_event,
+    push_event,
+    workflow_run_event,
+)
+from tests.github.server import GitHub
+from tests.github.state import Pull
+
+FORK = "stranger/repo"
+DISK = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    made = Gatehouse(tmp_path, github)
+    made.commit()
+    return made
+
+
+@pytest.fixture
+def pull(house: Gatehouse) -> Pull:
+    """A pull request that an earlier run has announced."""
+    made = house.pull()
+    house.report("pull_request", pull_event(made, "opened", None), None, by=pending)
+    return made
+
+
+def judged(house: Gatehouse, pull: Pull, **values: Any) -> tuple[int, str, str]:
+    """(exit code, state, description) after a report, however it ended."""
+    try:
+        code = house.judge(pull, house.run(), **values).code
+    except CanaryError as problem:
+        code = problem.exit_code
+    return (code, *house.status(pull.head_sha))
+
+
+# Records.
+
+
+@pytest.mark.parametrize("levels", [60, 640, 960, 3000])
+@pytest.mark.parametrize("section", ["config", "env"])
+def test_deep_nesting_in_a_record_is_an_error_on_the_commit(
+    house: Gatehouse, pull: Pull, section: str, levels: int
+) -> None:
+    def spoil(folder: Path) -> None:
+        (file,) = folder.rglob("metrics.json")
+        deep = '{"a":' * levels + "1" + "}" * levels
+        file.write_text(
+            file.read_text().replace(f'"{section}": {{', f'"{section}": {{"x": {deep},')
+        )
+
+    house.spoil = spoil
+    assert house.judge(pull, house.run()).code == 4
+    state, description = house.status(pull.head_sha)
+    assert state == "error"
+    assert "metrics.json in the records is not usable: nest" in description
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("exact", "x"), {f"k{n}": n for n in range(20_000)}),
+        (("stability", "nan_at"), list(range(200_000))),
+    ],
+)
+def test_a_record_of_too_many_keys_or_items_is_an_error_on_the_commit(
+    house: Gatehouse, pull: Pull, path: tuple[str, str], value: Any
+) -> None:
+    assert house.judge_raw(pull, house.run(), path, value).code == 4
+    state, description = house.status(pull.head_sha)
+    assert state == "error"
+    assert "more than" in description
+
+
+def test_a_manifest_that_nests_too_deep_is_an_error_on_the_commit(
+    house: Gatehouse, pull: Pull
+) -> None:
+    def spoil(folder: Path) -> None:
+        text = json.dumps({"parts": []})[:-1] + ', "x": ' + "[" * 700 + "]" * 700 + "}"
+        (folder / "records" / "gate.json").write_text(text)
+
+    house.spoil = spoil
+    code, state, description = judged(house, pull)
+    assert (code, state) == (4, "error")
+    assert "gate.json in the records is not usable: nests more than 50" in description
+
+
+def test_a_member_without_a_name_is_an_error_on_the_commit(house: Gatehouse) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        packed.writestr("gate.json", "{}")
+        packed.writestr(zipfile.ZipInfo("x"), b"y")
+    content = buffer.getvalue().replace(b"gate.json", b"\0ate.json")
+    pull = house.pull(head_repository=FORK)
+    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
+    house.hub_repository.add_artifact(run, "canary-records", content)
+    assert house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None).code == 4
+    assert house.status(pull.head_sha)[0] == "error"
+
+
+def test_two_new_configs_whose_records_have_one_long_name_are_answered(
+    house: Gatehouse, pull: Pull
+) -> None:
+    def twice(folder: Path) -> None:
+        manifest = json.loads((folder / "records" / "gate.json").read_text())
+        part = manifest["parts"][0]
+        manifest["parts"] = [part | {"config": "new/a.yaml"}, part | {"config": "new/b.yaml"}]
+        (folder / "records" / "gate.json").write_text(json.dumps(manifest))
+
+    house.spoil = twice
+    run = house.run().model_copy(update={"name": "n" * 250})
+    said = house.judge(pull, run, config="new/a.yaml\nnew/b.yaml")
+    assert said.code == 0
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_a_config_with_a_path_of_hundreds_of_characters_is_answered(
+    house: Gatehouse, pull: Pull
+) -> None:
+    deep = "/".join(["folder" * 10] * 6)
+    judged(house, pull, config=f"{deep}/x/a.yaml\n{deep}/y/a.yaml")
+    assert house.status(pull.head_sha)[0] == "error"
+
+
+# The base branch's config.
+
+
+BOMB = "".join(
+    f"{chr(98 + n)}: &{chr(98 + n)} [{', '.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "description: 2001-13-45",
+        "description: !!timestamp x",
+        "description: !!int x",
+        "description: !!bool x",
+        "description: !!float x",
+        "description: !!binary x",
+        "description: 2001-12-14T21:59:43+99:99",
+        f"max_steps: {'9' * 5000}",
+        f"max_steps: {'9' * 4000}",
+        f"learning_rate: {'9' * 4000}",
+        f"seed: {'1:' * 3000}1",
+        "trainer_args: " + "[" * 3000 + "]" * 3000,
+        f"a: &a [x, x, x, x]\n{BOMB}",
+        "<<: &x {<<: *x}",
+        "? [a]\n: b",
+        "\x00",
+        "description: \ud800",
+        "name: [",
+    ],
+)
+def test_a_base_config_that_cannot_be_read_is_an_error_on_the_commit(
+    house: Gatehouse, text: str
+) -> None:
+    keys = {line.split(":")[0] for line in text.splitlines()}
+    own = [line for line in BASE_CONFIG.splitlines() if line.split(":")[0] not in keys]
+    content = "\n".join([*own, text]).encode("utf-8", "surrogatepass")
+    pull = house.pull()
+    house.hub_repository.commits[pull.base_sha].files["canary.yaml"] = content
+    assert house.judge(pull, house.run()).code == 4
+    state, description = house.status(pull.head_sha)
+    assert state == "error"
+    assert "base branch" in description
+    assert "unexpected" not in description
+
+
+# The runner.
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise DISK
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["canary.gate.answering.tempfile.TemporaryDirectory", "canary.report.render.replace_file"],
+)
+def test_a_full_disk_is_an_error_on_the_commit(
+    house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(name, full)
+    code, state, description = judged(house, pull)
+    assert (code, state) == (4, "error")
+    assert "disk is full" in description or "No space left" in description
+    assert house.comments(pull)
+
+
+def test_outputs_that_cannot_be_written_are_an_error_on_the_commit(
+    house: Gatehouse, pull: Pull
+) -> None:
+    house.spoil = lambda folder: (folder / "output").symlink_to("nowhere/output")
+    code, state, description = judged(house, pull)
+    assert (code, state) == (4, "error")
+    assert "outputs" in description
+
+
+def test_a_summary_that_cannot_be_written_costs_no_answer(house: Gatehouse, pull: Pull) -> None:
+    house.spoil = lambda folder: (folder / "summary").symlink_to("nowhere/summary")
+    code, state, _ = judged(house, pull)
+    assert (code, state) == (0, "success")
+    assert house.comments(pull)
+
+
+@pytest.mark.parametrize("problem", [RecursionError("a library's text"), MemoryError(), KeyError()])
+@pytest.mark.parametrize("place", ["_judged", "publish", "_finish"])
+def test_what_nobody_foresaw_is_an_error_on_the_commit_and_in_the_comment(
+    house: Gatehouse,
+    pull: Pull,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+    problem: Exception,
+) -> None:
+    def broken(*_: Any) -> None:
+        raise problem
+
+    monkeypatch.setattr(answering, place, broken)
+    code, state, description = judged(house, pull)
+    assert (code, state) == (4, "error")
+    assert type(problem).__name__ in description
+    (comment,) = house.comments(pull)
+    assert type(problem).__name__ in comment.body
+    assert "a library's text" not in description + comment.body
+
+
+def test_a_comment_that_breaks_costs_no_status(
+    house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.publish.publish.write_comment", full)
+    code, state, _ = judged(house, pull)
+    assert (code, state) == (4, "error")
+
+
+def test_a_job_that_is_cancelled_says_so_on_the_commit(
+    house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cancelled(*_: Any) -> None:
+        raise Stopped(15)
+
+    monkeypatch.setattr(answering, "_judged", cancelled)
+    with pytest.raises(Stopped):
+        house.judge(pull, house.run())
+    assert house.status(pull.head_sha) == (
+        "error",
+        "Error: the job was cancelled before it had an answer.",
+    )
+
+
+# Inputs.
+
+REFUSED = [
+    ("strict", "maybe"),
+    ("comment", "maybe"),
+    ("tier", "nonsense"),
+    ("compare", "nonsense"),
+    ("keep", "-1"),
+    ("status", "loud"),
+    ("config", "\n"),
+    ("config", "a.yaml\na.yaml"),
+    ("baseline_branch", "a b"),
+]
+
+
+@pytest.mark.parametrize("by", [pending, answering.answer])
+@pytest.mark.parametrize(("name", "value"), REFUSED)
+def test_an_input_that_is_refused_is_an_error_on_the_commit(
+    house: Gatehouse, name: str, value: str, by: Callable[[ReportSettings, World], int]
+) -> None:
+    pull = house.pull()
+    event = pull_event(pull, "opened", None)
+    with pytest.raises(UsageError):
+        house.report("pull_request", event, [house.run()], by=by, **{name: value})
+    state, description = house.status(pull.head_sha)
+    assert state == "error"
+    assert name.split("_")[0] in description or value in description
+
+
+@pytest.mark.parametrize(("name", "value"), [("timeout_minutes", "soon"), ("repeats", "²")])
+def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
+    house: Gatehouse, name: str, value: str
+) -> None:
+    def both(settings: ReportSettings, world: World) -> int:
+        environ = {"CANARY_CONFIG": "canary.yaml", f"CANARY_{name.upper()}": value}
+        return whole(lambda: TrainSettings.read(environ), settings, world, environ, print)
+
+    pull = house.pull()
+    with pytest.raises(UsageError):
+        house.report("pull_request", pull_event(pull, "opened", None), None, by=both)
+    state, description = house.status(pull.head_sha)
+    assert state == "error"
+    assert value in description
+
+
+# GitHub.
+
+
+@pytest.mark.parametrize("status", [200, 403, 404, 500])
+@pytest.mark.parametrize(
+    "path", [r"/pulls/\d+$", "/labels", "/contents/", "/comments", "/statuses", "/files"]
+)
+def test_a_page_of_html_leaves_no_commit_without_an_answer(
+    house: Gatehouse, github: GitHub, pull: Pull, path: str, status: int
+) -> None:
+    github.trouble.answers("GET", path, times=1 if path == "/statuses" else 50, status=status)
+    code, state, description = judged(house, pull)
+    assert state in ("error", "success"), "not pending"
+    assert (state == "error") == (code == 4)
+    assert "no-baseline" not in description or path not in ("/contents/", "/labels")
+
+
+@pytest.mark.parametrize("path", ["/statuses", "/comments"])
+def test_a_write_that_is_answered_with_html_is_looked_for_and_tried_again(
+    house: Gatehouse, github: GitHub, pull: Pull, path: str
+) -> None:
+    github.trouble.answers("POST", path, times=2)
+    assert judged(house, pull)[:2] == (0, "success")
+    assert len(house.comments(pull)) == 1
+    assert len(house.hub_repository.statuses_of(pull.head_sha)) == 2, "pending, and the answer"
+
+
+@pytest.mark.parametrize("body", [[], {}, "text", None, {"number": "x"}, {"head": 5}, 7])
+@pytest.mark.parametrize("path", [r"/pulls/\d+$", "/labels", "/contents/", "/comments", "/files"])
+def test_json_that_is_not_githubs_leaves_no_commit_without_an_answer(
+    house: Gatehouse, github: GitHub, pull: Pull, path: str, body: Any
+) -> None:
+    body = b"null" if body is None else body
+    github.trouble.answers("GET", path, body, times=50)
+    judged(house, pull)
+    assert house.status(pull.head_sha)[0] != "pending"
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_write_that_is_redirected_at_githubs_own_address_is_carried_out(
+    house: Gatehouse, github: GitHub, pull: Pull, status: int
+) -> None:
+    github.trouble.redirect("POST", "/statuses", github.url, status=status)
+    assert judged(house, pull)[:2] == (0, "success")
+    assert len(house.comments(pull)) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_a_redirect_to_another_host_gets_no_token_and_the_commit_an_answer(
+    house: Gatehouse, github: GitHub, pull: Pull, status: int
+) -> None:
+    github.trouble.redirect("GET", "/contents/", github.blobs, status=status, times=9)
+    github.trouble.redirect("POST", "/comments", github.blobs, status=status, times=9)
+    code, state, description = judged(house, pull)
+    assert (code, state) == (4, "error")
+    assert "redirects to another address" in description
+    assert not github.visits, "nothing was asked of the other host"
+
+
+def test_an_endless_redirect_ends_in_an_answer(
+    house: Gatehouse, github: GitHub, pull: Pull
+) -> None:
+    github.trouble.redirect("GET", "/contents/", github.url, times=50)
+    code, state, description = judged(house, pull)
+    assert (code, state) == (4, "error")
+    assert "redirects without end" in description
+
+
+TROUBLES: dict[str, tuple[Callable[[GitHub], None], str]] = {
+    "rate limit": (
+        lambda hub: hub.trouble.rate_limit(3000, times=99, method="GET", path="/contents/"),
+        "GitHub's rate limit is used up for",
+    ),
+    "500": (
+        lambda hub: hub.trouble.fail("GET", "/contents/", status=500, times=99),
+        "GitHub answered every try with an error of its own",
+    ),
+    "no connection": (
+        lambda hub: hub.trouble.fail("GET", "/contents/", status=None, times=99),
+        "GitHub cannot be reached",
+    ),
+    "no permission": (
+        lambda hub: hub.trouble.fail(
+            "GET", "/contents/", status=403, times=99, message="Resource not accessible by x"
+        ),
+        "GitHub does not let this token do it",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+def test_each_trouble_of_reading_has_its_own_sentence(
+    house: Gatehouse, github: GitHub, pull: Pull, name: str
+) -> None:
+    order, sentence = TROUBLES[name]
+    order(github)
+    assert judged(house, pull)[1] == "error"
+    (comment,) = house.comments(pull)
+    assert sentence in comment.body.replace("\u200b", "").replace("\\", "")
+    for foreign in ("HTTPConnectionPool", "Max retries", "urllib3", "{", "Exception"):
+        assert foreign not in comment.body
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "sentence"),
+    [
+        (403, "Unable to create comment because issue is locked.", "the conversation is locked"),
+        (404, "Not Found", "it was deleted, or this token may not see it"),
+        (410, "This comment was deleted", "it was deleted on GitHub"),
+        (500, "Server Error", "GitHub did not take it in 4 tries: it answered 500 Server Error"),
+    ],
+)
+def test_a_comment_that_cannot_be_written_has_its_own_sentence(
+    house: Gatehouse, github: GitHub, pull: Pull, status: int, message: str, sentence: str
+) -> None:
+    github.trouble.fail("POST", "/comments", status=status, message=message, times=9)
+    said = house.judge(pull, house.run())
+    assert said.code == 0
+    assert sentence in said.log
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+# What is absent, and what only looks so.
+
+
+def test_a_config_is_new_only_where_github_says_that_it_is_not_there(
+    house: Gatehouse, pull: Pull
+) -> None:
+    said = house.judge(pull, house.run(), config="new.yaml")
+    assert "the run left no record of new.yaml" in said.summary.replace("\\", "")
+
+
+SEEN_AS: list[tuple[Callable[[GitHub], None], str]] = [
+    (lambda hub: hub.trouble.answers("GET", "/contents/", status=404, times=9), "not JSON"),
+    (lambda hub: hub.trouble.answers("GET", "/contents/", [{"type": "file"}], times=9), "no file"),
+    (
+        lambda hub: hub.trouble.answers(
+            "GET",
+            "/contents/",
+            {"type": "file", "encoding": "none", "content": "", "size": 2 << 20},
+            times=9,
+        ),
+        "too large for a config",
+    ),
+    (
+        lambda hub: hub.trouble.answers(
+            "GET", "/contents/", {"type": "file", "encoding": "base64", "content": 5}, times=9
+        ),
+        "not what GitHub describes",
+    ),
+    (
+        lambda hub: hub.trouble.fail(
+            "GET", r"/contents/|/commits/[0-9a-f]+$", status=404, message="Not Found", times=99
+        ),
+        "this token may not see",
+    ),
+]
+
+
+@pytest.mark.parametrize(("order", "sentence"), SEEN_AS)
+def test_what_is_no_file_of_githubs_is_never_taken_for_a_new_config(
+    house: Gatehouse,
+    github: GitHub,
+    pull: Pull,
+    order: Callable[[GitHub], None],
+    sentence: str,
+) -> None:
+    order(github)
+    assert judged(house, pull)[:2] == (4, "error")
+    (comment,) = house.comments(pull)
+    assert sentence in comment.body.replace("\u200b", "").replace("\\", "")
+
+
+def test_a_template_that_cannot_be_read_costs_no_answer(
+    house: Gatehouse, github: GitHub, pull: Pull
+) -> None:
+    github.trouble.answers("GET", "/contents/own.jinja", times=9)
+    said = house.judge(pull, house.run(), comment_template="own.jinja")
+    assert said.code == 0
+    assert "comment-template" in said.log
+
+
+# Schedules.
+
+
+def test_a_schedule_whose_payload_names_no_repository_is_judged_all_the_same(
+    house: Gatehouse,
+) -> None:
+    sha = house.commit()
+    payload = {"schedule": "0 3 * * *", "ref": "refs/heads/main"}
+    said = house.report("schedule", payload, [house.run()], head=sha)
+    assert said.code == 0
+    assert house.status(sha)[0] == "success"
+    assert len(house.entries()) == 1
+
+
+def test_a_baseline_that_cannot_be_written_is_told_on_the_commit(
+    house: Gatehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.gate.remembering.save", full)
+    sha = house.commit()
+    with pytest.raises(CanaryError, match="disk is full"):
+        house.report("push", push_event(sha), [house.run()])
+    assert house.status(sha)[0] == "error"
+    assert not git(house.bare, "branch", "--list", "canary-baselines")
+
+
+def test_an_artifact_that_does_not_fit_on_the_disk_is_told_as_that(
+    house: Gatehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull = house.pull(head_repository=FORK)
+    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
+    content = artifact(tmp_path / "made", [house.run()])
+    house.hub_repository.add_artifact(run, "canary-records", content)
+    monkeypatch.setattr("canary.gate.records._extract_one", full)
+    house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
+    assert os.strerror(errno.ENOSPC) in house.status(pull.head_sha)[1]

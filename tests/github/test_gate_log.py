@@ -1,0 +1,86 @@
+"""The log of the job that holds the token: nothing that a stranger wrote is a command there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.github.gatehouse import Gatehouse
+from tests.github.server import GitHub
+from tests.unit.comparing import example
+from tests.unit.hostile import planted
+
+PAYLOADS = ("x ##[add-mask]pass", "::error::x", "x\n::stop-commands::y\r##[group]z")
+OWN = re.compile(r"::(notice|warning|error) title=RLHF Canary::")
+
+
+@pytest.fixture
+def house(tmp_path: Path, github: GitHub) -> Gatehouse:
+    made = Gatehouse(tmp_path, github)
+    made.commit()
+    return made
+
+
+def assert_harmless(*texts: str) -> None:
+    for text in texts:
+        assert "##[" not in text
+        for line in re.split(r"[\r\n]", text):
+            assert not line.strip().startswith("::") or OWN.match(line), line
+
+
+def everything(house: Gatehouse, said: Any) -> tuple[str, ...]:
+    reports = [path.read_text() for path in house.root.glob("run-*/report/**/*.txt")]
+    return (said.log, said.summary, *said.outputs.values(), *reports)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize(
+    "place", [("error",), ("parts", 0, "error"), ("parts", 0, "notes"), ("parts", 0, "name")]
+)
+def test_no_text_of_the_manifest_is_a_command(
+    house: Gatehouse, payload: str, place: tuple[str | int, ...]
+) -> None:
+    def spoil(folder: Path) -> None:
+        file = folder / "records" / "gate.json"
+        manifest = at = json.loads(file.read_text())
+        for step in place[:-1]:
+            at = at[step]
+        at[place[-1]] = [payload] if place[-1] == "notes" else payload
+        file.write_text(json.dumps(manifest))
+
+    house.spoil = spoil
+    said = house.judge(house.pull(), house.run())
+    assert_harmless(*everything(house, said))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("status", ["completed", "failed"])
+@pytest.mark.parametrize("config", ["canary.yaml", "new.yaml"])
+def test_no_text_of_a_record_is_a_command(
+    house: Gatehouse, payload: str, status: str, config: str
+) -> None:
+    house.baseline(3)
+    record = planted(payload)
+    record.status = status  # type: ignore[assignment]
+    record.run_id = "hostile"
+    record.config |= {key: example().config[key] for key in ("max_steps", "probe_steps")}
+    said = house.judge(house.pull(), record, config=config, of=config)
+    assert_harmless(*everything(house, said))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_no_key_or_value_that_is_refused_is_a_command(house: Gatehouse, payload: str) -> None:
+    pull = house.pull()
+    for path in (("config", "max_steps"), ("exact", "batches"), ("memory", payload)):
+        said = house.judge_raw(pull, house.run(), path, payload)
+        assert_harmless(*everything(house, said))
+
+
+def test_the_commit_of_the_base_is_an_output_only_where_it_is_one(house: Gatehouse) -> None:
+    house.baseline(3)
+    said = house.judge(house.pull(), house.run())
+    assert re.fullmatch("[0-9a-f]{40}", said.outputs["baseline-sha"])
