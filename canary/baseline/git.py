@@ -50,7 +50,7 @@ IDENTITY = {
     for role in ("AUTHOR", "COMMITTER")
     for part, value in (("NAME", "rlhf-canary"), ("EMAIL", "rlhf-canary@users.noreply.invalid"))
 }
-TALKING = ("fetch", "push")
+TALKING = ("fetch", "ls-remote", "push")
 """The commands that talk to the server, and are given the token for it."""
 SECRETS = ("CANARY_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")
 """Variables that hold a token; git is given ours as configuration."""

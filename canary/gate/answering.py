@@ -274,7 +274,9 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
         try:
             written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
         except MachineError as problem:
-            raise MachineError(problem.message, "free some space on the runner") from problem
+            why = getattr(problem.__cause__, "strerror", None) or problem.message
+            said = f"the report cannot be written on the runner: {why}"
+            raise MachineError(said, "free some space there") from problem
     world = target.world
     answers = tuple(one.answer for one in judged)
     return publish(
