@@ -10,73 +10,99 @@ export LC_ALL=C
 . "$(dirname "${BASH_SOURCE[0]}")/traces.sh"
 
 readonly most_files=2000 largest_file=33554432 largest_folder=268435456 deepest=7
+readonly most_entries=20000 longest_path=1000
+readonly mark=${CANARY_MARK:-}
 
 # gate.json with a reason of our own and nothing else.
 write_reason() {
-  local text=${1//[[:cntrl:]]/ }
+  local text=${1//[^ -~]/?}
   text=${text//\\/\\\\}
   text=${text//\"/\\\"}
   printf '{"manifest_version": 1, "error": "%s", "parts": []}\n' "${text:0:900}" >"$new/gate.json"
 }
 
-# True where docker says that no container of this run is left.
-ended() {
+# True where docker says that no container of a run is left. Their names were written down before docker heard of them.
+without_containers() {
   local name
-  if [ -f "$traces/mark" ]; then end_processes "$(cat "$traces/mark")"; fi
   [ -f "$traces/containers" ] || return 0
   while IFS= read -r name; do
     remove_containers "name=^/?$name\$" || return 1
   done <"$traces/containers"
 }
 
+# Containers first: what runs in them cannot be in the way of the rest. Then docker's client, and what it began meanwhile.
+ended() {
+  without_containers || return 1
+  if [ -n "$mark" ]; then end_processes "$mark"; fi
+  without_containers
+}
+
+too_large() {
+  write_reason "the records are too large: more than $most_files files, $((largest_file >> 20)) MiB in one of them, or $((largest_folder >> 20)) MiB in all"
+}
+
 # Copies the files, or says what is wrong with them. Names that no record has stay behind.
 copy_records() {
-  local from=$1 size path count=0 total=0 left=0
+  local size path folder last='' seen=0 count=0 total=0
   local plain='^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$'
-  chmod -R u+rwX -- "$from" 2>/dev/null || true
-  cd -P -- "$from" || return 1
+  cd -P -- "$traces/records" || return 1
   while IFS=/ read -r -d '' size path; do
-    if ! [[ $path =~ $plain ]]; then
-      left=$((left + 1))
-      continue
-    fi
+    seen=$((seen + 1))
+    if [ "$seen" -gt "$most_entries" ]; then too_large; return; fi
+    if [ "${#path}" -gt "$longest_path" ] || ! [[ $path =~ $plain ]]; then continue; fi
     count=$((count + 1))
     total=$((total + size))
-    if [ "$size" -gt "$largest_file" ] || [ "$total" -gt "$largest_folder" ] || [ "$count" -gt "$most_files" ]; then
-      write_reason "the records are too large, at $path"
+    if [ "$count" -gt "$most_files" ] || [ "$size" -gt "$largest_file" ] || [ "$total" -gt "$largest_folder" ]; then
+      too_large
       return
     fi
-    mkdir -p -- "$new/$(dirname "$path")" || return 1
+    folder=$new/$path
+    folder=${folder%/*}
+    if [ "$folder" != "$last" ]; then mkdir -p -- "$folder" || return 1; fi
+    last=$folder
     dd "if=./$path" "of=$new/$path" iflag=nofollow oflag=nofollow conv=excl bs=1M status=none || return 1
-  done < <(find . -maxdepth "$deepest" -type f -links 1 -printf '%s/%P\0' 2>/dev/null)
-  if [ "$left" -gt 0 ]; then say "$left files with names that no record has were left behind"; fi
+  done < <(find . -maxdepth "$deepest" -type f -links 1 -printf '%s/%P\0' 2>/dev/null | head -z -n "$((most_entries + 1))")
+  if [ "$seen" -gt "$count" ]; then say "$((seen - count)) files with names that no record has were left behind"; fi
+}
+
+# The new folder's content: what the training left, or why there is nothing of it.
+fill() {
+  if [ -f "$reason" ] && [ ! -L "$reason" ]; then
+    write_reason "$(head -c 2000 -- "$reason")"
+  elif [ -z "$mark" ] || [ "$(head -c 64 -- "$traces/mark" 2>/dev/null)" != "$mark" ]; then
+    # Records of an earlier job may lie here still.
+    write_reason "the training did not start; look at the log of the job that trains"
+  else
+    timeout 30 chmod -R u+rwX -- "$traces/records" 2>/dev/null || true
+    if ! (copy_records); then
+      clear_away "$new" || true
+      clear_away "$traces" || true
+      mkdir -p -- "$new"
+      write_reason "the records could not be copied on the runner: is its disk full?"
+    elif [ ! -f "$new/gate.json" ]; then
+      write_reason "the training was ended before it left a record; look at the log of the job that trains"
+    fi
+  fi
 }
 
 main() {
+  local code=0 certain=yes
+  ended || certain=
+  # Never handed on, and perhaps what fills the disk.
+  if [ -n "$certain" ]; then clear_away "$traces/home" || true; fi
   new=$(mktemp -d "$temporary/canary-collect-XXXXXXXX")
   trap 'clear_away "$new"' EXIT
-  local code=0
-  if ! ended; then
-    write_reason "the container could not be removed from the runner; remove it by hand: docker rm --force $(tr '\n' ' ' <"$traces/containers")"
-    say "error: docker does not say that the container is gone; its files are left where they are"
-    code=4
-  elif [ -f "$reason" ] && [ ! -L "$reason" ]; then
-    write_reason "$(head -c 2000 "$reason")"
-  elif [ -d "$traces/records" ]; then
-    (copy_records "$traces/records") || write_reason "the records could not be copied on the runner; look at the log of the job that trains"
-    if [ ! -f "$new/gate.json" ]; then write_reason "the training was ended before it left a record; look at the log of the job that trains"; fi
+  if [ -n "$certain" ]; then
+    fill
   else
-    write_reason "the half that trains did not start; look at the log of the job that trains"
+    write_reason "the container could not be removed from the runner; remove it by hand: docker rm --force $(tr '\n' ' ' <"$traces/containers")"
+    say "error: docker does not confirm that the container is gone; its files stay where they are"
+    code=4
   fi
-  if ! clear_away "$records"; then
-    say "error: $records is there and cannot be removed"
-    exit 4
-  fi
+  clear_away "$records" || true
   mv -T -- "$new" "$records"
   output record-path "$records"
-  if [ "$code" -eq 0 ] && ! clear_away "$traces"; then
-    say "warning: $traces cannot be removed; remove it by hand"
-  fi
+  if [ -n "$certain" ]; then clear_away "$traces" || true; fi
   rm -f -- "$reason"
   exit "$code"
 }

@@ -7,7 +7,8 @@
 set -euo pipefail
 export LC_ALL=C
 
-# Everything that this script starts carries a mark, so that collect.sh can end it.
+# Everything that this script starts carries a mark. collect.sh gets it as an output of this step, ends what carries
+# it, and takes no records of another run.
 if [ "${1:-}" != marked ]; then
   CANARY_RUN=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
   export CANARY_RUN
@@ -18,6 +19,7 @@ fi
 . "$(dirname "${BASH_SOURCE[0]}")/traces.sh"
 
 readonly action=${GITHUB_ACTION_PATH:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+output mark "$CANARY_RUN"
 
 # Leaves the reason for the answer, where nothing but this script and collect.sh writes.
 leave() {
@@ -39,7 +41,7 @@ machine_error() {
   exit 4
 }
 
-# A line on the page of the job; given before the log's commands are stopped, or between.
+# A line on the page of the job. Commands are let through for it; no code of a stranger runs yet.
 warn() {
   local text=${*//[[:cntrl:]]/ }
   if [ "${GITHUB_ACTIONS:-}" = true ]; then
@@ -49,11 +51,10 @@ warn() {
   fi
 }
 
-# From here on no line of the log is a command to the runner: nothing that prints knows the token.
+# From here to the end of the step no line of the log is a command to the runner: nothing that prints knows the token.
 stop_commands() {
   token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
   printf '::stop-commands::%s\n' "$token"
-  trap 'printf "::%s::\n" "$token"' EXIT
 }
 
 # A checkout that kept its credentials would hand them to the code that is tested. actions/checkout
@@ -65,7 +66,7 @@ refuse_credentials() {
   local file target found=
   while IFS= read -r -d '' file; do
     if grep -Eiq "$credentials" "$file"; then found+=" ${file#"$workspace"/}"; fi
-  done < <(find "$workspace" -type f \( -path '*/.git/*' -o -path '*.git/*' \) \( -name config -o -name config.worktree \) -print0)
+  done < <(find -H "$workspace" -type f \( -path '*/.git/*' -o -path '*.git/*' \) \( -name config -o -name config.worktree \) -print0)
   while IFS= read -r -d '' file; do
     target=$(sed -n 's/^gitdir: //p' "$file" | head -n 1)
     [ -n "$target" ] || continue
@@ -73,9 +74,12 @@ refuse_credentials() {
     for file in "$target/config" "$target/config.worktree" "$target/../../config"; do
       if [ -f "$file" ] && grep -Eiq "$credentials" "$file"; then found+=" $file"; fi
     done
-  done < <(find "$workspace" -type f -name .git -print0)
+  done < <(find -H "$workspace" -type f -name .git -print0)
+  # google-github-actions/auth leaves its key there.
+  while IFS= read -r -d '' file; do found+=" ${file#"$workspace"/}"; done \
+    < <(find -H "$workspace" -maxdepth 1 -name 'gha-creds-*.json' -print0)
   if [ -n "$found" ]; then
-    refuse "the checkout keeps credentials in$found; use actions/checkout with persist-credentials: false"
+    refuse "the checkout keeps credentials in$found; use actions/checkout with persist-credentials: false, and sign in to nothing before the canary"
   fi
 }
 
@@ -104,22 +108,26 @@ choose_engine() {
 # Further arguments of the user, one a line: a list of what cannot open the container, all else is refused.
 # Volumes are kept apart: `setup` has network and gets none.
 extra_arguments() {
-  local line target
+  local line target what number=0
   while IFS= read -r line; do
+    number=$((number + 1))
     [ -n "${line//[[:space:]]/}" ] || continue
+    # Of what is refused only the option is told: a value may be a secret, and the reason is published.
+    what="input docker-args, line $number"
+    if [[ $line =~ ^--[a-z-]{1,40} ]]; then what+=" (${BASH_REMATCH[0]})"; fi
     if [[ $line =~ ^--(memory|memory-swap|memory-reservation|cpus|cpu-shares|cpuset-cpus|cpuset-mems|ulimit|label|hostname|dns|dns-search|add-host|oom-score-adj|stop-timeout|storage-opt|platform|pull)=[^[:space:]]+$ &&
       $line != --label=rlhf-canary.* ]] || [[ $line =~ ^--log-opt=max-(size|file)=[0-9]+[kmg]?$ ]]; then
       extra+=("$line")
     elif [[ $line =~ ^--volume=(/[^:]+):(/[^:]+):ro$ ]]; then
       target=$(realpath -ms -- "${BASH_REMATCH[2]}")
-      volume_folder "input docker-args: '$line'" "${BASH_REMATCH[1]}"
+      volume_folder "$what" "${BASH_REMATCH[1]}"
       case $target/ in
-        / | /workspace/* | /records/* | /scratch/* | /models/* | /opt/canary/* | /etc/* | /usr/* | /lib*/* | /bin/* | /sbin/* | /proc/* | /sys/* | /dev/*)
-          refuse "input docker-args: '$line' hides a folder of the container; mount it at another place" ;;
+        / | /home/ | /opt/ | /workspace/* | /records/* | /scratch/* | /models/* | /opt/canary/* | /etc/* | /usr/* | /lib*/* | /bin/* | /sbin/* | /proc/* | /sys/* | /dev/* | /tmp/* | /var/* | /run/* | /root/*)
+          refuse "$what: $target is a folder of the container; mount the data at another place" ;;
       esac
       volumes+=("--volume=$folder:$target:ro")
     else
-      refuse "input docker-args: '$line' is not among what may be given; see docs/security.md"
+      refuse "$what: this is not allowed; docs/security.md lists what is"
     fi
   done <<<"${CANARY_DOCKER_ARGS:-}"
 }
@@ -128,17 +136,17 @@ extra_arguments() {
 # checkout's, and what holds it: a folder of the checkout may be a link of the pull request's author.
 volume_folder() {
   local what=$1 kept
-  folder=$(realpath -e -- "$2" 2>/dev/null) || refuse "$what: there is no folder $2"
+  folder=$(realpath -e -- "$2" 2>/dev/null) && [ -d "$folder" ] || refuse "$what: there is no folder $2"
   [[ $folder != *:* && $folder != *[[:cntrl:]]* ]] || refuse "$what: docker cannot mount a name with ':' in it"
   case $folder in
     / | /boot* | /dev* | /etc* | /home | /lib* | /proc* | /root* | /run* | /sys* | /tmp | /usr* | /var | /var/lib* | /var/run* | /var/snap* | /var/spool*)
-      refuse "$what mounts a folder of the system" ;;
+      refuse "$what: $folder is a folder of the system" ;;
   esac
   for kept in "$temporary" "$workspace" "${RUNNER_WORKSPACE:-$workspace}" "$(runner_folder)"; do
-    if overlaps "$folder" "$kept" || overlaps "$(realpath -ms -- "$2")" "$kept"; then refuse "$what mounts a folder of the runner or of the checkout"; fi
+    if overlaps "$folder" "$kept" || overlaps "$(realpath -ms -- "$2")" "$kept"; then refuse "$what: $folder belongs to the runner or to the checkout"; fi
   done
   if [ -n "${3:-}" ]; then return; fi  # the model cache may lie in the home of the runner's user
-  if overlaps "$folder" "${HOME:-/root}"; then refuse "$what mounts a folder of the runner's home; keep the data outside of it"; fi
+  if overlaps "$folder" "${HOME:-/root}"; then refuse "$what: $folder is in the home of the runner's user, or holds it; keep the data elsewhere"; fi
 }
 
 overlaps() {
@@ -159,27 +167,26 @@ readonly secret_names='(^|_)((ACCESS|API|AUTH|PRIVATE|SSH|SIGNING|ENCRYPTION|DEP
 
 # The environment of the canary as a file; a line without a value would copy the runner's own.
 environment_file() {
-  local line
+  local line name number=0
   : >"$traces/environment"
   while IFS= read -r line; do
+    number=$((number + 1))
     line=${line#"${line%%[![:space:]]*}"}
     [ -n "$line" ] || continue
-    if ! [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; then
-      refuse "input env: '${line%%=*}' is not KEY=VALUE"
-    fi
-    local name=${line%%=*}
+    [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]] || refuse "input env, line $number: this is not KEY=VALUE"
+    name=${line%%=*}
     if [[ ${name^^} =~ ^(GITHUB|ACTIONS|RUNNER|CANARY)_ || ${name^^} =~ $secret_names ]]; then
       refuse "input env: $name cannot be given to code that is tested"
     fi
-    if [[ $line =~ ://[^/@[:space:]]*:[^/@[:space:]]*@ ]]; then
-      refuse "input env: the address in $name holds a password; code that is tested could read it"
+    if [[ $line =~ ://[^/@[:space:]]+@ ]]; then
+      refuse "input env: the address in $name holds a user or password; code that is tested could read it"
     fi
     printf '%s\n' "$line" >>"$traces/environment"
   done <<<"${CANARY_ENV:-}"
 }
 
 check_docker() {
-  if ! docker_answers info >"$traces/docker-info" 2>&1; then
+  if ! timeout --kill-after=5 60 docker info >"$traces/docker-info" 2>&1; then
     machine_error "docker does not answer; start it, and let the runner's user use it (group docker)"
   fi
   if [ "${CANARY_GPUS:-all}" != none ]; then
@@ -229,6 +236,8 @@ common_arguments() {
 contained() {
   local name=$1 rc=0
   shift
+  # The shell that started this script is gone: the job was cancelled before collect.sh could know of it.
+  if [ "$(cut -d ' ' -f 4 "/proc/$$/stat")" != "$PPID" ]; then exit 4; fi
   printf '%s\n' "$name" >>"$traces/containers"
   timeout --foreground --kill-after=30 "$((limit_s + 30))s" docker run --name "$name" "$@" 2>&1 || rc=$?
   if [ "$rc" -eq 124 ] || [ "$rc" -eq 137 ]; then remove_containers "name=^/?$name\$" || true; fi
@@ -320,15 +329,17 @@ without_docker() {
 
 # What an earlier job of this runner left: cancelled by force, or on a machine that went down.
 begin_afresh() {
-  if command -v docker >/dev/null && ! in_container_job && docker_answers version >/dev/null 2>&1; then
+  local old
+  if command -v docker >/dev/null && ! in_container_job && timeout --kill-after=5 60 docker version >/dev/null 2>&1; then
     remove_containers "label=$(runner_label)" || machine_error "a container of an earlier canary cannot be removed from the runner: docker ps --filter label=$(runner_label)"
   fi
-  if [ -f "$traces/mark" ]; then end_processes "$(head -c 64 "$traces/mark")"; fi
-  clear_away "$traces" || machine_error "$traces is of an earlier job and cannot be removed; remove it by hand"
-  clear_away "$records" || machine_error "$records is of an earlier job and cannot be removed; remove it by hand"
+  if [ -f "$traces/mark" ]; then end_processes "$(head -c 64 -- "$traces/mark")"; fi
+  for old in "$temporary"/canary-collect-* "$temporary"/canary-run.error.* "$temporary"/canary-left-*; do clear_away "$old" || true; done
+  clear_away "$traces" || machine_error "$traces is of an earlier job and cannot be moved; remove it by hand"
+  clear_away "$records" || machine_error "$records is of an earlier job and cannot be moved; remove it by hand"
   mkdir -m 0700 -- "$traces"
   mkdir -- "$traces/home" "$traces/records"
-  printf '%s\n' "$CANARY_RUN" >"$traces/mark"
+  printf '%s' "$CANARY_RUN" >"$traces/mark"
   : >"$traces/containers"
 }
 
@@ -343,7 +354,7 @@ choose_image() {
   image=${CANARY_IMAGE:-}
   if [ -z "$image" ] && [ -s "$action/image.txt" ]; then image=$(head -n 1 "$action/image.txt"); fi
   [ -n "$image" ] || refuse "input image is empty, and this version of the action was not released with one; name an image by digest"
-  [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$ ]] || refuse "input image: '$image' is no image"
+  [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$ ]] || refuse "input image: this is no name of an image"
   if ! [[ $image =~ @sha256:[0-9a-f]{64}$ ]]; then
     warn "image $image is not named by its digest: whoever can move its tag chooses what runs; write $image@sha256:..."
   fi

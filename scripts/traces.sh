@@ -24,14 +24,17 @@ output() {
   fi
 }
 
-# Removes a folder whatever its modes are. chmod -R and rm -r follow no link that they meet.
+# Removes a folder whatever its modes are. chmod -R and rm -r follow no link that they meet. A stranger can make more
+# than can be removed in time: what is left after a while is put aside, and tried again by the next job.
 clear_away() {
   [ -e "$1" ] || [ -L "$1" ] || return 0
   if [ -d "$1" ] && [ ! -L "$1" ]; then
-    chmod -R u+rwX -- "$1" 2>/dev/null || true
+    timeout 30 chmod -R u+rwX -- "$1" 2>/dev/null || true
   fi
-  rm -rf -- "$1" 2>/dev/null || true
-  [ ! -e "$1" ] && [ ! -L "$1" ]
+  timeout 30 rm -rf -- "$1" 2>/dev/null || true
+  [ -e "$1" ] || [ -L "$1" ] || return 0
+  say "warning: $1 could not be removed; it is put aside, and the next canary tries again"
+  mv -T -- "$1" "$(mktemp -u "$temporary/canary-left-XXXXXXXX")" 2>/dev/null
 }
 
 # Names this runner on its docker host: two runners of one machine differ by their folders, two pods by their hosts.
@@ -39,31 +42,32 @@ runner_label() {
   printf 'rlhf-canary.runner=%s' "$(printf '%s:%s' "$(uname -n)" "$(realpath -m -- "$temporary")" | sha256sum | cut -c 1-16)"
 }
 
-docker_answers() { timeout --kill-after=5 60 docker "$@"; }
-
-# Ends containers by a filter of `docker ps`. True once docker itself says that there is none.
+# Ends containers by a filter of `docker ps`. True once docker itself says that there is none; waits a minute at most.
 remove_containers() {
-  local try left
-  for try in 1 2 3 4 5 6 7 8 9 10; do
-    left=$(docker_answers ps --all --quiet --no-trunc --filter "$1" 2>/dev/null) || left=unknown
+  local left ends=$((SECONDS + 60))
+  while [ "$SECONDS" -lt "$ends" ]; do
+    left=$(timeout --kill-after=2 10 docker ps --all --quiet --no-trunc --filter "$1" 2>/dev/null) || left=unknown
     [ -n "$left" ] || return 0
     # shellcheck disable=SC2086  # ids, one a word
-    if [ "$left" != unknown ]; then docker_answers rm --force $left >/dev/null 2>&1 || true; fi
-    [ "$try" -lt 10 ] && sleep 1
+    if [ "$left" != unknown ]; then timeout --kill-after=2 25 docker rm --force $left >/dev/null 2>&1 || true; fi
+    sleep 0.5
   done
   return 1
 }
 
 # Ends every process that carries the mark of a run: the runner signals the outer shell alone, and docker's client
-# lives on to start a container that nobody waits for.
+# lives on to start a container that nobody waits for. A process can make its environment endless: little of it is
+# read, and nothing of those in containers.
 end_processes() {
-  local mark=$1 try file pid found
-  for try in 1 2 3 4 5; do
+  local mark=$1 folder pid found own ends=$((SECONDS + 30))
+  own=$(readlink /proc/self/ns/pid)
+  while [ "$SECONDS" -lt "$ends" ]; do
     found=
-    for file in /proc/[0-9]*/environ; do
-      pid=${file#/proc/}
-      pid=${pid%/environ}
-      if [ "$pid" != "$$" ] && grep -qzxF -- "CANARY_RUN=$mark" "$file" 2>/dev/null; then
+    for folder in /proc/[0-9]*; do
+      pid=${folder#/proc/}
+      if [ "$pid" = "$$" ] || [ ! -O "$folder" ] || [ "$SECONDS" -ge "$ends" ]; then continue; fi
+      [ "$(readlink "$folder/ns/pid" 2>/dev/null)" = "$own" ] || continue
+      if timeout 1 head -c 1048576 "$folder/environ" 2>/dev/null | grep -qzxF -- "CANARY_RUN=$mark"; then
         kill -KILL "$pid" 2>/dev/null && found=yes
       fi
     done

@@ -19,9 +19,12 @@ named() {
 
 case $1 in
   info) printf 'Server Version: 28\n' ;;
-  version) printf '28\n' ;;
+  version)
+    sleep "$(cat "$STANDIN/slow" 2>/dev/null || echo 0)"
+    printf '28\n'
+    ;;
   ps)
-    [ ! -e "$STANDIN/deaf" ] || exit 1
+    if [ -e "$STANDIN/hangs" ]; then exec sleep 600; fi
     while [ $# -gt 0 ]; do
       if [ "$1" = --filter ]; then named "$2"; fi
       shift

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,7 +122,12 @@ class Machine:
         return path.read_text().splitlines() if path.exists() else []
 
 
-def cancelled(machine: Machine, inputs: Mapping[str, str], when: Path) -> None:
+def cancelled(
+    machine: Machine,
+    inputs: Mapping[str, str],
+    when: Path,
+    before_collecting: Callable[[], object] = lambda: None,
+) -> None:
     """A job that is cancelled once a file is there: the runner signals the outer shell alone, first
     SIGINT, then SIGTERM, then SIGKILL, and goes on to the steps that always run."""
     (machine.root / "output").unlink(missing_ok=True)
@@ -135,6 +140,7 @@ def cancelled(machine: Machine, inputs: Mapping[str, str], when: Path) -> None:
             break
         except subprocess.TimeoutExpired:
             continue
+    before_collecting()
     machine.runner.step("Collect the records", CPU | dict(inputs) | {"mode": "run"})
     for stream in (child.stdout, child.stderr):
         assert stream is not None

@@ -113,7 +113,8 @@ def test_the_log_of_the_training_cannot_speak_to_the_runner(runner: Runner) -> N
     token = begin.removeprefix("::stop-commands::")
     said = next(line for line in lines if "set-output" in line)
     assert len(token) == 32
-    assert lines.index(begin) < lines.index(said) < lines.index(f"::{token}::")
+    assert lines.index(begin) < lines.index(said)
+    assert f"::{token}::" not in lines, "a process that was left running could speak after it"
 
 
 def no_docker(runner: Runner) -> None:
@@ -211,6 +212,10 @@ def elsewhere(folder: Path) -> None:
     (outside / "config").write_text("[http]\n\textraheader = x\n")
 
 
+def of_a_cloud(folder: Path) -> None:
+    (folder / "gha-creds-0123456789abcdef.json").write_text("{}")
+
+
 def ssh_key(folder: Path) -> None:
     git(folder, "config", "core.sshCommand", "ssh -i /home/runner/key")
 
@@ -234,7 +239,7 @@ NEEDS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="chown needs root")
     "leave",
     [
         *(extraheader, included, helper, in_the_url, in_a_folder, in_a_submodule, of_a_worktree),
-        *(elsewhere, ssh_key, unreadable_to_git),
+        *(elsewhere, ssh_key, unreadable_to_git, of_a_cloud),
         pytest.param(of_another_user, marks=NEEDS_ROOT),
     ],
 )
@@ -274,6 +279,8 @@ def test_a_checkout_that_kept_its_credentials_is_refused(
         ("docker-args", "--label=rlhf-canary.runner=another"),
         ("docker-args", "--volume=/srv:/workspace:ro"),
         ("docker-args", "--volume=/srv:/x/../records:ro"),
+        ("docker-args", "--volume=/srv:/opt:ro"),
+        ("docker-args", "--volume=/srv:/tmp/x:ro"),
         ("network", "host"),
         ("network", "container:abc"),
         ("image", "--privileged"),
@@ -291,6 +298,7 @@ def test_a_checkout_that_kept_its_credentials_is_refused(
         ("env", "SSH_KEY=x"),
         ("env", "SLACK_WEBHOOK_URL=x"),
         ("env", "INDEX=https://user:word@example.org/simple"),
+        ("env", "INDEX=https://word@example.org/simple"),
         ("env", "PATH"),
         ("engine", "podman"),
         ("timeout-minutes", "soon"),

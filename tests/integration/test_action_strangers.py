@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -330,12 +332,12 @@ def test_training_refuses_the_event_that_has_secrets(machine: Machine) -> None:
 def test_without_docker_what_the_training_left_running_is_ended(machine: Machine) -> None:
     machine.runner.install(
         "canary",
-        f"""setsid sleep 600 >/dev/null 2>&1 &
+        f"""setsid sleep 98765 >/dev/null 2>&1 &
 mkdir -p "$CANARY_RECORDS"; printf '%s' '{MANIFEST}' >"$CANARY_RECORDS/gate.json" """,
     )
     machine.job({"engine": "none", "image": ""})
     assert set(machine.uploaded()) == {"gate.json"}
-    until(lambda: not [line for line in sleeping() if line == "sleep 600"], 5)
+    until(lambda: not [line for line in sleeping() if line == "sleep 98765"], 5)
 
 
 def sleeping() -> list[str]:
@@ -350,3 +352,114 @@ def sleeping() -> list[str]:
         except OSError:
             continue
     return found
+
+
+def test_records_of_a_job_that_ended_by_force_are_not_those_of_the_next(machine: Machine) -> None:
+    """Its always() step never ran, and the training of the next job did not start."""
+    machine.stranger(HONEST)
+    machine.runner.step("Train", CPU | {"mode": "run"})
+    (machine.root / "output").unlink()
+    machine.runner.step("Collect the records", CPU | {"mode": "run"})
+    assert set(machine.uploaded()) == {"gate.json"}
+    assert "did not start" in machine.reason()
+    assert not (machine.runner.temp / "canary-run").exists()
+
+
+SECRETS = {
+    "docker-args": ["--env=HF_TOKEN=hf_word", "--env HF_TOKEN=hf_word", "hf_word"],
+    "env": ["CERTIFICATE=begin\nhf_word", "HF_TOKEN=hf_word", "X=https://hf_word@example.org"],
+    "image": ["hf_word --privileged"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name, values in SECRETS.items() for value in values]
+)
+def test_a_refused_input_does_not_publish_its_value(
+    machine: Machine, name: str, value: str
+) -> None:
+    """The reason reaches the comment, where nothing masks it."""
+    done = machine.job({name: value})
+    assert done.returncode == 2
+    assert name in machine.reason()
+    assert "hf_word" not in machine.reason() + done.stdout + done.stderr
+
+
+def test_a_process_that_cannot_be_read_to_the_end_holds_nothing_up(machine: Machine) -> None:
+    """A process can make its environment endless; a large one stands for it."""
+    machine.stranger(WAITS.replace("{secret}", "x"))
+    large = ["env", "-i", *(f"V{number}={'x' * 100_000}" for number in range(18)), "sleep", "60"]
+    others = [
+        subprocess.Popen(large, user=machine.runner.user, group=machine.runner.user)
+        for _ in range(3)
+    ]
+    try:
+        begun = time.monotonic()
+        cancelled(machine, {}, machine.runner.temp / "canary-run" / "home" / "begun")
+        assert time.monotonic() - begun < 60
+        assert machine.containers() == []
+        assert all(other.poll() is None for other in others), "other processes live on"
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def test_a_docker_that_hangs_does_not_outlast_the_job(machine: Machine) -> None:
+    machine.stranger(WAITS.replace("{secret}", "x"))
+    begun = machine.runner.temp / "canary-run" / "home" / "begun"
+    hangs = machine.standin / "hangs"
+    started = time.monotonic()
+    cancelled(machine, {}, begun, before_collecting=hangs.touch)
+    assert time.monotonic() - started < 100
+    assert set(machine.uploaded()) == {"gate.json"}
+    hangs.unlink()
+    machine.stranger(HONEST)
+    machine.job()
+    assert machine.containers() == []
+
+
+def test_more_than_can_be_looked_at_is_an_error_in_bounded_time(machine: Machine) -> None:
+    many = """
+cd "$RECORDS"; long=$(printf 'x%.0s' $(seq 200))
+for i in $(seq 1 300); do mkdir "$i~"; (cd "$i~"; for j in $(seq 80); do : >"$long$j"; done); done
+"""
+    machine.stranger(HONEST + many)
+    begun = time.monotonic()
+    machine.job()
+    assert time.monotonic() - begun < 100
+    assert machine.reason().startswith("the records are too large")
+
+
+def test_what_cannot_be_removed_is_put_aside_and_the_next_job_works(machine: Machine) -> None:
+    machine.stranger(HONEST)
+    machine.runner.install(
+        "rm", 'case "$*" in *canary-run|*canary-left-*) exit 1;; esac; exec /bin/rm "$@"'
+    )
+    assert machine.job().returncode == 0
+    assert set(machine.uploaded()) == HONEST_FILES
+    assert [path for path in machine.runner.temp.iterdir() if path.name.startswith("canary-left-")]
+    assert machine.job().returncode == 0
+    (machine.root / "bin" / "rm").unlink()
+    machine.job()
+    assert [path.name for path in machine.runner.temp.iterdir()] == ["canary-records"]
+
+
+def test_a_script_whose_shell_was_ended_starts_no_container(machine: Machine) -> None:
+    """Cancelled before its mark was known, nobody would end it."""
+    machine.stranger(': >"$STANDIN/started"')
+    script = machine.root / "action" / "scripts" / "run.sh"
+    environment = {"STANDIN": str(machine.standin), "RUNNER_TEMP": str(machine.runner.temp)}
+    environment |= {"PATH": f"{machine.root / 'bin'}:{os.environ['PATH']}"}
+    environment |= {"CANARY_IMAGE": str(CPU["image"]), "CANARY_GPUS": "none"}
+    (machine.standin / "slow").write_text("1")
+    subprocess.run(
+        ["bash", "-c", f'bash "{script}" >/dev/null 2>&1 & sleep 0.3; kill -KILL $$'],
+        env=environment,
+        cwd=machine.runner.workspace,
+        user=machine.runner.user,
+        group=machine.runner.user,
+        check=False,
+    )
+    until(lambda: not machine.processes(), 20)
+    assert not (machine.standin / "started").exists()

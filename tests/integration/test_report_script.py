@@ -126,7 +126,7 @@ def test_the_token_is_given_to_no_process_but_the_git_that_talks_to_the_server(
     done = runner.step("Report", INPUTS | {"token": github.token})
     assert done.returncode == 0, done.stdout + done.stderr
     assert runner.outputs()["verdict"] == "no-baseline", "it had the token"
-    assert holding(seen, github.token) == {"git-fetch", "git-push"}
+    assert holding(seen, github.token) == {"git-fetch", "git-ls-remote", "git-push"}
     for secret in SECRETS.values():
         assert not holding(seen, secret)
     looked = {path.name.rpartition("-")[0] for path in seen.iterdir()}
