@@ -38,7 +38,7 @@ ended() {
 }
 
 too_large() {
-  write_reason "the records are too large: more than $most_files files, $((largest_file >> 20)) MiB in one of them, or $((largest_folder >> 20)) MiB in all"
+  write_reason "the records are too large: at most $most_files files, $((largest_file >> 20)) MiB per file, $((largest_folder >> 20)) MiB in all"
 }
 
 # Copies the files, or says what is wrong with them. Names that no record has stay behind.
@@ -62,7 +62,7 @@ copy_records() {
     last=$folder
     dd "if=./$path" "of=$new/$path" iflag=nofollow oflag=nofollow conv=excl bs=1M status=none || return 1
   done < <(find . -maxdepth "$deepest" -type f -links 1 -printf '%s/%P\0' 2>/dev/null | head -z -n "$((most_entries + 1))")
-  if [ "$seen" -gt "$count" ]; then say "$((seen - count)) files with names that no record has were left behind"; fi
+  if [ "$seen" -gt "$count" ]; then say "$((seen - count)) files were left behind: their names are not those of a record's files"; fi
 }
 
 # The new folder's content: what the training left, or why there is nothing of it.
@@ -71,16 +71,16 @@ fill() {
     write_reason "$(head -c 2000 -- "$reason")"
   elif [ -z "$mark" ] || [ "$(head -c 64 -- "$traces/mark" 2>/dev/null)" != "$mark" ]; then
     # Records of an earlier job may lie here still.
-    write_reason "the training did not start; look at the log of the job that trains"
+    write_reason "the training job stopped before the canary started; read its log"
   else
     timeout 30 chmod -R u+rwX -- "$traces/records" 2>/dev/null || true
     if ! (copy_records); then
       clear_away "$new" || true
       clear_away "$traces" || true
       mkdir -p -- "$new"
-      write_reason "the records could not be copied on the runner: is its disk full?"
+      write_reason "the records could not be copied on the runner, perhaps because its disk is full; read the log of the training job"
     elif [ ! -f "$new/gate.json" ]; then
-      write_reason "the training was ended before it left a record; look at the log of the job that trains"
+      write_reason "the training ended before it left a record; read the log of the training job"
     fi
   fi
 }
@@ -95,8 +95,8 @@ main() {
   if [ -n "$certain" ]; then
     fill
   else
-    write_reason "the container could not be removed from the runner; remove it by hand: docker rm --force $(tr '\n' ' ' <"$traces/containers")"
-    say "error: docker does not confirm that the container is gone; its files stay where they are"
+    write_reason "the container could not be removed; remove it by hand on the runner: docker rm --force $(tr '\n' ' ' <"$traces/containers")"
+    say "error: docker does not confirm that the container is gone, so nothing was copied"
     code=4
   fi
   clear_away "$records" || true

@@ -90,7 +90,7 @@ choose_engine() {
   case ${CANARY_ENGINE:-auto} in
     docker)
       if in_container_job; then
-        refuse "engine docker inside a container job: its paths are not the host's; use engine none with the image as the job's container"
+        refuse "engine docker does not work inside a container job; use engine none, with the image as the job's container"
       fi
       command -v docker >/dev/null || machine_error "docker is not installed on the runner; install Docker Engine and the NVIDIA Container Toolkit, or use engine none"
       echo docker
@@ -99,7 +99,7 @@ choose_engine() {
     auto)
       if ! in_container_job && command -v docker >/dev/null; then echo docker; else echo none; fi
       ;;
-    *) refuse "input engine: '${CANARY_ENGINE}' is none of auto, docker, none" ;;
+    *) refuse "input engine is '${CANARY_ENGINE}'; write auto, docker or none" ;;
   esac
 }
 
@@ -123,11 +123,11 @@ extra_arguments() {
       volume_folder "$what" "${BASH_REMATCH[1]}"
       case $target/ in
         / | /home/ | /opt/ | /workspace/* | /records/* | /scratch/* | /models/* | /opt/canary/* | /etc/* | /usr/* | /lib*/* | /bin/* | /sbin/* | /proc/* | /sys/* | /dev/* | /tmp/* | /var/* | /run/* | /root/*)
-          refuse "$what: $target is a folder of the container; mount the data at another place" ;;
+          refuse "$what: the container needs its folder $target; mount the data elsewhere" ;;
       esac
       volumes+=("--volume=$folder:$target:ro")
     else
-      refuse "$what: this is not allowed; docs/security.md lists what is"
+      refuse "$what is not allowed; docs/security.md lists the allowed options"
     fi
   done <<<"${CANARY_DOCKER_ARGS:-}"
 }
@@ -136,17 +136,17 @@ extra_arguments() {
 # checkout's, and what holds it: a folder of the checkout may be a link of the pull request's author.
 volume_folder() {
   local what=$1 kept
-  folder=$(realpath -e -- "$2" 2>/dev/null) && [ -d "$folder" ] || refuse "$what: there is no folder $2"
+  folder=$(realpath -e -- "$2" 2>/dev/null) && [ -d "$folder" ] || refuse "$what: folder $2 is missing"
   [[ $folder != *:* && $folder != *[[:cntrl:]]* ]] || refuse "$what: docker cannot mount a name with ':' in it"
   case $folder in
     / | /boot* | /dev* | /etc* | /home | /lib* | /proc* | /root* | /run* | /sys* | /tmp | /usr* | /var | /var/lib* | /var/run* | /var/snap* | /var/spool*)
-      refuse "$what: $folder is a folder of the system" ;;
+      refuse "$what: $folder is a folder of the system; move the data to a folder of its own, such as /srv/data" ;;
   esac
   for kept in "$temporary" "$workspace" "${RUNNER_WORKSPACE:-$workspace}" "$(runner_folder)"; do
-    if overlaps "$folder" "$kept" || overlaps "$(realpath -ms -- "$2")" "$kept"; then refuse "$what: $folder belongs to the runner or to the checkout"; fi
+    if overlaps "$folder" "$kept" || overlaps "$(realpath -ms -- "$2")" "$kept"; then refuse "$what: $folder belongs to the runner or the checkout; keep the data outside both"; fi
   done
   if [ -n "${3:-}" ]; then return; fi  # the model cache may lie in the home of the runner's user
-  if overlaps "$folder" "${HOME:-/root}"; then refuse "$what: $folder is in the home of the runner's user, or holds it; keep the data elsewhere"; fi
+  if overlaps "$folder" "${HOME:-/root}"; then refuse "$what: $folder belongs to the home of the runner's user; keep the data outside it"; fi
 }
 
 overlaps() {
@@ -173,13 +173,13 @@ environment_file() {
     number=$((number + 1))
     line=${line#"${line%%[![:space:]]*}"}
     [ -n "$line" ] || continue
-    [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]] || refuse "input env, line $number: this is not KEY=VALUE"
+    [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]] || refuse "input env, line $number has no value; write KEY=VALUE"
     name=${line%%=*}
     if [[ ${name^^} =~ ^(GITHUB|ACTIONS|RUNNER|CANARY)_ || ${name^^} =~ $secret_names ]]; then
-      refuse "input env: $name cannot be given to code that is tested"
+      refuse "input env: $name is reserved or looks like a secret, and the tested code could read it; remove it"
     fi
     if [[ $line =~ ://[^/@[:space:]]+@ ]]; then
-      refuse "input env: the address in $name holds a user or password; code that is tested could read it"
+      refuse "input env: the address in $name holds a user or password, and the tested code could read it; remove it"
     fi
     printf '%s\n' "$line" >>"$traces/environment"
   done <<<"${CANARY_ENV:-}"
@@ -224,8 +224,8 @@ common_arguments() {
     --env "CANARY_LIMIT_S=$limit_s"
   )
   if [ -n "${CANARY_MODEL_CACHE:-}" ]; then
-    [[ $CANARY_MODEL_CACHE == /* ]] || refuse "input model-cache: '$CANARY_MODEL_CACHE' is no absolute path"
-    [ -d "$CANARY_MODEL_CACHE/hub" ] || refuse "input model-cache: there is no folder $CANARY_MODEL_CACHE/hub; fill it with mode prefetch"
+    [[ $CANARY_MODEL_CACHE == /* ]] || refuse "input model-cache: '$CANARY_MODEL_CACHE' is not an absolute path; begin it with /"
+    [ -d "$CANARY_MODEL_CACHE/hub" ] || refuse "input model-cache: folder $CANARY_MODEL_CACHE/hub is missing; fill it with mode prefetch"
     volume_folder "input model-cache" "$CANARY_MODEL_CACHE/hub" cache
     cache=(--volume "$folder:/models/hub:ro" --env HF_HUB_CACHE=/models/hub)
   fi
@@ -253,7 +253,7 @@ with_docker() {
   name=canary-$(od -An -N6 -tx1 /dev/urandom | tr -d ' \n')
   local gpus=() offline=() network=${CANARY_NETWORK:-none}
   if ! [[ $network =~ ^[A-Za-z0-9][A-Za-z0-9_.-]*$ ]] || [ "$network" = host ]; then
-    refuse "input network: '$network'; none, or the name of a docker network other than host"
+    refuse "input network is '$network'; write none, or the name of a docker network other than host"
   fi
   if [ "$network" = none ]; then offline=(--env HF_HUB_OFFLINE=1); fi
   if [ "${CANARY_GPUS:-all}" != none ]; then gpus=(--gpus "${CANARY_GPUS:-all}"); fi
@@ -277,7 +277,7 @@ explain() {
       # What was done before stays judged; the manifest says which config was not.
       if [ -f "$traces/records/gate.json" ] && [ ! -L "$traces/records/gate.json" ]; then exit 4; fi
       if [ "$1" -ne 137 ]; then
-        machine_error "the canary was ended after ${CANARY_TIMEOUT_MINUTES:-60} minutes (timeout-minutes)"
+        machine_error "the canary was stopped after ${CANARY_TIMEOUT_MINUTES:-60} minutes (timeout-minutes); raise it, or train fewer steps"
       fi
       machine_error "the canary was killed: the machine ran out of memory, or someone ended it"
       ;;
@@ -288,7 +288,7 @@ explain() {
       fi
       machine_error "docker could not start the image; the log of the job has its reason"
       ;;
-    *) machine_error "the canary ended with exit code $1 and left no record" ;;
+    *) machine_error "the canary ended with exit code $1 and left no record; read the log of the training job" ;;
   esac
 }
 
@@ -331,7 +331,7 @@ without_docker() {
 begin_afresh() {
   local old
   if command -v docker >/dev/null && ! in_container_job && timeout --kill-after=5 60 docker version >/dev/null 2>&1; then
-    remove_containers "label=$(runner_label)" || machine_error "a container of an earlier canary cannot be removed from the runner: docker ps --filter label=$(runner_label)"
+    remove_containers "label=$(runner_label)" || machine_error "a container of an earlier canary cannot be removed; remove it by hand: docker rm --force \$(docker ps -aq --filter label=$(runner_label))"
   fi
   if [ -f "$traces/mark" ]; then end_processes "$(head -c 64 -- "$traces/mark")"; fi
   for old in "$temporary"/canary-collect-* "$temporary"/canary-run.error.* "$temporary"/canary-left-*; do clear_away "$old" || true; done
@@ -345,7 +345,7 @@ begin_afresh() {
 
 limit_of_time() {
   local minutes=${CANARY_TIMEOUT_MINUTES:-60}
-  [[ $minutes =~ ^[0-9]{1,6}$ ]] && [ "$((10#$minutes))" -gt 0 ] || refuse "input timeout-minutes: '$minutes' is no positive whole number"
+  [[ $minutes =~ ^[0-9]{1,6}$ ]] && [ "$((10#$minutes))" -gt 0 ] || refuse "input timeout-minutes is '$minutes'; write a whole number above 0"
   export CANARY_TIMEOUT_MINUTES=$((10#$minutes))
   readonly limit_s=$((CANARY_TIMEOUT_MINUTES * 60 + 90))  # the canary itself ends in time; this is for one that does not
 }
@@ -353,17 +353,17 @@ limit_of_time() {
 choose_image() {
   image=${CANARY_IMAGE:-}
   if [ -z "$image" ] && [ -s "$action/image.txt" ]; then image=$(head -n 1 "$action/image.txt"); fi
-  [ -n "$image" ] || refuse "input image is empty, and this version of the action was not released with one; name an image by digest"
-  [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$ ]] || refuse "input image: this is no name of an image"
+  [ -n "$image" ] || refuse "input image is empty, and this version of the action names none; write image: NAME@sha256:DIGEST"
+  [[ $image =~ ^[A-Za-z0-9][A-Za-z0-9._/:@+-]*$ ]] || refuse "input image is not the name of an image; write NAME@sha256:DIGEST"
   if ! [[ $image =~ @sha256:[0-9a-f]{64}$ ]]; then
-    warn "image $image is not named by its digest: whoever can move its tag chooses what runs; write $image@sha256:..."
+    warn "image $image has no digest: whoever can move its tag chooses what runs; write ${image%%@*}@sha256:DIGEST"
   fi
 }
 
 main() {
   rm -f -- "$reason"
   if [ "${GITHUB_EVENT_NAME:-}" = pull_request_target ]; then
-    refuse "the event pull_request_target is refused: its runs have secrets, and this would train a stranger's code beside them; use pull_request"
+    refuse "the event pull_request_target is refused: it would train a stranger's code beside your secrets; use pull_request"
   fi
   begin_afresh
   limit_of_time

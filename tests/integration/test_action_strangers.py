@@ -308,7 +308,7 @@ def test_an_image_without_a_digest_is_warned_about(machine: Machine) -> None:
     done = machine.job({"image": "registry.example/canary:v1"})
     assert done.returncode == 0
     assert (
-        "::warning title=RLHF Canary::image registry.example/canary:v1 is not named by"
+        "::warning title=RLHF Canary::image registry.example/canary:v1 has no digest"
         in done.stdout
     )
     assert "::warning" not in machine.job(CPU).stdout
@@ -361,7 +361,7 @@ def test_records_of_a_job_that_ended_by_force_are_not_those_of_the_next(machine:
     (machine.root / "output").unlink()
     machine.runner.step("Collect the records", CPU | {"mode": "run"})
     assert set(machine.uploaded()) == {"gate.json"}
-    assert "did not start" in machine.reason()
+    assert "stopped before the canary started" in machine.reason()
     assert not (machine.runner.temp / "canary-run").exists()
 
 
