@@ -184,7 +184,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
         return record
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = ".".join(str(part) for part in first["loc"])[:200]
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
 
 

@@ -259,7 +259,11 @@ def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[st
     if grounds.history is None or not is_history(grounds.history):
         note = () if grounds.recording else (f"there is no branch {grounds.branch} yet",)
         return Selection((), (), None, 0), note
-    chosen = select(grounds.history, _keyed(record, grounds.base), ancestry=grounds.ancestry)
+    asked = _keyed(record, grounds.base)
+    if not grounds.recording:
+        # A stored run is left out only where it is stored anew, not because a stranger names it.
+        asked = asked.model_copy(update={"run_id": ""})
+    chosen = select(grounds.history, asked, ancestry=grounds.ancestry)
     notes: list[str] = []
     if chosen.elsewhere:
         notes.append(
@@ -299,9 +303,9 @@ def _drawer_missed(grounds: Grounds, record: RunRecord, chosen: Selection) -> st
 
 def _too_old(grounds: Grounds, chosen: Selection) -> str:
     """A branch from before the baseline began could never be judged, and must not pass for that."""
-    if grounds.recording or len(chosen.records) >= MIN_HISTORY or chosen.elsewhere < MIN_HISTORY:
-        return ""
     count = len(chosen.records)
+    if grounds.recording or not count < MIN_HISTORY <= count + chosen.elsewhere:
+        return ""
     return (
         f"the branch is too old to be judged: it descends from {count} of "
         f"{count + chosen.elsewhere} stored runs, {MIN_HISTORY} are needed; merge the base branch "

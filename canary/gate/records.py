@@ -31,7 +31,15 @@ LARGEST_FILE = 32 << 20
 LARGEST_RECORD = 8 << 20
 LARGEST_FOLDER = 256 << 20
 LARGEST_ARCHIVE = 128 << 20
+LARGEST_DIRECTORY = 4 << 20
+"""Bytes of an archive's table of contents."""
+PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""How members may be packed. Of other kinds Python unpacks a whole chunk at once, of any size."""
+END_OF_ARCHIVE = b"PK\5\6"
+END_OF_LARGE_ARCHIVE = b"PK\6\7"
 DEEPEST = 6
+LONGEST_KEY = 200
+"""Characters of a key in an error."""
 UNPACKING = (
     zipfile.BadZipFile,
     zlib.error,
@@ -145,7 +153,7 @@ def _parsed(path: Path, model: type[Model]) -> Model:
         return model.model_validate(_json(path))
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
+        key = ".".join(str(part) for part in first["loc"])[:LONGEST_KEY]
         raise RecordError(f"{path.name} is not as it should be: {key}: {first['msg']}") from error
 
 
@@ -161,6 +169,7 @@ def extract(archive: Path, into: Path) -> None:
     if archive.stat().st_size > LARGEST_ARCHIVE:
         raise RecordError("the artifact is too large", REMEDY)
     try:
+        _check_directory(archive)
         with zipfile.ZipFile(archive) as packed:
             members = [item for item in packed.infolist() if not item.is_dir()]
             if len(members) > MOST_FILES:
@@ -181,6 +190,24 @@ def extract(archive: Path, into: Path) -> None:
         ) from error
 
 
+def _check_directory(archive: Path) -> None:
+    """RecordError for a table of contents that is too large: it would be read as a whole.
+
+    Its size stands in the archive's last 64 KiB (APPNOTE.TXT of the ZIP format, 4.3.16).
+    """
+    with archive.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, size - (1 << 16) - 64))
+        end = stream.read()
+    at = end.rfind(END_OF_ARCHIVE)
+    if at < 0 or len(end) < at + 22:
+        raise zipfile.BadZipFile
+    if int.from_bytes(end[at + 12 : at + 16], "little") > LARGEST_DIRECTORY or (
+        END_OF_LARGE_ARCHIVE in end[:at]
+    ):
+        raise RecordError("the artifact holds too many files", REMEDY)
+
+
 def _extract_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, most: int) -> int:
     """Writes one file and returns its size in bytes."""
     name = PurePosixPath(member.filename)
@@ -188,6 +215,8 @@ def _extract_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, m
     odd = "\\" in member.filename or "\0" in member.filename or ":" in member.filename
     if name.is_absolute() or ".." in parts or odd or not parts or len(parts) > DEEPEST + 1:
         raise RecordError(f"{member.filename!r} in the artifact is no path inside it", REMEDY)
+    if member.compress_type not in PACKED:
+        raise RecordError(f"{member.filename!r} in the artifact is packed in an odd way", REMEDY)
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
         raise RecordError(f"{member.filename!r} in the artifact is a link or no file", REMEDY)

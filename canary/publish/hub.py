@@ -98,8 +98,9 @@ class Hub:
             except requests.RequestException as error:
                 problem = unanswered(error)
                 wait = FIRST_WAIT_S * 2**attempt
-            except UNFIT as error:
-                raise _unfit(what) from error
+            except UNFIT:
+                problem = "it answered in a form that GitHub does not describe"
+                wait = FIRST_WAIT_S * 2**attempt
             self.sleep(wait)
         raise MachineError(
             f"{what}: GitHub did not take it in {ATTEMPTS} tries: {problem}",
@@ -180,14 +181,21 @@ class Hub:
         headers = {name.lower(): value for name, value in (error.headers or {}).items()}
         if error.status not in (403, 429):
             return None
-        if headers.get("retry-after", "").isdigit():
-            return float(str(headers["retry-after"]))
+        asked = _seconds(headers.get("retry-after"))
+        if asked is not None:
+            return asked
         limited = isinstance(error, RateLimitExceededException) or error.status == 429
         if not limited:
             return None
-        if headers.get("x-ratelimit-remaining") == "0" and headers.get("x-ratelimit-reset"):
-            return max(1.0, float(headers["x-ratelimit-reset"]) - self.clock() + 1.0)
+        until = _seconds(headers.get("x-ratelimit-reset"))
+        if headers.get("x-ratelimit-remaining") == "0" and until is not None:
+            return max(1.0, until - self.clock() + 1.0)
         return 60.0
+
+
+def _seconds(text: str | None) -> float | None:
+    """A header's whole seconds; None for anything else."""
+    return float(text) if text and text.isascii() and text.isdigit() else None
 
 
 def unanswered(error: requests.RequestException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,15 @@ import pytest
 from canary.collect.record import RunRecord
 from canary.errors import ConfigError, UsageError
 from canary.gate.answering import pending
+from canary.gate.manifest import Manifest, Part, write_manifest
 from tests.github.gatehouse import (
     BASE_CONFIG,
+    CONFIG,
     Gatehouse,
     artifact,
     git,
     pull_event,
+    records_folder,
     workflow_run_event,
 )
 from tests.github.server import GitHub
@@ -291,3 +295,85 @@ def test_every_leg_of_a_matrix_sees_the_label_that_began_it(house: Gatehouse) ->
     second: dict[str, Any] = {"config": "second.yaml", "status_context": "rlhf-canary / other"}
     house.report("pull_request", event, [house.run()], of="second.yaml", **second)
     assert house.report("pull_request", event, [changed(house, "two")]).code == 0
+
+
+def test_records_that_say_they_ended_early_and_hold_every_config_are_an_error(
+    house: Gatehouse, tmp_path: Path
+) -> None:
+    """What ended early says so before the last config is done."""
+    made = tmp_path / "made"
+    records_folder(made, [house.run()])
+    manifest = Manifest(error="no GPU", parts=[Part(config=CONFIG, folder="00-canary")])
+    write_manifest(made, manifest)
+    pull = house.pull()
+
+    def forged(folder: Path) -> None:
+        shutil.copy(made / "gate.json", folder / "records" / "gate.json")
+
+    house.spoil = forged
+    house.judge(pull, house.run())
+    assert house.status(pull.head_sha)[0] == "error"
+
+
+@pytest.mark.parametrize("age", [1, 2])
+def test_a_branch_that_leaves_out_stored_runs_is_no_first_run(
+    tmp_path: Path, github: GitHub, age: int
+) -> None:
+    """Twice as slow, on a branch cut where the baseline had one or two of its three runs."""
+    house = Gatehouse(tmp_path, github)
+    house.commit()
+    house.baseline(age)
+    pull = house.pull()
+    house.baseline(3 - age)
+    house.judge(pull, house.run(0.2))
+    state, description = house.status(pull.head_sha)
+    assert state == "error"
+    assert "too old" in description
+
+
+def test_a_record_named_as_a_stored_run_is_refused(house: Gatehouse) -> None:
+    """It would take that run out of what it is compared with."""
+    stored = [house.run() for _ in range(3)]
+    for run in stored:
+        house.push_main(run)
+    pull = house.pull()
+    mine = house.run(0.2).model_copy(update={"run_id": stored[-1].run_id})
+    said = house.judge(pull, mine)
+    assert said.outputs["verdict"] == "error"
+    assert "is on both sides" in said.log
+
+
+def test_the_token_goes_to_no_address_that_an_answer_names(
+    house: Gatehouse, github: GitHub, tmp_path: Path
+) -> None:
+    pull = house.pull(head_repository=FORK)
+    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
+    content = artifact(tmp_path / "made", [house.run()])
+    number = house.hub_repository.add_artifact(run, "canary-records", content).id
+    listed = {
+        "total_count": 1,
+        "artifacts": [
+            {
+                "id": number,
+                "name": "canary-records",
+                "expired": False,
+                "archive_download_url": f"{github.blobs}/zip",
+            }
+        ],
+    }
+    github.trouble.answers("GET", "/artifacts$", listed)
+    house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
+    assert house.status(pull.head_sha)[0] == "success"
+
+
+@pytest.mark.parametrize("value", ["soon", "nan", "\u00b2"])
+def test_a_rate_limit_with_odd_headers_is_waited_for(
+    house: Gatehouse, github: GitHub, value: str
+) -> None:
+    pull = house.pull()
+    headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": value, "retry-after": value}
+    github.trouble.fail(
+        "POST", "/statuses/", status=403, message="API rate limit exceeded", headers=headers
+    )
+    house.judge(pull, house.run())
+    assert house.status(pull.head_sha)[0] == "success"

@@ -308,8 +308,7 @@ def test_an_image_without_a_digest_is_warned_about(machine: Machine) -> None:
     done = machine.job({"image": "registry.example/canary:v1"})
     assert done.returncode == 0
     assert (
-        "::warning title=RLHF Canary::image registry.example/canary:v1 has no digest"
-        in done.stdout
+        "::warning title=RLHF Canary::image registry.example/canary:v1 has no digest" in done.stdout
     )
     assert "::warning" not in machine.job(CPU).stdout
 

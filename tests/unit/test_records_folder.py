@@ -240,3 +240,25 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.zip").write_bytes(b"PK nothing")
     with pytest.raises(RecordError, match="cannot be unpacked"):
         extract(tmp_path / "a.zip", tmp_path / "out")
+
+
+@pytest.mark.parametrize("how", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_members_that_unpack_before_they_can_be_counted_are_refused(
+    tmp_path: Path, how: int
+) -> None:
+    """A member may state ten bytes and hold gigabytes: of these kinds a whole chunk is unpacked."""
+    archive = tmp_path / "records.zip"
+    with zipfile.ZipFile(archive, "w", how) as packed:
+        packed.writestr("gate.json", b" " * (64 << 20))
+    with pytest.raises(RecordError, match="packed in an odd way"):
+        extract(archive, tmp_path / "out")
+
+
+def test_a_table_of_contents_that_is_too_large_is_not_read(tmp_path: Path) -> None:
+    archive = tmp_path / "records.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for number in range(30_000):
+            packed.writestr(f"{number:0200d}", b"")
+    with pytest.raises(RecordError, match="too many files"):
+        extract(archive, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
