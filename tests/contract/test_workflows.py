@@ -262,3 +262,16 @@ def test_inputs_of_the_examples_are_the_actions_own() -> None:
 def test_the_image_of_this_checkout_is_named_by_digest_or_not_at_all() -> None:
     text = (ROOT / "image.txt").read_text(encoding="utf-8")
     assert re.fullmatch(r"(ghcr\.io/[a-z0-9./_-]+@sha256:[0-9a-f]{64}\n)?", text)
+
+
+@pytest.mark.parametrize(
+    "place", ["docs/security.md", "docs/workflows.md", "README.md", "fork-pull-request.yml"]
+)
+def test_what_a_forks_author_can_do_is_said_wherever_forks_are_spoken_of(place: str) -> None:
+    path = (
+        ROOT / place
+        if "/" in place or place == "README.md"
+        else ROOT / "examples/workflows" / place
+    )
+    text = " ".join(path.read_text(encoding="utf-8").replace("# ", " ").split())
+    assert re.search(r"any command,? on your GPU runner, outside any container", text)

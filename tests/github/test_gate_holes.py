@@ -377,3 +377,24 @@ def test_a_rate_limit_with_odd_headers_is_waited_for(
     )
     house.judge(pull, house.run())
     assert house.status(pull.head_sha)[0] == "success"
+
+
+def test_a_repository_that_lists_no_branch_at_all_is_no_first_run(house: Gatehouse) -> None:
+    """An empty page of the server looks so to git."""
+    pull = house.pull()
+    shutil.rmtree(house.bare)
+    git(house.root, "init", "-q", "--bare", str(house.bare))
+    house.judge(pull, house.run())
+    assert house.status(pull.head_sha)[0] == "error"
+
+
+def test_pending_knows_the_base_branch_from_the_event_where_the_token_may_not_look(
+    house: Gatehouse, github: GitHub
+) -> None:
+    house.hub_repository.private = True
+    github.permissions["pull_requests"] = "none"
+    pull = house.pull()
+    pull.base_branch = "release"
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    (status,) = house.hub_repository.statuses_of(pull.head_sha)
+    assert (status.context, status.state) == ("rlhf-canary (release)", "pending")

@@ -109,18 +109,22 @@ class Runner:
         self.step("Collect the records", inputs)
         return done
 
+    def due(self, name: str, inputs: Mapping[str, str], *, cancelled: bool = False) -> bool:
+        """Whether the runner would start a step, in a job that goes on or that was cancelled."""
+        given = self._given(inputs)
+        condition = step_named(name).get("if", "success()")
+        if cancelled and not re.search(r"\b(always|cancelled)\(\)", condition):
+            return False
+        condition = condition.replace("always()", "True").replace("&&", "and").replace("||", "or")
+        names = r"\b(?:inputs|steps|github|runner)(?:\.[\w-]+)+"
+        return bool(eval(re.sub(names, lambda one: repr(self._term(one[0], given)), condition)))
+
     def kept(self, inputs: Mapping[str, str]) -> Path | None:
         """The folder that the next step uploads; None where its condition does not hold."""
-        given = self._given(inputs)
-        step = step_named("Keep the records")
-        for term in step["if"].split("&&"):
-            if term.strip() == "always()":
-                continue
-            value, sign, text = re.split(r" (==|!=) ", term.strip())
-            same = self._term(value, given) == text.strip("'")
-            if same != (sign == "=="):
-                return None
-        return Path(self._value(step["with"]["path"], given))
+        if not self.due("Keep the records", inputs, cancelled=True):
+            return None
+        place = step_named("Keep the records")["with"]["path"]
+        return Path(self._value(place, self._given(inputs)))
 
     @staticmethod
     def _given(inputs: Mapping[str, str]) -> dict[str, str]:

@@ -141,6 +141,8 @@ def cancelled(
         except subprocess.TimeoutExpired:
             continue
     before_collecting()
+    asked = CPU | dict(inputs) | {"mode": "run"}
+    assert machine.runner.due("Collect the records", asked, cancelled=True), "it always runs"
     machine.runner.step("Collect the records", CPU | dict(inputs) | {"mode": "run"})
     for stream in (child.stdout, child.stderr):
         assert stream is not None

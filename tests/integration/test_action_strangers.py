@@ -75,7 +75,7 @@ ln -s {file} "$RECORDS/c"
 rm "$RECORDS/gate.json"; mkdir "$RECORDS/gate.json"; ln -s {file} "$RECORDS/gate.json/x"
 chmod 0555 "$RECORDS/gate.json"
 """,
-    "a hard link": 'ln {own} "$RECORDS/hard.txt"',
+    "a hard link": 'ln {own} "$RECORDS/hard.txt" && : >"$STANDIN/linked"',
     "links at every depth": """
 d="$RECORDS"; for i in 1 2 3 4 5 6 7 8 9; do d="$d/d$i"; mkdir "$d"; ln -s {folder} "$d/l"; done
 chmod -R a-w "$RECORDS/d1"
@@ -87,9 +87,12 @@ chmod -R a-w "$RECORDS/d1"
 def test_no_file_of_the_runner_leaves_through_the_artifact(machine: Machine, how: str) -> None:
     own = machine.root / "actions-runner" / "own"
     own.write_text(SECRET)
+    if machine.runner.user is not None:
+        os.chown(own, machine.runner.user, machine.runner.user)
     place = {"file": machine.credentials, "folder": machine.credentials.parent, "own": own}
     machine.stranger(HONEST + LINKS[how].format(**place))
     machine.job()
+    assert how != "a hard link" or (machine.standin / "linked").exists(), "the link was made"
     sent = machine.uploaded()
     assert not [name for name, content in sent.items() if SECRET.encode() in content]
     assert not [name for name in sent if name.endswith(("/e", "/environ"))]
@@ -133,6 +136,12 @@ def test_records_over_the_caps_are_an_error_that_says_so(machine: Machine, large
     assert machine.reason().startswith("the records are too large")
     held = sum(path.stat().st_blocks * 512 for path in machine.records.rglob("*"))
     assert held < 300 << 20
+
+
+def test_files_that_forbid_to_be_read_are_read_all_the_same(machine: Machine) -> None:
+    machine.stranger(HONEST + 'find "$RECORDS" -depth -exec chmod 0 {} +')
+    machine.job()
+    assert set(machine.uploaded()) == HONEST_FILES
 
 
 def test_a_folder_with_modes_of_all_kinds_is_gone_afterwards(machine: Machine) -> None:
