@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from canary.publish.workflow import Job
 
 gate_app = typer.Typer(
-    help="The halves of the action; their inputs are environment variables.", no_args_is_help=True
+    help="The jobs of the action; their inputs are environment variables.", no_args_is_help=True
 )
 
 

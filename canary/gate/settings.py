@@ -90,7 +90,7 @@ def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     """
     configs = lines(environ.get("CANARY_CONFIG", ""))
     if not configs:
-        raise UsageError("input config is empty", "name a canary config, one a line")
+        raise UsageError("input config is empty", "name one canary config per line")
     if len(set(configs)) < len(configs):
         raise UsageError("input config names one file twice", "name it once")
     return configs

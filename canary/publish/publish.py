@@ -73,7 +73,7 @@ def announce(
         _tried(
             job,
             lambda: write_check_run(
-                hub, repository, source, PENDING, "The canary is training.", (), channels.context
+                hub, repository, source, PENDING, "There is no result yet.", (), channels.context
             )[1],
         )
 

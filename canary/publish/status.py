@@ -23,7 +23,7 @@ class StatusText:
     """Whether someone accepted what it speaks of."""
 
 
-PENDING = StatusText("pending", "the canary is training")
+PENDING = StatusText("pending", "no result yet")
 
 
 def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:

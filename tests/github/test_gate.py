@@ -58,7 +58,7 @@ def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -
     house.baseline()
     pull = house.pull()
     house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
-    assert house.status(pull.head_sha) == ("pending", "the canary is training")
+    assert house.status(pull.head_sha) == ("pending", "no result yet")
     said = house.judge(pull, house.run(SLOW), action="opened")
     state, description = house.status(pull.head_sha)
     (comment,) = house.comments(pull)
