@@ -24,7 +24,7 @@ from canary.publish.statuses import context_of
 from canary.publish.sticky import own_login
 
 NOTHING_TO_READ = (
-    "with `comment: false` and `status: none` nothing shows what was judged; turn one on, "
+    "`comment: false` and `status: none` hide the result; turn one on, "
     "or accept by hand after the merge (accept.yml)"
 )
 
@@ -73,7 +73,10 @@ def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
 
     def read(path: str) -> bytes | None:
         try:
-            return hub.read(path, lambda: _content(path, repository.get_contents(path, ref=sha)))
+            return hub.read(
+                f"{path} on the base branch",
+                lambda: _content(path, repository.get_contents(path, ref=sha)),
+            )
         except Refused as refused:
             if refused.status != 404 or "no commit found" in str(refused).lower():
                 raise MachineError(str(refused), "give the job `contents: read`") from refused
@@ -129,7 +132,7 @@ def acceptance(case: Case, world: World) -> Asked:
         labelled=intent.labelled,
     )
     if asked.note and not settings.comment and settings.status == "none":
-        return replace(asked, note=f"{settings.label} does not count: {NOTHING_TO_READ}")
+        return replace(asked, note=f"label {settings.label} does not count: {NOTHING_TO_READ}")
     return asked
 
 

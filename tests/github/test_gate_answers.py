@@ -394,7 +394,7 @@ TROUBLES: dict[str, tuple[Callable[[GitHub], None], str]] = {
     ),
     "500": (
         lambda hub: hub.trouble.fail("GET", "/contents/", status=500, times=99),
-        "GitHub answered every try with an error of its own",
+        "GitHub answered every try with a server error",
     ),
     "no connection": (
         lambda hub: hub.trouble.fail("GET", "/contents/", status=None, times=99),
@@ -404,7 +404,7 @@ TROUBLES: dict[str, tuple[Callable[[GitHub], None], str]] = {
         lambda hub: hub.trouble.fail(
             "GET", "/contents/", status=403, times=99, message="Resource not accessible by x"
         ),
-        "GitHub does not let this token do it",
+        "GitHub refuses this token",
     ),
 }
 
@@ -467,7 +467,7 @@ SEEN_AS: list[tuple[Callable[[GitHub], None], str]] = [
         lambda hub: hub.trouble.answers(
             "GET", "/contents/", {"type": "file", "encoding": "base64", "content": 5}, times=9
         ),
-        "not what GitHub describes",
+        "JSON of an unknown kind",
     ),
     (
         lambda hub: hub.trouble.fail(
