@@ -23,6 +23,7 @@ from canary.errors import (
     ConfigError,
     MachineError,
     UsageError,
+    not_written,
 )
 from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.changed_files import changed_files
@@ -282,9 +283,9 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
         try:
             written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
         except MachineError as problem:
-            why = getattr(problem.__cause__, "strerror", None) or problem.message
-            said = f"the report cannot be written on the runner: {why}"
-            raise MachineError(said, "free some space there") from problem
+            if not isinstance(problem.__cause__, OSError):
+                raise
+            raise not_written("the report", problem.__cause__) from problem
     world = target.world
     answers = tuple(one.answer for one in judged)
     return publish(

@@ -44,12 +44,12 @@ def records_of(case: Case, world: World, scratch: Path) -> Records:
     try:
         records = load_records(root)
         if intent.conclusion not in ("", "success") and not records.manifest.error:
-            raise RecordError("the records are of no whole run")
+            raise RecordError("the records are incomplete")
         return records
     except RecordError as problem:
         if intent.conclusion in ("", "success"):
             raise
-        ended = f"the run that trains ended as {intent.conclusion}"
+        ended = f"the training job ended as {intent.conclusion}"
         raise RecordError(f"{problem.message}: {ended}", problem.hint) from problem
 
 

@@ -39,7 +39,8 @@ class Channels:
 
     def __post_init__(self) -> None:
         if self.status not in STATUS_KINDS:
-            raise UsageError(f"no status {self.status!r}", f"one of {', '.join(STATUS_KINDS)}")
+            kinds = ", ".join(STATUS_KINDS)
+            raise UsageError(f"input status is {self.status!r}", f"one of {kinds}")
 
     @property
     def commit_status(self) -> bool:

@@ -234,7 +234,7 @@ def test_a_run_that_died_is_an_error_on_the_commit(house: Gatehouse) -> None:
     assert said.code == 4
     assert house.status(pull.head_sha) == (
         "error",
-        "Error: the run left no record (look at the log of the job that trains).",
+        "Error: the training job left no record (read the log of that job).",
     )
     assert "left no record" in house.comments(pull)[0].body
 

@@ -126,7 +126,7 @@ def test_inputs_that_cannot_be_read_are_told_in_the_records_too(environ: dict[st
     with pytest.raises(UsageError), told(environ):
         TrainSettings.read(environ | {"CANARY_REPEATS": "abc"})
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
-    assert "input repeats: 'abc'" in manifest.error
+    assert "input repeats is 'abc'" in manifest.error
 
 
 def test_records_that_cannot_be_written_are_one_line(environ: dict[str, str]) -> None:
