@@ -42,8 +42,7 @@ from canary.publish.source import blocks, worst
 from canary.report.render import written
 
 NO_BASE_BRANCH = (
-    "no pending status: the base branch, which its name depends on, cannot be read; "
-    "the job needs `pull-requests: read`"
+    "pending was not set: the token cannot read the base branch; give the job `pull-requests: read`"
 )
 
 

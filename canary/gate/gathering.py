@@ -27,6 +27,7 @@ NOTHING_TO_READ = (
     "`comment: false` and `status: none` hide the result; turn one on, "
     "or accept by hand after the merge (accept.yml)"
 )
+BUILT_IN = "the built-in template is used"
 
 
 def records_of(case: Case, world: World, scratch: Path) -> Records:
@@ -145,9 +146,10 @@ def templates(case: Case, world: World) -> dict[str, str]:
     try:
         content = api_reader(case.repository, world.hub, case.base_sha)(path)
     except MachineError as problem:
-        world.job.say("warning", f"comment-template: {problem}")
+        world.job.say("warning", f"comment-template: {problem}; {BUILT_IN}")
         return {}
     if content is None:
-        world.job.say("warning", f"comment-template: no {path} at {case.base_sha[:9]}")
+        missing = f"{path} is missing at {case.base_sha[:9]}"
+        world.job.say("warning", f"comment-template: {missing}; {BUILT_IN}")
         return {}
     return {TEMPLATE: content.decode("utf-8", errors="replace")}
