@@ -11,6 +11,7 @@ CanaryError
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 EXIT_OK = 0
@@ -18,6 +19,7 @@ EXIT_REGRESSION = 1
 EXIT_USAGE = 2
 EXIT_INCONCLUSIVE = 3
 EXIT_ERROR = 4
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def printable(text: str) -> str:
@@ -90,6 +92,16 @@ class MachineError(CanaryError):
     """The machine could not do it (memory, disk, time, a device): exit code 4."""
 
     exit_code = EXIT_ERROR
+
+
+def not_written(what: str, error: OSError) -> MachineError:
+    """The error of a file that a job cannot write on its runner."""
+    if error.errno in DISK_FULL:
+        return MachineError("the runner's disk is full", "free some space and run the job again")
+    why = error.strerror or type(error).__name__
+    return MachineError(
+        f"cannot write {what} on the runner: {why}", "let the runner's user write there"
+    )
 
 
 class RunFailed(MachineError):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from canary.errors import CanaryError
 from canary.options import Verbose
 from canary.terminal import Uncommanding, stoppable
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from canary.publish.workflow import Job
 
 gate_app = typer.Typer(
-    help="The halves of the action; their inputs are environment variables.", no_args_is_help=True
+    help="The jobs of the action; their inputs are environment variables.", no_args_is_help=True
 )
 
 
@@ -38,6 +41,16 @@ def _job() -> Job:
     stream = sys.stderr
     own = stream.to if isinstance(stream, Uncommanding) else stream
     return Job(own, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
+
+
+@contextlib.contextmanager
+def _annotated() -> Iterator[None]:
+    """An error that ends the job is on the job's page too, not only in its log."""
+    try:
+        yield
+    except CanaryError as error:
+        _job().say("error", str(error))
+        raise
 
 
 def _world(settings: ReportSettings) -> World:
@@ -83,9 +96,11 @@ def gate_all(verbose: Verbose = False) -> None:
     from canary.gate.whole import whole
 
     stoppable()
-    settings = ReportSettings.read(os.environ)
-    read = functools.partial(TrainSettings.read, os.environ)
-    raise typer.Exit(whole(read, settings, _world(settings), os.environ, _say))
+    with _annotated():
+        settings = ReportSettings.read(os.environ)
+        read = functools.partial(TrainSettings.read, os.environ)
+        code = whole(read, settings, _world(settings), os.environ, _say)
+    raise typer.Exit(code)
 
 
 @gate_app.command("pending")
@@ -95,8 +110,10 @@ def gate_pending(verbose: Verbose = False) -> None:
     from canary.gate.settings import ReportSettings
 
     stoppable()
-    settings = ReportSettings.read(os.environ)
-    raise typer.Exit(pending(settings, _world(settings)))
+    with _annotated():
+        settings = ReportSettings.read(os.environ)
+        code = pending(settings, _world(settings))
+    raise typer.Exit(code)
 
 
 @gate_app.command("report")
@@ -106,8 +123,10 @@ def gate_report(verbose: Verbose = False) -> None:
     from canary.gate.settings import ReportSettings
 
     stoppable()
-    settings = ReportSettings.read(os.environ)
-    raise typer.Exit(answer(settings, _world(settings)))
+    with _annotated():
+        settings = ReportSettings.read(os.environ)
+        code = answer(settings, _world(settings))
+    raise typer.Exit(code)
 
 
 @gate_app.command("prefetch")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The half of the action that answers, and `pending` and `prefetch`: installs what the command line
+# The reporting job of the action, and `pending` and `prefetch`: installs what the command line
 # needs (no torch) in an environment of its own and calls it. Inputs are environment variables.
 set -euo pipefail
 
@@ -61,10 +61,10 @@ install() {
   # On Debian, pip is a package of its own; a new environment is then given the one of python3-venv.
   if ! "$python" -I -c 'import pip' 2>/dev/null; then bare='' pip=("$venv/bin/python" -I -m pip); fi
   "$python" -I -m venv ${bare:+"$bare"} "$venv" ||
-    fail "no virtual environment can be made; on Debian: apt install python3-venv"
+    fail "a virtual environment cannot be made; on Debian: apt install python3-venv"
   local how=(--no-compile --root-user-action ignore)
   from_kept "${how[@]}" || hashed install "${how[@]}" ||
-    fail "the command line could not be installed; the log has the reason"
+    fail "the canary's packages could not be installed; the log above has the reason"
   ln -s "$action/canary" "$venv"/lib/python3*/site-packages/
 }
 

@@ -64,7 +64,7 @@ class Remote:
                 "take them out of it and set CANARY_TOKEN",
             )
         if not BRANCH_NAME.fullmatch(self.branch) or self.branch.endswith(".lock"):
-            raise UsageError(f"{self.branch!r} is no name of a branch")
+            raise UsageError(f"baseline branch {self.branch!r} is not a valid branch name")
 
     @property
     def ref(self) -> str:

@@ -65,7 +65,7 @@ def loads(text: str | bytes) -> Any:
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
-        raise ValueError("nested too deep") from error
+        raise ValueError("nests too deep") from error
 
 
 def check_bounds(document: Any) -> None:
@@ -101,7 +101,7 @@ def _below(value: Any) -> Iterable[Any]:
 
 def _check_text(text: str) -> None:
     if not text.isascii() and re.search("[\ud800-\udfff]", text):
-        raise ValueError("holds half of a character, with which nothing can be written")
+        raise ValueError("holds half of a character, which cannot be written")
 
 
 def replace_file(path: Path, text: str) -> None:

@@ -16,7 +16,15 @@ from github.PullRequest import PullRequest
 
 from canary.baseline.comparability import own_slug, slug
 from canary.collect import jsonio
-from canary.errors import EXIT_ERROR, EXIT_OK, CanaryError, MachineError, UsageError
+from canary.errors import (
+    EXIT_ERROR,
+    EXIT_OK,
+    CanaryError,
+    ConfigError,
+    MachineError,
+    UsageError,
+    not_written,
+)
 from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.changed_files import changed_files
 from canary.gate.gathering import acceptance, api_reader, baseline_of, records_of, templates
@@ -34,8 +42,7 @@ from canary.publish.source import blocks, worst
 from canary.report.render import written
 
 NO_BASE_BRANCH = (
-    "no pending status: the base branch, which its name depends on, cannot be read; "
-    "the job needs `pull-requests: read`"
+    "pending was not set: the token cannot read the base branch; give the job `pull-requests: read`"
 )
 
 
@@ -207,7 +214,8 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
             try:
                 base = load_base_config(read, repository_path(settings.folder, config))
             except CanaryError as problem:
-                found.append(error(Path(config).stem, f"the base branch's config: {problem}"))
+                whose = "the base branch's config: " if isinstance(problem, ConfigError) else ""
+                found.append(error(Path(config).stem, f"{whose}{problem}"))
                 continue
             reason = accepted.reason if accepted else None
             recording = case.intent.kind is Kind.RECORD
@@ -261,7 +269,7 @@ def _with_note(judged: Judged, note: str) -> Judged:
         return judged
     found = judged.answer.comparison
     said = replace(found, notes=(note, *found.notes))
-    return replace(judged, answer=replace(judged.answer, comparison=said))
+    return replace(judged, answer=replace(judged.answer, comparison=said, note=note))
 
 
 def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Published:
@@ -274,9 +282,9 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
         try:
             written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
         except MachineError as problem:
-            why = getattr(problem.__cause__, "strerror", None) or problem.message
-            said = f"the report cannot be written on the runner: {why}"
-            raise MachineError(said, "free some space there") from problem
+            if not isinstance(problem.__cause__, OSError):
+                raise
+            raise not_written("the report", problem.__cause__) from problem
     world = target.world
     answers = tuple(one.answer for one in judged)
     return publish(

@@ -24,9 +24,10 @@ from canary.publish.statuses import context_of
 from canary.publish.sticky import own_login
 
 NOTHING_TO_READ = (
-    "with `comment: false` and `status: none` nothing shows what was judged; turn one on, "
+    "`comment: false` and `status: none` hide the result; turn one on, "
     "or accept by hand after the merge (accept.yml)"
 )
+BUILT_IN = "the built-in template is used"
 
 
 def records_of(case: Case, world: World, scratch: Path) -> Records:
@@ -47,12 +48,12 @@ def records_of(case: Case, world: World, scratch: Path) -> Records:
         # What ended early has said so before the last config was done.
         early = bool(records.manifest.error) or intent.conclusion not in ("", "success")
         if early and (every or not records.manifest.error):
-            raise RecordError("the records are of no whole run")
+            raise RecordError("the records are incomplete")
         return records
     except RecordError as problem:
         if intent.conclusion in ("", "success"):
             raise
-        ended = f"the run that trains ended as {intent.conclusion}"
+        ended = f"the training job ended as {intent.conclusion}"
         raise RecordError(f"{problem.message}: {ended}", problem.hint) from problem
 
 
@@ -76,7 +77,10 @@ def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
 
     def read(path: str) -> bytes | None:
         try:
-            return hub.read(path, lambda: _content(path, repository.get_contents(path, ref=sha)))
+            return hub.read(
+                f"{path} on the base branch",
+                lambda: _content(path, repository.get_contents(path, ref=sha)),
+            )
         except Refused as refused:
             if refused.status != 404 or "no commit found" in str(refused).lower():
                 raise MachineError(str(refused), "give the job `contents: read`") from refused
@@ -132,7 +136,7 @@ def acceptance(case: Case, world: World) -> Asked:
         labelled=intent.labelled,
     )
     if asked.note and not settings.comment and settings.status == "none":
-        return replace(asked, note=f"{settings.label} does not count: {NOTHING_TO_READ}")
+        return replace(asked, note=f"label {settings.label} does not count: {NOTHING_TO_READ}")
     return asked
 
 
@@ -145,9 +149,10 @@ def templates(case: Case, world: World) -> dict[str, str]:
     try:
         content = api_reader(case.repository, world.hub, case.base_sha)(path)
     except MachineError as problem:
-        world.job.say("warning", f"comment-template: {problem}")
+        world.job.say("warning", f"comment-template: {problem}; {BUILT_IN}")
         return {}
     if content is None:
-        world.job.say("warning", f"comment-template: no {path} at {case.base_sha[:9]}")
+        missing = f"{path} is missing at {case.base_sha[:9]}"
+        world.job.say("warning", f"comment-template: {missing}; {BUILT_IN}")
         return {}
     return {TEMPLATE: content.decode("utf-8", errors="replace")}

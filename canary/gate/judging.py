@@ -78,20 +78,30 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     name = grounds.base.config.name if grounds.base else Path(grounds.config).stem
     part = next((part for part in records.manifest.parts if part.config == grounds.config), None)
     if part is None:
-        reason = records.manifest.error or f"the run left no record of {grounds.config}"
+        reason = records.manifest.error or (
+            f"the run left no record of {grounds.config}; "
+            "give both jobs the same `config`, or read the training job's log"
+        )
         return error(name, _one_line(reason))
     if part.error:
         return error(name, _one_line(part.error))
     if part.compare != grounds.compare:
-        asked = f"the records are of `compare: {part.compare}`, the workflow asks for "
-        return error(name, f"{asked}`{grounds.compare}`; give `run` and `report` the same")
+        return error(
+            name,
+            f"the training job ran compare: {part.compare}, the report asks for "
+            f"{grounds.compare}; give both the same compare",
+        )
     try:
         judged = _pairs(grounds, records, part) if part.compare == "ab" else None
         judged = judged or _alone(grounds, records, part)
     except CanaryError as problem:
         return error(name, _one_line(str(problem)))
     except Exception as problem:  # noqa: BLE001 - a stranger's record; the commit needs an answer
-        return error(name, f"the record cannot be judged: {type(problem).__name__}")
+        return error(
+            name,
+            f"the record cannot be judged ({type(problem).__name__}); train again, "
+            "and open an issue if it repeats",
+        )
     notes = tuple(_one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
     comparison = judged.answer.comparison
     said = replace(comparison, notes=(*comparison.notes, *notes))
@@ -116,7 +126,8 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
     current = [_named(record, grounds.base) for record in records.runs(part, "current")]
     name = _name(grounds, current)
     if not current:
-        return error(name, f"the run left no record of {grounds.config}")
+        lost = f"the run left no record of {grounds.config}; read the training job's log"
+        return error(name, lost)
     problem = fewer_steps(current, grounds.base)
     if problem:
         return error(name, problem)
@@ -223,24 +234,30 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
                 continue  # the whole of a user's own training, however long it is
             unprobed = key == "probe_steps" and took == 0 and record is not records[0]
             if not isinstance(took, int):
-                return f"run {record.run_id} has {key} {took!r}, which is no number of steps"
+                return (
+                    f"run {record.run_id} has {key} {took!r}, which is not a number of steps; "
+                    "train again"
+                )
             if took < asked and not unprobed:
                 return (
                     f"run {record.run_id} has {key} {took}, the base branch's config asks for "
-                    f"{asked}; change it on the base branch first"
+                    f"{asked}; change it there first"
                 )
         for key in AT_MOST:
             asked, took = getattr(base.config, key), record.config.get(key)
             asked = METRICS_WARMUP if asked is None else asked
             if not isinstance(took, int) or took > asked:
-                return f"run {record.run_id} has {key} {took!r}, the base branch's {asked}"
+                return (
+                    f"run {record.run_id} has {key} {took!r}, the base branch's config allows "
+                    f"{asked}; change it there first"
+                )
         bare = record.status == "completed" and not record.exact
         if base.config.probe_steps and record is records[0] and bare:
             reason = record.unmeasured.get("exact", "it has no probe")
             return f"run {record.run_id} has no exact signals: {reason}"
         done = len(record.stability.loss_values)
         if record.status == "completed" and done < (base.config.max_steps or 1):
-            return f"run {record.run_id} says completed after {done} steps"
+            return f"run {record.run_id} is marked completed after only {done} steps; train again"
     return ""
 
 

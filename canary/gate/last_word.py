@@ -6,7 +6,6 @@ A status that stays `pending`, or an older `success`, would pass for an answer t
 from __future__ import annotations
 
 import contextlib
-import errno
 import posixpath
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from pathlib import Path
 from github.PullRequest import PullRequest
 from github.Repository import Repository
 
-from canary.errors import CanaryError, MachineError
+from canary.errors import DISK_FULL, CanaryError, MachineError, not_written
 from canary.gate.judging import Judged, error
 from canary.gate.settings import ReportSettings
 from canary.gate.world import World
@@ -24,8 +23,7 @@ from canary.publish.publish import STATUS_KINDS, Channels, publish
 from canary.publish.source import Source
 from canary.publish.statuses import context_of
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-HINT = "run the job again; report it if it happens twice"
+HINT = "run the job again; open an issue if it fails twice"
 
 
 @dataclass
@@ -102,8 +100,8 @@ def reason_of(problem: BaseException) -> str:
     if isinstance(problem, KeyboardInterrupt):
         return "the job was cancelled before it had an answer"
     if isinstance(problem, OSError) and problem.errno in DISK_FULL:
-        return "the runner's disk is full (free some space and run the job again)"
-    return f"the report ended with an unexpected {type(problem).__name__} ({HINT})"
+        return str(not_written("the report", problem))
+    return f"the reporting job failed with an unexpected {type(problem).__name__} ({HINT})"
 
 
 def errors_of(settings: ReportSettings, reason: str) -> list[Judged]:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from canary.collect import jsonio
 from canary.collect.folder import parse_record
 from canary.collect.record import RunRecord
-from canary.errors import MachineError, RecordError
+from canary.errors import RecordError, not_written
 from canary.gate.manifest import MANIFEST, Manifest, Part
 
 MOST_FILES = 2_000
@@ -52,7 +52,7 @@ UNPACKING = (
 )
 """What the standard library raises for archives that are broken, encrypted, or of odd names or
 none."""
-REMEDY = "the run half of the action writes this folder; nothing else may"
+REMEDY = "let only the canary write the records folder, then train again"
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -86,14 +86,14 @@ def load_records(root: Path) -> Records:
     check_folder(root)
     manifest = root / MANIFEST
     if not manifest.is_file():
-        raise RecordError("the run left no record", "look at the log of the job that trains")
+        raise RecordError("the training job left no record", "read the log of that job")
     return Records(root, _parsed(manifest, Manifest))
 
 
 def check_folder(root: Path) -> None:
     """RecordError for links, devices, and anything over the caps."""
     if not root.is_dir() or root.is_symlink():
-        raise RecordError("the run left no record", "look at the log of the job that trains")
+        raise RecordError("the training job left no record", "read the log of that job")
     total = count = 0
     for path, state in _walk(root):
         shown = path.relative_to(root)
@@ -101,10 +101,14 @@ def check_folder(root: Path) -> None:
         if stat.S_ISDIR(state.st_mode):
             continue
         if not stat.S_ISREG(state.st_mode) or state.st_nlink > 1:
-            raise RecordError(f"{str(shown)!r} in the records is a link or no plain file", REMEDY)
+            raise RecordError(f"{str(shown)!r} in the records is not a plain file", REMEDY)
         total += state.st_size
         if state.st_size > LARGEST_FILE or total > LARGEST_FOLDER or count > MOST_FILES:
-            raise RecordError(f"the records are too large, at {str(shown)!r}", REMEDY)
+            raise RecordError(
+                f"the records are too large, at {str(shown)!r}: at most {MOST_FILES:,} files, "
+                f"{LARGEST_FILE >> 20} MiB per file, {LARGEST_FOLDER >> 20} MiB in all",
+                REMEDY,
+            )
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
@@ -113,7 +117,7 @@ def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
     while waiting:
         folder = waiting.pop()
         if len(folder.relative_to(root).parts) > DEEPEST:
-            raise RecordError("the records nest too deep", REMEDY)
+            raise RecordError(f"the records have more than {DEEPEST} levels of folders", REMEDY)
         with os.scandir(folder) as entries:
             for entry in entries:
                 state = entry.stat(follow_symlinks=False)
@@ -143,7 +147,11 @@ def _json(path: Path) -> object:
         jsonio.check_bounds(document)
         return document
     except (OSError, ValueError) as error:
-        raise RecordError(f"{path.name} in the records is not usable: {error}") from error
+        where = path.name if path.name == MANIFEST else f"{path.parent.name}/{path.name}"
+        raise RecordError(
+            f"{where} in the records is not usable: {error}",
+            "train again; if it repeats, find what wrote it",
+        ) from error
 
 
 def _parsed(path: Path, model: type[Model]) -> Model:
@@ -154,7 +162,10 @@ def _parsed(path: Path, model: type[Model]) -> Model:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])[:LONGEST_KEY]
-        raise RecordError(f"{path.name} is not as it should be: {key}: {first['msg']}") from error
+        raise RecordError(
+            f"{path.name} is not valid: {key}: {first['msg']}",
+            "use one version of the action in both jobs",
+        ) from error
 
 
 def extract(archive: Path, into: Path) -> None:
@@ -184,10 +195,7 @@ def extract(archive: Path, into: Path) -> None:
             "the artifact cannot be unpacked: it holds one file twice", REMEDY
         ) from error
     except OSError as error:
-        raise MachineError(
-            f"the artifact cannot be unpacked: {error.strerror or type(error).__name__}",
-            "free some space on the runner",
-        ) from error
+        raise not_written("the artifact", error) from error
 
 
 def _check_directory(archive: Path) -> None:

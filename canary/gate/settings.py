@@ -33,7 +33,7 @@ def flag(environ: Mapping[str, str], name: str) -> bool:
     """
     value = environ.get(name, "").strip().lower()
     if value not in YES:
-        raise UsageError(f"input {shown(name)}: {value!r} is neither true nor false")
+        raise UsageError(f"input {shown(name)} is {value!r}", "write true or false")
     return YES[value]
 
 
@@ -49,7 +49,9 @@ def number(environ: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value < 1e6:
-        raise UsageError(f"input {shown(name)}: {text!r} is no positive number")
+        raise UsageError(
+            f"input {shown(name)} is {text!r}", "write a number above 0 and below 1,000,000"
+        )
     return value
 
 
@@ -66,7 +68,7 @@ def mode_of(environ: Mapping[str, str]) -> Mode:
     """
     compare = environ.get("CANARY_COMPARE", "").strip() or "baseline"
     if compare not in get_args(Mode):
-        raise UsageError(f"input compare: {compare!r}", "baseline or ab")
+        raise UsageError(f"input compare is {compare!r}", "write baseline or ab")
     return "ab" if compare == "ab" else "baseline"
 
 
@@ -90,7 +92,7 @@ def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
     """
     configs = lines(environ.get("CANARY_CONFIG", ""))
     if not configs:
-        raise UsageError("input config is empty", "name a canary config, one a line")
+        raise UsageError("input config is empty", "name one canary config per line")
     if len(set(configs)) < len(configs):
         raise UsageError("input config names one file twice", "name it once")
     return configs
@@ -162,7 +164,7 @@ class TrainSettings:
         """
         repeats = environ.get("CANARY_REPEATS", "").strip()
         if repeats and not (repeats.isdecimal() and int(repeats) > 0):
-            raise UsageError(f"input repeats: {repeats!r} is no positive whole number")
+            raise UsageError(f"input repeats is {repeats!r}", "write a whole number above 0")
         return cls(
             configs=configs_of(environ),
             command=environ.get("CANARY_COMMAND", "").strip(),

@@ -47,7 +47,7 @@ LONGEST_PROFILE = 8 << 20
 """Bytes of a profile's file that are kept: the traces of all pairs must fit into the records."""
 LONGEST_LOG = 4 << 20
 LONGEST_ERROR = 1_000
-UNFINISHED = "the canary was ended before this config was done"
+UNFINISHED = "the canary was stopped before this config was done"
 ATTEMPTS = 2
 """A run that fails is run once more: a candidate that fails twice has failed."""
 
@@ -105,7 +105,8 @@ def _part(
     in_pairs = settings.compare == "ab" and bool(settings.base_sha)
     try:
         if left_s <= 0:
-            raise MachineError(f"no time was left of {settings.timeout_minutes:g} minutes")
+            spent = f"no time was left of {settings.timeout_minutes:g} minutes"
+            raise MachineError(spent, "raise timeout-minutes")
         overrides, notes = _held(settings, place, config)
         if settings.compare == "ab" and not in_pairs:
             say(f"{config}: no base commit to run beside; compared with the stored runs")

@@ -53,5 +53,5 @@ def allowed(get: Callable[[], Found]) -> Found:
         return get()
     except Refused as refused:
         raise MachineError(
-            str(refused), "give the job `contents: read` and `pull-requests: write`"
+            str(refused), "give the job `contents: read` and `pull-requests: read`"
         ) from refused

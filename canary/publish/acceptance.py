@@ -111,12 +111,16 @@ def acceptance_of(
     if not given:
         return Asked(
             None,
-            f"{label} does not count: no answer on {head[:9]} is older than it; take it off and "
-            "set it again",
+            f"label {label} does not count: set it after the answer on {head[:9]} is posted; "
+            "take it off and set it again",
         )
     by = event.actor.login if event is not None and event.actor else ""
     if _permission(hub, repository, by) not in WRITERS:
-        return Asked(None, f"{label} was set by {by or 'nobody'}, who has no write permission")
+        return Asked(
+            None,
+            f"label {label} was set by {by or 'nobody'}, who has no write permission; "
+            "someone with it must set the label",
+        )
     return Asked(Acceptance(by, label, head, pull.number))
 
 

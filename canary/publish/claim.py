@@ -66,7 +66,7 @@ def why_it_stays(
         return f"a later run has set {what} already" if later else ""
     if _comes_first(hub, repository, source, there.origin):
         return ""
-    return f"{what} is left alone: it is the answer to {there.origin}, which has the same commit"
+    return f"{what} stays as it is: it belongs to {there.origin}, which has the same commit"
 
 
 def _comes_first(hub: Hub, repository: Repository, source: Source, other: str) -> bool:

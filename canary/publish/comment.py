@@ -93,7 +93,7 @@ def sections_of(
             source.sha,
             source.age,
             ACCEPTED if answer.comparison.accepted else answer.comparison.verdict,
-            section(answer.comparison, source, limit, own),
+            section(answer.comparison, source, limit, own, answer.note),
             answer.key,
         )
         for answer in answers

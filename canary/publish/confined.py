@@ -49,15 +49,15 @@ def confined(work: Callable[..., str], *arguments: object) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise unusable(f"it takes more than {WALL_S:g} s") from error
+        raise unusable(f"it takes more than {WALL_S:g} s in all") from error
     except OSError as error:
         raise unusable(f"no process could be started for it: {error.strerror}") from error
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise unusable(f"it takes more than {CPU_S} s")
+        raise unusable(f"it takes more than {CPU_S} s of processor time")
     try:
         text, message, hint = json.loads(done.stdout)
     except ValueError as error:
-        raise unusable(f"its process ended with code {done.returncode}") from error
+        raise unusable(f"its process ended with exit code {done.returncode}") from error
     if message:
         raise ConfigError(message, hint)
     return str(text)

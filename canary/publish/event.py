@@ -91,10 +91,9 @@ def intent_of(name: str, payload: Mapping[str, Any], *, sha: str = "", ref: str 
     """
     if name == "pull_request_target":
         raise UsageError(
-            "the event pull_request_target is refused: it has a token that may write, and secrets,"
-            " in a run that anyone's pull request starts; training its code there gives them away",
-            "use `pull_request`, and for forks `pull_request` with a `workflow_run` that reports;"
-            " `canary init` writes both",
+            "the event pull_request_target is refused: anyone can start it, and it has secrets"
+            " and a token that may write",
+            "use `pull_request`; for forks, use the two workflows of `canary init --forks`",
         )
     if name in ("schedule", "workflow_dispatch"):
         return _run(name, payload, sha, ref)

@@ -25,7 +25,7 @@ from urllib3.util.retry import Retry
 
 from canary.config.token import Token
 from canary.errors import MachineError
-from canary.publish.wire import NotGithubs, Redirected, only_github
+from canary.publish.wire import ODD, NotGithubs, Redirected, only_github, page
 
 Written = TypeVar("Written")
 
@@ -39,8 +39,8 @@ TIMEOUT_S = 30
 
 REFUSALS = {
     401: "GitHub does not accept the token",
-    403: "GitHub does not let this token do it",
-    404: "GitHub shows nothing there; it was deleted, or this token may not see it",
+    403: "GitHub refuses this token",
+    404: "GitHub finds nothing there: it was deleted, or this token may not see it",
 }
 """What a token that may not write is told; 404 for what it may not even see."""
 UNFIT = (
@@ -53,7 +53,8 @@ UNFIT = (
     ValueError,
 )
 """What PyGithub raises for JSON that is not of the kind that GitHub describes."""
-LATER = "the answer is in the step summary; run the job again later"
+AGAIN = "run the job again"
+LATER = "run the job again later"
 
 
 class Refused(Exception):
@@ -84,7 +85,7 @@ class Hub:
             Refused: the token may not.
             MachineError: GitHub did not take it in so many tries, or asks for too long a wait.
         """
-        problem = ""
+        problem, hint = "", AGAIN
         for attempt in range(ATTEMPTS):
             if attempt:
                 found = self.read(what, find)
@@ -93,19 +94,16 @@ class Hub:
             try:
                 return post()
             except GithubException as error:
-                problem = f"it answered {self.said(error)}"
+                problem, hint = f"it answered {self.said(error)}", AGAIN
                 wait = self._wait(error, attempt, what)
             except requests.RequestException as error:
-                problem = unanswered(error)
+                problem, hint = unanswered(error), hint_of(error)
                 wait = FIRST_WAIT_S * 2**attempt
             except UNFIT:
                 problem = "it answered in a form that GitHub does not describe"
                 wait = FIRST_WAIT_S * 2**attempt
             self.sleep(wait)
-        raise MachineError(
-            f"{what}: GitHub did not take it in {ATTEMPTS} tries: {problem}",
-            "the answer is in the step summary; run the job again",
-        )
+        raise MachineError(f"{what}: GitHub did not take it in {ATTEMPTS} tries: {problem}", hint)
 
     def read(self, what: str, get: Callable[[], Written]) -> Written:
         """A read, its errors in our words.
@@ -119,7 +117,7 @@ class Hub:
         except GithubException as error:
             raise self._worded(error, what) from error
         except requests.RequestException as error:
-            raise MachineError(f"{what}: {unanswered(error)}", "run the job again") from error
+            raise MachineError(f"{what}: {unanswered(error)}", hint_of(error)) from error
         except UNFIT as error:
             raise _unfit(what) from error
 
@@ -147,20 +145,17 @@ class Hub:
         """The error of one request, told apart."""
         asked = self._asked_to_wait(error)
         if asked is not None:
-            wait = f"GitHub's rate limit is used up for {asked:.0f} s"
+            wait = f"GitHub's rate limit is used up for {asked:.0f} s more"
             return MachineError(f"{what}: {wait}", LATER)
         if not isinstance(error.data, dict):
-            return MachineError(
-                f"{what}: the server answered {error.status} with a page that is not JSON",
-                "look at GITHUB_API_URL, and run the job again",
-            )
+            return MachineError(f"{what}: {page(error.status)}", ODD)
         if error.status == 403 and "locked" in self.said(error):
             return MachineError(
                 f"{what}: the conversation is locked, so GitHub takes no comment",
                 "unlock it, or set `comment: false`",
             )
         if error.status == 410:
-            return MachineError(f"{what}: it was deleted on GitHub", "run the job again")
+            return MachineError(f"{what}: it was deleted on GitHub", AGAIN)
         if error.status in REFUSALS:
             return Refused(what, error.status, self.said(error))
         if error.status >= 500:
@@ -205,7 +200,7 @@ def unanswered(error: requests.RequestException) -> str:
     if isinstance(error, requests.exceptions.RetryError):
         if re.search(r"too many (403|429) error", str(error)):
             return "GitHub's rate limit did not end while we waited"
-        return "GitHub answered every try with an error of its own"
+        return "GitHub answered every try with a server error"
     if isinstance(error, requests.Timeout):
         return f"GitHub did not answer within {TIMEOUT_S} s"
     if isinstance(error, requests.exceptions.SSLError):
@@ -215,11 +210,13 @@ def unanswered(error: requests.RequestException) -> str:
     return "GitHub cannot be reached"
 
 
+def hint_of(error: requests.RequestException) -> str:
+    """What to do where there is no answer of GitHub's."""
+    return ODD if isinstance(error, NotGithubs) else AGAIN
+
+
 def _unfit(what: str) -> MachineError:
-    return MachineError(
-        f"{what}: the server's answer is not what GitHub describes",
-        "look at GITHUB_API_URL, and run the job again",
-    )
+    return MachineError(f"{what}: GitHub answered with JSON of an unknown kind", ODD)
 
 
 def connect(

@@ -20,6 +20,7 @@ from canary.publish.workflow import Job
 
 StatusKind = Literal["commit-status", "check-run", "both", "none"]
 STATUS_KINDS: tuple[StatusKind, ...] = get_args(StatusKind)
+IN_SUMMARY = "; the step summary has the whole answer"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Channels:
 
     def __post_init__(self) -> None:
         if self.status not in STATUS_KINDS:
-            raise UsageError(f"no status {self.status!r}", f"one of {', '.join(STATUS_KINDS)}")
+            kinds = ", ".join(STATUS_KINDS)
+            raise UsageError(f"input status is {self.status!r}", f"one of {kinds}")
 
     @property
     def commit_status(self) -> bool:
@@ -73,7 +75,7 @@ def announce(
         _tried(
             job,
             lambda: write_check_run(
-                hub, repository, source, PENDING, "The canary is training.", (), channels.context
+                hub, repository, source, PENDING, "There is no result yet.", (), channels.context
             )[1],
         )
 
@@ -101,9 +103,11 @@ def publish(
         return Published(notices=tuple(notices))
     known, target = hub, repository
     comment_url = check_url = ""
+    instead = IN_SUMMARY if job.summary is not None else ""
     tried: list[list[str]] = []
     if channels.commit_status:
-        tried.append(_tried(job, lambda: set_status(known, target, source, text, channels.context)))
+        context = channels.context
+        tried.append(_tried(job, lambda: set_status(known, target, source, text, context), instead))
     if channels.check_run:
 
         def check() -> str:
@@ -111,7 +115,7 @@ def publish(
             check_url, note = _check(known, target, source, text, body, answers, channels)
             return note
 
-        tried.append(_tried(job, check))
+        tried.append(_tried(job, check, instead))
     # Last: beside other jobs it takes a while.
     if channels.comment and pull_request is not None and sections:
 
@@ -123,7 +127,7 @@ def publish(
             comment_url = sticky.url
             return sticky.note
 
-        tried.append(_tried(job, comment))
+        tried.append(_tried(job, comment, instead))
     notices += [note for notes in tried for note in notes]
     return Published(comment_url, check_url, tuple(notices), tried.count([]))
 
@@ -154,14 +158,17 @@ def usable_templates(
     return templates, ""
 
 
-def _tried(job: Job, write: Callable[[], str]) -> list[str]:
-    """Runs one write; a refusal or an outage becomes a notice, never a red build."""
+def _tried(job: Job, write: Callable[[], str], instead: str = "") -> list[str]:
+    """Runs one write; a refusal or an outage becomes a notice, never a red build.
+
+    `instead`: where the answer is, should GitHub not take it.
+    """
     try:
         note = write()
     except Refused as refused:
-        note = f"{refused.what} was not written: {refused} ({remedy(refused)})"
+        note = f"not written: {refused} ({remedy(refused)})"
     except MachineError as error:
-        note = str(error)
+        note = f"{error}{instead}"
         job.say("warning", note)
         return [note]
     if not note:
@@ -178,4 +185,4 @@ def remedy(refused: Refused) -> str:
         scope = "checks: write"
     else:
         scope = "statuses: write"
-    return f"the job needs `{scope}`; pull requests from forks need the workflow_run pair"
+    return f"give the job `{scope}`; for forks, use the workflows of `canary init --forks`"

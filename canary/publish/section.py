@@ -28,6 +28,8 @@ class CommentView(View):
     """The view of a comparison, and what was left out of it."""
 
     left_out: tuple[str, ...] = ()
+    note: str = ""
+    """Shown under the first line, and not among the notes."""
 
 
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
@@ -52,28 +54,33 @@ def _not(view: CommentView, status: str) -> tuple[Row, ...]:
     return tuple(row for row in view.rows if row.status != status)
 
 
-def comment_view(found: Comparison) -> CommentView:
+def comment_view(found: Comparison, note: str = "") -> CommentView:
     """The view of a comparison with nothing left out that a comment could hold."""
     whole = view_of(found)
     parts: dict[str, Any] = {}
     for name in View.__dataclass_fields__:
         part = getattr(whole, name)
         parts[name] = part[:MOST_ROWS] if isinstance(part, tuple) else part
-    return on_lines(CommentView(**parts))
+    parts["notes"] = tuple(one for one in parts["notes"] if one != note)
+    return on_lines(CommentView(**parts, note=note))
 
 
 def section(
-    found: Comparison, source: Source, limit: int, own: Mapping[str, str] | None = None
+    found: Comparison,
+    source: Source,
+    limit: int,
+    own: Mapping[str, str] | None = None,
+    note: str = "",
 ) -> str:
     """The Markdown of one comparison, at most `limit` characters.
 
     `own`: templates of the user by name; `comment.md.jinja` among them replaces ours, and may
-    extend it.
+    extend it. `note`: the one that comes first.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
-    view = comment_view(found)
+    view = comment_view(found, note)
     if own:
         return confined(drawn, dict(own), view, source, limit)
     return drawn({}, view, source, limit)

@@ -45,6 +45,8 @@ class Answer:
     comparison: Comparison
     config: str = ""
     """Path of its config in the repository; empty for what a person posts."""
+    note: str = ""
+    """The note of the comparison that the comment shows under the first line."""
 
     @property
     def key(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from canary.report.escape import NOT_PRINTED
 State = Literal["pending", "success", "failure", "error"]
 LONGEST_DESCRIPTION = 140
 """GitHub's own limit, in characters."""
+LAST_WORDS = re.compile(r" \([^()]+\)\.?$")
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class StatusText:
     """Whether someone accepted what it speaks of."""
 
 
-PENDING = StatusText("pending", "the canary is training")
+PENDING = StatusText("pending", "no result yet")
 
 
 def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
@@ -46,14 +48,20 @@ def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
     name = f"{decides.canary}: " if len(answers) > 1 else ""
     state = states.get(found.verdict, "error")
     accepted = any(answer.comparison.accepted for answer in answers)
-    return StatusText(state, shortened(f"{name}{found.first_line}"), accepted)
+    text = shortened(f"{name}{found.first_line}", with_end=state == "error")
+    return StatusText(state, text, accepted)
 
 
-def shortened(text: str, longest: int = LONGEST_DESCRIPTION) -> str:
-    """One line of at most so many characters, cut at a word."""
+def shortened(text: str, longest: int = LONGEST_DESCRIPTION, *, with_end: bool = False) -> str:
+    """One line of at most so many characters, cut at a word.
+
+    `with_end`: words in brackets at the end stay, and those before them are cut: an error's remedy.
+    """
     flat = " ".join(NOT_PRINTED.sub(" ", text).split())
     if len(flat) <= longest:
         return flat
-    cut = flat[: longest - 1]
+    found = LAST_WORDS.search(flat) if with_end else None
+    end = found[0] if found and len(found[0]) <= longest * 2 // 3 else ""
+    cut = flat[: longest - 1 - len(end)]
     at = cut.rfind(" ")
-    return f"{cut[: at if at > longest // 2 else len(cut)].rstrip(' ,;:(')}…"
+    return f"{cut[: at if at > len(cut) // 2 else len(cut)].rstrip(' ,;:(')}…{end}"

@@ -71,7 +71,11 @@ def write_comment(
     for _ in range(ROUNDS):
         pull = hub.read(what, lambda: repository.get_pull(number))
         if pull.head.sha != sections[0].sha:
-            return Sticky("", f"#{number} has moved on to {pull.head.sha[:9]}: its own run answers")
+            note = (
+                f"the comment stays as it is: #{number} now has {pull.head.sha[:9]}, "
+                "and that commit's run writes it"
+            )
+            return Sticky("", note)
         writing = _Writing(hub, what, pull, sections, login)
         try:
             comment = writing.written()
@@ -80,7 +84,8 @@ def write_comment(
                 continue  # Another job has removed it, as a second one.
             raise
         if comment is None:
-            return Sticky(url or writing.url, "a later run has answered already")
+            note = "the comment stays as it is: a later run has written it already"
+            return Sticky(url or writing.url, note)
         url = comment.html_url
         if comment.user.login != login:
             login = comment.user.login  # A token that may not ask learns it from its own comment.
@@ -88,7 +93,8 @@ def write_comment(
         pauses = PAUSES_S if jobs > 1 or writing.in_company else ()
         if writing.stays(pauses):
             return Sticky(url)
-    return Sticky(url, "other jobs kept writing the comment; look at the summary")
+    note = "other jobs kept overwriting the comment; the step summary has the whole answer"
+    return Sticky(url, note)
 
 
 def find_all(pull: PullRequest, login: str) -> list[IssueComment]:

@@ -16,6 +16,8 @@ MOST_REDIRECTS = 3
 EMPTY = (202, 204, 205, 304)
 """Statuses whose answer may have no body."""
 REDIRECTS = (301, 302, 303, 307, 308)
+ODD = "run the job again; if it fails twice, check the proxy and GITHUB_API_URL"
+"""What to do about an answer that is not GitHub's."""
 ANY_METHOD = (307, 308)
 """Redirects that keep method and body; the others are followed for reads alone."""
 
@@ -26,6 +28,11 @@ class NotGithubs(requests.RequestException):
 
 class Redirected(NotGithubs):
     """A redirect that is not followed."""
+
+
+def page(status: int) -> str:
+    """A page of HTML, mostly a proxy's, in a sentence of ours."""
+    return f"GitHub answered {status} with a page that is not JSON"
 
 
 def only_github(github: Github, api_url: str) -> None:
@@ -42,13 +49,13 @@ def only_github(github: Github, api_url: str) -> None:
             try:
                 status, headers, body = ask(verb, url, *values, **named)
             except RuntimeError as error:  # PyGithub's, for a 301 to another host.
-                raise Redirected("the server redirects to another address") from error
+                raise Redirected("GitHub redirects to another address") from error
             if status not in REDIRECTS:
                 _check(status, body)
                 return status, headers, body
             url = _followed(api_url, verb, status, headers.get("location", ""))
             values = (None, *values[1:])  # The new address names the parameters itself.
-        raise Redirected("the server redirects without end")
+        raise Redirected("GitHub redirects without end")
 
     requester.requestJson = asked  # type: ignore[method-assign]  # All that it makes share it.
 
@@ -58,9 +65,9 @@ def _followed(api_url: str, verb: str, status: int, location: str) -> str:
     there = urljoin(f"{api_url}/", location)
     own, other = urlsplit(api_url), urlsplit(there)
     if not location or (own.scheme, own.netloc) != (other.scheme, other.netloc):
-        raise Redirected("the server redirects to another address")
+        raise Redirected("GitHub redirects to another address")
     if verb != "GET" and status not in ANY_METHOD:
-        raise Redirected(f"the server redirects what it was asked to write ({status})")
+        raise Redirected(f"GitHub redirects what we asked it to write ({status})")
     return there
 
 
@@ -68,10 +75,10 @@ def _check(status: int, body: str) -> None:
     try:
         found = json.loads(body) if body else None
     except (ValueError, RecursionError):
-        raise NotGithubs(f"the server answered {status} with a page that is not JSON") from None
+        raise NotGithubs(page(status)) from None
     if status < 400:
         known = isinstance(found, dict | list) or (found is None and status in EMPTY)
     else:
         known = isinstance(found, dict) and isinstance(found.get("message"), str)
     if not known:
-        raise NotGithubs(f"the server answered {status} with something that is not GitHub's")
+        raise NotGithubs(f"GitHub answered {status} with JSON of an unknown kind")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
-from canary.errors import MachineError
+from canary.errors import not_written
 from canary.publish.section import CUT_HERE
 from canary.report.escape import log_line
 
@@ -54,10 +54,7 @@ class Job:
             with self.outputs.open("a", encoding="utf-8") as stream:
                 stream.write(written)
         except OSError as error:
-            raise MachineError(
-                f"the outputs of the step cannot be written: {error.strerror}",
-                "free some space on the runner",
-            ) from error
+            raise not_written("the step's outputs", error) from error
 
     def add_summary(self, markdown: str) -> None:
         """Adds to the step's summary, cut under GitHub's limit. One that cannot be written is a

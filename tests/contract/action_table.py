@@ -44,12 +44,12 @@ def _shown(modes: set[str]) -> str:
 
 def inputs_table() -> str:
     """Every input with its default, the modes that it works in, and its meaning."""
-    rows = ["| input | default | half | meaning |", "|---|---|---|---|"]
-    halves = modes_of(action())
+    rows = ["| input | default | modes | meaning |", "|---|---|---|---|"]
+    modes = modes_of(action())
     for name, one in action()["inputs"].items():
         default = one.get("default", "")
         shown = f"`{default}`" if default else ""
-        rows.append(f"| `{name}` | {shown} | {halves[name]} | {_cell(one['description'])} |")
+        rows.append(f"| `{name}` | {shown} | {modes[name]} | {_cell(one['description'])} |")
     return "\n".join(rows) + "\n"
 
 

@@ -58,7 +58,7 @@ def test_a_pull_request_gets_pending_then_comment_and_status(house: Gatehouse) -
     house.baseline()
     pull = house.pull()
     house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
-    assert house.status(pull.head_sha) == ("pending", "the canary is training")
+    assert house.status(pull.head_sha) == ("pending", "no result yet")
     said = house.judge(pull, house.run(SLOW), action="opened")
     state, description = house.status(pull.head_sha)
     (comment,) = house.comments(pull)
@@ -234,7 +234,7 @@ def test_a_run_that_died_is_an_error_on_the_commit(house: Gatehouse) -> None:
     assert said.code == 4
     assert house.status(pull.head_sha) == (
         "error",
-        "Error: the run left no record (look at the log of the job that trains).",
+        "Error: the training job left no record (read the log of that job).",
     )
     assert "left no record" in house.comments(pull)[0].body
 

@@ -155,7 +155,10 @@ def test_a_label_by_someone_without_write_permission_accepts_nothing(house: Gate
     house.hub_repository.label(pull, LABEL, "mallory")
     said = house.judge(pull, altered(run, "run_id", to="again"))
     assert said.code == 1
-    assert "mallory, who has no write permission" in house.comments(pull)[0].body
+    marked = house.comments(pull)[0].body.splitlines()
+    title = next(number for number, line in enumerate(marked) if line.startswith("**🟠"))
+    assert "mallory, who has no write permission" in marked[title + 2], "not below the details"
+    assert sum("mallory" in line for line in marked) == 1
 
 
 def test_a_label_set_before_the_head_was_judged_is_of_an_older_commit(house: Gatehouse) -> None:

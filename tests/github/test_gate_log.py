@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from canary.cli import main
 from tests.github.gatehouse import Gatehouse
 from tests.github.server import GitHub
 from tests.unit.comparing import example
@@ -84,3 +86,18 @@ def test_the_commit_of_the_base_is_an_output_only_where_it_is_one(house: Gatehou
     house.baseline(3)
     said = house.judge(house.pull(), house.run())
     assert re.fullmatch("[0-9a-f]{40}", said.outputs["baseline-sha"])
+
+
+@pytest.mark.parametrize("verb", ["report", "pending", "all"])
+def test_an_error_that_ends_the_job_is_on_the_jobs_page(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("GITHUB_", "CANARY_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
+    monkeypatch.setattr("canary.gate_cli.stoppable", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", verb])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "::error title=RLHF Canary::GITHUB_EVENT_NAME is not set (this verb runs in" in said

@@ -248,7 +248,7 @@ def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "-x", "a..b", "a/", "/a", "a b", "a.lock", "a/.b", "a~1"])
 def test_a_branch_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="no name of a branch"):
+    with pytest.raises(UsageError, match="is not a valid branch name"):
         Remote("https://github.com/o/r", name)
 
 

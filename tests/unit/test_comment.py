@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from canary.compare.report import Check, Comparison, KeyChange
+from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import ConfigError
@@ -14,6 +14,7 @@ from canary.publish.comment import LIMIT, MARKER, has_sections, merged, parse, s
 from canary.publish.section import TEMPLATE, section
 from canary.publish.source import Answer, Source, worst
 from canary.publish.status import LONGEST_DESCRIPTION, shortened, status_of
+from canary.report.render import render
 from tests.unit.comparing import records
 
 NEW, OLD = "b" * 40, "a" * 40
@@ -247,4 +248,29 @@ def test_a_description_is_cut_at_a_word_within_githubs_limit() -> None:
     assert len(text) <= LONGEST_DESCRIPTION
     assert text.endswith("word…")
     assert len(shortened("x" * 500)) == LONGEST_DESCRIPTION
+    assert shortened("x " * 200 + "(96%).").endswith("x…")
     assert shortened("two\nlines\x1b[2J") == "two lines [2J"
+
+
+def test_a_status_that_is_too_long_keeps_the_remedy_of_an_error() -> None:
+    path = "a/very/long/path/" * 12
+    found = Comparison("error", f"Error: the file {path} is not there (name another file).")
+    said = status_of((Answer("sft", found),)).description
+    assert said.startswith("Error: the file a/very/long")
+    assert said.endswith("… (name another file).")
+    assert len(said) == LONGEST_DESCRIPTION
+
+
+def test_an_error_without_runs_has_no_table_of_runs() -> None:
+    found = Comparison("error", "Error: the training job left no record.")
+    for text in (
+        section(found, Source("a" * 40), LIMIT),
+        render(found, "markdown"),
+        render(found, "text"),
+    ):
+        assert "left no record" in text
+        assert "no runs" not in text
+        assert "erdict" not in text
+        assert "ummary" not in text
+    refused = replace(found, current=Side(("head",), "sft"))
+    assert "no runs" in section(refused, Source("a" * 40), LIMIT)

@@ -85,7 +85,7 @@ def test_the_process_of_a_template_knows_no_token(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_process_of_a_template_that_dies_is_one_clear_line() -> None:
-    with pytest.raises(ConfigError, match="its process ended with code -6"):
+    with pytest.raises(ConfigError, match="its process ended with exit code -6"):
         confined.confined(os.abort)  # type: ignore[arg-type]
 
 

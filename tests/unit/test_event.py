@@ -113,7 +113,7 @@ def test_a_label_is_told_with_who_set_it_only_when_it_is_set() -> None:
 def test_pull_request_target_is_refused_with_the_safe_way() -> None:
     with pytest.raises(UsageError, match="pull_request_target") as caught:
         intent_of("pull_request_target", pull_request())
-    assert "workflow_run" in str(caught.value)
+    assert "`canary init --forks`" in str(caught.value)
 
 
 def test_a_push_to_the_default_branch_is_recorded() -> None:

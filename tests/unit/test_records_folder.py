@@ -39,7 +39,7 @@ def test_a_records_folder_is_read_back(tmp_path: Path) -> None:
 
 
 def test_no_folder_is_an_error_of_its_own_and_never_a_pass(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="the run left no record") as caught:
+    with pytest.raises(RecordError, match="the training job left no record") as caught:
         load_records(tmp_path / "nothing")
     assert caught.value.exit_code == EXIT_ERROR
 

@@ -99,7 +99,7 @@ def test_a_config_for_which_no_time_is_left_says_so(
     assert train(settings, environ, silent, lambda: next(ticks)) == 0
     first, second = load_records(settings.records).manifest.parts
     assert not first.error
-    assert second.error == "no time was left of 60 minutes"
+    assert second.error == "no time was left of 60 minutes (raise timeout-minutes)"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_inputs_that_cannot_be_read_are_told_in_the_records_too(environ: dict[st
     with pytest.raises(UsageError), told(environ):
         TrainSettings.read(environ | {"CANARY_REPEATS": "abc"})
     manifest = load_records(Path(environ["CANARY_RECORDS"])).manifest
-    assert "input repeats: 'abc'" in manifest.error
+    assert "input repeats is 'abc'" in manifest.error
 
 
 def test_records_that_cannot_be_written_are_one_line(environ: dict[str, str]) -> None:
