@@ -72,7 +72,7 @@ class Records:
         """
         paths = sorted((self.root / part.folder / role).glob("*/metrics.json"))
         if len(paths) > MOST_RUNS:
-            raise RecordError(f"{part.config} has more than {MOST_RUNS} records", REMEDY)
+            raise RecordError(f"{part.config} has more than {MOST_RUNS} {role} records", REMEDY)
         found = [read_record(path) for path in paths]
         return sorted(found, key=lambda record: (record.timestamp, record.run_id))
 

@@ -61,7 +61,7 @@ def shortened(text: str, longest: int = LONGEST_DESCRIPTION, *, with_end: bool =
     if len(flat) <= longest:
         return flat
     found = LAST_WORDS.search(flat) if with_end else None
-    end = found[0] if found and len(found[0]) <= longest * 2 // 3 else ""
+    end = found[0] if found and len(found[0]) <= longest // 2 else ""
     cut = flat[: longest - 1 - len(end)]
     at = cut.rfind(" ")
     return f"{cut[: at if at > len(cut) // 2 else len(cut)].rstrip(' ,;:(')}…{end}"

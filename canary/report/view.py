@@ -80,6 +80,8 @@ class View:
     first_line: str
     name: str
     tier: str
+    bare: bool
+    """Whether it is an error without any run: there is nothing to sum up."""
     baseline: str
     current: str
     summary: tuple[tuple[str, str, str], ...]
@@ -115,6 +117,7 @@ def view_of(found: Comparison) -> View:
         first_line=found.first_line,
         name=found.current.name or found.baseline.name,
         tier=found.tier,
+        bare=found.verdict == "error" and not (found.baseline.run_ids or found.current.run_ids),
         baseline=side_words(found.baseline),
         current=side_words(found.current),
         summary=_summary(found.baseline, found.current),

@@ -157,7 +157,7 @@ def test_more_records_than_anybody_trains_are_refused(tmp_path: Path) -> None:
     for number in range(limits.MOST_RUNS):
         shutil.copytree(run, run.parent / f"more-{number}")
     records = load_records(root)
-    with pytest.raises(RecordError, match="more than 200 records"):
+    with pytest.raises(RecordError, match="more than 200 current records"):
         records.runs(records.manifest.parts[0], "current")
 
 
