@@ -311,4 +311,7 @@ def _finish(
     )
     if blocks(decides.comparison, settings.strict):
         world.job.say("error", f"{decides.canary}: {decides.comparison.first_line}")
+    if said.unanswered:
+        world.job.say("error", f"the commit does not show this answer: {said.unanswered}")
+        return EXIT_ERROR
     return decides.comparison.exit_code(settings.strict)

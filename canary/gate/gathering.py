@@ -11,10 +11,11 @@ from github.Repository import Repository
 
 from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
+from canary.baseline.comparability import own_slug
 from canary.baseline.history import VERSION
 from canary.errors import MachineError, RecordError
 from canary.gate.artifact import fetch_artifact
-from canary.gate.base_config import Reader
+from canary.gate.base_config import Reader, repository_path
 from canary.gate.records import Records, load_records
 from canary.gate.world import Case, World, allowed
 from canary.publish.acceptance import Acceptance, Asked, acceptance_of, merged_pull
@@ -130,6 +131,7 @@ def acceptance(case: Case, world: World) -> Asked:
         case.repository,
         pull,
         head,
+        [own_slug(repository_path(settings.folder, config)) for config in settings.configs],
         label=settings.label,
         context=context_of(settings.context, pull.base.ref, intent.default_branch),
         author=own_login(world.hub, settings.author),

@@ -5,12 +5,14 @@ the head then, and the dates of commits are their author's own. What is known: w
 comment spoke of when the label was set, by GitHub's clock; and of a run that the label itself
 began, the head commit in its event. Either way our answer on that commit must be older than the
 label, by GitHub's clock. It counts in seconds: an answer of the same second does not count, since
-nobody has read it. An acceptance once given is written into comment and status of its commit, and
-holds for no other.
+nobody has read it. Sections of other jobs in the comment say nothing of this job's canaries, and a
+label holds once each of them was judged. An acceptance once given is written into comment and
+status of its commit, and holds for no other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,6 +79,7 @@ def acceptance_of(
     repository: Repository,
     pull: PullRequest,
     head: str,
+    keys: Collection[str],
     *,
     label: str = LABEL,
     context: str = CONTEXT,
@@ -85,8 +88,9 @@ def acceptance_of(
 ) -> Asked:
     """Whether someone with write permission accepted a head commit of the pull request.
 
-    `author`: who our comments are by; `labelled`: label and sender of the event that began this
-    run, where it is one of labels on this very head.
+    `keys`: of the canaries that this job answers for; `author`: who our comments are by;
+    `labelled`: label and sender of the event that began this run, where it is one of labels on
+    this very head.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -96,11 +100,15 @@ def acceptance_of(
         return Asked(None)
     event = hub.read(what, lambda: _last_labelling(pull, label))
     comment = next(iter(hub.read(what, lambda: find_all(pull, author))), None)
-    spoken = [one for one in parse(comment.body if comment else "") if one.sha == head]
-    given = any(one.verdict == ACCEPTED for one in spoken)
-    if not given and event is not None and comment is not None:
-        judged = any(one.verdict != "error" for one in spoken)
-        given = judged and comment.updated_at < event.created_at
+    body, updated = hub.read(
+        what, lambda: (comment.body, comment.updated_at) if comment else ("", None)
+    )
+    verdicts = {one.key: one.verdict for one in parse(body) if one.sha == head}
+    own = [verdicts.get(key, "error") for key in keys]
+    given = False
+    if "error" not in own:
+        older = event is not None and updated is not None and updated < event.created_at
+        given = ACCEPTED in own or older
     if not given:
         # Another leg of a matrix may have written the comment anew since the label was set.
         known = _answers(hub, repository, head, context)

@@ -12,9 +12,9 @@ from canary.collect.folder import load_record
 from canary.config.token import Token
 from canary.errors import EXIT_OK, InputError, MachineError, UsageError
 from canary.publish.checkrun import CONCLUSIONS
-from canary.publish.comment import merged, sections_of
+from canary.publish.comment import merged
 from canary.publish.hub import Refused, connect
-from canary.publish.publish import Channels, publish, usable_templates
+from canary.publish.publish import Channels, publish, sections_by
 from canary.publish.section import TEMPLATE
 from canary.publish.source import Answer, Source
 from canary.publish.status import status_of
@@ -170,7 +170,7 @@ def _run_url(environ: Mapping[str, str]) -> str:
 def _show(
     answers: tuple[Answer, ...], source: Source, channels: Channels, posting: Posting, out: TextIO
 ) -> None:
-    templates, problem = usable_templates(answers, source, channels.templates)
+    sections, problem = sections_by(answers, source, channels.templates)
     if problem:
         print(f"note: {problem}", file=out)
     where = posting.repository or "(no --repository)"
@@ -184,4 +184,4 @@ def _show(
     if channels.comment:
         number = f"#{posting.pull_request}" if posting.pull_request else "(no --pull-request)"
         print(f"comment on {number} of {where}:\n", file=out)
-        print(merged("", sections_of(answers, source, templates)) or "", file=out, end="")
+        print(merged("", sections) or "", file=out, end="")

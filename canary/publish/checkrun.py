@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from github.CheckRun import CheckRun
 from github.Repository import Repository
 
-from canary.publish.claim import signed, standing, why_it_stays
+from canary.publish.claim import RANKS, Standing, looked, signed, standing, why_it_stays
 from canary.publish.hub import Hub
 from canary.publish.section import CUT_HERE
 from canary.publish.source import Answer, Source
@@ -44,6 +45,48 @@ def annotated(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     return found[:MOST_ANNOTATIONS]
 
 
+@dataclass(frozen=True)
+class _Writing:
+    """One check run of ours on the way to its commit."""
+
+    hub: Hub
+    repository: Repository
+    source: Source
+    text: StatusText
+    name: str
+
+    @property
+    def what(self) -> str:
+        """As an error names it."""
+        return f"the check run of {self.source.sha[:9]}"
+
+    def ours(self) -> list[tuple[CheckRun, Standing]]:
+        """Those that are there, and what they say; none where `looked` goes without."""
+        return looked(self.hub, self.repository, self.source, self.text, self.what, self._all) or []
+
+    def _all(self) -> list[tuple[CheckRun, Standing]]:
+        found = check_runs(self.repository, self.source.sha, self.name)
+        return [(run, standing(run.external_id, run.conclusion)) for run in found]
+
+    def own(self) -> CheckRun | None:
+        """The one of this run and attempt."""
+        return next((run for run, said in self.ours() if said.age == self.source.age), None)
+
+    def why_it_stays(self) -> tuple[str, Standing]:
+        """Why one that is there is left alone, and what it says; empty where this may be shown."""
+        # GitHub shows the one that was completed last, even where an older run completes its own.
+        said = sorted(
+            (one for _, one in self.ours()), key=lambda one: (one.age, RANKS.get(one.state, 0))
+        )
+        for newest in {one.origin: one for one in said}.values():
+            stays = why_it_stays(
+                self.hub, self.repository, self.source, self.text, self.what, newest
+            )
+            if stays:
+                return stays, newest
+        return "", Standing()
+
+
 def write_check_run(
     hub: Hub,
     repository: Repository,
@@ -61,33 +104,23 @@ def write_check_run(
         Refused: the token may not write checks.
         MachineError: GitHub does not take it.
     """
-    what = f"the check run of {source.sha[:9]}"
+    writing = _Writing(hub, repository, source, text, name)
+    what = writing.what
     mine = signed(f"{OURS}{source.run_id}.{source.attempt}", source, text)
-
-    def ours() -> list[CheckRun]:
-        return check_runs(repository, source.sha, name)
-
-    def own() -> CheckRun | None:
-        return next((run for run in ours() if standing(run.external_id).age == source.age), None)
-
     state: dict[str, Any] = {"status": "in_progress"}
     if text.state != "pending":
         state = {"status": "completed", "conclusion": CONCLUSIONS[text.state]}
     batches = [list(notes[at : at + ANNOTATIONS_A_REQUEST]) for at in _starts(notes)]
     output = _output(text, summary, batches[0])
     address: dict[str, Any] = {"details_url": source.url} if source.url else {}
-    there = hub.read(what, ours)
-    # GitHub shows the one that was completed last, even where an older run completes its own.
-    by_age = sorted((standing(run.external_id) for run in there), key=lambda one: one.age)
-    for newest in {one.origin: one for one in by_age}.values():
-        stays = why_it_stays(hub, repository, source, what, newest)
-        if stays:
-            return "", stays
-    run = next((run for run in there if standing(run.external_id).age == source.age), None)
+    stays, _ = writing.why_it_stays()
+    if stays:
+        return "", stays
+    run = writing.own()
     if run is None:
         run = hub.write(
             what,
-            own,
+            writing.own,
             lambda: repository.create_check_run(
                 name, source.sha, external_id=mine, output=output, **address, **state
             ),
@@ -96,7 +129,23 @@ def write_check_run(
         _edit(hub, what, run, external_id=mine, output=output, **state)
     for batch in batches[1:]:
         _edit(hub, what, run, output=_output(text, summary, batch))
-    return run.html_url, ""
+    stays, theirs = writing.why_it_stays()
+    if stays:
+        _give_way(writing, run, theirs, stays, summary)
+        return "", stays
+    made = run
+    return hub.read(what, lambda: made.html_url), ""
+
+
+def _give_way(writing: _Writing, run: CheckRun, theirs: Standing, stays: str, summary: str) -> None:
+    """Lets ours, which GitHub shows in the place of theirs, say what theirs says.
+
+    A check run cannot be taken back. One that has no conclusion yet blocks until it has one.
+    """
+    said = StatusText("pending", shortened(stays))
+    ends = theirs.state or "cancelled"
+    output = _output(said, summary, [])
+    _edit(writing.hub, writing.what, run, output=output, status="completed", conclusion=ends)
 
 
 def _edit(hub: Hub, what: str, run: CheckRun, **values: Any) -> None:

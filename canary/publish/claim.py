@@ -8,10 +8,13 @@ the commit came from (a check run in its external id), and a run of another one 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from github.Repository import Repository
 
+from canary.errors import MachineError
 from canary.publish.hub import Hub, Refused
 from canary.publish.source import Source
 from canary.publish.status import StatusText
@@ -22,6 +25,10 @@ SIGNED = re.compile(
     re.ASCII,
 )
 WORDS = ("accepted", "error")
+RANKS = {"success": 1, "failure": 2, "error": 2}
+"""Of two answers of one run and attempt the higher stays; `pending` is 0."""
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ class Standing:
     """owner/name of the head repository; empty where it says nothing."""
     word: str = ""
     """`accepted` or `error`, where it is one of them."""
+    state: str = ""
+    """The state of the status, or the conclusion of the check run; empty while it is pending."""
 
 
 def signed(place: str, source: Source, text: StatusText) -> str:
@@ -44,26 +53,61 @@ def signed(place: str, source: Source, text: StatusText) -> str:
     return f"{place}#from={source.origin}" + (f"&{word}" if word in WORDS else "")
 
 
-def standing(place: str | None) -> Standing:
+def standing(place: str | None, state: str | None = "") -> Standing:
     """What the answer with this address or number says of itself."""
     found = SIGNED.search(place or "")
     if found is None:
-        return Standing()
+        return Standing(state=state or "")
     run, attempt, origin, word = found.groups()
-    return Standing((int(run), int(attempt or 1)), origin or "", word or "")
+    return Standing((int(run), int(attempt or 1)), origin or "", word or "", state or "")
+
+
+def looked(
+    hub: Hub,
+    repository: Repository,
+    source: Source,
+    text: StatusText,
+    what: str,
+    get: Callable[[], Found],
+) -> Found | None:
+    """What is there; None where GitHub does not say it and the answer is written all the same.
+
+    The repository's own final answer is worth more than the look at what it replaces.
+
+    Raises:
+        Refused, MachineError: as `Hub.read`, for a fork's run and for `pending`.
+    """
+    try:
+        return hub.read(what, get)
+    except (Refused, MachineError):
+        if text.state == "pending" or source.origin not in ("", repository.full_name):
+            raise
+        return None
 
 
 def why_it_stays(
-    hub: Hub, repository: Repository, source: Source, what: str, there: Standing
+    hub: Hub,
+    repository: Repository,
+    source: Source,
+    text: StatusText,
+    what: str,
+    there: Standing,
 ) -> str:
     """Why the answer that is there is left alone; empty where this run may replace it.
+
+    Jobs of one run may share a name: the worst of their answers stays.
 
     Raises:
         MachineError: GitHub cannot be reached.
     """
     if not (there.origin and source.origin) or there.origin == source.origin:
-        later = bool(source.run_id) and there.age > source.age
-        return f"a later run has set {what} already" if later else ""
+        if not source.run_id or there.age < source.age:
+            return ""
+        if there.age > source.age:
+            return f"a later run has set {what} already"
+        if RANKS.get(there.state, 0) > RANKS.get(text.state, 0):
+            return f"another job of this run has set {what} to {there.state} already"
+        return ""
     if _comes_first(hub, repository, source, there.origin):
         return ""
     return f"{what} stays as it is: it belongs to {there.origin}, which has the same commit"

@@ -10,7 +10,7 @@ from github.Repository import Repository
 
 from canary.errors import ConfigError, MachineError, UsageError
 from canary.publish.checkrun import annotated, write_check_run
-from canary.publish.comment import MARKER, merged, sections_of
+from canary.publish.comment import MARKER, Section, merged, sections_of
 from canary.publish.hub import Hub, Refused
 from canary.publish.source import Answer, Source
 from canary.publish.status import PENDING, StatusText, status_of
@@ -63,6 +63,8 @@ class Published:
     """Why something was not written, a sentence each."""
     written: int = 0
     """Channels that were."""
+    unanswered: str = ""
+    """Why the commit has no status or check run of this answer, where GitHub was in trouble."""
 
 
 def announce(
@@ -91,11 +93,10 @@ def publish(
 ) -> Published:
     """Says the answer everywhere it belongs. The summary comes first: it needs no permission."""
     notices: list[str] = []
-    templates, problem = usable_templates(answers, source, channels.templates)
+    sections, problem = sections_by(answers, source, channels.templates)
     if problem:
         notices.append(problem)
         job.say("warning", problem)
-    sections = sections_of(answers, source, templates)
     body = merged("", sections) or "" if sections else ""
     text = status_of(answers, channels.strict)
     job.add_summary(body.replace(f"{MARKER}\n", "") or text.description)
@@ -104,7 +105,7 @@ def publish(
     known, target = hub, repository
     comment_url = check_url = ""
     instead = IN_SUMMARY if job.summary is not None else ""
-    tried: list[list[str]] = []
+    tried: list[_Tried] = []
     if channels.commit_status:
         context = channels.context
         tried.append(_tried(job, lambda: set_status(known, target, source, text, context), instead))
@@ -116,6 +117,7 @@ def publish(
             return note
 
         tried.append(_tried(job, check, instead))
+    unanswered = next((one.note for one in tried if one.outage), "")
     # Last: beside other jobs it takes a while.
     if channels.comment and pull_request is not None and sections:
 
@@ -128,8 +130,9 @@ def publish(
             return sticky.note
 
         tried.append(_tried(job, comment, instead))
-    notices += [note for notes in tried for note in notes]
-    return Published(comment_url, check_url, tuple(notices), tried.count([]))
+    notices += [one.note for one in tried if one.note]
+    written = sum(not one.note for one in tried)
+    return Published(comment_url, check_url, tuple(notices), written, unanswered)
 
 
 def _check(
@@ -146,20 +149,29 @@ def _check(
     return write_check_run(hub, repository, source, text, summary, notes, channels.context)
 
 
-def usable_templates(
+def sections_by(
     answers: tuple[Answer, ...], source: Source, templates: Mapping[str, str]
-) -> tuple[Mapping[str, str], str]:
-    """The user's templates where they can be rendered; otherwise none, and what is wrong."""
+) -> tuple[list[Section], str]:
+    """The sections by the user's templates; where they cannot be rendered by ours, and why."""
+    problem = ""
     if templates:
         try:
-            sections_of(answers, source, templates)
+            return sections_of(answers, source, templates), ""
         except ConfigError as error:
-            return {}, f"{error}; the built-in template is used"
-    return templates, ""
+            problem = f"{error}; the built-in template is used"
+    return sections_of(answers, source), problem
 
 
-def _tried(job: Job, write: Callable[[], str], instead: str = "") -> list[str]:
-    """Runs one write; a refusal or an outage becomes a notice, never a red build.
+@dataclass(frozen=True)
+class _Tried:
+    """One write: why not, empty where it was, and whether GitHub was in trouble."""
+
+    note: str = ""
+    outage: bool = False
+
+
+def _tried(job: Job, write: Callable[[], str], instead: str = "") -> _Tried:
+    """Runs one write; a refusal or an outage becomes a notice.
 
     `instead`: where the answer is, should GitHub not take it.
     """
@@ -170,11 +182,10 @@ def _tried(job: Job, write: Callable[[], str], instead: str = "") -> list[str]:
     except MachineError as error:
         note = f"{error}{instead}"
         job.say("warning", note)
-        return [note]
-    if not note:
-        return []
-    job.say("notice", note)
-    return [note]
+        return _Tried(note, outage=True)
+    if note:
+        job.say("notice", note)
+    return _Tried(note)
 
 
 def remedy(refused: Refused) -> str:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import TypeVar
 
 from github.Commit import Commit
 from github.CommitStatus import CommitStatus
 from github.PaginatedList import PaginatedList
 from github.Repository import Repository
 
-from canary.publish.claim import signed, standing, why_it_stays
+from canary.publish.claim import looked, signed, standing, why_it_stays
 from canary.publish.hub import Hub
 from canary.publish.source import Source
 from canary.publish.status import StatusText
 
 CONTEXT = "rlhf-canary"
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A status as GitHub has it."""
+
+    id: int
+    state: str
+    description: str
+    url: str | None
 
 
 def context_of(context: str, base: str, default: str) -> str:
@@ -34,6 +49,50 @@ def statuses(repository: Repository, sha: str, context: str) -> Iterator[CommitS
     return (status for status in found if status.context == context)
 
 
+@dataclass(frozen=True)
+class _Writing:
+    """One status of ours on the way to its commit."""
+
+    hub: Hub
+    repository: Repository
+    source: Source
+    text: StatusText
+    context: str
+
+    @property
+    def what(self) -> str:
+        """As an error names it."""
+        return f"the status of {self.source.sha[:9]}"
+
+    @property
+    def commit(self) -> Commit:
+        """The commit, without asking for it."""
+        sha = self.source.sha
+        known = {"sha": sha, "url": f"{self.repository.url}/commits/{sha}"}
+        return Commit(self.repository.requester, {}, known, completed=True)
+
+    def look(self, get: Callable[[], Found]) -> Found | None:
+        """As `looked`."""
+        return looked(self.hub, self.repository, self.source, self.text, self.what, get)
+
+    def newest(self) -> Seen | None:
+        """What stands now."""
+        return next(self.all(), None)
+
+    def all(self) -> Iterator[Seen]:
+        """Everything that stood, newest first."""
+        return map(_seen, statuses(self.repository, self.source.sha, self.context))
+
+    def why_it_stays(self, there: Seen) -> str:
+        """As the function of this name."""
+        place = standing(there.url, there.state)
+        return why_it_stays(self.hub, self.repository, self.source, self.text, self.what, place)
+
+
+def _seen(status: CommitStatus) -> Seen:
+    return Seen(status.id, status.state, status.description or "", status.target_url)
+
+
 def set_status(
     hub: Hub, repository: Repository, source: Source, text: StatusText, context: str = CONTEXT
 ) -> str:
@@ -43,66 +102,52 @@ def set_status(
         Refused: the token may not write statuses.
         MachineError: GitHub does not take it.
     """
-    what = f"the status of {source.sha[:9]}"
-
-    def newest() -> CommitStatus | None:
-        return next(statuses(repository, source.sha, context), None)
-
-    def same() -> CommitStatus | None:
-        found = newest()
-        says = found and (found.state, found.description, found.target_url)
-        return found if says == (text.state, text.description, url or None) else None
-
+    writing = _Writing(hub, repository, source, text, context)
     url = signed(source.url, source, text)
-    last = hub.read(what, newest)
-    if last is not None:
-        stays = why_it_stays(hub, repository, source, what, standing(last.target_url))
-        if stays:
-            return stays
-    commit = Commit(
-        repository.requester,
-        {},
-        {"sha": source.sha, "url": f"{repository.url}/commits/{source.sha}"},
-        completed=True,
-    )
-    link = {"target_url": url} if url else {}
-    made = hub.write(
-        what,
-        same,
-        lambda: commit.create_status(
-            text.state, description=text.description, context=context, **link
-        ),
-    )
-    if source.origin == repository.full_name:
-        return ""
-    return _taken_back(hub, repository, source, commit, made, last)
-
-
-def _taken_back(
-    hub: Hub,
-    repository: Repository,
-    source: Source,
-    commit: Commit,
-    made: CommitStatus,
-    last: CommitStatus | None,
-) -> str:
-    """Sets another's answer again that came between our look and our write; returns why."""
-    what = f"the status of {source.sha[:9]}"
-    older = (one for one in statuses(repository, source.sha, made.context) if one.id < made.id)
-    theirs = hub.read(what, lambda: next(older, None))
-    if theirs is None or (last is not None and theirs.id == last.id):
-        return ""
-    stays = why_it_stays(hub, repository, source, what, standing(theirs.target_url))
+    last = writing.look(writing.newest)
+    stays = writing.why_it_stays(last) if last is not None else ""
     if stays:
-        known = theirs
-        hub.write(
-            what,
-            lambda: None,
-            lambda: commit.create_status(
-                known.state,
-                target_url=known.target_url,
-                description=known.description or "",
-                context=known.context,
-            ),
+        return stays
+    wanted = Seen(0, text.state, text.description, url or None)
+
+    def same() -> Seen | None:
+        found = writing.look(writing.newest)
+        return found if found is not None and replace(found, id=0) == wanted else None
+
+    made = hub.write(writing.what, same, lambda: _created(writing, wanted))
+    return _taken_back(writing, made, last)
+
+
+def _created(writing: _Writing, wanted: Seen) -> Seen:
+    link = {"target_url": wanted.url} if wanted.url else {}
+    return _seen(
+        writing.commit.create_status(
+            wanted.state, description=wanted.description, context=writing.context, **link
         )
-    return stays
+    )
+
+
+def _taken_back(writing: _Writing, made: Seen, last: Seen | None) -> str:
+    """Sets another's answer again that came between our look and our write; returns why."""
+    since = last.id if last is not None else 0
+
+    def between() -> list[Seen]:
+        newer = takewhile(lambda one: one.id > since, writing.all())
+        return [one for one in newer if one.id < made.id]
+
+    for theirs in writing.look(between) or ():
+        stays = writing.why_it_stays(theirs)
+        if stays:
+            _set_again(writing, theirs, made)
+            return stays
+    return ""
+
+
+def _set_again(writing: _Writing, theirs: Seen, made: Seen) -> None:
+    """Sets another's answer again, as long as none has come after ours."""
+
+    def restored() -> Seen:
+        now = writing.newest()
+        return now if now is not None and now.id > made.id else _created(writing, theirs)
+
+    writing.hub.write(writing.what, lambda: None, restored)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from canary.errors import CanaryError, Stopped, UsageError
+from canary.errors import CanaryError, ConfigError, Stopped, UsageError
 from canary.gate import answering
 from canary.gate.answering import pending
 from canary.gate.settings import ReportSettings, TrainSettings
@@ -336,6 +336,66 @@ def test_a_page_of_html_leaves_no_commit_without_an_answer(
     assert "no-baseline" not in description or path not in ("/contents/", "/labels")
 
 
+WRONG_STATUSES: list[Any] = [
+    [{"id": 1, "context": "rlhf-canary", "target_url": 5, "state": "success"}],
+    [{"id": 1, "context": "rlhf-canary", "description": [], "state": "success"}],
+    [{"id": "x", "context": "rlhf-canary", "state": "success"}],
+    [{"id": 1, "context": 5}],
+    [5],
+    {},
+    {"message": "x"},
+]
+
+
+@pytest.mark.parametrize("body", WRONG_STATUSES)
+def test_statuses_of_wrong_types_leave_no_commit_without_its_answer(
+    house: Gatehouse, github: GitHub, body: Any
+) -> None:
+    house.baseline(4)
+    pull = house.pull()
+    house.report("pull_request", pull_event(pull, "opened", None), None, by=pending)
+    github.trouble.answers("GET", "/statuses", body, times=1000)
+    assert house.judge(pull, house.run(5.0)).code == 1
+    assert house.status(pull.head_sha)[0] == "failure"
+
+
+@pytest.mark.parametrize("kind", ["commit-status", "check-run"])
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_an_older_success_goes_even_where_github_does_not_show_it(
+    house: Gatehouse, github: GitHub, status: int, kind: str
+) -> None:
+    house.baseline(4)
+    pull = house.pull()
+    assert house.judge(pull, house.run(), status=kind).code == 0
+    path = "/statuses" if kind == "commit-status" else "/check-runs"
+    github.trouble.answers("GET", path, {"message": "x"}, times=1000, status=status)
+    github.trouble.fail("POST", path, times=1)
+    assert house.judge(pull, house.run(5.0), status=kind).code == 1
+    if kind == "commit-status":
+        assert house.status(pull.head_sha)[0] == "failure"
+    else:
+        last = [*house.hub_repository.check_runs.values()][-1]
+        assert last.values["conclusion"] == "failure"
+
+
+@pytest.mark.parametrize("kind", ["commit-status", "check-run"])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_forks_job_is_not_green_where_its_commit_got_no_answer(
+    house: Gatehouse, github: GitHub, tmp_path: Path, kind: str, method: str
+) -> None:
+    pull = house.pull(head_repository=FORK)
+    run = house.hub_repository.add_run(pull.head_sha, id=50, head_repository=FORK)
+    content = artifact(tmp_path / "made", [house.run()])
+    house.hub_repository.add_artifact(run, "canary-records", content)
+    path = "/statuses" if kind == "commit-status" else "/check-runs"
+    github.trouble.fail(method, path, times=1000, status=500)
+    event = workflow_run_event(pull.head_sha, 50, FORK)
+    said = house.report("workflow_run", event, None, status=kind)
+    assert said.code == 4
+    assert "does not show this answer" in said.log
+    assert house.comments(pull)
+
+
 @pytest.mark.parametrize("path", ["/statuses", "/comments"])
 def test_a_write_that_is_answered_with_html_is_looked_for_and_tried_again(
     house: Gatehouse, github: GitHub, pull: Pull, path: str
@@ -499,6 +559,25 @@ def test_a_template_that_cannot_be_read_costs_no_answer(
     said = house.judge(pull, house.run(), comment_template="own.jinja")
     assert said.code == 0
     assert "comment-template" in said.log
+
+
+def test_a_template_is_rendered_once_so_that_chance_costs_no_answer(
+    house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.commit(files={"own.jinja": "own words"})
+    drawn: list[object] = []
+
+    def once(*_: Any) -> str:
+        drawn.append(_)
+        if len(drawn) > 1:
+            raise ConfigError("the second rendering fails", "do not render twice")
+        return "own words"
+
+    monkeypatch.setattr("canary.publish.section.confined", once)
+    pull.base_sha = git(house.work, "rev-parse", "main")
+    assert house.judge(pull, house.run(), comment_template="own.jinja").code == 0
+    assert len(drawn) == 1
+    assert "own words" in house.comments(pull)[0].body
 
 
 # Schedules.

@@ -10,6 +10,7 @@ import pytest
 from canary.collect.record import RunRecord
 from canary.gate.answering import pending
 from tests.github.gatehouse import (
+    BASE_CONFIG,
     NAME,
     Gatehouse,
     Said,
@@ -131,6 +132,52 @@ def test_acceptance_is_found_under_the_status_of_another_base_branch(house: Gate
     labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada"), "comment": "false"}
     assert house.judge(pull, changed(house), **labelled).code == 0
     assert house.judge(pull, changed(house), comment="false").code == 0
+
+
+@pytest.fixture
+def two(house: Gatehouse) -> dict[str, Any]:
+    """Inputs of a second job of a matrix, with a baseline of its own."""
+    text = BASE_CONFIG.replace("sft_smoke", "two_smoke")
+    house.commit(files={"two.yaml": text})
+    inputs = {"config": "two.yaml", "of": "two.yaml", "status_context": "two", "jobs": "2"}
+    for _ in range(4):
+        house.push_main(house.run(), **inputs)
+    return inputs
+
+
+def test_a_label_after_one_jobs_answer_accepts_nothing_of_another_job(
+    house: Gatehouse, two: dict[str, Any]
+) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run(), status_context="one", jobs="2")
+    house.hub_repository.label(pull, LABEL, "ada")
+    assert house.judge(pull, changed(house), **two).code == 1
+    house.hub_repository.label(pull, LABEL, "ada")
+    assert house.judge(pull, changed(house), **two).code == 0
+
+
+def test_a_change_that_one_job_has_accepted_accepts_nothing_of_another_job(
+    house: Gatehouse, two: dict[str, Any]
+) -> None:
+    pull = house.pull()
+    first: dict[str, Any] = {"status_context": "one", "jobs": "2"}
+    house.judge(pull, changed(house), **first)
+    house.hub_repository.label(pull, LABEL, "ada")
+    labelled: dict[str, Any] = {"action": "labeled", "label": (LABEL, "ada")}
+    assert house.judge(pull, changed(house), **first, **labelled).code == 0
+    assert house.judge(pull, changed(house), **two, **labelled).code == 1
+
+
+def test_a_label_holds_for_no_canary_of_the_job_until_each_was_judged(
+    house: Gatehouse, two: dict[str, Any]
+) -> None:
+    pull = house.pull()
+    both = {"config": "canary.yaml\ntwo.yaml"}
+    house.judge(pull, house.run(), **both)
+    assert "two.yaml" in house.comments(pull)[0].body
+    house.hub_repository.label(pull, LABEL, "ada")
+    assert house.judge(pull, changed(house), **{**both, "of": "two.yaml"}).code != 0
+    assert "set it again" in house.comments(pull)[0].body
 
 
 # A stranger's pull request with the same head commit.
@@ -315,3 +362,125 @@ def test_a_strangers_status_in_the_same_moment_is_taken_back(
     github.trouble.before("POST", "/statuses/", lambda: house.judge(pull, house.run()))
     stranger.end(pull.head_sha, conclusion="cancelled")
     assert house.status(pull.head_sha)[0] == "success"
+
+
+@pytest.mark.parametrize("time", [0.1, 0.2])
+def test_a_strangers_check_run_in_the_same_moment_says_what_the_repositorys_own_says(
+    house: Gatehouse, stranger: Fork, github: GitHub, time: float
+) -> None:
+    pull = house.pull()
+    stranger.open(pull.head_sha)
+    judged: dict[str, Any] = {"status": "check-run"}
+    github.trouble.before(
+        "POST", "/check-runs", lambda: house.judge(pull, house.run(time), **judged)
+    )
+    ends = "success" if time > 0.1 else "cancelled"
+    said = stranger.end(pull.head_sha, conclusion=ends, **judged)
+    assert state(house, pull.head_sha, "check-run") == ("success" if time == 0.1 else "failure")
+    last = [*house.hub_repository.check_runs.values()][-1]
+    assert NAME in last.values["output"]["title"]
+    assert NAME in said.log
+
+
+def test_a_strangers_check_run_is_no_success_while_the_repositorys_own_run_trains(
+    house: Gatehouse, stranger: Fork, github: GitHub
+) -> None:
+    pull = house.pull()
+    stranger.open(pull.head_sha)
+    event = pull_event(pull, "opened", None)
+
+    def ask() -> None:
+        house.report("pull_request", event, None, by=pending, status="check-run")
+
+    github.trouble.before("POST", "/check-runs", ask)
+    stranger.end(pull.head_sha, status="check-run")
+    last = [*house.hub_repository.check_runs.values()][-1]
+    assert last.values["conclusion"] == "cancelled"
+
+
+def test_what_is_taken_back_covers_no_answer_that_came_meanwhile(
+    house: Gatehouse, stranger: Fork, github: GitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stranger's run covers `pending`, and has to wait before it can set it again."""
+    pull = house.pull()
+    stranger.open(pull.head_sha)
+    event = pull_event(pull, "opened", None)
+    posts: list[str] = []
+
+    def limited() -> None:
+        posts.append("the restoring one")
+        github.trouble.slow_down(60, method="POST", path="/statuses/")
+
+    def ask() -> None:
+        house.report("pull_request", event, None, by=pending)
+        # Its own request is still to come: the next POST but one restores.
+        github.trouble.before("POST", "/statuses/", limited)
+
+    rest = github.clock.sleep
+
+    def meanwhile(seconds: float) -> None:
+        rest(seconds)
+        if seconds >= 50 and posts:
+            posts.clear()
+            house.judge(pull, house.run(0.2))
+
+    monkeypatch.setattr(github.clock, "sleep", meanwhile)
+    github.trouble.before("POST", "/statuses/", ask)
+    stranger.end(pull.head_sha, conclusion="cancelled")
+    assert house.status(pull.head_sha)[0] == "failure"
+
+
+# Jobs of one run under one name.
+
+
+def next_job(house: Gatehouse) -> None:
+    """The next report is another job of the run of the last one."""
+    for folder in house.root.glob(f"run-{house.runs}-*"):
+        folder.rename(f"{folder}-of-another-job")
+    house.runs -= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("first", [0.1, 0.2])
+def test_of_the_jobs_of_one_run_the_worst_answer_stays(
+    house: Gatehouse, kind: str, first: float
+) -> None:
+    pull = house.pull()
+    runs = [house.run(first), house.run(0.3 - first)]
+    for run in runs:
+        house.judge(pull, run, status=kind)
+        next_job(house)
+    assert state(house, pull.head_sha, kind) == "failure"
+    house.runs += 1
+    house.judge(pull, house.run(), status=kind)
+    assert state(house, pull.head_sha, kind) == "success"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("time", [0.1, 0.2])
+def test_pending_covers_no_answer_of_another_job_of_the_run(
+    house: Gatehouse, kind: str, time: float
+) -> None:
+    pull = house.pull()
+    house.judge(pull, house.run(time), status=kind)
+    next_job(house)
+    event = pull_event(pull, "opened", None)
+    house.report("pull_request", event, None, by=pending, status=kind)
+    assert state(house, pull.head_sha, kind) == ("success" if time == 0.1 else "failure")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_that_passes_in_the_same_moment_covers_no_regression_of_another(
+    house: Gatehouse, github: GitHub, kind: str
+) -> None:
+    pull = house.pull()
+    good, bad = house.run(), house.run(0.2)
+
+    def other() -> None:
+        next_job(house)
+        house.judge(pull, bad, status=kind)
+
+    path = "/statuses/" if kind == "commit-status" else "/check-runs"
+    github.trouble.before("POST", path, other)
+    house.judge(pull, good, status=kind)
+    assert state(house, pull.head_sha, kind) == "failure"

@@ -10,8 +10,8 @@ import pytest
 
 from canary.errors import ConfigError
 from canary.publish import confined
-from canary.publish.comment import LIMIT
-from canary.publish.publish import usable_templates
+from canary.publish.comment import LIMIT, sections_of
+from canary.publish.publish import sections_by
 from canary.publish.section import TEMPLATE, section
 from canary.publish.source import Answer, Source
 from tests.unit.test_comment import comparison, slow
@@ -56,8 +56,8 @@ def test_a_template_without_end_is_ended_and_ours_takes_its_place(
     monkeypatch.setattr(confined, "CPU_S", 1 if template in SLOW else 20)
     begun = time.monotonic()
     answers = (Answer("sft", comparison()),)
-    templates, problem = usable_templates(answers, SOURCE, {TEMPLATE: template})
-    assert not templates
+    sections, problem = sections_by(answers, SOURCE, {TEMPLATE: template})
+    assert sections == sections_of(answers, SOURCE)
     assert problem.startswith(f"the comment template cannot be rendered: {why}")
     assert problem.endswith("; the built-in template is used")
     assert len(problem) < 400
