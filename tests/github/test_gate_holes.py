@@ -164,7 +164,7 @@ def test_records_of_another_comparison_than_the_workflow_asks_for_are_refused(
 ) -> None:
     said = house.judge(house.pull(), house.run(), compare="ab")
     assert said.outputs["verdict"] == "error"
-    assert "`compare: baseline`" in said.log
+    assert "the training job ran compare: baseline, the report asks for ab" in said.log
 
 
 def test_a_record_that_claims_more_steps_than_it_has_is_an_error(house: Gatehouse) -> None:
