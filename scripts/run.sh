@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The half of the action that trains: chooses the engine, checks the machine, starts the canary.
+# The training job: chooses the engine, checks the machine, starts the canary.
 # It has no token and hands none on. Inputs are environment variables, CANARY_<INPUT>.
 #
 # With docker the checkout is mounted read-only and copied inside; the container has no network, no capabilities, no

@@ -72,7 +72,7 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
     source = Source(sha, _run_url(environ), _run_id(environ))
     token = Token(environ.get("CANARY_TOKEN") or environ.get("GITHUB_TOKEN") or "")
     if not token:
-        raise UsageError("no token to post with", "set GITHUB_TOKEN (or CANARY_TOKEN)")
+        raise UsageError("no token to post with", "set GITHUB_TOKEN or CANARY_TOKEN")
     hub = connect(token, _api_url(environ))
     try:
         repository = hub.read(
