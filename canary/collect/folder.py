@@ -143,7 +143,13 @@ def load_record(path: Path | str) -> RunRecord:
     document = read_document(file, "record", "name a run's folder or its metrics.json")
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
-        return _correct(record, RunFolder(file.parent))
+        try:
+            return _correct(record, RunFolder(file.parent))
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise RecordError(
+                f"{file} says that its run goes on, and its steps are no steps of a run",
+                "train again",
+            ) from error
     return record
 
 

@@ -18,7 +18,7 @@ from canary.collect.folder import (
     this_process,
 )
 from canary.collect.record import Owner, RunRecord
-from canary.errors import InputError, MachineError
+from canary.errors import InputError, MachineError, RecordError
 from tests.unit.test_summary import row
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -106,3 +106,21 @@ def test_what_is_not_a_record_says_why(tmp_path: Path, text: str, message: str) 
 def test_a_missing_record_says_what_to_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="name a run's folder"):
         load_record(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    "steps", ['{"step": "one", "time": "soon"}\n', "[1]\n", '{"time": 1}\n', '{"step": 1}\nx\n']
+)
+def test_steps_of_a_stranger_that_are_none_are_an_error_of_ours(tmp_path: Path, steps: str) -> None:
+    """The process of a record that says `running` is gone: what its steps tell is read."""
+    folder, record = started(tmp_path)
+    assert record.owner is not None
+    gone = record.owner.model_copy(update={"pid": 2**22 + 1, "started": 1.0})
+    folder.write(record.model_copy(update={"owner": gone}))
+    folder.steps.write_text(steps)
+    try:
+        found = load_record(folder.path)
+    except RecordError as error:
+        assert "train again" in str(error)
+    else:
+        assert found.status == "interrupted"
