@@ -263,11 +263,7 @@ def test_a_status_that_is_too_long_keeps_the_remedy_of_an_error() -> None:
 
 def test_an_error_without_runs_has_no_table_of_runs() -> None:
     found = Comparison("error", "Error: the training job left no record.")
-    for text in (
-        section(found, Source("a" * 40), LIMIT),
-        render(found, "markdown"),
-        render(found, "text"),
-    ):
+    for text in (section(found, Source("a" * 40), LIMIT), render(found, "markdown")):
         assert "left no record" in text
         assert "no runs" not in text
         assert "erdict" not in text
