@@ -81,7 +81,7 @@ def test_posting_needs_a_place(posting: Posting, change: dict[str, str], remedy:
 
 
 def test_posting_needs_a_token(posting: Posting) -> None:
-    with pytest.raises(UsageError, match=r"no token.*set GITHUB_TOKEN \(or CANARY_TOKEN\)"):
+    with pytest.raises(UsageError, match=r"no token.*set GITHUB_TOKEN or CANARY_TOKEN"):
         post(replace(posting, dry_run=False), {}, Job(io.StringIO()), io.StringIO())
 
 
