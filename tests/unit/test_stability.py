@@ -207,6 +207,42 @@ def test_rewards_collapse_in_deviations_of_the_baseline(after: float, status: st
     assert made.scale == "std"
 
 
+def telling(**means: float) -> RunRecord:
+    told = example("grpo").rl["reward"]
+    rl = {
+        name.replace("__", "/"): told.model_copy(update={"mean": mean})
+        for name, mean in means.items()
+    }
+    return altered(example("sft"), "rl", to=rl)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("margin", "margin"),
+        ("margin", "rewards__margins"),
+        ("reward", "reward"),
+        ("reward", "objective__scores"),
+        ("entropy", "objective__entropy"),
+        ("entropy", "policy__entropy_avg"),
+    ],
+)
+def test_a_quantity_is_judged_under_whatever_name_its_trainer_has_for_it(
+    name: str, metric: str
+) -> None:
+    made = check(name, telling(**{metric: 0.01}), telling(**{metric: 0.9}))
+    assert made.status == "fail"
+    assert check(name, telling(**{metric: 0.9}), telling(**{metric: 0.9})).status == "pass"
+    made = check(name, telling(**{metric: math.nan}), telling(**{metric: 0.9}))
+    assert made.status == "fail"
+
+
+def test_a_quantity_under_two_names_may_have_two_scales_and_is_not_compared() -> None:
+    assert check("kl", telling(objective__kl=8.0), telling(kl=0.1)).status == "skip"
+    both = telling(kl=0.1, objective__kl=8.0)
+    assert check("kl", telling(objective__kl=8.0), both).status == "pass"
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "metric"),
     [("margin", "dpo", "rewards/margins"), ("entropy", "grpo", "entropy")],
