@@ -1,4 +1,4 @@
-"""What trainers tell of rewards, margins, KL and entropy: side against side, mean over the steps."""
+"""What trainers tell of rewards, margins, KL and entropy: means over the steps, compared."""
 
 from __future__ import annotations
 
