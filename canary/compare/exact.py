@@ -6,6 +6,7 @@ equal runs (the baseline's own repeats, or a noise model) leave the lane by them
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -263,7 +264,7 @@ def _shown(value: object) -> float | int | str | None:
 def _numeric_delta(difference: Difference) -> float:
     """The change of a number, otherwise how many items differ; never null for a failed check."""
     was, now = difference.baseline, difference.current
-    if isinstance(was, int | float) and isinstance(now, int | float) and was == was and now == now:
+    if all(isinstance(value, int | float) and math.isfinite(value) for value in (was, now)):
         return float(now - was) or float(difference.count)
     return float(difference.count)
 
@@ -272,9 +273,10 @@ def _percent_delta(difference: Difference) -> float | None:
     if difference.scale:
         return None
     was, now = difference.baseline, difference.current
+    percent = None if difference.relative is None else 100 * difference.relative
     if isinstance(was, int | float) and isinstance(now, int | float) and was:
-        return 100.0 * (now / was - 1)
-    return None if difference.relative is None else 100 * difference.relative
+        percent = 100.0 * (now / was - 1)
+    return percent if percent is not None and math.isfinite(percent) else None
 
 
 def _repeatability(current: Sequence[RunRecord], known: Widened) -> list[Check]:

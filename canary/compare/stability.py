@@ -11,7 +11,7 @@ from typing import Literal
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.metric_trends import metric_checks
-from canary.compare.report import Check, CheckStatus
+from canary.compare.report import NOT_FINITE, Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 
 TAIL_SHARE = 10
@@ -103,6 +103,7 @@ def _divergence(
             f"needs {MIN_LOSSES} losses that start above zero",
         )
     rise = max(rises)
+    known = usual if 0 < usual < math.inf else None
     over = rise > thresholds.max_loss_rise
     failed = over and (math.isinf(rise) or rise > USUAL_RISE * usual)
     words = (
@@ -118,10 +119,11 @@ def _divergence(
         "trend",
         "fail" if failed else "warn" if over else "pass",
         words,
-        baseline=usual if 0 < usual < math.inf else None,
+        baseline=known,
         current=rise if math.isfinite(rise) else "inf",
         unit="x",
-        delta=rise - 1 if math.isfinite(rise) else 1e9,
+        delta=rise - (known or 1.0) if math.isfinite(rise) else NOT_FINITE,
+        delta_pct=100 * (rise / known - 1) if known and math.isfinite(rise) else None,
         threshold=thresholds.max_loss_rise,
         scale="x",
     )
@@ -198,7 +200,7 @@ def _gradient_explosion(
         + (", far outside the baseline's range" if failed else ""),
         baseline=before,
         current=shown,
-        delta=after - before if math.isfinite(after) else 1e9,
+        delta=after - before if math.isfinite(after) else NOT_FINITE,
         delta_pct=100 * (ratio - 1) if math.isfinite(ratio) else None,
         threshold=thresholds.max_grad_norm_ratio,
         scale="x",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canary.baseline.comparability import (
+    how_it_ended,
     judgeable,
     mismatch,
     named_twice,
@@ -93,7 +94,8 @@ def compare_to_baseline(
     found = _with_sides(refused, now, good or before)
     notes = (*found.notes, *_left_out(before, good))
     found = replace(found, alerts=alerts_of(now), notes=notes)
-    seen = _with_what_differs(found, now, good, thresholds) if found.verdict == "error" else found
+    judged = found.verdict != "error" and now[-1].status == "completed"
+    seen = found if judged else _with_what_differs(found, now, good, thresholds)
     diagnosis = analyze_regression(seen, now, good, source)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)
@@ -292,7 +294,7 @@ def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -
     last = crashed[-1]
     return (
         f"Regression: the current side ended {len(crashed)} times as {last.status} where the "
-        f"baseline completes{f': {last.reason}' if last.reason else ''}."
+        f"baseline completes: {how_it_ended(last)}."
     )
 
 

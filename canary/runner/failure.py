@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import traceback
 from pathlib import Path
 
@@ -62,4 +63,18 @@ def _where(error: BaseException) -> str:
         return ""
     own = [frame for frame in frames if "site-packages" not in frame.filename]
     frame = (own or frames)[-1]
-    return f" (at {frame.filename}:{frame.lineno})"
+    return f" (at {_told(frame.filename)}:{frame.lineno})"
+
+
+def _told(filename: str) -> str:
+    """A file as its readers know it, below the folder of the training or of its packages: the
+    folders above are the runner's own, and other ones in each run."""
+    roots = [
+        Path.cwd(),
+        *(Path(entry) for entry in sorted(sys.path, key=len, reverse=True) if entry),
+    ]
+    return next((str(p) for root in roots if (p := _below(Path(filename), root))), filename)
+
+
+def _below(file: Path, root: Path) -> Path | None:
+    return file.relative_to(root) if file.is_relative_to(root) else None

@@ -12,6 +12,7 @@ from canary.collect.record import RunRecord
 from canary.compare.report import Check
 from canary.compare.stability import stability_checks, tail_mean
 from canary.compare.thresholds import DEFAULT_THRESHOLDS
+from canary.report.view import row_of
 from tests.unit.comparing import altered, example
 
 LOSSES = ("stability", "loss_values")
@@ -69,7 +70,8 @@ def test_a_loss_that_rises_diverges_within_a_hundred_steps() -> None:
     made = check("loss_divergence", rising(1.0, 2.0))
     assert made.status == "fail"
     assert made.current == pytest.approx(1.9545 / 1.0455, rel=1e-3)
-    assert made.delta == pytest.approx(1.9545 / 1.0455 - 1, rel=1e-3)
+    assert isinstance(made.baseline, float)
+    assert made.delta == pytest.approx(1.9545 / 1.0455 - made.baseline, rel=1e-3)
     assert made.threshold == 1.5
     assert check("loss_divergence", rising(1.0, 1.5)).status == "pass"
     assert check("loss_divergence", rising(2.0, 0.5)).status == "pass"
@@ -288,3 +290,36 @@ def test_metrics_that_a_side_lacks_are_not_checked() -> None:
     for name in ("kl", "reward", "entropy"):
         assert found(name, bare, example("grpo")) is None
         assert found(name, example("grpo"), bare) is None
+
+
+def test_a_fall_of_the_loss_that_is_the_same_on_both_sides_is_no_change() -> None:
+    made = check("loss_divergence", example(), example())
+    assert made.baseline == made.current
+    assert made.delta == 0
+    assert made.delta_pct == 0
+    assert row_of(made).change == "+0.0%"
+
+
+def test_a_loss_that_rises_more_than_the_baselines_shows_by_how_much() -> None:
+    falls = [2.0 - 0.01 * step for step in range(100)]
+    made = check("loss_divergence", losing([2.0] * 50 + [8.0] * 50), losing(falls))
+    assert made.status == "fail"
+    assert isinstance(made.baseline, float)
+    assert made.delta == pytest.approx(4.0 - made.baseline)
+
+
+@pytest.mark.parametrize(
+    ("name", "current"),
+    [
+        ("loss_divergence", losing([2.0] * 50 + [math.inf])),
+        ("gradient_explosion", altered(example(), *GRADS, to=[1.0, math.inf])),
+    ],
+)
+def test_an_infinite_change_is_shown_as_such_and_not_as_a_number(
+    name: str, current: RunRecord
+) -> None:
+    made = check(name, current, example())
+    assert made.status == "fail"
+    assert made.delta is not None
+    assert math.isfinite(made.delta)
+    assert row_of(made).change == "not finite"
