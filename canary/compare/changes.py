@@ -8,6 +8,7 @@ from typing import Any
 from canary.collect.record import RunRecord
 from canary.compare.report import Difference, KeyChange
 from canary.config.schema import CanaryConfig
+from canary.config.trainers import EXEC_KEYS
 
 NOT_SHOWN = ("output_dir", "save_model")
 """Where a record or a model lies says nothing of what is in it."""
@@ -46,6 +47,8 @@ COSMETIC_ENVIRONMENT = (
     "variables.HF_HUB_OFFLINE",
     "variables.TOKENIZERS_PARALLELISM",
 )
+
+DEFAULTS: dict[str, Any] = CanaryConfig().model_dump(mode="json")
 
 
 def shown(value: Any) -> str:
@@ -98,28 +101,32 @@ def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _defaults(other: RunRecord) -> dict[str, Any]:
-    """Defaults of the keys that the other record's config has."""
-    fields = CanaryConfig.model_fields
+def _defaults(record: RunRecord, other: RunRecord) -> dict[str, Any]:
+    """Defaults of the keys that the other record's config has, for the one that lacks them."""
+    if record.config.get("command"):
+        # It states what was asked and seen: a default is one of an older version, never seen.
+        return {k: v for k, v in DEFAULTS.items() if k in other.config and other.config[k] == v}
     return {
-        key: fields[key].default
+        key: DEFAULTS[key]
         for key in other.config
-        if key in fields and isinstance(fields[key].default, bool | int | float | str)
+        if isinstance(DEFAULTS.get(key), bool | int | float | str)
     }
+
+
+def _stated(record: RunRecord, other: RunRecord) -> dict[str, Any]:
+    """What a record's config says that can be compared with the other's."""
+    config = _defaults(record, other) | record.config
+    if any(r.config.get("command") and "trainer" not in r.config for r in (record, other)):
+        # One of them never got to its training: nobody saw its settings.
+        known = set(EXEC_KEYS) - {"training_type"}
+        config = {key: value for key, value in config.items() if key in known}
+    return {key: value for key, value in config.items() if key not in NOT_SHOWN}
 
 
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Keys of the resolved configs that differ. A key that one version did not know yet had its
     default."""
-    before, after = (
-        {
-            key: value
-            for key, value in (_defaults(other) | record.config).items()
-            if key not in NOT_SHOWN
-        }
-        for record, other in ((baseline, current), (current, baseline))
-    )
-    return key_changes(before, after, COSMETIC_CONFIG)
+    return key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG)
 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
