@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from canary.collect.record import RunRecord
+from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
+from canary.config.places import is_place
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS
 
-NOT_SHOWN = ("output_dir", "save_model")
-"""Where a record or a model lies says nothing of what is in it."""
+NOT_SHOWN = ("output_dir", "save_model", "command")
+"""Where a record or a model lies says nothing of what is in it; a command is read by its words."""
 
 COSMETIC_CONFIG = (
     "name",
@@ -25,16 +27,9 @@ COSMETIC_CONFIG = (
     "probe_steps",
     "profiler",
     "thresholds",
-    "trainer_args.run_name",
-    "trainer_args.project",
-    "trainer_args.disable_tqdm",
-    "trainer_args.log_level",
-    "trainer_args.logging_steps",
-    "trainer_args.logging_strategy",
-    "trainer_args.logging_first_step",
-    "trainer_args.log_completions",
 )
-"""Keys that cannot change what is trained: they never excuse a difference in what is learned."""
+"""Keys that cannot change what is trained: they never excuse a difference in what is learned. Of a
+trainer's own arguments, and of a command's options, those that name a place are such too."""
 
 COSMETIC_ENVIRONMENT = (
     "ram_bytes",
@@ -66,6 +61,8 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _under(key: str, roots: tuple[str, ...]) -> bool:
+    if key.startswith("trainer_args.") and is_place(key.removeprefix("trainer_args.")):
+        return True
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
@@ -126,7 +123,15 @@ def _stated(record: RunRecord, other: RunRecord) -> dict[str, Any]:
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Keys of the resolved configs that differ. A key that one version did not know yet had its
     default."""
-    return key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG)
+    return (
+        *spoken_changes(baseline, current),
+        *key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG),
+    )
+
+
+def spoken_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
+    """Words of a user's own command that differ."""
+    return command_changes(baseline.config.get("command"), current.config.get("command"))
 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
