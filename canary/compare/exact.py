@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from canary.collect.record import RunRecord
-from canary.compare.changes import change_difference, config_changes, environment_changes
+from canary.compare.changes import (
+    change_difference,
+    config_changes,
+    environment_changes,
+    spoken_changes,
+)
+from canary.compare.commands import without_repeats
 from canary.compare.inputs_stages import (
     batch_differences,
     data_differences,
@@ -144,9 +150,12 @@ def exact_lane(
     before = newest_probed(baseline)
     after = most_different(current, before)
     config, environment = config_changes(before, after), environment_changes(before, after)
-    if _only_command(config, environment) and not learned_differences(before, after):
+    spoken = spoken_changes(before, after)
+    if _only(spoken, config, environment) and not learned_differences(before, after):
         # Another command that trains the same: its words say nothing of where work or memory went.
         config = tuple(replace(change, cosmetic=True) for change in config)
+    else:
+        config = without_repeats(config, spoken)
     links = [
         *change_difference("environment", 0, environment),
         *change_difference("config", 1, config),
@@ -193,9 +202,12 @@ def _parted(
     return counting, allowed
 
 
-def _only_command(config: Sequence[KeyChange], environment: Sequence[KeyChange]) -> bool:
-    telling = [change.key for change in (*config, *environment) if not change.cosmetic]
-    return telling == ["command"]
+def _only(
+    spoken: Sequence[KeyChange], config: Sequence[KeyChange], environment: Sequence[KeyChange]
+) -> bool:
+    """Whether nothing that can matter differs but words of the command."""
+    telling = [change for change in (*config, *environment) if not change.cosmetic]
+    return bool(telling) and all(change in spoken for change in telling)
 
 
 def _not_judged(check: Check) -> Check:
