@@ -32,7 +32,15 @@ def findings(facts: Facts) -> Iterator[Finding]:
     if collator is not None:
         evidence.append(collator.evidence())
         strength = min(0.97, strength + 0.04)
-    yield Finding(C.DATA, strength, description, tuple(evidence[:4]), _actions(facts))
+    was, now = facts.exact_counts("input_tokens")[0]
+    yield Finding(
+        C.DATA,
+        strength,
+        description,
+        tuple(evidence[:4]),
+        _actions(facts),
+        sign="input_tokens" if now > was else "",
+    )
 
 
 def _not_reached(facts: Facts) -> Iterator[Finding]:

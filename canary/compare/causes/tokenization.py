@@ -104,7 +104,16 @@ def _done_again(facts: Facts) -> Iterator[Finding]:
             "give Dataset.map a function that can be hashed: one without state or open objects",
             "tokenize once, before training, and not in the collator",
         ),
+        sign="tokenizer_calls" if _in_steps(facts) else "dataset_maps",
     )
+
+
+def _in_steps(facts: Facts) -> bool:
+    """Whether the tokenizer is called in the steps, once in each at least, and not for a pass over
+    the dataset before them."""
+    calls = facts.rose("tokenizer_calls")
+    steps = max(launch.steps for launch in facts.now.launches) if facts.now.launches else 1
+    return calls is not None and not facts.rose("dataset_maps") and (calls.delta or 0) >= steps
 
 
 def _startup(facts: Facts) -> Evidence | None:
