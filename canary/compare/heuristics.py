@@ -65,8 +65,10 @@ def _summary(suspects: Sequence[Suspect]) -> str:
     if not suspects:
         return ""
     first = suspects[0]
-    others = ", ".join(map(_named, suspects[1:3]))
-    tail = f" Less likely: {others}." if others else ""
+    others = suspects[1:3]
+    # A suspect of another effect may be as likely.
+    how = "Less likely" if all(s.confidence < first.confidence for s in others) else "Beside it"
+    tail = f" {how}: {', '.join(map(_named, others))}." if others else ""
     return f"{_named(first)}: {first.description}{tail}"
 
 
