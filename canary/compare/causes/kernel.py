@@ -51,6 +51,9 @@ def _sign(facts: Facts) -> str:
 def _what(facts: Facts) -> str:
     if facts.rose("recompiles"):
         return "compiled code is compiled again in each step"
+    cut = facts.difference("batches", "micro_batches")
+    if cut is not None and facts.entry is None:
+        return f"the same rows take {cut.current} micro-batches per step, not {cut.baseline}"
     if facts.more_forwards:
         was, now = facts.exact("work", "forwards")
         return f"a model is called more often in a step: {was} -> {now} forward passes"
@@ -64,6 +67,8 @@ def _what(facts: Facts) -> str:
 
 
 def _actions(facts: Facts) -> tuple[str, ...]:
+    if facts.entry is None and facts.difference("batches", "micro_batches"):
+        return ("use larger micro-batches and fewer of them, as far as memory allows",)
     if facts.more_forwards:
         return (
             "look for a forward pass whose result is at hand: of the reference, of a metric",
