@@ -76,8 +76,8 @@ def merged_rows(by_rank: ByRank) -> list[Row]:
     """One row a step for all ranks; of a single rank its own rows.
 
     Wall time and phases are those of the busiest rank, which the others wait for; tokens, samples
-    and CPU seconds are summed; losses and RL metrics are means, as the trainer logs them; memory is that
-    of the largest rank.
+    and CPU seconds are summed; losses and RL metrics are means, as the trainer logs them; memory is
+    that of the largest rank.
     """
     present = {rank: rows for rank, rows in by_rank.items() if rows}
     if len(present) < 2:

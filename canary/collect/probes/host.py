@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 from typing import Any
 
 POLLING_US, SAMPLING_US, SLEEPING_US = 1_000, 5_000, 500_000
@@ -90,8 +91,8 @@ class ChildrenCpu:
 
     def begin(self) -> None:
         """From here on, in the thread that trains."""
-        place = f"/proc/self/task/{threading.get_native_id()}/children"
-        if self._listed is None and sys.platform == "linux" and os.path.exists(place):
+        place = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+        if self._listed is None and sys.platform == "linux" and place.exists():
             self._listed = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._listed)
         self._last = self._total()
