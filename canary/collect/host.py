@@ -37,6 +37,16 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     )
 
 
+def on_core_step_time_s(rows: Sequence[Row]) -> float | None:
+    """As `Launch` has it. A device works on while the thread has no core."""
+    told = [row for row in rows if row.get("cpu_s") is not None]
+    delays = [row["host"].get("run_delay_s") for row in told if row.get("host")]
+    known = [delay for delay in delays if delay is not None]
+    if not known or len(known) < len(rows):
+        return None
+    return statistics.fmean(row["wall_s"] - delay for row, delay in zip(told, known, strict=True))
+
+
 def gil_contention(rows: Sequence[Row]) -> float | None:
     """The same as the record's, of rows of a training that still runs; None where Python's lock is
     not sampled, or not yet."""

@@ -21,7 +21,7 @@ from canary.collect.jsonio import number
 Row = dict[str, Any]
 ByRank = Mapping[int, Sequence[Row]]
 
-SUMMED = ("input_tokens", "label_tokens", "completion_tokens", "samples")
+SUMMED = ("input_tokens", "label_tokens", "completion_tokens", "samples", "cpu_s")
 OF_THE_SLOWEST = ("wall_s", "phases", "phases_cpu", "host")
 LARGEST = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes", "alloc_retries", "time")
 
@@ -75,9 +75,9 @@ def _steps(by_rank: ByRank) -> list[dict[int, Row]]:
 def merged_rows(by_rank: ByRank) -> list[Row]:
     """One row a step for all ranks; of a single rank its own rows.
 
-    Wall time and phases are those of the busiest rank, which the others wait for; tokens and
-    samples are summed; losses and RL metrics are means, as the trainer logs them; memory is that
-    of the largest rank.
+    Wall time and phases are those of the busiest rank, which the others wait for; tokens, samples
+    and CPU seconds are summed; losses and RL metrics are means, as the trainer logs them; memory is
+    that of the largest rank.
     """
     present = {rank: rows for rank, rows in by_rank.items() if rows}
     if len(present) < 2:

@@ -239,6 +239,13 @@ class Launch(Section):
     phases_cpu: dict[str, Number] = Field(default_factory=dict)
     """Mean CPU seconds of the process, all its threads, a step and phase; other work on the machine
     moves it least."""
+    cpu_s_per_step: Number | None = None
+    """CPU seconds a step after warm-up of all processes that train, those that load data included;
+    the costliest twentieth of the steps cut down to the 95th percentile, steps that saved or
+    evaluated left out. Null on a device."""
+    on_core_step_time_s: Number | None = None
+    """Mean step time after warm-up without what the thread that trains was ready for and had no
+    core: on a CPU of its own, a step takes so long. Null on a device, and where nobody counts."""
     host: dict[str, Number] = Field(default_factory=dict)
     """What the process told at its end: `gil_held` (share), `voluntary_switches` and
     `involuntary_switches`, over so many `steps`."""

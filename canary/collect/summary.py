@@ -5,9 +5,10 @@ A row is one optimizer step of one launch:
 learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
 reserved_bytes, peak_bytes, alloc_retries, rl: {metric: value}, host: {computing_s, waiting_s,
 others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`; where Python's lock is
-sampled also `gil_held`, its share of the training so far); of one of several ranks also
-`{collectives, wait_s}`; of a step that the profiler slowed down also `profiled: true`; of one in
-which a detector saw something also `alerts`.
+sampled also `gil_held`, its share of the training so far); on a CPU also `cpu_s`, CPU seconds of
+the process and of those that it started; of one of several ranks also `{collectives, wait_s}`; of a
+step that the profiler slowed down also `profiled: true`; of one in which a detector saw something
+also `alerts`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from canary.collect.alerts import with_alerts
-from canary.collect.host import host_of
+from canary.collect.host import host_of, on_core_step_time_s
 from canary.collect.jsonio import number
 from canary.collect.ranks import ByRank, describe_ranks, merged_rows
 from canary.collect.record import PHASES, Distribution, Growth, Launch, RunRecord, Stability
@@ -137,12 +138,25 @@ def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
     percentile."""
     if not rows:
         return {}
-    means = {}
-    for name in PHASES:
-        ordered = sorted(row["phases"].get(name, 0.0) for row in rows)
-        most = percentile(ordered, STEADY_SHARE)
-        means[name] = statistics.fmean(min(seconds, most) for seconds in ordered)
-    return means
+    return {name: _steady_mean([row["phases"].get(name, 0.0) for row in rows]) for name in PHASES}
+
+
+def _steady_mean(values: Sequence[float]) -> float:
+    most = percentile(sorted(values), STEADY_SHARE)
+    return statistics.fmean(min(value, most) for value in values)
+
+
+NOT_TRAINING = ("checkpoint", "evaluation")
+"""Phases of what a training does now and then, and that belongs to no step."""
+
+
+def cpu_s_per_step(rows: Sequence[Row]) -> float | None:
+    """As `Launch` has it. No median: processes that load data work ahead in bursts, and some work
+    comes every few steps."""
+    told = [row for row in rows if row.get("cpu_s") is not None]
+    bare = [row for row in told if not any(row["phases"].get(name) for name in NOT_TRAINING)]
+    seconds = _numbers(bare or told, "cpu_s")
+    return _steady_mean(seconds) if seconds else None
 
 
 def timed(rows: Iterable[Row], warmup: int) -> list[Row]:
@@ -163,6 +177,8 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "phases": phase_means(steady),
             "phases_steady": steady_phase_means(steady),
             "phases_cpu": phase_means(steady, "phases_cpu"),
+            "cpu_s_per_step": cpu_s_per_step(steady),
+            "on_core_step_time_s": on_core_step_time_s(steady),
         }
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import subprocess
 import sys
 import threading
 import time
@@ -138,6 +139,48 @@ def test_rows_carry_how_long_the_thread_had_no_core() -> None:
     delays = [row["host"]["run_delay_s"] for row in rows]
     assert delays[0] is None
     assert all(0 <= delay <= row["wall_s"] for delay, row in zip(delays[1:], rows[1:], strict=True))
+
+
+SPENDS = "import time\nwhile time.process_time() < {}: pass\ntime.sleep({})"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
+def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they_ended() -> None:
+    rows: list[dict[str, Any]] = []
+    steps = StepRows(torch.device("cpu"), rows.append)
+    steps.begin()
+    with subprocess.Popen([sys.executable, "-c", SPENDS.format(0.3, 60)]) as running:
+        subprocess.run([sys.executable, "-c", SPENDS.format(0.3, 0)], check=True)
+        while running.poll() is None and sum_of_children(steps) < 0.6:
+            time.sleep(0.01)
+        steps.close({"step": 1}, {}, lambda row, values: None)
+        steps.close({"step": 2}, {}, lambda row, values: None)
+        running.kill()
+    steps.close({"step": 3}, {}, lambda row, values: None)
+    assert rows[0]["cpu_s"] - sum(rows[0]["phases_cpu"].values()) == pytest.approx(0.6, abs=0.2)
+    assert rows[1]["cpu_s"] < 0.1
+    assert 0.0 <= rows[2]["cpu_s"] < 0.1, "what was counted while it ran is not counted again"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
+def test_what_a_data_loader_hands_to_a_program_of_its_own_counts_as_the_loaders() -> None:
+    decodes = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {SPENDS!r}])\n"
+    rows: list[dict[str, Any]] = []
+    steps = StepRows(torch.device("cpu"), rows.append)
+    steps.begin()
+    loader = [sys.executable, "-c", decodes.format(0.3, 0) + "time.sleep(60)"]
+    with subprocess.Popen(loader) as running:
+        end = time.monotonic() + 30
+        while sum_of_children(steps) < 0.3 and time.monotonic() < end:
+            time.sleep(0.01)
+        steps.close({"step": 1}, {}, lambda row, values: None)
+        running.kill()
+    assert rows[0]["cpu_s"] - sum(rows[0]["phases_cpu"].values()) >= 0.3
+
+
+def sum_of_children(steps: StepRows) -> float:
+    """CPU seconds so far; nothing is taken from what the next row gets."""
+    return steps._children._total() - steps._children._last
 
 
 def test_without_gilknocker_the_lock_is_unmeasured_and_the_rest_is_told(

@@ -73,6 +73,12 @@ def test_tokens_and_samples_are_summed_losses_are_means_and_memory_is_the_larges
     assert merged["rl"] == {"kl": 0.25}
 
 
+def test_cpu_seconds_are_those_of_all_ranks() -> None:
+    ranks = {0: [row(1, 1.0, 0.0, cpu_s=0.5)], 1: [row(1, 1.0, 0.2, cpu_s=0.75)]}
+    (merged,) = merged_rows(ranks)
+    assert merged["cpu_s"] == 1.25
+
+
 def test_a_nan_on_one_rank_is_a_nan_of_the_step() -> None:
     ranks = {0: [row(1, 1.0, 0.0)], 1: [row(1, 1.0, 0.0, loss="nan")]}
     (merged,) = merged_rows(ranks)

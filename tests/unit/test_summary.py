@@ -9,8 +9,10 @@ import pytest
 from canary.collect.record import PHASES, Launch, RunRecord
 from canary.collect.summary import distribution, diverged, summarise
 
+Row = dict[str, Any]
 
-def row(step: int, wall: float = 1.0, launch: int = 1, **changes: Any) -> dict[str, Any]:
+
+def row(step: int, wall: float = 1.0, launch: int = 1, **changes: Any) -> Row:
     return {
         "launch": launch,
         "step": step,
@@ -112,3 +114,42 @@ def test_each_launch_yields_its_own_mean() -> None:
 )
 def test_divergence(losses: list[float], expected: bool) -> None:
     assert diverged(losses) is expected
+
+
+def cpu_row(step: int, cpu_s: float, wall_s: float, delay: float | None, **phases: float) -> Row:
+    thread = dict.fromkeys(("computing_s", "waiting_s", "others_s", "own_cpu_s"), 0.0)
+    made = row(step, wall_s, cpu_s=cpu_s, host=thread | {"run_delay_s": delay})
+    return made | {"phases": made["phases"] | phases}
+
+
+def launch_of(rows: list[Row], warmup: int = 0) -> Launch:
+    return summarise(record(), rows, warmup=warmup).launches[0]
+
+
+def test_cpu_time_keeps_work_of_every_few_steps_and_cuts_what_came_once() -> None:
+    every_fourth = [cpu_row(n, 0.2 if n % 4 == 0 else 0.1, 1.0, 0.0) for n in range(1, 41)]
+    assert launch_of(every_fourth).cpu_s_per_step == pytest.approx(0.125)
+    once = [cpu_row(n, 10.0 if n == 7 else 0.1, 1.0, 0.0) for n in range(1, 41)]
+    assert launch_of(once).cpu_s_per_step == pytest.approx(0.1)
+
+
+def test_cpu_time_is_of_steps_that_trained_after_warm_up() -> None:
+    saved = cpu_row(3, 9.0, 1.0, 0.0, checkpoint=0.5)
+    evaluated = cpu_row(4, 9.0, 1.0, 0.0, evaluation=0.5)
+    profiled = cpu_row(5, 9.0, 1.0, 0.0) | {"profiled": True}
+    rows = [cpu_row(1, 9.0, 1.0, 0.0), cpu_row(2, 0.1, 1.0, 0.0), saved, evaluated, profiled]
+    assert launch_of(rows, warmup=1).cpu_s_per_step == pytest.approx(0.1)
+    every = [saved, saved | {"step": 4}]
+    assert launch_of(every).cpu_s_per_step == pytest.approx(9.0), "there are no others"
+
+
+def test_a_step_on_a_core_of_its_own_takes_what_it_takes_less_its_waiting_for_one() -> None:
+    found = launch_of([cpu_row(1, 0.1, 1.0, 0.75), cpu_row(2, 0.1, 0.5, 0.25)])
+    assert found.on_core_step_time_s == pytest.approx(0.25)
+    assert launch_of([cpu_row(1, 0.1, 1.0, None)]).on_core_step_time_s is None
+
+
+def test_a_device_and_rows_of_older_versions_have_no_cpu_time() -> None:
+    found = launch_of([row(1, 1.0), row(2, 1.0)])
+    assert found.cpu_s_per_step is None
+    assert found.on_core_step_time_s is None

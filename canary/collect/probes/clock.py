@@ -99,6 +99,10 @@ class StepTime:
             totals[phase] += start.seconds_until(end)
         return dict(totals)
 
+    def cpu_s(self) -> float:
+        """CPU seconds of the process, all its threads, over the whole step."""
+        return self.marks[-1].host.cpu_s - self.marks[0].host.cpu_s
+
     def cpu_by_phase(self) -> dict[str, float]:
         """CPU seconds of the process by phase; on a device, what the host spent meanwhile."""
         totals: dict[str, float] = defaultdict(float)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import sys
+import threading
 import time
+import weakref
+from pathlib import Path
 from typing import Any
 
 POLLING_US, SAMPLING_US, SLEEPING_US = 1_000, 5_000, 500_000
@@ -74,6 +79,51 @@ class HostWatch:
         knocker, self._knocker = self._knocker, None
         if knocker is not None:
             knocker.stop()
+
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+class ChildrenCpu:
+    """CPU seconds of the processes that this thread started, those that load data above all, and of
+    what these started and waited for; on Linux also of those that still run. 2 us to read, and 20
+    for each that runs."""
+
+    def __init__(self) -> None:
+        self._listed: int | None = None
+        self._last = 0.0
+
+    def begin(self) -> None:
+        """From here on, in the thread that trains."""
+        place = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+        if self._listed is None and sys.platform == "linux" and place.exists():
+            self._listed = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._listed)
+        self._last = self._total()
+
+    def since_last(self) -> float:
+        """Seconds since the last call, or since the beginning."""
+        before, self._last = self._last, self._total()
+        # A child that nobody waits for takes its seconds with it.
+        return max(0.0, self._last - before)
+
+    def _total(self) -> float:
+        alive = [] if self._listed is None else os.pread(self._listed, 1 << 16, 0).split()
+        seconds = [_process_cpu_s(int(pid)) for pid in alive]
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return sum(seconds) + ended.ru_utime + ended.ru_stime
+
+
+def _process_cpu_s(pid: int) -> float:
+    """Its own by the clock whose number clock_getcpuclockid(3) makes of a process, and that of its
+    ended children by its stat; 0 where it is gone."""
+    try:
+        own = time.clock_gettime((~pid << 3) | 2)
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0.0
+    user, system = stat.rpartition(b")")[2].split()[13:15]
+    return own + (int(user) + int(system)) / TICKS_PER_S
 
 
 def _switches() -> tuple[int, int]:

@@ -15,6 +15,7 @@ import torch
 
 from canary.collect.probes.clock import StepClock, StepTime
 from canary.collect.probes.collectives import CollectiveWatch, Waits
+from canary.collect.probes.host import ChildrenCpu
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.scalars import DeferredScalars
 
@@ -47,6 +48,8 @@ class _Ended:
         self.row["phases"] = self.time.by_phase()
         self.row["phases_cpu"] = self.time.cpu_by_phase()
         self.row["host"] |= self.time.on_host()
+        if "cpu_s" in self.row:
+            self.row["cpu_s"] += self.time.cpu_s()
         if self.waits is not None:
             self.row["collectives"] = self.waits.count
             self.row["wait_s"] = self.waits.seconds()
@@ -118,12 +121,14 @@ class StepRows:
         self._sink = sink
         self._resident = _Resident()
         self._run_delay = _RunDelay()
+        self._children = ChildrenCpu()
         self._ended: list[_Ended] = []
 
     def begin(self, done: int = 0) -> None:
         """The training begins after `done` steps of its own."""
         if self.profiler is not None:
             self.profiler.training_begins(done)
+        self._children.begin()
         self.clock.start()
 
     def end(self) -> None:
@@ -148,6 +153,8 @@ class StepRows:
                 if self.profiler.step_ends(row["step"]):
                     row["profiled"] = True
         row["host"] = {"run_delay_s": self._run_delay.since_last()}
+        if self._device.type == "cpu":
+            row["cpu_s"] = self._children.since_last()
         waits = self.collectives.step_ended()
         self._ended.append(_Ended(row, self.clock.close(), waits, deferred, fill))
         if self.profiler is not None:
