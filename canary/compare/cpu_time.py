@@ -109,7 +109,7 @@ def _bounded(check: Check, bound: Estimate, more_tokens: float) -> Check:
         status="skip",
         message=(
             f"{words} {check.delta_pct or 0.0:+.1f}%, too noisy to judge: other work on the "
-            f"machine. On a core of its own a step takes at most {percent:.1f}% longer"
+            f"machine. On a free core a step takes at most {percent:.1f}% longer"
         ),
     )
 

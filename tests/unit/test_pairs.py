@@ -63,12 +63,16 @@ class Ear:
         self.looks: list[tuple[int, str, int | None]] = []
         self.runs: list[tuple[int, Role]] = []
         self.narrowings = 0
+        self.told: list[str] = []
 
     def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
         self.runs.append((pair, role))
 
-    def narrowed(self, pairs: int, step_time: Check | None) -> None:
+    def narrowed(self, pairs: int, clock: Check | None) -> None:
         self.narrowings += 1
+
+    def differs(self, pairs: int, found: Comparison) -> None:
+        self.told.append(found.first_line)
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
         self.looks.append((pairs, found.verdict, next_look))
