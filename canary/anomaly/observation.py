@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canary.collect.jsonio import number
+from canary.collect.metric_names import (
+    CLIP_FRACTION,
+    ENTROPY,
+    KL,
+    LENGTH,
+    POLICY_LOSS,
+    REWARD,
+    VALUE_LOSS,
+)
 
-KL = ("kl", "objective/kl")
-ENTROPY = ("entropy", "objective/entropy", "policy/entropy_avg")
-CLIP_FRACTION = ("clip_ratio/region_mean", "clip_ratio", "policy/clipfrac_avg")
-LENGTH = ("completions/mean_length", "completion_length")
-REWARD = ("reward", "objective/scores")
 PREFERRED = "logps/chosen"
-POLICY_LOSS = ("policy_loss", "loss/policy_avg")
-VALUE_LOSS = ("value_loss", "loss/value_avg")
 EXPLAINED_VARIANCE = "explained_variance"
 NO_SPREAD = "frac_reward_zero_std"
 """trl's share of groups whose completions all have the same reward."""

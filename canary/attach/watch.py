@@ -139,7 +139,8 @@ class Watch:
             return Result(
                 status="failed",
                 reason=f"the canary could not describe this training: {one_line(error)}",
-                hint="see log.txt; please report it",
+                hint="please report it",
+                see_log=True,
             )
 
 

@@ -18,8 +18,7 @@ def usable(record: RunRecord) -> str:
     """Why a record cannot be judged; empty where it can."""
     where = f"run {record.run_id}"
     if record.status != "completed":
-        reason = f": {record.reason}" if record.reason else ""
-        return f"{where} is {record.status}, not completed{reason}"
+        return f"{where} is {record.status}, not completed: {how_it_ended(record)}"
     times = record.perf.step_time
     if times.count < MIN_STEPS:
         ran = len(record.stability.loss_values)
@@ -37,6 +36,16 @@ def usable(record: RunRecord) -> str:
     if not all(map(_positive_or_none, (record.perf.max_mem_mb, record.perf.approx_tokens_per_sec))):
         return f"{where} has memory or speed that is not a positive number; run it again"
     return ""
+
+
+def how_it_ended(record: RunRecord) -> str:
+    """Of a run that did not complete: why, and how far it had come."""
+    steps = record.launches[-1].steps if record.launches else 0
+    steps = steps or len(record.stability.loss_values)
+    if record.reason and "failed_rank" in record.ranks:
+        return record.reason  # which tells after what step of which rank
+    far = f"after step {steps}" if steps else "before its first step"
+    return f"{record.reason}, {far}" if record.reason else f"it ended {far}"
 
 
 def probe_alone(record: RunRecord) -> bool:

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from canary.collect.record import RunRecord
+from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
+from canary.config.places import is_place
 from canary.config.schema import CanaryConfig
+from canary.config.trainers import EXEC_KEYS
 
-NOT_SHOWN = ("output_dir", "save_model")
-"""Where a record or a model lies says nothing of what is in it."""
+NOT_SHOWN = ("output_dir", "save_model", "command")
+"""Where a record or a model lies says nothing of what is in it; a command is read by its words."""
 
 COSMETIC_CONFIG = (
     "name",
@@ -24,16 +27,9 @@ COSMETIC_CONFIG = (
     "probe_steps",
     "profiler",
     "thresholds",
-    "trainer_args.run_name",
-    "trainer_args.project",
-    "trainer_args.disable_tqdm",
-    "trainer_args.log_level",
-    "trainer_args.logging_steps",
-    "trainer_args.logging_strategy",
-    "trainer_args.logging_first_step",
-    "trainer_args.log_completions",
 )
-"""Keys that cannot change what is trained: they never excuse a difference in what is learned."""
+"""Keys that cannot change what is trained: they never excuse a difference in what is learned. Of a
+trainer's own arguments, and of a command's options, those that name a place are such too."""
 
 COSMETIC_ENVIRONMENT = (
     "ram_bytes",
@@ -46,6 +42,8 @@ COSMETIC_ENVIRONMENT = (
     "variables.HF_HUB_OFFLINE",
     "variables.TOKENIZERS_PARALLELISM",
 )
+
+DEFAULTS: dict[str, Any] = CanaryConfig().model_dump(mode="json")
 
 
 def shown(value: Any) -> str:
@@ -63,6 +61,8 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _under(key: str, roots: tuple[str, ...]) -> bool:
+    if key.startswith("trainer_args.") and is_place(key.removeprefix("trainer_args.")):
+        return True
     return any(key == root or key.startswith(f"{root}.") for root in roots)
 
 
@@ -98,28 +98,40 @@ def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
-def _defaults(other: RunRecord) -> dict[str, Any]:
-    """Defaults of the keys that the other record's config has."""
-    fields = CanaryConfig.model_fields
+def _defaults(record: RunRecord, other: RunRecord) -> dict[str, Any]:
+    """Defaults of the keys that the other record's config has, for the one that lacks them."""
+    if record.config.get("command"):
+        # It states what was asked and seen: a default is one of an older version, never seen.
+        return {k: v for k, v in DEFAULTS.items() if k in other.config and other.config[k] == v}
     return {
-        key: fields[key].default
+        key: DEFAULTS[key]
         for key in other.config
-        if key in fields and isinstance(fields[key].default, bool | int | float | str)
+        if isinstance(DEFAULTS.get(key), bool | int | float | str)
     }
+
+
+def _stated(record: RunRecord, other: RunRecord) -> dict[str, Any]:
+    """What a record's config says that can be compared with the other's."""
+    config = _defaults(record, other) | record.config
+    if any(r.config.get("command") and "trainer" not in r.config for r in (record, other)):
+        # One of them never got to its training: nobody saw its settings.
+        known = set(EXEC_KEYS) - {"training_type"}
+        config = {key: value for key, value in config.items() if key in known}
+    return {key: value for key, value in config.items() if key not in NOT_SHOWN}
 
 
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Keys of the resolved configs that differ. A key that one version did not know yet had its
     default."""
-    before, after = (
-        {
-            key: value
-            for key, value in (_defaults(other) | record.config).items()
-            if key not in NOT_SHOWN
-        }
-        for record, other in ((baseline, current), (current, baseline))
+    return (
+        *spoken_changes(baseline, current),
+        *key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG),
     )
-    return key_changes(before, after, COSMETIC_CONFIG)
+
+
+def spoken_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
+    """Words of a user's own command that differ."""
+    return command_changes(baseline.config.get("command"), current.config.get("command"))
 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:

@@ -6,11 +6,18 @@ equal runs (the baseline's own repeats, or a noise model) leave the lane by them
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from canary.collect.record import RunRecord
-from canary.compare.changes import change_difference, config_changes, environment_changes
+from canary.compare.changes import (
+    change_difference,
+    config_changes,
+    environment_changes,
+    spoken_changes,
+)
+from canary.compare.commands import without_repeats
 from canary.compare.inputs_stages import (
     batch_differences,
     data_differences,
@@ -143,9 +150,12 @@ def exact_lane(
     before = newest_probed(baseline)
     after = most_different(current, before)
     config, environment = config_changes(before, after), environment_changes(before, after)
-    if _only_command(config, environment) and not learned_differences(before, after):
+    spoken = spoken_changes(before, after)
+    if _only(spoken, config, environment) and not learned_differences(before, after):
         # Another command that trains the same: its words say nothing of where work or memory went.
         config = tuple(replace(change, cosmetic=True) for change in config)
+    else:
+        config = without_repeats(config, spoken)
     links = [
         *change_difference("environment", 0, environment),
         *change_difference("config", 1, config),
@@ -192,9 +202,12 @@ def _parted(
     return counting, allowed
 
 
-def _only_command(config: Sequence[KeyChange], environment: Sequence[KeyChange]) -> bool:
-    telling = [change.key for change in (*config, *environment) if not change.cosmetic]
-    return telling == ["command"]
+def _only(
+    spoken: Sequence[KeyChange], config: Sequence[KeyChange], environment: Sequence[KeyChange]
+) -> bool:
+    """Whether nothing that can matter differs but words of the command."""
+    telling = [change for change in (*config, *environment) if not change.cosmetic]
+    return bool(telling) and all(change in spoken for change in telling)
 
 
 def _not_judged(check: Check) -> Check:
@@ -263,7 +276,7 @@ def _shown(value: object) -> float | int | str | None:
 def _numeric_delta(difference: Difference) -> float:
     """The change of a number, otherwise how many items differ; never null for a failed check."""
     was, now = difference.baseline, difference.current
-    if isinstance(was, int | float) and isinstance(now, int | float) and was == was and now == now:
+    if all(isinstance(value, int | float) and math.isfinite(value) for value in (was, now)):
         return float(now - was) or float(difference.count)
     return float(difference.count)
 
@@ -272,9 +285,10 @@ def _percent_delta(difference: Difference) -> float | None:
     if difference.scale:
         return None
     was, now = difference.baseline, difference.current
+    percent = None if difference.relative is None else 100 * difference.relative
     if isinstance(was, int | float) and isinstance(now, int | float) and was:
-        return 100.0 * (now / was - 1)
-    return None if difference.relative is None else 100 * difference.relative
+        percent = 100.0 * (now / was - 1)
+    return percent if percent is not None and math.isfinite(percent) else None
 
 
 def _repeatability(current: Sequence[RunRecord], known: Widened) -> list[Check]:

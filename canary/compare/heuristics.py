@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from canary.collect.record import RunRecord
 from canary.compare.causes import CAUSES, Cause
@@ -48,6 +49,8 @@ def analyze_regression(
     if not _is_red(report):
         # Nothing is decided: only what stands out by itself is worth a word.
         suspects = tuple(s for s in suspects if s.confidence >= STANDS_OUT and _known(s))
+    if now[-1].status != "completed":
+        suspects = tuple(s if _known(s) else _of_a_crash(s, now[-1]) for s in suspects)
     return Diagnosis(_summary(suspects), suspects)
 
 
@@ -62,9 +65,20 @@ def _summary(suspects: Sequence[Suspect]) -> str:
     if not suspects:
         return ""
     first = suspects[0]
-    others = ", ".join(map(_named, suspects[1:3]))
-    tail = f" Less likely: {others}." if others else ""
+    others = suspects[1:3]
+    # A suspect of another effect may be as likely.
+    how = "Less likely" if all(s.confidence < first.confidence for s in others) else "Beside it"
+    tail = f" {how}: {', '.join(map(_named, others))}." if others else ""
     return f"{_named(first)}: {first.description}{tail}"
+
+
+def _of_a_crash(unknown: Suspect, record: RunRecord) -> Suspect:
+    """What to do about a run that ended early: nothing of it was timed."""
+    actions = (
+        f"read the end of log.txt in the folder of run {record.run_id}",
+        "canary run the same config at the head and at the baseline's commit: does one complete?",
+    )
+    return replace(unknown, suggested_actions=actions)
 
 
 def _known(suspect: Suspect) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.changes import flatten
+from canary.compare.micro_batches import cut_otherwise, same_rows
 from canary.compare.report import Difference
 
 ROLLOUT_TRAINERS = ("grpo", "rloo", "ppo")
@@ -78,6 +79,10 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
     if not differing:
         return []
     first = differing[0]
+    if all(
+        same_rows(before[s], after[s]) and cut_otherwise(before[s], after[s]) for s in differing
+    ):
+        return [_cut(before[:common], after[:common], first, len(differing))]
     micro = sum(
         max(len(before[s]), len(after[s]))
         - sum(a == b for a, b in zip(_hashes(before[s]), _hashes(after[s]), strict=False))
@@ -98,6 +103,32 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
             step=first + 1,
         )
     ]
+
+
+def _cut(
+    before: Sequence[Sequence[Mapping[str, Any]]],
+    after: Sequence[Sequence[Mapping[str, Any]]],
+    first: int,
+    steps: int,
+) -> Difference:
+    """The same rows in other micro-batches: another way to the same update, for most trainers."""
+    was, now = len(before[first]), len(after[first])
+    words = f"the same rows in {now} micro-batches per step, {was} in the baseline"
+    if was == now:
+        words = f"the same rows in other micro-batches, from step {first + 1} on"
+    pads = [_total(side, "pad_tokens") for side in (before, after)]
+    if pads[0] != pads[1]:
+        words += f" (pad tokens {pads[0]} -> {pads[1]} over {len(before)} steps)"
+    return Difference(
+        ORDER["batches"],
+        "batches",
+        "micro_batches",
+        was,
+        now,
+        count=steps,
+        detail=words,
+        step=first + 1,
+    )
 
 
 def _hashes(step: Sequence[Mapping[str, Any]]) -> list[Any]:

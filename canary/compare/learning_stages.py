@@ -9,6 +9,7 @@ from typing import Any
 from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
+from canary.compare.micro_batches import cut_otherwise
 from canary.compare.report import Difference
 from canary.compare.tolerances import Tolerance, relative_difference
 
@@ -40,7 +41,8 @@ def loss_floor(record: RunRecord) -> float:
 def first_loss_differences(
     baseline: RunRecord, current: RunRecord, tolerance: Tolerance
 ) -> list[Difference]:
-    """The raw loss of step 1, and its micro-batches."""
+    """The raw loss of step 1, and of its micro-batches where both sides have the same ones: what
+    is learned is the whole step's."""
     before, after = (side.exact.get("first_loss", {}) for side in (baseline, current))
     floor = loss_floor(current)
     found = []
@@ -50,13 +52,19 @@ def first_loss_differences(
             _loss_difference("loss", before.get("loss"), after.get("loss"), relative, floor)
         )
     was, now = before.get("micro_losses") or [], after.get("micro_losses") or []
-    worst = _worst(was, now, floor)
+    worst = None if _cut_in(baseline, current, 1) else _worst(was, now, floor)
     if not found and worst is not None and worst[1] > tolerance.first_loss:
         place, size = worst
         one = _loss_difference("micro_losses", was[place], now[place], size, floor)
         words = one.detail.removeprefix("micro_losses ")
         found.append(replace(one, detail=f"loss of micro-batch {place + 1} {words}"))
     return found
+
+
+def _cut_in(baseline: RunRecord, current: RunRecord, steps: int) -> bool:
+    """Whether one of the first steps is cut into other micro-batches."""
+    before, after = (side.exact.get("batches", [])[:steps] for side in (baseline, current))
+    return any(cut_otherwise(was, now) for was, now in zip(before, after, strict=False))
 
 
 def _loss_difference(signal: str, was: Any, now: Any, relative: float, floor: float) -> Difference:
@@ -228,6 +236,8 @@ def trajectory_differences(
         GRADIENT_NORM_FACTOR,
     )
     was, now = before.get("rl", {}), after.get("rl", {})
+    if _cut_in(baseline, current, len(norms)):
+        was = {}  # means of micro-batches, whatever each one holds: of others they are others
     for name in dict.fromkeys((*was, *now)):
         if name in TOLD_ELSEWHERE or name not in was or name not in now:
             continue

@@ -16,6 +16,9 @@ Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline"
 
 Shown = float | int | str | None
 
+NOT_FINITE = 1e9
+"""The `delta` of a change from a number to what is none: it must be a number all the same."""
+
 
 @dataclass(frozen=True)
 class Check:

@@ -10,15 +10,12 @@ from typing import Literal
 
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
-from canary.compare.report import Check, CheckStatus
+from canary.compare.metric_trends import metric_checks
+from canary.compare.report import NOT_FINITE, Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 
-KL_FLOOR = 0.01
-"""KL below this is no blow-up, whatever its ratio."""
 TAIL_SHARE = 10
 MIN_LOSSES = 20
-SUSPICIOUS = 2.0
-"""A rise of reward or margin by so many times the tolerated drop is worth a look."""
 USUAL_RISE = 1.1
 """A loss that rises by no more than this over the baseline's own rise did not diverge anew."""
 
@@ -34,15 +31,7 @@ def stability_checks(
         _final_loss(current, baseline, thresholds),
         _gradient_explosion(current, baseline, thresholds),
     ]
-    optional = [
-        _kl(current, baseline, thresholds),
-        _drop("reward", ("reward",), current, baseline, thresholds.max_reward_drop_std, "std"),
-        _drop(
-            "margin", ("rewards/margins",), current, baseline, thresholds.max_margin_drop_pct, "%"
-        ),
-        _drop("entropy", ("entropy",), current, baseline, thresholds.max_entropy_drop_pct, "%"),
-    ]
-    return found + [check for check in optional if check is not None]
+    return found + metric_checks(current, baseline, thresholds)
 
 
 def _bad_steps(
@@ -114,6 +103,7 @@ def _divergence(
             f"needs {MIN_LOSSES} losses that start above zero",
         )
     rise = max(rises)
+    known = usual if 0 < usual < math.inf else None
     over = rise > thresholds.max_loss_rise
     failed = over and (math.isinf(rise) or rise > USUAL_RISE * usual)
     words = (
@@ -129,10 +119,11 @@ def _divergence(
         "trend",
         "fail" if failed else "warn" if over else "pass",
         words,
-        baseline=usual if 0 < usual < math.inf else None,
+        baseline=known,
         current=rise if math.isfinite(rise) else "inf",
         unit="x",
-        delta=rise - 1 if math.isfinite(rise) else 1e9,
+        delta=rise - (known or 1.0) if math.isfinite(rise) else NOT_FINITE,
+        delta_pct=100 * (rise / known - 1) if known and math.isfinite(rise) else None,
         threshold=thresholds.max_loss_rise,
         scale="x",
     )
@@ -209,101 +200,8 @@ def _gradient_explosion(
         + (", far outside the baseline's range" if failed else ""),
         baseline=before,
         current=shown,
-        delta=after - before if math.isfinite(after) else 1e9,
+        delta=after - before if math.isfinite(after) else NOT_FINITE,
         delta_pct=100 * (ratio - 1) if math.isfinite(ratio) else None,
         threshold=thresholds.max_grad_norm_ratio,
         scale="x",
-    )
-
-
-def _metric(records: Sequence[RunRecord], names: Sequence[str], part: str) -> float | None:
-    values = []
-    for record in records:
-        for name in names:
-            if name in record.rl:
-                value = float(getattr(record.rl[name], part))
-                if math.isfinite(value):
-                    values.append(value)
-                break
-    return statistics.fmean(values) if values else None
-
-
-def _not_finite(name: str, metrics: Sequence[str], current: Sequence[RunRecord]) -> Check | None:
-    """A failed check where the mean of a recorded metric is NaN or infinite."""
-    bad = [
-        metric
-        for record in current
-        for metric in metrics
-        if metric in record.rl
-        and record.rl[metric].count
-        and not math.isfinite(record.rl[metric].mean)
-    ]
-    if not bad:
-        return None
-    words = f"mean {bad[0]} is not finite"
-    return Check(name, "stability", "trend", "fail", words, delta=float(len(bad)))
-
-
-def _kl(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
-) -> Check | None:
-    names = ("kl", "objective/kl")
-    before, after = _metric(baseline, names, "mean"), _metric(current, names, "mean")
-    broken = _not_finite("kl", names, current)
-    if broken is not None or before is None or after is None:
-        return broken
-    ratio = after / max(before, KL_FLOOR)
-    failed = ratio > thresholds.max_kl_ratio
-    return Check(
-        "kl",
-        "stability",
-        "trend",
-        "fail" if failed else "pass",
-        f"mean KL to the reference {before:.3g} -> {after:.3g}" + (": blow-up" if failed else ""),
-        baseline=before,
-        current=after,
-        unit="nats",
-        delta=after - before,
-        delta_pct=100 * (after / before - 1) if before else None,
-        threshold=thresholds.max_kl_ratio,
-        scale="x",
-    )
-
-
-def _drop(
-    name: str,
-    metrics: Sequence[str],
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    limit: float,
-    scale: Literal["std", "%"],
-) -> Check | None:
-    """A mean over the steps that fell by too much, in percent or in deviations of the baseline."""
-    before, after = _metric(baseline, metrics, "mean"), _metric(current, metrics, "mean")
-    broken = _not_finite(name, metrics, current)
-    if broken is not None or before is None or after is None:
-        return broken
-    unit = _metric(baseline, metrics, "std") if scale == "std" else abs(before) / 100
-    if not unit or unit < 1e-9:
-        return Check(name, "stability", "trend", "skip", f"the baseline's {name} does not vary")
-    drop = (before - after) / unit
-    status: CheckStatus = "pass"
-    message = f"mean {name} {before:.4g} -> {after:.4g}"
-    if drop > limit:
-        status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
-    elif name != "entropy" and -drop > SUSPICIOUS * limit:
-        status = "warn"
-        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; look for leaks or hacking"
-    return Check(
-        name,
-        "stability",
-        "trend",
-        status,
-        message,
-        baseline=before,
-        current=after,
-        delta=after - before,
-        delta_pct=100 * (after - before) / abs(before) if before else None,
-        threshold=limit,
-        scale=scale,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canary.baseline.comparability import (
+    how_it_ended,
     judgeable,
     mismatch,
     named_twice,
@@ -25,7 +26,8 @@ from canary.compare.invariants import invariant_checks
 from canary.compare.lost import with_what_was_lost
 from canary.compare.memory import memory_checks
 from canary.compare.noise import NoiseModel
-from canary.compare.report import Check, Comparison, Side
+from canary.compare.report import Check, Comparison
+from canary.compare.side_figures import figures_of_checks, side_of
 from canary.compare.source_changes import SourceChanges
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -90,12 +92,30 @@ def compare_to_baseline(
         options = _Timing(thresholds, paired, noise, anchor, budget, gates)
         compare = _first_runs if not good else _compare
         refused = compare(now, good, options, history, accept)
-    found = replace(refused, current=side_of(now), baseline=side_of(before))
-    found = replace(found, alerts=alerts_of(now))
-    seen = _with_what_differs(found, now, good, thresholds) if found.verdict == "error" else found
+    found = _with_sides(refused, now, good or before)
+    notes = (*found.notes, *_left_out(before, good))
+    found = replace(found, alerts=alerts_of(now), notes=notes)
+    judged = found.verdict != "error" and now[-1].status == "completed"
+    seen = found if judged else _with_what_differs(found, now, good, thresholds)
     diagnosis = analyze_regression(seen, now, good, source)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)
+
+
+def _with_sides(
+    found: Comparison, now: Sequence[RunRecord], before: Sequence[RunRecord]
+) -> Comparison:
+    current, baseline = side_of(now), side_of(before)
+    was, shown = figures_of_checks(found.checks, baseline.summary, current.summary)
+    return replace(
+        found, current=replace(current, summary=shown), baseline=replace(baseline, summary=was)
+    )
+
+
+def _left_out(before: Sequence[RunRecord], good: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Why runs of the baseline are not among those compared."""
+    unused = [judgeable(record) for record in before if record not in good] if good else []
+    return tuple(f"left out of the baseline: {reason}" for reason in unused)
 
 
 def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> None:
@@ -276,34 +296,7 @@ def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -
     last = crashed[-1]
     return (
         f"Regression: the current side ended {len(crashed)} times as {last.status} where the "
-        f"baseline completes{f': {last.reason}' if last.reason else ''}."
-    )
-
-
-def side_of(records: Sequence[RunRecord]) -> Side:
-    """What is shown of one side."""
-    if not records:
-        return Side(())
-    newest = records[-1]
-    perf, stability = newest.perf, newest.stability
-    return Side(
-        run_ids=tuple(record.run_id for record in records),
-        name=newest.name,
-        sha=newest.git.get("sha"),
-        dirty=newest.git.get("dirty"),
-        launches=sum(
-            sum(launch.kind == "measured" for launch in record.launches) for record in records
-        ),
-        steps=len(stability.loss_values),
-        summary={
-            "step_time_mean_s": perf.step_time.mean,
-            "step_time_p95_s": perf.step_time.p95,
-            "tokens_per_sec": perf.approx_tokens_per_sec,
-            "max_mem_mb": perf.max_mem_mb,
-            "final_loss": stability.final_loss,
-            "nan_steps": stability.nan_steps,
-            "inf_steps": stability.inf_steps,
-        },
+        f"baseline completes: {how_it_ended(last)}."
     )
 
 

@@ -271,6 +271,12 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return statistics.fmean(found) if found and len(found) == len(values) else None
 
 
+def _rate(values: Sequence[float | None]) -> float | None:
+    """The geometric mean, as the step time has it: the rate and its change agree with it."""
+    found = [value for value in values if value is not None and value > 0]
+    return statistics.geometric_mean(found) if found and len(found) == len(values) else None
+
+
 def _tokens_per_sec(
     checks: dict[Metric, Check],
     gates: dict[Metric, Gate],
@@ -281,7 +287,7 @@ def _tokens_per_sec(
     """Derived from the step time's interval and the exact token counts, never tested again."""
     name: Metric = "step_time_mean" if "step_time_mean" in gates else "step_time_median"
     gate, source = gates.get(name), checks.get(name)
-    before = _mean([record.perf.approx_tokens_per_sec for record in baseline])
+    before = _rate([record.perf.approx_tokens_per_sec for record in baseline])
     now_tokens = _mean([_tokens_per_launch(record) for record in current])
     was_tokens = _mean([_tokens_per_launch(record) for record in baseline])
     if gate is None or source is None or not before or not now_tokens or not was_tokens:

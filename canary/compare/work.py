@@ -12,6 +12,7 @@ from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.growth import held_bytes, tensor_growth
+from canary.compare.micro_batches import same_size
 from canary.compare.report import Check, CheckStatus, Difference, Group
 from canary.compare.thresholds import Thresholds
 
@@ -134,9 +135,10 @@ def _operators_that_differ(baseline: RunRecord, current: RunRecord) -> str:
 def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> list[Counted]:
     before, after = baseline.exact.get("work", {}), current.exact.get("work", {})
     reason = _not_the_same_step(baseline, current)
-    # Of several ranks the first is counted: its micro-batches alone say what a read in each costs.
-    of_step = _micro(current, int(after.get("step", 1)))
-    micro_batches = max(1, sum(not micro.get("rank") for micro in of_step))
+    step = int(after.get("step", 1))
+    was_cut, now_cut = (max(1, len(_micro(side, step))) for side in (baseline, current))
+    # The reads of a micro-batch come with each further one, and are no new ones.
+    further = max(0, now_cut / was_cut - 1) * (before.get("host_reads") or 0)
 
     def counted(name: str, key: str, limit: float, words: str, *, share: bool = False) -> Counted:
         """One count of the step; with `share`, its limit is in percent of the baseline."""
@@ -166,7 +168,7 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
             "host_reads",
             "host_reads",
             # A read in every micro-batch fails; a smaller number warns.
-            max(0, thresholds.max_host_reads_increase * micro_batches - 1),
+            further + max(0, thresholds.max_host_reads_increase * now_cut - 1),
             "tensor values read by Python a step",
         ),
         counted(
@@ -189,9 +191,11 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
     ]
 
 
-def _micro(record: RunRecord, step: int) -> Sequence[Mapping[str, Any]]:
+def _micro(record: RunRecord, step: int) -> list[Mapping[str, Any]]:
+    """The micro-batches of a step; of several ranks those of the first, whose work is counted."""
     batches = record.exact.get("batches", [])
-    return batches[step - 1] if 0 < step <= len(batches) else []
+    of_step = batches[step - 1] if 0 < step <= len(batches) else []
+    return [micro for micro in of_step if not micro.get("rank")]
 
 
 def _not_the_same_step(baseline: RunRecord, current: RunRecord) -> str:
@@ -202,11 +206,7 @@ def _not_the_same_step(baseline: RunRecord, current: RunRecord) -> str:
     if before.get("step") != after.get("step"):
         return "another step was counted"
     step = int(after.get("step", 1))
-    shapes = [
-        [(m.get("shapes"), m.get("input_tokens")) for m in _micro(side, step)]
-        for side in (baseline, current)
-    ]
-    if shapes[0] != shapes[1]:
+    if not same_size(_micro(baseline, step), _micro(current, step)):
         return f"the batches of the counted step {step} have other shapes"
     return ""
 

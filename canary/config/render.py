@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
-from canary.config.trainers import TRAINER_FIELDS
+from canary.config.trainers import EXEC_KEYS, TRAINER_FIELDS
 
 
 def show_text(loaded: LoadedConfig) -> str:
@@ -28,7 +28,10 @@ def resolved_yaml(loaded: LoadedConfig) -> str:
 
 def _lines(loaded: LoadedConfig) -> str:
     rows: list[tuple[str, str]] = []
+    own = loaded.config.training_type == "exec"
     for key, value in loaded.config:
+        if own and key not in EXEC_KEYS:
+            continue  # the command's own matter, and nothing that it says
         inner = dict(value) if isinstance(value, BaseModel | dict) else {}
         if not inner:
             rows.append((f"{key}: {_scalar(value)}", loaded.origins[key]))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from canary.compare.micro_batches import rows_of
 
 COUNTS = {
     "samples": "sequences",
@@ -61,7 +62,7 @@ def other_rows(reference: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     where on the same. Rows are told by their ids without padding, in whatever order."""
     pairs = zip(reference.get("batches") or (), other.get("batches") or (), strict=False)
     for step, (before, after) in enumerate(pairs, start=1):
-        wanted, found = _rows(before), _rows(after)
+        wanted, found = rows_of(before), rows_of(after)
         for name in wanted.keys() & found.keys():
             missing, added = wanted[name] - found[name], found[name] - wanted[name]
             if missing or added:
@@ -70,14 +71,3 @@ def other_rows(reference: Mapping[str, Any], other: Mapping[str, Any]) -> str:
                     f"missing, {added.total()} that are not there otherwise"
                 )
     return ""
-
-
-def _rows(micro_batches: Iterable[Mapping[str, Any]]) -> dict[str, Counter[str]]:
-    """Hashes of a step's rows, by the name of their ids; only where a mask tells of padding."""
-    found: dict[str, Counter[str]] = {}
-    for micro in micro_batches:
-        for name, rows in (micro.get("rows") or {}).items():
-            masks = {name.replace("input_ids", "attention_mask"), f"{name.removesuffix('ids')}mask"}
-            if masks & (set(micro.get("shapes") or ()) - {name}):
-                found.setdefault(name, Counter()).update(rows)
-    return found

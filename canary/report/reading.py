@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from canary.collect.folder import read_document
 from canary.collect.jsonio import number
 from canary.compare.report import Check, Comparison, Difference, KeyChange, RaisedAlert, Side
+from canary.compare.suspects import Diagnosis
 from canary.errors import RecordError
 from canary.report.document import DOCUMENT_VERSION
 
@@ -17,6 +18,7 @@ CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(tuple[Check, ...])
 DIFFERENCES: TypeAdapter[tuple[Difference, ...]] = TypeAdapter(tuple[Difference, ...])
 CHANGES: TypeAdapter[tuple[KeyChange, ...]] = TypeAdapter(tuple[KeyChange, ...])
 ALERTS: TypeAdapter[tuple[RaisedAlert, ...]] = TypeAdapter(tuple[RaisedAlert, ...])
+DIAGNOSIS: TypeAdapter[Diagnosis] = TypeAdapter(Diagnosis)
 SIDE: TypeAdapter[Side] = TypeAdapter(Side)
 COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
 
@@ -59,12 +61,22 @@ def comparison_from(document: dict[str, Any]) -> Comparison:
             "accepted": document["accepted"],
             "notes": document["notes"],
             "alerts": ALERTS.validate_python([_numbers(row) for row in document.get("alerts", [])]),
+            "diagnosis": DIAGNOSIS.validate_python(_diagnosis(document.get("diagnosis") or {})),
         }
     )
 
 
 def _without(row: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != key}
+
+
+def _diagnosis(row: dict[str, Any]) -> dict[str, Any]:
+    """What an earlier version left out has the defaults of today."""
+    suspects = [
+        {**suspect, "evidence": [_numbers(item) for item in suspect["evidence"]]}
+        for suspect in row.get("suspects", [])
+    ]
+    return {**row, "suspects": suspects}
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:

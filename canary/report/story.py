@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -99,7 +100,9 @@ def _summary(found: Comparison, noisy: bool) -> Iterator[MetricRow]:
 
 def _row(name: str, was: float, now: float, unit: str, *, noisy: bool) -> MetricRow:
     change = "="
-    if now != was:
+    if not (math.isfinite(was) and math.isfinite(now)):
+        change = "=" if str(was) == str(now) else "not finite"
+    elif now != was:
         change = signed(100 * (now / was - 1)) if was else signed(now - was, unit)
         change = f"{change}, {NOISE}" if noisy else change
     return MetricRow(name, amount(was, unit), amount(now, unit), change, (was, now), unit)

@@ -67,6 +67,8 @@ class Result:
     status: Status
     reason: str | None = None
     hint: str | None = None
+    see_log: bool = False
+    """What the process printed says more; the place of the log is told beside the hint."""
     usage_error: bool = False
     """The user's config or input was at fault: exit code 2 instead of 4."""
     exact: dict[str, Any] = field(default_factory=dict)

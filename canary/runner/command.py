@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import itertools
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from canary.errors import InputError, Stopped, UsageError
 from canary.runner.base import Job, Listener, Result
+from canary.runner.failure import last_words
 from canary.runner.local import LocalRunner, RowTail, died, end_tree
 from canary.runner.streams import Streams
 from canary.runner.watching import RankWatch
@@ -22,6 +25,8 @@ from canary.runner.watching import RankWatch
 SITE = Path(__file__).parents[1] / "attach" / "site"
 LAST_WORDS_S = 60.0
 """Seconds that a command has for its own ending after a signal."""
+USUAL = ("python3", "python", "torchrun", "accelerate", "trl")
+"""Programs that start trainings."""
 DEAF = {
     "I": "isolated from its environment",
     "S": "without the site module",
@@ -80,12 +85,12 @@ class CommandRunner(LocalRunner):
                 yield stack.enter_context(
                     self._streams.started(list(self._command), environment, self._log)
                 )
-            except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+            except OSError as error:
                 if error.filename != self._command[0]:
                     raise
                 raise InputError(
                     f"cannot start {self._command[0]}: {error.strerror}",
-                    "name a program that is on PATH, or its file",
+                    _other_program(self._command[0]),
                 ) from error
 
     def _follow(
@@ -118,7 +123,7 @@ class CommandRunner(LocalRunner):
     def _outcome(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
         result = watch.outcome()
         if result is None:
-            result = self._without_result(job, returncode)
+            result = self._without_result(job, returncode, watch)
         elif job.kind == "probe":
             return result  # what comes after its training was not run
         elif result.status == "completed" and returncode and result.training.get("cut"):
@@ -131,12 +136,13 @@ class CommandRunner(LocalRunner):
             result = replace(
                 result,
                 status="failed",
-                reason=f"the training ended well, and the command after it with code {returncode}",
-                hint="see log.txt",
+                reason="the training ended well, and the command after it with code "
+                f"{returncode}{_told(watch)}",
+                see_log=True,
             )
         return replace(result, command_code=returncode)
 
-    def _without_result(self, job: Job, returncode: int | None) -> Result:
+    def _without_result(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
         guarded = _guarded(job)
         if guarded is not None:
             return Result(
@@ -149,8 +155,9 @@ class CommandRunner(LocalRunner):
         if returncode:
             return Result(
                 status="failed",
-                reason=f"the command ended with code {returncode} before it trained",
-                hint="see log.txt",
+                reason=f"the command ended with code {returncode} before it trained{_told(watch)}",
+                hint=_interpreter(job),
+                see_log=True,
             )
         reason, hint = self._why_untrained(job)
         return Result(status="failed", reason=reason, hint=hint, usage_error=True)
@@ -229,6 +236,27 @@ def _told_to_end(child: subprocess.Popen[bytes], number: int) -> int | None:
         return child.wait(LAST_WORDS_S)
     except subprocess.TimeoutExpired:
         return None
+
+
+def _other_program(name: str) -> str:
+    """What to do about a program that cannot be started."""
+    usual = [program for program in USUAL if shutil.which(program)]
+    near = difflib.get_close_matches(Path(name).name, usual, n=1)
+    remedy = "name a program that is on PATH, or its file"
+    return f"did you mean {near[0]}? Or {remedy}" if near else remedy
+
+
+def _told(watch: RankWatch) -> str:
+    """What the command said last, to be put after what is said of it."""
+    words = last_words(watch.printed())
+    return f": {words}" if words else ""
+
+
+def _interpreter(job: Job) -> str | None:
+    """Which Python it was: a package that is missing may be there for another one."""
+    seen = sorted(_marks(job).glob("seen.*"), key=lambda mark: mark.stat().st_mtime_ns)
+    path = seen[-1].read_text(encoding="utf-8") if seen else ""
+    return f"its Python is {path}" if path else None
 
 
 def _guarded(job: Job) -> str | None:

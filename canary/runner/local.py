@@ -156,12 +156,12 @@ def died(returncode: int | None) -> Result:
         return Result(
             status="failed",
             reason=f"the training process died of {name}",
-            hint="see log.txt",
+            see_log=True,
         )
     return Result(
         status="failed",
         reason=f"the training process ended with code {returncode} and left no result",
-        hint="see log.txt",
+        see_log=True,
     )
 
 

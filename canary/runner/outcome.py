@@ -24,10 +24,12 @@ def exit_code(result: Result) -> int:
 
 
 def failure_text(result: Result, run_dir: Path, verbose: bool) -> str:
-    """One line with status, reason and remedy; with `verbose`, the end of the log as well."""
-    hint = f" ({result.hint})" if result.hint else ""
-    text = f"canary: {result.status}: {result.reason}{hint}"
+    """One line with status, reason, remedy and where more is told; with `verbose`, the end of the
+    log as well."""
     log = run_dir / "log.txt"
+    told = [*filter(None, [result.hint]), *([f"see {log}"] if result.see_log else [])]
+    hint = f" ({'; '.join(told)})" if told else ""
+    text = f"canary: {result.status}: {result.reason}{hint}"
     if verbose and log.exists():
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         text += "\n" + "\n".join(lines[-LOG_LINES:])

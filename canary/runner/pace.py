@@ -10,16 +10,18 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canary.anomaly.observation import (
+from canary.collect.host import gil_contention
+from canary.collect.jsonio import number
+from canary.collect.metric_names import (
+    ACCURACY,
     CLIP_FRACTION,
     ENTROPY,
     KL,
+    MARGIN,
     POLICY_LOSS,
     REWARD,
     VALUE_LOSS,
 )
-from canary.collect.host import gil_contention
-from canary.collect.jsonio import number
 from canary.collect.stages import is_online, shown_phases
 from canary.runner.base import Kind
 
@@ -35,8 +37,8 @@ LEARNING = (
     ("clipped", CLIP_FRACTION),
     ("policy loss", POLICY_LOSS),
     ("value loss", VALUE_LOSS),
-    ("margin", ("rewards/margins", "margin")),
-    ("accuracy", ("rewards/accuracies", "accuracy", "mean_token_accuracy")),
+    ("margin", MARGIN),
+    ("accuracy", ACCURACY),
 )
 """Metrics of a row's `rl` that are shown, and the names that trainers have for them."""
 

@@ -24,6 +24,7 @@ from canary.config.schema import CanaryConfig
 from canary.runner.base import Kind, Listener, Result
 from canary.runner.distributed import Rendezvous
 from canary.runner.readings import Readings
+from canary.runner.settings import asked_config
 
 WRITE_EVERY_S = 1.0
 """Seconds between two writes of `metrics.json` while a launch runs."""
@@ -59,7 +60,7 @@ class Session:
         self._written = 0.0
         now = datetime.now(UTC)
         self.record: RunRecord = start_record(
-            folder.path.name, self.config.name, now, self.config.model_dump(mode="json")
+            folder.path.name, self.config.name, now, asked_config(self.config)
         )
         folder.config.write_text(resolved_yaml(loaded), encoding="utf-8")
 

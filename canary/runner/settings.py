@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from canary.config.trainers import OWN_KEYS
+from canary.config.schema import CanaryConfig
+from canary.config.trainers import EXEC_KEYS, OWN_KEYS
 from canary.runner.base import Kind
 
 NOT_TAKEN = ("bf16", "fp16", "use_cpu", "num_train_epochs", "max_steps", "data_seed", "report_to")
 """Arguments whose key of the config means something else, or is filled in another way."""
+
+
+def asked_config(config: CanaryConfig) -> dict[str, Any]:
+    """The `config` of a record before anything was trained: for a command, the keys that it has;
+    what it trains is not known yet, and no default of a built-in canary is."""
+    keys = set(EXEC_KEYS) if config.training_type == "exec" else None
+    return config.model_dump(mode="json", include=keys)
 
 
 def as_config(training: Mapping[str, Any], kind: Kind) -> dict[str, Any]:

@@ -156,7 +156,8 @@ class RankWatch:
         if fall.result is None:
             code = self._exit_code(self._pulses[fall.rank].pid)
             reason, hint = _death(code)
-            return Result(status="failed", reason=f"rank {fall.rank} {reason} {after}", hint=hint)
+            words = f"rank {fall.rank} {reason} {after}"
+            return Result(status="failed", reason=words, hint=hint, see_log=True)
         result = fall.result
         if result.usage_error:
             return result  # the same on every rank
@@ -171,13 +172,17 @@ class RankWatch:
         return replace(result, reason=words, hint=remedy)
 
     def _exit_code(self, pid: int) -> int | None:
-        """What torchrun wrote of a process, in the part of the log that is this launch's."""
+        """What torchrun wrote of a process."""
+        found = EXIT_CODE.findall(self.printed())
+        return next((int(code) for code, of in found if int(of) == pid), None)
+
+    def printed(self) -> str:
+        """The part of the log that is this launch's."""
         if not self._log.exists():
-            return None
+            return ""
         with self._log.open("rb") as stream:
             stream.seek(self._log_start)
-            text = stream.read().decode(errors="replace")
-        return next((int(code) for code, of in EXIT_CODE.findall(text) if int(of) == pid), None)
+            return stream.read().decode(errors="replace")
 
     def standing(self, since: float | None = None) -> str:
         """Where the ranks stand, of those that were asked; empty where there is nothing to say.
@@ -231,7 +236,7 @@ def _is_timeout(reason: str) -> bool:
     return "timed out" in reason.lower() or "operation timeout" in reason.lower()
 
 
-def _death(code: int | None) -> tuple[str, str]:
+def _death(code: int | None) -> tuple[str, str | None]:
     """What happened to a process that left no result, and what to do."""
     if code == -signal.SIGKILL:
         return (
@@ -240,10 +245,10 @@ def _death(code: int | None) -> tuple[str, str]:
             "memory.peak_rss_bytes",
         )
     if code is not None and code < 0:
-        return f"died of {signal.Signals(-code).name}", "see log.txt"
+        return f"died of {signal.Signals(-code).name}", None
     if code is not None:
-        return f"ended with code {code} and left no result", "see log.txt"
-    return "ended without a last word", "see log.txt"
+        return f"ended with code {code} and left no result", None
+    return "ended without a last word", None
 
 
 def _lives(pid: int) -> bool:

@@ -73,6 +73,7 @@ def test_the_record_is_complete(whole: Ended) -> None:
     assert record.config["learning_rate"] == 5e-4
     assert record.config["gradient_accumulation_steps"] == 2
     assert record.config["trainer_args"]["optim"].startswith("adamw")
+    assert not {"dataset_name", "fixed_length", "load_in_4bit", "speed"} & set(record.config)
     assert record.tokens["label_tokens"] > 0
     assert record.perf.step_time.count == 5
     assert record.env["packages"]["trl"]

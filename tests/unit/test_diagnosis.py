@@ -22,7 +22,7 @@ from canary.compare.source_changes import SourceChanges, parse_diff
 from canary.compare.stats import compare_to_baseline
 from canary.report.render import render
 from tests.unit.comparing import example, records
-from tests.unit.diagnosing import CASES, LOSSES, OTHER_LOSS, TRAJECTORY, changed, diagnosed, sides
+from tests.unit.diagnosing import CASES, LOSSES, TRAJECTORY, changed, diagnosed, sides
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -75,8 +75,7 @@ def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
 
 
 def test_rivals_lower_each_other_and_equals_are_not_told_apart() -> None:
-    found, _ = diagnosed("sft", *OTHER_LOSS)
-    facts = _facts(found)
+    facts = _facts(compare_to_baseline(records([0.3] * 5, 100), records([0.1] * 5)))
     strong = Finding(RegressionCategory.KERNEL, 0.9, "one")
     weak = Finding(RegressionCategory.HOST, 0.6, "another")
     alone = ranked([strong], facts)[0].confidence

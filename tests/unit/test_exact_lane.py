@@ -341,8 +341,8 @@ def test_of_the_current_runs_the_most_different_speaks_of_the_baseline_the_newes
 
 
 def test_another_command_that_trains_the_same_does_not_hide_where_the_work_went() -> None:
-    before = altered(record(1), "config", "command", to=["python", "train.py", "--out", "a"])
-    after = altered(record(2), "config", "command", to=["python", "train.py", "--out", "b"])
+    before = altered(record(1), "config", "command", to=["python", "train.py", "--mode", "a"])
+    after = altered(record(2), "config", "command", to=["python", "train.py", "--mode", "b"])
     found = compare_to_baseline(after, before)
     assert found.differences == ()
     reads = altered(after, "exact", "work", "host_reads", to=90)

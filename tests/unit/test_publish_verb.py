@@ -11,11 +11,15 @@ import pytest
 from typer.testing import CliRunner
 
 from canary.cli import app
+from canary.collect import jsonio
 from canary.errors import InputError, RecordError, UsageError
 from canary.publish.by_hand import Posting, post
+from canary.publish.comment import merged, sections_of
+from canary.publish.source import Answer, Source
 from canary.publish.workflow import Job
 from canary.report.render import written
 from tests.unit.test_comment import slow
+from tests.unit.test_rendering import CASES
 
 SHA = "c" * 40
 RECORD = Path(__file__).parents[2] / "baselines" / "examples" / "sft_smoke.json"
@@ -49,6 +53,27 @@ def test_a_dry_run_prints_status_and_comment_and_needs_no_token(posting: Posting
     assert "comment on #7 of org/repo:" in text
     assert "<!-- rlhf-canary -->" in text
     assert "Regression Checks" in text
+
+
+@pytest.mark.parametrize("verdict", CASES)
+def test_what_is_posted_by_hand_is_the_comment_that_the_action_posts(
+    verdict: str, posting: Posting, tmp_path: Path
+) -> None:
+    found = CASES[verdict]()
+    written(found, tmp_path / verdict)
+    text = said(replace(posting, comparisons=(tmp_path / verdict,)))
+    posted = sections_of([Answer(found.current.name, found)], Source(SHA))
+    assert (merged("", posted) or "nothing") in text
+    assert ("Likely cause" in text) == (verdict in ("regression", "changed", "error"))
+
+
+def test_a_comparison_of_an_earlier_version_without_a_diagnosis_is_posted(
+    posting: Posting, tmp_path: Path
+) -> None:
+    document = jsonio.loads((tmp_path / "found" / "comparison.json").read_text())
+    del document["diagnosis"], document["alerts"]
+    (tmp_path / "found" / "comparison.json").write_text(jsonio.dumps(document))
+    assert "Regression: median step" in said(posting)
 
 
 def test_a_dry_run_says_what_is_missing_and_posts_no_verdict_as_exit_code(posting: Posting) -> None:

@@ -12,6 +12,7 @@ from canary.collect.record import RunRecord
 from canary.compare.report import Check
 from canary.compare.stability import stability_checks, tail_mean
 from canary.compare.thresholds import DEFAULT_THRESHOLDS
+from canary.report.view import row_of
 from tests.unit.comparing import altered, example
 
 LOSSES = ("stability", "loss_values")
@@ -69,7 +70,8 @@ def test_a_loss_that_rises_diverges_within_a_hundred_steps() -> None:
     made = check("loss_divergence", rising(1.0, 2.0))
     assert made.status == "fail"
     assert made.current == pytest.approx(1.9545 / 1.0455, rel=1e-3)
-    assert made.delta == pytest.approx(1.9545 / 1.0455 - 1, rel=1e-3)
+    assert isinstance(made.baseline, float)
+    assert made.delta == pytest.approx(1.9545 / 1.0455 - made.baseline, rel=1e-3)
     assert made.threshold == 1.5
     assert check("loss_divergence", rising(1.0, 1.5)).status == "pass"
     assert check("loss_divergence", rising(2.0, 0.5)).status == "pass"
@@ -207,6 +209,42 @@ def test_rewards_collapse_in_deviations_of_the_baseline(after: float, status: st
     assert made.scale == "std"
 
 
+def telling(**means: float) -> RunRecord:
+    told = example("grpo").rl["reward"]
+    rl = {
+        name.replace("__", "/"): told.model_copy(update={"mean": mean})
+        for name, mean in means.items()
+    }
+    return altered(example("sft"), "rl", to=rl)
+
+
+@pytest.mark.parametrize(
+    ("name", "metric"),
+    [
+        ("margin", "margin"),
+        ("margin", "rewards__margins"),
+        ("reward", "reward"),
+        ("reward", "objective__scores"),
+        ("entropy", "objective__entropy"),
+        ("entropy", "policy__entropy_avg"),
+    ],
+)
+def test_a_quantity_is_judged_under_whatever_name_its_trainer_has_for_it(
+    name: str, metric: str
+) -> None:
+    made = check(name, telling(**{metric: 0.01}), telling(**{metric: 0.9}))
+    assert made.status == "fail"
+    assert check(name, telling(**{metric: 0.9}), telling(**{metric: 0.9})).status == "pass"
+    made = check(name, telling(**{metric: math.nan}), telling(**{metric: 0.9}))
+    assert made.status == "fail"
+
+
+def test_a_quantity_under_two_names_may_have_two_scales_and_is_not_compared() -> None:
+    assert check("kl", telling(objective__kl=8.0), telling(kl=0.1)).status == "skip"
+    both = telling(kl=0.1, objective__kl=8.0)
+    assert check("kl", telling(objective__kl=8.0), both).status == "pass"
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "metric"),
     [("margin", "dpo", "rewards/margins"), ("entropy", "grpo", "entropy")],
@@ -252,3 +290,36 @@ def test_metrics_that_a_side_lacks_are_not_checked() -> None:
     for name in ("kl", "reward", "entropy"):
         assert found(name, bare, example("grpo")) is None
         assert found(name, example("grpo"), bare) is None
+
+
+def test_a_fall_of_the_loss_that_is_the_same_on_both_sides_is_no_change() -> None:
+    made = check("loss_divergence", example(), example())
+    assert made.baseline == made.current
+    assert made.delta == 0
+    assert made.delta_pct == 0
+    assert row_of(made).change == "+0.0%"
+
+
+def test_a_loss_that_rises_more_than_the_baselines_shows_by_how_much() -> None:
+    falls = [2.0 - 0.01 * step for step in range(100)]
+    made = check("loss_divergence", losing([2.0] * 50 + [8.0] * 50), losing(falls))
+    assert made.status == "fail"
+    assert isinstance(made.baseline, float)
+    assert made.delta == pytest.approx(4.0 - made.baseline)
+
+
+@pytest.mark.parametrize(
+    ("name", "current"),
+    [
+        ("loss_divergence", losing([2.0] * 50 + [math.inf])),
+        ("gradient_explosion", altered(example(), *GRADS, to=[1.0, math.inf])),
+    ],
+)
+def test_an_infinite_change_is_shown_as_such_and_not_as_a_number(
+    name: str, current: RunRecord
+) -> None:
+    made = check(name, current, example())
+    assert made.status == "fail"
+    assert made.delta is not None
+    assert math.isfinite(made.delta)
+    assert row_of(made).change == "not finite"

@@ -95,7 +95,7 @@ def test_six_verdicts_and_their_exit_codes(make: Any, verdict: str, code: int, s
         (verdict_accepted, "Changed and accepted (as planned): learning_rate"),
         (verdict_inconclusive, "Inconclusive: median step time"),
         (verdict_no_baseline, "No baseline yet: 2 of 3 runs recorded; gating starts after 3."),
-        (verdict_error, "Error: run run-00100 is failed, not completed: it broke."),
+        (verdict_error, "Error: run run-00100 is failed, not completed: it broke, after step 100."),
     ],
 )
 def test_the_first_line_answers_in_words(make: Any, words: str) -> None:

@@ -114,7 +114,7 @@ def begin() -> None:
     """Takes this folder off the path, hooks, and gives the word to whom it belongs."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("CANARY_JOB"):
-        mark("seen")
+        mark("seen", sys.executable or "")
         if os.environ.get("CANARY_KEEP"):
             keep_files()
         sys.meta_path.insert(0, Finder())

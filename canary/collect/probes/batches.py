@@ -155,11 +155,17 @@ def unpadded_rows(inputs: Mapping[str, Any]) -> dict[str, list[list[int]]]:
 
 def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
     """A short hash of each row's ids without padding: whether two batches hold the same sequences,
-    in whatever order and however padded."""
-    return {
-        name: [_short_hash(repr(row)) for row in rows]
-        for name, rows in unpadded_rows(inputs).items()
-    }
+    in whatever order and however padded. Where no tensor is named as ids, of each row of the
+    largest tensor: of `(input, target)` the first."""
+    named = unpadded_rows(inputs)
+    if named:
+        return {name: [_short_hash(repr(row)) for row in rows] for name, rows in named.items()}
+    rows = {name: value for name, value in integer_tensors(inputs).items() if value.dim() > 0}
+    if not rows:
+        return {}
+    name = max(rows, key=lambda name: rows[name].numel())
+    kept = rows[name].detach().cpu().contiguous().numpy()
+    return {name: [hashlib.sha256(row.tobytes()).hexdigest()[: 2 * ROW_HASH_BYTES] for row in kept]}
 
 
 def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ TELLING = (
     "adam_beta2",
     "adam_epsilon",
     "bf16",
+    "dataloader_num_workers",
     "fp16",
     "gradient_accumulation_steps",
     "gradient_checkpointing",

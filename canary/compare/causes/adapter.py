@@ -34,6 +34,7 @@ def _trainable(facts: Facts) -> Iterator[Finding]:
             f"other parameters are trained: {was or 0:,} -> {now or 0:,}",
             tuple(evidence_of(d) for d in changed[:3]),
             ACTIONS,
+            sign="trained_parameters" if (now or 0) > (was or 0) else "",
         )
 
 

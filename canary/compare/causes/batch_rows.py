@@ -52,6 +52,8 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
     if not all("rows" in micro for side in (before, after) for step in side for micro in step):
         return BatchChange(known=False)
     rows = [_steps(side, "rows") for side in (before, after)]
+    if not all(map(_pool, rows)):
+        return BatchChange(known=False)  # batches in which no tensor is named as ids
     texts = [_steps(side, "texts") for side in (before, after)]
     differing = [step for step, (was, now) in enumerate(zip(*rows, strict=True)) if was != now]
     lengths = [_longest(side) for side in (before, after)]

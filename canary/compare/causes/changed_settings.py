@@ -9,6 +9,7 @@ from typing import Any
 from canary.collect.record import RunRecord
 from canary.compare.causes.setting_classes import category_of
 from canary.compare.changes import shown
+from canary.compare.commands import as_number, setting_name
 from canary.compare.report import Comparison
 from canary.compare.suspects import Evidence, RegressionCategory
 
@@ -37,8 +38,8 @@ class SettingChange:
 
     @property
     def name(self) -> str:
-        """Without its section."""
-        return self.key.rpartition(".")[2]
+        """Without its section, and of an option of a command the trainer's word for it."""
+        return setting_name(self.key) if self.in_config else self.key.rpartition(".")[2]
 
     def sentence(self) -> str:
         """In words."""
@@ -69,12 +70,12 @@ def setting_changes(
 ) -> tuple[SettingChange, ...]:
     """Config keys first; then what was in force and is not one of them, once each."""
     found = [
-        SettingChange(c.key, c.baseline, c.current, category_of(c.key), in_config=True)
+        SettingChange(c.key, c.baseline, c.current, _category(c.key), in_config=True)
         for c in report.config_changes
         if not c.cosmetic
     ]
     names = {change.name for change in found}
-    told = {(change.category, repr(change.current)) for change in found}
+    told = {(change.category, repr(as_number(change.current))) for change in found}
     values = {_key(change.baseline, change.current) for change in found}
     was, now_in_force = (_in_force(record) for record in (before, now))
     was, now_in_force = _shared_sections(was, now_in_force), _shared_sections(now_in_force, was)
@@ -95,8 +96,12 @@ def setting_changes(
     return tuple(found)
 
 
+def _category(key: str) -> RegressionCategory | None:
+    return category_of(key) or category_of(setting_name(key))
+
+
 def _key(was: Any, now: Any) -> str:
-    return repr((was, now))
+    return repr((as_number(was), as_number(now)))
 
 
 def _in_force(record: RunRecord) -> Mapping[str, Any]:

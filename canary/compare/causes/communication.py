@@ -29,6 +29,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
                 "synchronise gradients once an optimizer update (no_sync while accumulating)",
                 "look for metrics that are gathered in every step",
             ),
+            sign="collectives",
         )
     elif facts.entry is None and (waiting := list(_waiting(facts))):
         yield Finding(
@@ -37,6 +38,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
             "the ranks wait longer for each other in as many exchanges",
             tuple(waiting),
             ("compare the ranks' own step times: one that is slow makes all wait",),
+            sign="ranks_wait",
         )
 
 

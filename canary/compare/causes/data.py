@@ -32,7 +32,15 @@ def findings(facts: Facts) -> Iterator[Finding]:
     if collator is not None:
         evidence.append(collator.evidence())
         strength = min(0.97, strength + 0.04)
-    yield Finding(C.DATA, strength, description, tuple(evidence[:4]), _actions(facts))
+    was, now = facts.exact_counts("input_tokens")[0]
+    yield Finding(
+        C.DATA,
+        strength,
+        description,
+        tuple(evidence[:4]),
+        _actions(facts),
+        sign="input_tokens" if now > was else "",
+    )
 
 
 def _not_reached(facts: Facts) -> Iterator[Finding]:
@@ -74,7 +82,12 @@ def _what(facts: Facts) -> tuple[str, float]:
     if batches.same_set_in_steps:
         return "the same sequences stand in other places of each batch", 0.95
     if batches.same_multiset:
-        return "the same sequences come in another order", 0.93
+        return "the same sequences come in another order: another seed, sampler or shuffle", 0.93
+    if (ends := eos_alone(facts)) is not None:
+        how = (
+            "no longer appended" if ends[1] == 0 else ("dropped" if ends[1] < ends[0] else "added")
+        )
+        return f"the end-of-sequence token is {how}: {ends[0]:,} -> {ends[1]:,}", 0.94
     if batches.in_place >= SOME and batches.shorter and inputs[1] < inputs[0]:
         return f"long sequences are cut shorter: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.9
     if batches.shared >= SOME > batches.in_place:
@@ -88,7 +101,18 @@ def _what(facts: Facts) -> tuple[str, float]:
     return "other sequences enter the training steps", 0.85
 
 
+def eos_alone(facts: Facts) -> tuple[int, int] | None:
+    """(EOS before, EOS now), where the words are the same and as many tokens came or went as EOS
+    did: every other token is as it was."""
+    if not (facts.batches.known and facts.batches.same_texts):
+        return None
+    eos, tokens = facts.exact_counts("eos_labels", "input_tokens")
+    return eos if eos[0] != eos[1] and eos[1] - eos[0] == tokens[1] - tokens[0] else None
+
+
 def _actions(facts: Facts) -> tuple[str, ...]:
+    if eos_alone(facts) is not None:
+        return "append tokenizer.eos_token to every example before it is cut or packed", LOOK
     eos = facts.exact_counts("eos_labels")[0]
     if eos[1] < eos[0] and facts.batches.same_rows:
         return (

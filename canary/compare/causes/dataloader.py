@@ -28,4 +28,5 @@ def findings(facts: Facts) -> Iterator[Finding]:
             "profile the collator and the dataset's __getitem__; move slow work before training",
             "raise dataloader_num_workers",
         ),
+        sign="data",
     )

@@ -121,9 +121,12 @@ class Facts:
     def entry(self) -> str | None:
         """The first stage of what is learned from which the difference reaches the outcome.
 
-        A dataset that differs in rows which were not reached is not where it came in.
+        A dataset that differs in rows which were not reached is not where it came in, nor are
+        other micro-batches of the same rows where nothing else is learned.
         """
         stages = [stage for stage in ENTRIES if self.differs(stage)]
+        if stages == ["batches"] and self.difference("batches", "micro_batches"):
+            return None
         if stages and stages[0] == "data" and "batches" not in stages:
             stages = stages[1:] if len(stages) > 1 else stages
         return stages[0] if stages else None

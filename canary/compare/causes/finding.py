@@ -19,6 +19,9 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     actions: tuple[str, ...] = ()
     """What to do, the first thing first."""
+    sign: str = ""
+    """The count, phase or share of time that it rests on, by a name of `chains.FOLLOWS`; empty for
+    what is learned, and for settings."""
 
     def __post_init__(self) -> None:
         """Raises:

@@ -75,16 +75,26 @@ def findings(facts: Facts) -> Iterator[Finding]:
         # One share tells; the next ones follow from it (a held lock is waited for).
         if share in grown and (phase is not None or facts.slower or share.strength > 0.9):
             strength = share.strength * (0.6 if crowded else 1.0)
-            yield Finding(C.HOST, strength, share.description, tuple(grown.values()), ACTIONS)
+            evidence = tuple(grown.values())
+            yield Finding(C.HOST, strength, share.description, evidence, ACTIONS, share.name)
             break
+    # Other work on the machine, or a busier process, slows every phase alike: none stands out.
+    alike = facts.slower is not None and not (facts.phases and facts.phases.grown)
     if phase is not None:
         yield _phase(facts, phase.phase, (evidence_of_phase(phase), *_cpu(facts)), crowded)
-    elif facts.slower is not None and crowded:
+    elif alike and crowded:
         evidence = (grown[CROWDED],)
-        yield Finding(C.HOST, CROWDED.strength, CROWDED.description, evidence, ACTIONS)
-    elif facts.slower is not None and (cpu := tuple(_cpu(facts))):
         yield Finding(
-            C.HOST, 0.4, "the process is busier for the same work, in every phase", cpu, ACTIONS
+            C.HOST, CROWDED.strength, CROWDED.description, evidence, ACTIONS, CROWDED.name
+        )
+    elif alike and (cpu := tuple(_cpu(facts))):
+        yield Finding(
+            C.HOST,
+            0.4,
+            "the process is busier for the same work, in every phase",
+            cpu,
+            ACTIONS,
+            "cpu_seconds_per_step",
         )
 
 
@@ -102,6 +112,7 @@ def _phase(facts: Facts, name: str, evidence: tuple[Evidence, ...], crowded: boo
         f"the {name} phase takes longer for the same operators",
         evidence,
         ACTIONS,
+        name,
     )
 
 

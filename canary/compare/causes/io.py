@@ -33,6 +33,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
                 "compare save_strategy, save_steps, logging_steps and what callbacks write",
                 "write checkpoints from another thread, or seldom",
             ),
+            sign="files_written",
         )
     elif phase is not None and facts.entry is None:
         waits = not phase.stands_in_cpu
@@ -43,4 +44,5 @@ def findings(facts: Facts) -> Iterator[Finding]:
             f"{phase.phase} takes longer" + (" and waits, rather than computes" if waits else ""),
             (evidence_of_phase(phase),),
             ("look at the disk, and at trackers that send while the training waits",),
+            sign=phase.phase,
         )

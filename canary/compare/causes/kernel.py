@@ -17,11 +17,6 @@ COUNTS = ("recompiles", "host_reads", "operators", "flops", "tokens_fed")
 def findings(facts: Facts) -> Iterator[Finding]:
     """Counts of one step, then self times where both sides were profiled."""
     counted = [check for name in COUNTS if (check := facts.rose(name)) is not None]
-    again = facts.more_forwards
-    if facts.rollout and any(check.name == "tokens_fed" for check in counted) and not again:
-        return  # the rollout's own matter, and its operators follow from it
-    if facts.rose("collectives") is not None:
-        return  # each brings operators and reads along
     if counted:
         failed = any(check.failed for check in counted)
         learned = facts.entry is not None
@@ -39,14 +34,26 @@ def findings(facts: Facts) -> Iterator[Finding]:
                 *_memory(facts),
             ),
             _actions(facts),
+            sign=_sign(facts),
         )
     elif facts.operators.source == "profiler":
         yield from _self_times(facts)
 
 
+def _sign(facts: Facts) -> str:
+    grown = facts.phases.grown if facts.phases else ()
+    if facts.more_forwards:
+        return "forwards"
+    of_data = grown and all(phase.phase == "data" for phase in grown)
+    return "operators_of_data" if of_data else "operators"
+
+
 def _what(facts: Facts) -> str:
     if facts.rose("recompiles"):
         return "compiled code is compiled again in each step"
+    cut = facts.difference("batches", "micro_batches")
+    if cut is not None and facts.entry is None:
+        return f"the same rows take {cut.current} micro-batches per step, not {cut.baseline}"
     if facts.more_forwards:
         was, now = facts.exact("work", "forwards")
         return f"a model is called more often in a step: {was} -> {now} forward passes"
@@ -60,6 +67,8 @@ def _what(facts: Facts) -> str:
 
 
 def _actions(facts: Facts) -> tuple[str, ...]:
+    if facts.entry is None and facts.difference("batches", "micro_batches"):
+        return ("use larger micro-batches and fewer of them, as far as memory allows",)
     if facts.more_forwards:
         return (
             "look for a forward pass whose result is at hand: of the reference, of a metric",
@@ -115,4 +124,5 @@ def _self_times(facts: Facts) -> Iterator[Finding]:
             Evidence("operators", f"{top.name} {top.growth_ms:+.3g} ms a step", unit="ms"),
         ),
         ("compare the kernels that were chosen: dtype, shapes, attention backend",),
+        sign=growth.phase,
     )

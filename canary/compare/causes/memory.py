@@ -38,6 +38,7 @@ def _leak(facts: Facts) -> Iterator[Finding]:
                 "keep numbers, not losses: .detach() before a tensor is stored",
                 "look at lists and caches that live longer than a step",
             ),
+            sign="live_tensors",
         )
 
 
@@ -51,13 +52,13 @@ def _peak(facts: Facts) -> Iterator[Finding]:
             "more tensors are held between two steps",
             (evidence_of_check(held),),
             ("look for a second copy of the model, and for what callbacks and caches keep",),
+            sign="live_memory",
         )
         return
     peak, reserved = facts.failed("max_memory"), facts.failed("reserved_memory")
     if peak is None and reserved is None:
         return
     found = [check for check in (peak, reserved) if check is not None]
-    other = facts.entry is not None or facts.rose("operators") or facts.rose("tokens_fed")
     evidence = [evidence_of_check(check) for check in found]
     was, now = (record.memory.alloc_retries or 0 for record in (facts.before, facts.now))
     if now > was:
@@ -66,7 +67,7 @@ def _peak(facts: Facts) -> Iterator[Finding]:
     fragments = peak is None or now > was
     yield Finding(
         C.MEMORY,
-        0.35 if other else 0.85,
+        0.35 if facts.entry is not None else 0.85,
         "the allocator reserves more for the same peak: fragmentation, or retries"
         if fragments
         else "a step holds more memory at its peak, for the same work",
@@ -76,6 +77,7 @@ def _peak(facts: Facts) -> Iterator[Finding]:
             if fragments
             else "compare optimizer, precision, batch size, lengths and gradient checkpointing",
         ),
+        sign="max_memory",
     )
 
 

@@ -59,6 +59,7 @@ def _dtypes(facts: Facts) -> Iterator[Finding]:
             "keep the weights that the optimizer updates in float32, and compute under autocast",
             "compare dtype, bf16 and fp16 of both sides",
         ),
+        sign="dtypes",
     )
 
 

@@ -41,7 +41,8 @@ def _rates(facts: Facts) -> Iterator[Finding]:
                 "the scheduler must step once an optimizer step",
             ),
         )
-    elif zero is not None:
+    elif zero is not None and not all(facts.exact("trajectory", "learning_rates")):
+        # Rates that are recorded on both sides and equal are 0 on both.
         yield Finding(
             C.OPTIMIZER,
             0.9,

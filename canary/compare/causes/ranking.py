@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
+from canary.compare.causes.chains import chained
+from canary.compare.causes.effects import can_cause, effects
 from canary.compare.causes.environment import environment_evidence
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
 
+UNKNOWN = RegressionCategory.UNKNOWN
 ORDER: tuple[EvidenceKind, ...] = get_args(EvidenceKind)
 SOMETHING_ELSE = 1.0
 """Odds of a cause that nobody thought of: alone, a suspect is as likely as its evidence says."""
@@ -21,10 +24,31 @@ TELLS_APART = 1.05
 
 
 def ranked(found: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
-    """Suspects, the likeliest first; `unknown` stands first where the first two are not told
-    apart, or where nothing tells enough for anyone."""
+    """Suspects of the worst effects first, and of these the likeliest; rivals are who can cause the
+    same effect. `unknown` stands first where the first two are not told apart, or where nothing
+    tells enough for anyone."""
+    findings = chained(found)
+    if not (tiers := effects(facts)):
+        return _of_one_effect(findings, facts)
+    named: dict[RegressionCategory, Suspect] = {}
+    for place, tier in enumerate(tiers):
+        asked = [
+            _of_one_effect([f for f in findings if can_cause(f, effect, facts)], facts)
+            for effect in tier
+        ]
+        best = sorted((s for suspects in asked for s in suspects), key=lambda s: -s.confidence)
+        unknown = [suspects[0] for suspects in asked if suspects[0].category is UNKNOWN]
+        known = [suspect for suspect in best if suspect.category is not UNKNOWN]
+        # Where one of several effects is explained, that is said before what is not.
+        first = unknown if len(unknown) == len(asked) else []
+        for suspect in (*first, *known, *unknown) if place == 0 else known:
+            named.setdefault(suspect.category, suspect)
+    return tuple(named.values())
+
+
+def _of_one_effect(findings: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
     by_category: dict[RegressionCategory, list[Finding]] = {}
-    for finding in found:
+    for finding in findings:
         by_category.setdefault(finding.category, []).append(finding)
     odds = {category: _odds(findings) for category, findings in by_category.items()}
     total = sum(odds.values()) + SOMETHING_ELSE
@@ -106,7 +130,7 @@ def _alerts(facts: Facts) -> Iterator[Evidence]:
 
 def _unknown(confidence: float, words: str) -> Suspect:
     return Suspect(
-        RegressionCategory.UNKNOWN,
+        UNKNOWN,
         round(min(1.0, confidence), 3),
         _sentence(words),
         (),

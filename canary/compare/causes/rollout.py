@@ -63,6 +63,7 @@ def _work(facts: Facts) -> Iterator[Finding]:
             "the same completions cost more token positions: generation computes again what it had",
             (evidence_of_check(fed), *([evidence_of_phase(generation)] if generation else [])),
             ("switch the KV cache on while generating (use_cache)", *GENERATION),
+            sign="tokens_fed",
         )
     elif generation is not None and not learned:
         what = "rewards take" if generation.phase == "reward" else "generation takes"
@@ -72,6 +73,7 @@ def _work(facts: Facts) -> Iterator[Finding]:
             f"{what} longer",
             (evidence_of_phase(generation),),
             ("profile the reward function" if generation.phase == "reward" else GENERATION[0],),
+            sign=generation.phase,
         )
 
 

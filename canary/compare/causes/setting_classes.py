@@ -22,7 +22,7 @@ BY_NAME: dict[C, tuple[str, ...]] = {
         "decoupled_weight_decay",
         "initial_lr",
         "momentum",
-        "num_train_epochs",
+        "num_train_epochs|max_steps",  # of what is trained, they decide the schedule alone
     ),
     C.OBJECTIVE: (
         "beta",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from canary.compare.causes.changed_settings import SettingChange
+from canary.compare.causes.effects import can_slow
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 from canary.compare.suspects import Evidence
@@ -42,8 +43,8 @@ def findings(facts: Facts) -> Iterator[Finding]:
     for category, changes in by_category.items():
         if category is None:
             continue
-        fits = facts.entry in FIRST_EFFECT.get(category, ()) or (ended and facts.entry is None)
-        rivals = sum(facts.entry in FIRST_EFFECT.get(c, ()) for c in by_category if c is not None)
+        fits = _fits(category, facts) or (ended and facts.entry is None)
+        rivals = sum(_fits(c, facts) for c in by_category if c is not None)
         strength = 0.15 if not fits else (0.9 if rivals == 1 else 0.6)
         yield Finding(
             category,
@@ -62,6 +63,13 @@ def findings(facts: Facts) -> Iterator[Finding]:
             tuple(evidence for c in named[:3] for evidence in _evidence(facts, c)),
             (f"set {named[0].key} back, or accept the change",),
         )
+
+
+def _fits(category: C, facts: Facts) -> bool:
+    """Whether a setting of this kind can be behind what differs first, or behind a slower step."""
+    first = FIRST_EFFECT.get(category, ())
+    slows = facts.slower is not None and None in first and can_slow(category, facts)
+    return slows or (facts.entry in first and (facts.entry is not None or facts.slower is None))
 
 
 def _evidence(facts: Facts, change: SettingChange) -> Iterator[Evidence]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from canary.compare.causes.data import eos_alone
 from canary.compare.causes.evidence import evidence_of, evidence_of_check
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
@@ -53,6 +54,8 @@ def _other_ids(facts: Facts) -> Iterator[Finding]:
         return
     if facts.batches.same_multiset or (facts.rollout and facts.batches.same_prompts):
         return
+    if eos_alone(facts) is not None:
+        return  # a token of the data's own, or none: the words are tokenized as they were
     same_texts = facts.batches.same_texts or (facts.rollout and facts.batches.same_prompt_texts)
     bos = facts.exact_counts("bos_tokens", "sequences")
     per_sequence = [count / (sequences or 1) for count, sequences in zip(*bos, strict=True)]
@@ -104,7 +107,16 @@ def _done_again(facts: Facts) -> Iterator[Finding]:
             "give Dataset.map a function that can be hashed: one without state or open objects",
             "tokenize once, before training, and not in the collator",
         ),
+        sign="tokenizer_calls" if _in_steps(facts) else "dataset_maps",
     )
+
+
+def _in_steps(facts: Facts) -> bool:
+    """Whether the tokenizer is called in the steps, once in each at least, and not for a pass over
+    the dataset before them."""
+    calls = facts.rose("tokenizer_calls")
+    steps = max(launch.steps for launch in facts.now.launches) if facts.now.launches else 1
+    return calls is not None and not facts.rose("dataset_maps") and (calls.delta or 0) >= steps
 
 
 def _startup(facts: Facts) -> Evidence | None:

@@ -1,0 +1,73 @@
+"""What a suspect is suspected of: other learning, a slower step, more memory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from canary.compare.causes.facts import Facts
+from canary.compare.causes.finding import Finding
+from canary.compare.report import CheckStatus, Group
+from canary.compare.suspects import RegressionCategory as C
+
+Effect = Literal["learned", "cost", "memory"]
+
+OF_GROUP: Mapping[Group, Effect] = {
+    "correctness": "learned",
+    "stability": "learned",
+    "performance": "cost",
+    "memory": "memory",
+}
+LOUD: tuple[CheckStatus, ...] = ("fail", "changed", "warn")
+"""Statuses that ask for a reason, the worst first."""
+
+MODEL = ("forward", "backward", "logprob")
+SLOWS: Mapping[C, tuple[str, ...]] = {
+    C.OPTIMIZER: ("optimizer",),
+    C.OBJECTIVE: (*MODEL, "advantage"),
+    C.ADAPTER: (*MODEL, "optimizer", "generation"),
+    C.NUMERICS: (*MODEL, "optimizer", "generation", "reward"),
+    C.KERNEL: (*MODEL, "optimizer", "generation", "reward", "advantage", "other"),
+    C.ROLLOUT: (*MODEL, "generation", "reward", "advantage"),
+    C.DATALOADER: ("data",),
+    C.IO: ("checkpoint", "logging", "data", "other"),
+    C.COMMUNICATION: ("backward", "forward", "optimizer", "other"),
+}
+"""Phases that a mechanism can slow when the config or what is learned names it; all where it is not
+listed. A count or a time that a finding rests on speaks for itself."""
+
+MAIN = 0.2
+"""Of what the phases took beyond what was expected: a phase with less is not what slowed a step."""
+
+
+def effects(facts: Facts) -> list[list[Effect]]:
+    """What differs, by how bad it is, the worst first."""
+    worst: dict[Effect, int] = {}
+    for check in facts.report.checks:
+        if check.status in LOUD:
+            effect, rank = OF_GROUP[check.group], LOUD.index(check.status)
+            worst[effect] = min(rank, worst.get(effect, rank))
+    ranks = sorted(set(worst.values()))
+    return [[effect for effect in worst if worst[effect] == rank] for rank in ranks]
+
+
+def can_cause(finding: Finding, effect: Effect, facts: Facts) -> bool:
+    """Whether what was found can be behind such an effect."""
+    if effect == "learned":
+        return finding.category not in (C.HOST, C.IO, C.MEMORY) and finding.sign != "data"
+    if effect == "memory" or finding.sign:
+        return finding.category is not C.HOST or effect == "cost"
+    return can_slow(finding.category, facts)
+
+
+def can_slow(category: C, facts: Facts) -> bool:
+    """Whether the phases that grew are ones that this mechanism can slow; where none did, whether
+    it can slow more than one. Where a step is not known to be slower, anything may do more work."""
+    if facts.slower is None or category not in SLOWS:
+        return True
+    grown = {
+        phase.phase
+        for phase in (facts.phases.grown if facts.phases else ())
+        if phase.share >= MAIN or phase.stands_in_cpu
+    }
+    return bool(grown.intersection(SLOWS[category])) if grown else category is not C.OPTIMIZER

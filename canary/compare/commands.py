@@ -1,0 +1,162 @@
+"""Two training commands, option by option. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from canary.compare.report import KeyChange
+from canary.config.command_line import PYTHON, SHELLS, Started, started
+from canary.config.places import is_place, is_secret, plain_name
+from canary.config.trainers import OWN_KEYS
+
+PROGRAM, LAUNCHER, ARGUMENTS = "command", "launcher", "arguments"
+"""Keys of what is no option: the program, what starts it, and the words that stand alone."""
+USUAL = {
+    "lr": "learning_rate",
+    "bs": "batch_size",
+    "wd": "weight_decay",
+    "epochs": "num_train_epochs",
+    "steps": "max_steps",
+    "max_iters": "max_steps",
+    "dataset": "dataset_name",
+    "model": "model_name",
+    "model_name_or_path": "model_name",
+}
+"""Short names that scripts have for the settings of a trainer."""
+SETTING = re.compile(r"[+~]*[A-Za-z_@][\w./@-]*=", re.ASCII)
+OPTION = re.compile(r"--?[A-Za-z]")
+MOST_WORDS = 1000
+"""A longer command is compared whole."""
+Spoken = dict[str, tuple[str, Any]]
+"""Plain name -> (as it was written, value)."""
+
+
+def command_changes(baseline: Any, current: Any) -> tuple[KeyChange, ...]:
+    """Options, launchers and program that differ between two commands, each a list of words.
+
+    Those of places and names are cosmetic, and so is the folder of a program.
+    """
+    if baseline == current or not (baseline or current):
+        return ()
+    if not (_is_words(baseline) and _is_words(current)):
+        return (KeyChange(PROGRAM, baseline or None, current or None),)
+    was, now = _spoken(baseline), _spoken(current)
+    found = []
+    for name in (*now, *(name for name in was if name not in now)):
+        written, after = now.get(name, (name, None))
+        before_written, before = was.get(name, (name, None))
+        if _same(before, after) or is_secret(name):
+            continue
+        cosmetic = is_place(name) or (name == PROGRAM and _same_file(before, after))
+        key = written if name in now else before_written
+        found.append(KeyChange(key, before, after, cosmetic))
+    return tuple(found)
+
+
+def without_repeats(
+    changes: Sequence[KeyChange], spoken: Sequence[KeyChange]
+) -> tuple[KeyChange, ...]:
+    """The changes without settings of the trainer that say what an option of the command says."""
+    return tuple(
+        change
+        for change in changes
+        if change in spoken or not any(_repeats(change, option) for option in spoken)
+    )
+
+
+def setting_name(key: str) -> str:
+    """The setting that a key or an option of a command names, as a trainer calls it."""
+    name = plain_name(key).rpartition(".")[2]
+    return USUAL.get(name) or OWN_KEYS.get(name) or name
+
+
+def as_number(value: Any) -> Any:
+    """A number that stands in a command as text; anything else as it is."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _repeats(change: KeyChange, option: KeyChange) -> bool:
+    same = setting_name(change.key) == setting_name(option.key)
+    pairs = ((change.baseline, option.baseline), (change.current, option.current))
+    return same and all(_same(told, said) for told, said in pairs)
+
+
+def _is_words(command: Any) -> bool:
+    words = isinstance(command, list) and len(command) <= MOST_WORDS
+    return words and all(isinstance(word, str) for word in command)
+
+
+def _same(before: Any, after: Any) -> bool:
+    if "True" in (str(before), str(after)):
+        return str(before).lower() == str(after).lower()
+    return bool(as_number(before) == as_number(after))
+
+
+def _same_file(before: Any, after: Any) -> bool:
+    return PurePath(str(before)).name == PurePath(str(after)).name
+
+
+def _spoken(command: Sequence[str]) -> Spoken:
+    """What the words say, without their order."""
+    values: dict[str, list[str]] = {}
+    written: dict[str, str] = {}
+
+    def keep(key: str, *found: str) -> None:
+        name = key if key in (PROGRAM, LAUNCHER, ARGUMENTS) else plain_name(key)
+        written.setdefault(name, key)
+        values.setdefault(name, []).extend(found)
+
+    for one in started(command):
+        for variable, value in one.assigned:
+            keep(variable, value)
+        for word in _launchers(one, keep):
+            keep(LAUNCHER, word)
+        if one.program:
+            keep(PROGRAM, one.program)
+        for key, found in _options(one.arguments, most=len(one.arguments)):
+            keep(key, *found)
+    return {name: (written[name], " ".join(found) or True) for name, found in values.items()}
+
+
+def _launchers(one: Started, keep: Any) -> Iterator[str]:
+    """The programs before the one that trains, by their names alone; `keep` gets their options."""
+    for key, found in _options(one.launch, most=1):
+        if key != ARGUMENTS:
+            keep(key, *found)
+            continue
+        for word in found:
+            name = PurePath(word).name
+            if name not in SHELLS:
+                yield "python" if PYTHON.fullmatch(name) else name
+
+
+def _options(words: Sequence[str], most: int) -> Iterator[tuple[str, list[str]]]:
+    """(option, its values): the words after it, at most so many; settings as hydra has them; and
+    words that stand alone."""
+    place = 0
+    while place < len(words):
+        word = words[place]
+        place += 1
+        if SETTING.match(word) or (OPTION.match(word) and "=" in word):
+            key, _, value = word.partition("=")
+            yield key, [value]
+        elif OPTION.match(word):
+            values: list[str] = []
+            while place < len(words) and len(values) < most and _is_value(words[place]):
+                values.append(words[place])
+                place += 1
+            yield word, values
+        elif word != "--":
+            yield ARGUMENTS, [word]
+
+
+def _is_value(word: str) -> bool:
+    return not OPTION.match(word) and not SETTING.match(word) and word != "--"

@@ -1,0 +1,141 @@
+"""What trainers tell of rewards, margins, KL and entropy: means over the steps, compared."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from typing import Literal
+
+from canary.collect.metric_names import ENTROPY, KL, MARGIN, REWARD
+from canary.collect.record import RunRecord
+from canary.compare.report import Check, CheckStatus
+from canary.compare.thresholds import Thresholds
+
+KL_FLOOR = 0.01
+"""KL below this is no blow-up, whatever its ratio."""
+SUSPICIOUS = 2.0
+"""A rise of reward or margin by so many times the tolerated drop is worth a look."""
+
+Records = Sequence[RunRecord]
+
+
+def metric_checks(current: Records, baseline: Records, thresholds: Thresholds) -> list[Check]:
+    """A check for each quantity that both sides tell."""
+    found = [
+        _kl(current, baseline, thresholds),
+        _drop("reward", REWARD, current, baseline, thresholds.max_reward_drop_std, "std"),
+        _drop("margin", MARGIN, current, baseline, thresholds.max_margin_drop_pct, "%"),
+        _drop("entropy", ENTROPY, current, baseline, thresholds.max_entropy_drop_pct, "%"),
+    ]
+    return [check for check in found if check is not None]
+
+
+def _mean(records: Records, name: str, part: str = "mean") -> float | None:
+    """Of a part of the metric's distribution, over the records that tell it as a number."""
+    told = [float(getattr(record.rl[name], part)) for record in records if name in record.rl]
+    values = [value for value in told if math.isfinite(value)]
+    return statistics.fmean(values) if values else None
+
+
+def _told(
+    check: str, names: Sequence[str], current: Records, baseline: Records
+) -> tuple[str, float, float] | Check | None:
+    """(the name under which both sides tell a quantity, the baseline's mean, the current one's).
+
+    In its place a check: failed where it is no number any more, skipped where each side has a name
+    of its own. None where a side is mute.
+    """
+    broken = _not_finite(check, names, current)
+    if broken is not None:
+        return broken
+    before, after = (
+        {name: mean for name in names if (mean := _mean(side, name)) is not None}
+        for side in (baseline, current)
+    )
+    for name in before:
+        if name in after:
+            return name, before[name], after[name]
+    if not before or not after:
+        return None
+    was, now = next(iter(before)), next(iter(after))
+    words = f"the baseline tells {was}, the current side {now}: maybe on another scale"
+    return Check(check, "stability", "trend", "skip", words)
+
+
+def _not_finite(name: str, metrics: Sequence[str], current: Records) -> Check | None:
+    """A failed check where the mean of a recorded metric is NaN or infinite."""
+    bad = [
+        metric
+        for record in current
+        for metric in metrics
+        if metric in record.rl
+        and record.rl[metric].count
+        and not math.isfinite(record.rl[metric].mean)
+    ]
+    if not bad:
+        return None
+    words = f"mean {bad[0]} is not finite"
+    return Check(name, "stability", "trend", "fail", words, delta=float(len(bad)))
+
+
+def _kl(current: Records, baseline: Records, thresholds: Thresholds) -> Check | None:
+    told = _told("kl", KL, current, baseline)
+    if not isinstance(told, tuple):
+        return told
+    _, before, after = told
+    ratio = after / max(before, KL_FLOOR)
+    failed = ratio > thresholds.max_kl_ratio
+    return Check(
+        "kl",
+        "stability",
+        "trend",
+        "fail" if failed else "pass",
+        f"mean KL to the reference {before:.3g} -> {after:.3g}" + (": blow-up" if failed else ""),
+        baseline=before,
+        current=after,
+        unit="nats",
+        delta=after - before,
+        delta_pct=100 * (after / before - 1) if before else None,
+        threshold=thresholds.max_kl_ratio,
+        scale="x",
+    )
+
+
+def _drop(
+    name: str,
+    metrics: Sequence[str],
+    current: Records,
+    baseline: Records,
+    limit: float,
+    scale: Literal["std", "%"],
+) -> Check | None:
+    """A mean over the steps that fell by too much, in percent or in deviations of the baseline."""
+    told = _told(name, metrics, current, baseline)
+    if not isinstance(told, tuple):
+        return told
+    metric, before, after = told
+    unit = _mean(baseline, metric, "std") if scale == "std" else abs(before) / 100
+    if not unit or unit < 1e-9:
+        return Check(name, "stability", "trend", "skip", f"the baseline's {name} does not vary")
+    drop = (before - after) / unit
+    status: CheckStatus = "pass"
+    message = f"mean {name} {before:.4g} -> {after:.4g}"
+    if drop > limit:
+        status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
+    elif name != "entropy" and -drop > SUSPICIOUS * limit:
+        status = "warn"
+        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; look for leaks or hacking"
+    return Check(
+        name,
+        "stability",
+        "trend",
+        status,
+        message,
+        baseline=before,
+        current=after,
+        delta=after - before,
+        delta_pct=100 * (after - before) / abs(before) if before else None,
+        threshold=limit,
+        scale=scale,
+    )

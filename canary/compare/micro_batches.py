@@ -1,0 +1,50 @@
+"""How a step's rows are cut into micro-batches, and whether two steps work on the same. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+Micro = Mapping[str, Any]
+
+
+def rows_of(micro_batches: Iterable[Micro]) -> dict[str, Counter[str]]:
+    """Hashes of a step's rows, by the name of their ids; only where a mask tells of padding."""
+    found: dict[str, Counter[str]] = {}
+    for micro in micro_batches:
+        for name, rows in (micro.get("rows") or {}).items():
+            masks = {name.replace("input_ids", "attention_mask"), f"{name.removesuffix('ids')}mask"}
+            if masks & (set(micro.get("shapes") or ()) - {name}):
+                found.setdefault(name, Counter()).update(rows)
+    return found
+
+
+def same_rows(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
+    """Whether two steps train on the same rows, in whatever order and micro-batches."""
+    rows = rows_of(before)
+    return bool(rows) and rows == rows_of(after)
+
+
+def cut_otherwise(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
+    """Whether a step has another number of micro-batches, or the same rows in others."""
+    if len(before) != len(after):
+        return True
+    pairs = zip(before, after, strict=True)
+    return same_rows(before, after) and any(rows_of([a]) != rows_of([b]) for a, b in pairs)
+
+
+def same_size(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
+    """Whether two steps have the same rows, or as many numbers in each tensor: then their work can
+    be compared, whatever micro-batches they are cut into."""
+    return same_rows(before, after) or _numbers(before) == _numbers(after)
+
+
+def _numbers(micro_batches: Iterable[Micro]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for micro in micro_batches:
+        found["input_tokens"] += micro.get("input_tokens") or 0
+        for name, shape in (micro.get("shapes") or {}).items():
+            found[name] += prod(shape)
+    return found

@@ -1,0 +1,116 @@
+"""What the words of a training command say, without starting it."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from canary.config.command_line import name_of, simple_commands, started, why_deaf
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("python train.py --lr 1e-4", "train"),
+        ("/opt/a/bin/python3.11 -u -X dev scripts/train_gpt.py", "train_gpt"),
+        ("python -m pkg.train --config x.py", "pkg.train"),
+        ("python -mpkg.train", "pkg.train"),
+        ("trl sft --model x", "trl-sft"),
+        ("/opt/bin/trl sft", "trl-sft"),
+        ("python -m trl sft", "trl-sft"),
+        ("torchrun --standalone --nproc_per_node=2 train.py", "train"),
+        ("torchrun --nproc-per-node 2 -m pkg.train", "pkg.train"),
+        ("torchrun --no-python trl sft", "trl-sft"),
+        ("python -m torch.distributed.run --nproc_per_node 2 run_clm.py -o out", "run_clm"),
+        ("accelerate launch --multi_gpu train.py", "train"),
+        ("accelerate launch --config_file a.yaml --num_processes 2 -m pkg.train", "pkg.train"),
+        ("python -m accelerate.commands.launch train.py", "train"),
+        ("env -u X A=1 B=2 python train.py", "train"),
+        ("uv run --with trl python train.py", "train"),
+        ("uv run trl sft", "trl-sft"),
+        ("timeout 60 nice -n 5 trl dpo", "trl-dpo"),
+        ("conda run -n env python train.py", "train"),
+        (
+            "bash -c 'cd src && python prepare.py && python train.py > log.txt 2>&1; exit 3'",
+            "train",
+        ),
+        ("bash -euo pipefail -c 'pip install -e . && LR=1 trl sft'", "trl-sft"),
+        ("bash train.sh 4", "train"),
+        ("./my\\ script.py", "my-script"),
+        ("python -c 'print(1)'", None),
+        ("python", None),
+        ("bash -c 'echo \"open'", None),
+    ],
+)
+def test_a_run_is_named_after_the_program_that_trains(command: str, name: str | None) -> None:
+    assert name_of(shlex.split(command)) == name
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("python -I train.py", "-I starts Python isolated"),
+        ("/usr/bin/python3.11 -BE -m pkg.train", "-E starts Python ignoring"),
+        ("python -W ignore -S train.py", "-S starts Python without"),
+        ("env A=1 python -I train.py", "-I"),
+        ("/usr/bin/env python3 -I train.py", "-I"),
+        ("bash -c 'cd src; python -I train.py | tee log'", "-I"),
+        ("torchrun --no-python python -I train.py", "-I"),
+        ("accelerate launch --no_python /a/python -I train.py", "-I"),
+        ("nice -n 5 python -Ic 1", "-I"),
+        ("env -i python train.py", "env -i clears"),
+        ("bash -c 'PYTHONPATH=src python train.py'", "PYTHONPATH=src takes"),
+        ("env PYTHONPATH=src python train.py", "PYTHONPATH=src takes"),
+    ],
+)
+def test_a_python_that_lets_no_canary_in_is_seen_in_the_words(command: str, said: str) -> None:
+    found = why_deaf(shlex.split(command))
+    assert found is not None
+    assert said in found[0]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py -I",
+        "python -m pkg -S",
+        "python -X importtime -W error::S train.py",
+        "python -c 1",
+        "bash -c 'python -I prepare.py; python train.py'",
+        "bash -c 'python -I prepare.py; trl sft'",
+        "bash -c 'PYTHONPATH=src:$PYTHONPATH python train.py'",
+        "bash -c 'PYTHONPATH=${PYTHONPATH}:src python train.py'",
+        "trl sft -I",
+        "true",
+    ],
+)
+def test_a_command_that_may_let_it_in_is_not_refused(command: str) -> None:
+    assert why_deaf(shlex.split(command)) is None
+
+
+def test_launchers_and_program_are_told_apart() -> None:
+    (found,) = started(shlex.split("A=1 torchrun --nproc_per_node 2 src/train.py --lr 1e-4 -v"))
+    assert found.assigned == (("A", "1"),)
+    assert found.launch == ("torchrun", "--nproc_per_node", "2")
+    assert (found.program, found.arguments) == ("src/train.py", ("--lr", "1e-4", "-v"))
+
+
+def test_a_script_of_a_shell_is_its_simple_commands_without_where_they_write() -> None:
+    script = "# first\nset -e\nif true; then python a.py \\\n  --x 1 2>err >> log & fi"
+    assert list(simple_commands(script)) == [
+        ("set", "-e"),
+        ("true",),
+        ("python", "a.py", "--x", "1"),
+        ("fi",),
+    ]
+
+
+def test_shells_within_shells_end_somewhere() -> None:
+    command = ["python", "train.py"]
+    for _ in range(12):
+        command = ["bash", "-c", shlex.join(command)]
+        if len(command[2]) > 100_000:
+            break
+    started(command)
+    name_of(command)

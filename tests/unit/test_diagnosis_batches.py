@@ -1,0 +1,124 @@
+"""What differs in batches is told by what they hold: rows without names, EOS, order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from canary.collect.probes.batches import describe_batch
+from canary.compare.stats import compare_to_baseline
+from canary.compare.suspects import Suspect
+from tests.unit.diagnosing import (
+    OTHER_HASHES,
+    OTHER_LOSS,
+    TRAJECTORY,
+    Change,
+    changed,
+    diagnosed,
+    every_micro,
+    exact,
+    sides,
+)
+
+
+def suspect(*changes: Change) -> Suspect:
+    found, diagnosis = diagnosed("sft", *changes)
+    assert diagnosis.top_suspect is not None, found.first_line
+    return diagnosis.top_suspect
+
+
+def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
+    """A batch `(input, target)` of plain language modelling, as it reaches the probe."""
+    torch.manual_seed(seed)
+    words = torch.randint(0, 60, (rows, 9))
+    return {"0": words[:, :-1], "1": words[:, 1:]}
+
+
+def against(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Suspect:
+    """Records whose batches are these, a micro-batch a step."""
+    baseline, current = sides()
+    current = changed(current, *OTHER_LOSS)
+    for side, batches in ((baseline, before), (current, after)):
+        side.exact["batches"] = [[describe_batch(batch, None)] for batch in batches]
+    top = compare_to_baseline(current, baseline, gates=()).diagnosis.top_suspect
+    assert top is not None
+    return top
+
+
+def test_tuples_of_another_seed_are_other_rows_and_not_other_labels() -> None:
+    top = against([pair_of(s) for s in range(6)], [pair_of(s) for s in range(50, 56)])
+    assert top.category == "data"
+    assert "sequences enter" in top.description
+    assert "labels" not in top.description
+
+
+def test_tuples_in_another_order_are_said_to_be() -> None:
+    batches = [pair_of(seed) for seed in range(6)]
+    top = against(batches, batches[::-1])
+    assert "in another order: another seed, sampler or shuffle" in top.description
+
+
+def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
+    batches = [pair_of(seed) for seed in range(6)]
+    masked = [{"0": one["0"], "1": one["1"].where(one["1"] > 5, -100)} for one in batches]
+    assert "labels differ for the same sequences" in against(batches, masked).description
+
+
+def test_rows_are_those_of_pictures_and_not_of_the_few_labels_beside_them() -> None:
+    pictures = {"label": torch.tensor([1, 0]), "pixel_values": torch.arange(24).view(2, 3, 4)}
+    assert set(describe_batch(pictures, None)["rows"]) == {"pixel_values"}
+    assert describe_batch({"scale": torch.tensor(3)}, None)["rows"] == {}
+
+
+def test_records_without_rows_of_such_batches_are_not_said_to_have_the_same() -> None:
+    """Of an earlier version, on one side or both."""
+    nothing = every_micro("rows", {})
+    before, after = sides()
+    after = changed(after, *nothing, *OTHER_HASHES, *OTHER_LOSS)
+    for side in (before, changed(before, *nothing)):
+        top = compare_to_baseline(after, side, gates=()).diagnosis.top_suspect
+        assert top is not None
+        assert top.category == "data"
+        assert "tokens enter the training steps" in top.description
+
+
+def test_an_eos_that_is_no_longer_appended_is_the_datas_and_is_named() -> None:
+    rows = every_micro("rows", {"input_ids": ["x", "y"]})
+    eos = {m.get("eos_labels") for step in exact()["batches"] for m in step}
+    assert eos, "the example counts EOS"
+    gone: list[Change] = [
+        (("exact", "batches", step, place, key), value)
+        for step, micro_batches in enumerate(exact()["batches"])
+        for place, micro in enumerate(micro_batches)
+        for key, value in (
+            ("eos_labels", 0),
+            ("input_tokens", micro["input_tokens"] - micro["eos_labels"]),
+            ("label_tokens", micro["label_tokens"] - micro["eos_labels"]),
+        )
+    ]
+    top = suspect(*OTHER_HASHES, *rows, *gone, *OTHER_LOSS)
+    assert top.category == "data"
+    assert "end-of-sequence token is no longer appended" in top.description
+    assert top.description.endswith("-> 0.")
+    assert "eos_token" in top.suggested_actions[0]
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-4])
+def test_another_order_is_the_datas_where_the_learning_rate_begins_at_zero_on_both_sides(
+    first: float,
+) -> None:
+    before, after = sides()
+    warm: Change = (
+        (*TRAJECTORY, "learning_rates"),
+        [first, *exact()["trajectory"]["learning_rates"][1:]],
+    )
+    order = every_micro("rows", lambda v: {"input_ids": v["input_ids"][::-1]})
+    after = changed(after, warm, *OTHER_HASHES, *order, *OTHER_LOSS)
+    found = compare_to_baseline(after, changed(before, warm), gates=())
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "data", found.diagnosis.summary
+    assert top.confidence > 0.9
+    assert "optimizer" not in {s.category for s in found.diagnosis.suspects}

@@ -1,0 +1,82 @@
+"""One number for one thing: what is shown of a side is what its checks were judged by."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.report.document import document
+from canary.report.render import render
+from canary.report.story import story_of, story_text
+from tests.unit.comparing import altered, crashed, example, record, records
+
+UNEVEN = [0.030, 0.035, 0.0628]
+"""The newest is far from the others."""
+FIGURES = {
+    "step_time_mean": ("step_time_mean_s", 1e-3),
+    "tokens_per_sec": ("tokens_per_sec", 1.0),
+    "max_memory": ("max_mem_mb", 1.0),
+    "final_loss": ("final_loss", 1.0),
+    "nan_steps": ("nan_steps", 1.0),
+}
+
+
+def uneven() -> Comparison:
+    baseline = records(UNEVEN, memory_sd=0.05)
+    return compare_to_baseline(record(10, 0.03657), baseline)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_summary_of_several_runs_has_the_figures_of_the_checks(name: str) -> None:
+    found = uneven()
+    check, (figure, factor) = found.check(name), FIGURES[name]
+    for side, value in ((found.baseline, check.baseline), (found.current, check.current)):
+        assert isinstance(value, float | int)
+        assert side.summary[figure] == pytest.approx(value * factor)
+    assert document(found)["baseline"]["summary"][figure] == found.baseline.summary[figure]
+
+
+def test_the_change_that_explain_tells_is_that_of_the_check() -> None:
+    found = uneven()
+    story = story_of(found, [record(10, 0.03657)], records(UNEVEN))
+    told = {row.name: row for row in story.metrics}
+    check = found.check("step_time_mean")
+    assert check.delta_pct is not None
+    assert told["step time, mean"].change.startswith(f"{check.delta_pct:+.1f}%")
+    assert "62.8" not in story_text(story, "text", found)
+    assert "62.8" not in render(found, "markdown")
+
+
+def test_tokens_per_second_of_one_run_are_those_it_recorded() -> None:
+    current = record(10, 0.03657)
+    found = compare_to_baseline(current, records(UNEVEN))
+    assert found.current.summary["tokens_per_sec"] == pytest.approx(
+        current.perf.approx_tokens_per_sec
+    )
+
+
+def test_runs_that_no_check_judged_are_summed_up_together_too() -> None:
+    found = compare_to_baseline(crashed(example()), records(UNEVEN))
+    assert found.verdict == "error"
+    expected = math.exp(sum(map(math.log, UNEVEN)) / 3)
+    assert found.baseline.summary["step_time_mean_s"] == pytest.approx(expected)
+
+
+def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> None:
+    broken = crashed(record(3, 9.0, run_id="lost"), "oom")
+    found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
+    assert len(found.baseline.run_ids) == 3
+    assert any("lost" in note and "oom" in note for note in found.notes)
+
+
+def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
+    empty = altered(crashed(record(10, 0.1)), "perf", "step_time", "mean", to=math.nan)
+    found = compare_to_baseline(empty, records(UNEVEN))
+    assert found.current.summary["step_time_mean_s"] is None
+    for form in ("text", "markdown", "json"):
+        assert "nan" not in render(found, form).lower().replace("nan steps", "").replace(
+            "nan_steps", ""
+        )
