@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canary.options import Config, Folder, NoProgress, Set, Verbose
+from canary.options import BRANCH, Branch, Config, Folder, NoProgress, RemoteName, Set, Verbose
 from canary.terminal import sayer, stoppable
 
 if TYPE_CHECKING:
@@ -26,16 +26,8 @@ baseline_app = typer.Typer(
 History = Annotated[
     Path | None, typer.Argument(help="Folder of the history; without one, the branch.")
 ]
-RemoteName = Annotated[
-    str | None,
-    typer.Option(
-        "--remote", metavar="URL|NAME", help="Repository of the branch [GitHub's own, or origin]."
-    ),
-]
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The artifact branch.")]
 Canary = Annotated[str | None, typer.Option("--canary", help="Only this canary.")]
 Keep = Annotated[int, typer.Option("--keep", min=1, help="Newest runs to keep of each canary.")]
-BRANCH = "canary-baselines"
 KEEP = 50
 KEEP_IN_FOLDER = 100
 

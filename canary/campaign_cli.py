@@ -9,11 +9,14 @@ import typer
 
 from canary.errors import EXIT_ERROR, EXIT_OK
 from canary.options import (
+    BRANCH,
     Accept,
+    Branch,
     Config,
     Form,
     Noise,
     NoProgress,
+    RemoteName,
     Set,
     Strict,
     ThresholdFile,
@@ -38,6 +41,9 @@ Setup = Annotated[
     str | None,
     typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
 ]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Probes alone: what differs without noise, and no speed.")
+]
 SidesDir = Annotated[
     Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")
 ]
@@ -50,9 +56,12 @@ def ab(
     base_config: BaseConfig = None,
     head_config: HeadConfig = None,
     pairs: Pairs = "auto",
+    exact: Exact = False,
     budget: Budget = None,
     setup: Setup = None,
     noise: Noise = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
     output_dir: SidesDir = None,
     tier: Tier = None,
     threshold_file: ThresholdFile = None,
@@ -65,29 +74,33 @@ def ab(
 ) -> None:
     """Run two commits, or two configs, in alternation and compare them."""
     from canary.campaign.ab import AbRequest, run_ab
+    from canary.campaign.measured import named_noise, noise_branch
     from canary.report.render import check_format, deliver, written
 
     check_format(form)
     stoppable()
-    found, folder = run_ab(
-        AbRequest(
-            config=config,
-            base=base,
-            head=head,
-            base_config=base_config,
-            head_config=head_config,
-            pairs=pairs,
-            budget_minutes=budget,
-            setup=setup,
-            noise_file=noise,
-            output_dir=output_dir,
-            tier=tier,
-            threshold_file=threshold_file,
-            settings=tuple(set_ or ()),
-            accept=accept,
-        ),
-        sayer(quiet),
-    )
+    with named_noise(noise, noise_branch(remote, branch)) as noise_file:
+        found, folder = run_ab(
+            AbRequest(
+                config=config,
+                base=base,
+                head=head,
+                base_config=base_config,
+                head_config=head_config,
+                pairs=pairs,
+                budget_minutes=budget,
+                setup=setup,
+                noise_file=noise_file,
+                find_noise=True,
+                exact=exact,
+                output_dir=output_dir,
+                tier=tier,
+                threshold_file=threshold_file,
+                settings=tuple(set_ or ()),
+                accept=accept,
+            ),
+            sayer(quiet),
+        )
     written(found, folder)
     deliver(found, form, None)
     raise typer.Exit(found.exit_code(strict))
@@ -103,6 +116,8 @@ def calibrate(
         Path | None,
         typer.Option("--save-to", metavar="HISTORY", help="Also beside this history's runs."),
     ] = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
     runs_dir: Annotated[
         Path | None, typer.Option("--output-dir", help="Folder of run folders.")
     ] = None,
@@ -112,17 +127,23 @@ def calibrate(
 ) -> None:
     """Repeat one canary and measure what varies while nothing changes."""
     from canary.campaign.calibrate import calibrate, calibration_text, keep
+    from canary.campaign.measured import noise_branch, noise_file_of, push_noise, require_writable
     from canary.config.load import load_config
     from canary.runner.progress import Quiet
 
     stoppable()
     loaded = load_config(config, set_ or [])
+    place = noise_branch(remote, branch)
+    if place is not None:
+        require_writable(*place)
     made, records = calibrate(loaded, runs, Quiet(), runs_dir, sayer(quiet))
     if output is None and save_to is None:
-        output = Path(f"noise-{loaded.config.name or 'canary'}.json")
+        output = Path(noise_file_of(loaded.config.name))
     written_to = keep(made, output, save_to, records[-1])
     typer.echo(calibration_text(made))
     typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
+    if place is not None:
+        typer.echo(push_noise(*place, made.model, records[-1]))
 
 
 def demo(

@@ -30,6 +30,14 @@ Tier = Annotated[
 ]
 ThresholdFile = Annotated[Path | None, typer.Option("--threshold-file", help="YAML of thresholds.")]
 Noise = Annotated[Path | None, typer.Option("--noise", help="Noise model that calibrate wrote.")]
+RemoteName = Annotated[
+    str | None,
+    typer.Option(
+        "--remote", metavar="URL|NAME", help="Repository of the branch [GitHub's own, or origin]."
+    ),
+]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The artifact branch.")]
+BRANCH = "canary-baselines"
 Form = Annotated[str, typer.Option("--format", help="text, markdown or json.")]
 Accept = Annotated[
     str | None,

@@ -17,7 +17,8 @@ from canary.campaign.environments import (
     own_environment,
     refuse_foreign_code,
 )
-from canary.campaign.pairs import Plan, Role, Runs, run_pairs
+from canary.campaign.measured import Measured
+from canary.campaign.pairs import Judge, Launch, Plan, Role, Runs, run_pairs
 from canary.campaign.side import Side
 from canary.campaign.telling import Teller, pairs_of
 from canary.campaign.worktrees import (
@@ -28,16 +29,17 @@ from canary.campaign.worktrees import (
     uncommitted,
 )
 from canary.collect.record import RunRecord
-from canary.compare.noise import load_noise
-from canary.compare.paths import Request, require_same_machine, thresholds_for
+from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.source_reading import source_between
 from canary.compare.stats import compare_to_baseline
+from canary.compare.timing import FAMILY_BUDGET
 from canary.config.load import load_config
 from canary.errors import UsageError
 from canary.runner.surroundings import require_training_stack
 
 AUTO = "auto"
+PROBE_ALONE = "repeats=0"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,12 @@ class AbRequest:
     budget_minutes: float | None = None
     setup: str | None = None
     noise_file: Path | None = None
+    """Of a noise model, or the folder of a history that holds one."""
+    find_noise: bool = False
+    """Whether to look for a noise model in the working directory if none is named: only where
+    nobody but the user writes it."""
+    exact: bool = False
+    """Probes alone: what differs without noise, and nothing of the speed."""
     output_dir: Path | None = None
     tier: str | None = None
     threshold_file: Path | None = None
@@ -65,16 +73,33 @@ class AbRequest:
         """How many pairs.
 
         Raises:
-            UsageError: neither `auto` nor a count.
+            UsageError: neither `auto` nor a count, or settings that pairs leave no room for.
         """
+        self._refuse_repeats()
         budget = None if self.budget_minutes is None else 60 * self.budget_minutes
         if budget is not None and budget <= 0:
             raise UsageError(f"--budget {self.budget_minutes:g}: minutes, more than 0")
+        if self.exact:
+            if self.pairs != AUTO:
+                raise UsageError("--exact runs one probe per side, not pairs", "leave --pairs out")
+            return Plan(1, budget)
         if self.pairs == AUTO:
             return Plan(None, budget)
         if not self.pairs.isdigit() or int(self.pairs) < 1:
             raise UsageError(f"--pairs {self.pairs!r}", "auto, or a number of pairs from 1 on")
         return Plan(int(self.pairs), budget)
+
+    def _refuse_repeats(self) -> None:
+        """UsageError where `--set` names the launches of a run: here they are the pairs."""
+        for key, _, value in (setting.partition("=") for setting in self.settings):
+            if key.strip() == "repeats":
+                hint = "--exact runs the probes alone, --pairs N says how many runs"
+                raise UsageError(f"--set repeats={value.strip()} has no effect in ab", hint)
+
+    @property
+    def all_settings(self) -> tuple[str, ...]:
+        """`--set` values, with what `exact` adds."""
+        return (*self.settings, PROBE_ALONE) if self.exact else self.settings
 
 
 def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, Path]:
@@ -89,7 +114,8 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
     plan = request.plan()
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
-    noise = load_noise(request.noise_file) if request.noise_file else None
+    folder = Path.cwd() if request.find_noise else None
+    measured = Measured(say, request.noise_file, folder)
     asked = Request((), (), request.tier, request.threshold_file)
     if request.tier or request.threshold_file:
         thresholds_for(asked, ())  # A wrong threshold is told before anything runs.
@@ -98,14 +124,12 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
             """With the thresholds of the base's config, unless others were asked for."""
             thresholds, tier = thresholds_for(asked, (*base, *head))
-            if noise is not None:
-                require_same_machine(noise, (*base, *head)[0])
             found = compare_to_baseline(
                 head,
                 base,
                 thresholds,
                 paired=len(head) == len(base),
-                noise=noise,
+                noise=None if request.exact else measured.of((*base, *head)[0]),
                 budget=budget,
                 accept=request.accept,
                 source=source_between(Path.cwd(), base[-1], head[-1]) if base and head else None,
@@ -113,12 +137,26 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
             return replace(found, tier=tier)
 
         def launch(role: Role, *, probe: bool) -> RunRecord:
+            if request.exact:
+                return sides[role].run_with([PROBE_ALONE])
             return sides[role].run(probe=probe)
 
         teller = Teller(say, plan)
         teller.begins(sides["base"], sides["head"], folder)
         found, runs = run_pairs(plan, launch, judge, teller, time.monotonic)
+        if request.exact:
+            return _exact(found, runs, launch, judge), folder
     return _told(found, runs), folder
+
+
+def _exact(found: Comparison, runs: Runs, launch: Launch, judge: Judge) -> Comparison:
+    """Where the probes differ, a second one of the base tells what differs between equal runs."""
+    note = "probes alone: the speed was not measured"
+    if found.failed_checks and runs.head:
+        again = launch("base", probe=True)
+        if again.status == "completed":
+            found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)
+    return replace(found, notes=(note, *found.notes))
 
 
 def _told(found: Comparison, runs: Runs) -> Comparison:
@@ -151,7 +189,7 @@ def _sides(
         for role, ref in refs.items():
             label = f"{ref} {commits[role][:9]}" if ref not in commits[role] else commits[role][:9]
             sides[role] = _commit_side(request, role, label, repository, trees[role], here, folder)
-            load_config(sides[role].config, request.settings)
+            load_config(sides[role].config, request.all_settings)
         yield sides, folder
 
 
@@ -255,7 +293,7 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
         for role, config in configs.items()
     }
     for side in sides.values():
-        load_config(side.config, request.settings)
+        load_config(side.config, request.all_settings)
     return sides, folder
 
 

@@ -13,10 +13,11 @@ from canary.baseline.comparability import machine_key, machine_words
 from canary.baseline.history import NOISE_FILE, drawer
 from canary.campaign.repeated import completed_run
 from canary.collect.record import RunRecord
+from canary.compare.cpu_time import cpu_samples
 from canary.compare.estimate import Spread, larger, paired_estimate, unpaired_estimate
 from canary.compare.exact import all_differences
 from canary.compare.noise import NoiseModel, metric_noise, save_noise
-from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric
+from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.config.load import LoadedConfig
 from canary.errors import MachineError, UsageError
 from canary.runner.base import Listener
@@ -24,10 +25,12 @@ from canary.runner.base import Listener
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
 HISTORY = 20
-GATED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "max_memory")
+GATED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "cpu_time", "max_memory")
 WORDS = {
     "step_time_median": ("step time, median", "ms"),
     "step_time_mean": ("step time, mean", "ms"),
+    "cpu_time": ("CPU time per step", "ms"),
+    "on_core_step_time": ("step time, free core", "ms"),
     "max_memory": ("peak memory", "MB"),
     "tokens_per_sec": ("tokens per second", ""),
     "startup": ("start-up", "s"),
@@ -90,12 +93,13 @@ def calibration(records: Sequence[RunRecord]) -> Calibration:
         metrics=noise,
         inexact=inexact(records),
     )
-    detectable = {
-        name: {str(count): smallest(model, name, kind, count) for count in PAIR_COUNTS}
-        | {"history": smallest(model, name, kind, 1, HISTORY)}
-        for name in GATED
-        if name in values and (kind := _kind(records[-1], name))
-    }
+    gated = [name for name in GATED if name in values]
+    whole = sum(GATE_WEIGHTS[name] for name in gated)
+    detectable: dict[str, dict[str, float]] = {}
+    for name in gated:
+        kind, alpha = _kind(records[-1], name), FAMILY_BUDGET * GATE_WEIGHTS[name] / whole
+        detectable[name] = {str(n): smallest(model, name, kind, alpha, n) for n in PAIR_COUNTS}
+        detectable[name]["history"] = smallest(model, name, kind, alpha, 1, HISTORY)
     model = model.model_copy(update={"detectable_pct": detectable})
     return Calibration(model, values, machine_words(records[-1]))
 
@@ -108,21 +112,34 @@ def _value(record: RunRecord, name: str) -> float | None:
         "max_memory": perf.max_mem_mb,
         "tokens_per_sec": perf.approx_tokens_per_sec,
         "startup": sum(perf.startup_seconds.values()),
+        "cpu_time": _milliseconds(record, "cpu_time"),
+        "on_core_step_time": _milliseconds(record, "on_core_step_time"),
     }[name]
     return value if value and value > 0 else None
 
 
+def _milliseconds(record: RunRecord, metric: Metric) -> float | None:
+    """Mean of the launches; None where threads spin, so that CPU time is none of the gates."""
+    found = cpu_samples(metric, [record], [record], paired=False)
+    return found.scale(found.current) if isinstance(found, Samples) else None
+
+
 def _kind(record: RunRecord, name: str) -> str:
-    return f"{record.perf.max_mem_kind}_memory" if name == "max_memory" else "step_time"
+    if name == "max_memory":
+        return f"{record.perf.max_mem_kind}_memory"
+    return "cpu_time" if name == "cpu_time" else "step_time"
 
 
 def smallest(
-    model: NoiseModel, name: str, kind: str, current: int, baseline: int | None = None
+    model: NoiseModel,
+    name: str,
+    kind: str,
+    alpha: float,
+    current: int,
+    baseline: int | None = None,
 ) -> float:
-    """Smallest change, in percent, that is called real in four of five comparisons: of so many
-    pairs, or of `current` runs with a history of `baseline` runs."""
-    metric: Metric = name  # type: ignore[assignment]
-    alpha = FAMILY_BUDGET * GATE_WEIGHTS[metric] / sum(GATE_WEIGHTS[gate] for gate in GATED)
+    """Smallest change, in percent, that is called real in four of five comparisons at the error
+    level `alpha`: of so many pairs, or of `current` runs with a history of `baseline` runs."""
     floor = FLOORS[kind]
     if baseline is None:
         spread = _floored(model.pair_spread(name), math.sqrt(2) * floor)

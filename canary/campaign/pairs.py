@@ -11,12 +11,22 @@ from typing import Literal, Protocol
 
 from canary.collect.record import RunRecord
 from canary.compare.report import Check, Comparison
-from canary.compare.sequential import LOOKS, is_settled, look_budget
+from canary.compare.sequential import (
+    LOOKS,
+    decided_by_exact,
+    exact_failures,
+    is_settled,
+    look_budget,
+)
 
 Role = Literal["base", "head"]
 ROLES: tuple[Role, Role] = ("base", "head")
 PROBED_PAIRS = 2
 """One pair with a probe to compare, one more to see what differs between equal runs."""
+BY_EXACT = (
+    "stopped early: what differs has no noise, and more pairs would not change the answer; "
+    "--pairs N measures the speed too"
+)
 ATTEMPTS = 2
 """A run that fails is run once more; a side that fails twice has failed."""
 
@@ -66,7 +76,9 @@ class Watcher(Protocol):
 
     def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None: ...
 
-    def narrowed(self, pairs: int, step_time: Check | None) -> None: ...
+    def narrowed(self, pairs: int, clock: Check | None) -> None: ...
+
+    def differs(self, pairs: int, found: Comparison) -> None: ...
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None: ...
 
@@ -92,7 +104,8 @@ def run_pairs(
     watcher: Watcher,
     clock: Callable[[], float],
 ) -> tuple[Comparison, Runs]:
-    """Runs pairs in the order base head, head base, ... until decided, done or out of time.
+    """Runs pairs in the order base head, head base, ... until decided, done or out of time. Without
+    a fixed number, a failure of the exact lane decides it: more pairs would not take it back.
 
     A side that fails twice in a row ends it: the head's failing is a regression where a run of the
     base completed, the base's is an error.
@@ -107,14 +120,17 @@ def run_pairs(
         pairs += 1
         found = None
         shown = judge(runs.head, runs.base, plan.error_budget(pairs))
-        watcher.narrowed(pairs, _step_time(shown))
-        if plan.is_look(pairs):
+        watcher.narrowed(pairs, _clock(shown))
+        if pairs == 1 and exact_failures(shown):
+            watcher.differs(pairs, shown)
+        decided = plan.pairs is None and decided_by_exact(shown, runs.head, runs.base)
+        if plan.is_look(pairs) or decided:
             found = shown
-            settled = is_settled(found) or pairs == plan.most
+            settled = decided or is_settled(found) or pairs == plan.most
             following = None if settled else next(look for look in LOOKS if look > pairs)
             watcher.looked(pairs, found, following)
             if settled:
-                return _with_notes(found, runs, ""), runs
+                return _with_notes(found, runs, "" if plan.is_look(pairs) else BY_EXACT), runs
     stopped = f"stopped after {pairs} pair{'s' if pairs != 1 else ''}: the time budget is spent"
     if found is None:
         found = judge(runs.head, runs.base, plan.error_budget(pairs))
@@ -159,8 +175,11 @@ def _run_pair(
     return None
 
 
-def _step_time(found: Comparison) -> Check | None:
-    return next((check for check in found.checks if check.name == "step_time_median"), None)
+def _clock(found: Comparison) -> Check | None:
+    """What tells most of the speed: of a step time that is too noisy, CPU time."""
+    checks = {check.name: check for check in found.checks if check.status != "skip"}
+    step, cpu = checks.get("step_time_median"), checks.get("cpu_time")
+    return cpu if step is None or (cpu and step.status == "inconclusive") else step
 
 
 def _with_notes(found: Comparison, runs: Runs, stopped: str) -> Comparison:

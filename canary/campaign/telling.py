@@ -41,19 +41,25 @@ class Teller:
         left = 2 * self._next - len(self._spent)
         mean = sum(self._spent) / len(self._spent)
         more = f"   about {duration(left * mean)} to the next look" if left > 0 else ""
-        step = 1000 * record.perf.step_time.median
-        self._say(f"pair {pair + 1}  {role}  {step:8.1f} ms a step{more}")
+        timed = record.perf.step_time
+        words = f"{1000 * timed.median:8.1f} ms a step" if timed.count else "probe alone"
+        self._say(f"pair {pair + 1}  {role}  {words}{more}")
 
-    def narrowed(self, pairs: int, step_time: Check | None) -> None:
-        """The change of the step time as far as it is known."""
-        if step_time is None or step_time.interval is None or step_time.delta_pct is None:
+    def narrowed(self, pairs: int, clock: Check | None) -> None:
+        """The change of the step time, or of CPU time per step, as far as it is known."""
+        if clock is None or clock.interval is None or clock.delta_pct is None:
             return
-        low, high = step_time.interval
+        low, high = clock.interval
+        words = "CPU time" if clock.name == "cpu_time" else "step time"
         self._say(
-            f"        {bar(low, step_time.delta_pct, high, step_time.threshold)} step time "
-            f"{step_time.delta_pct:+.1f}%, between {low:+.1f}% and {high:+.1f}% "
+            f"        {bar(low, clock.delta_pct, high, clock.threshold)} {words} "
+            f"{clock.delta_pct:+.1f}%, between {low:+.1f}% and {high:+.1f}% "
             f"after {pairs_of(pairs)}"
         )
+
+    def differs(self, pairs: int, found: Comparison) -> None:
+        """What has no noise failed, told before the other pairs run."""
+        self._say(f"after {pairs_of(pairs)}: {found.first_line}")
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
         """A look: decided, or going on."""

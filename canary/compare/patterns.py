@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from canary.compare.report import Check, Comparison
 
-TIME = ("step_time_median", "step_time_mean", "step_time_drift")
+TIME = ("step_time_median", "step_time_mean", "step_time_drift", "cpu_time", "cpu_time_drift")
+SPEED = {"step_time_median", "cpu_time"}
+"""One of them, passed, tells of the speed."""
 MEMORY = ("max_memory", "reserved_memory", "memory_growth", "live_tensors")
 LEARNED = ("stability", "correctness")
 
@@ -38,14 +40,15 @@ def patterns(found: Comparison) -> Iterator[str]:
 def _no_slower(found: Comparison) -> bool:
     """Whether a slower step is excluded: of the clock's checks, those that were made passed."""
     asked = [c for c in found.checks if c.name in TIME and c.status != "skip"]
-    return "step_time_median" in {c.name for c in asked} and all(c.status == "pass" for c in asked)
+    return bool(SPEED & {c.name for c in asked}) and all(c.status == "pass" for c in asked)
 
 
 def _speed(found: Comparison) -> str:
     """What became of the speed, where nothing says that it got worse."""
     if not _no_slower(found):
         return "whether the speed changed is not decided"
-    interval = found.check("step_time_median").interval
+    asked = (c for c in found.checks if c.name in SPEED and c.status != "skip")
+    interval = next(asked).interval
     faster = interval is not None and interval[1] < 0.0
     return "and a step is faster" if faster else "at the same speed"
 

@@ -19,6 +19,7 @@ from canary.collect.record import RunRecord
 from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.bottlenecks import new_bottlenecks
 from canary.compare.changes import config_changes
+from canary.compare.cpu_time import settled
 from canary.compare.exact import exact_lane
 from canary.compare.heuristics import analyze_regression, with_likely_cause
 from canary.compare.invariants import invariant_checks
@@ -266,7 +267,7 @@ def _measured(
         words = "a side ran its probe alone (repeats: 0)"
         yield Check("step_time_median", "performance", "timing", "skip", words)
         return
-    yield from timing_checks(
+    timed = timing_checks(
         now,
         good,
         options.thresholds,
@@ -276,6 +277,7 @@ def _measured(
         budget=options.budget,
         gates=options.gates,
     )
+    yield from settled(timed, now, good, paired=options.paired, noise=options.noise)
     yield from memory_checks(now, good, options.thresholds)
     yield from stability_checks(now, good, options.thresholds)
 

@@ -31,6 +31,8 @@ class Thresholds(BaseModel):
 
     max_step_time_increase_pct: Real = Field(10.0, gt=0)
     """Step time, mean and median, as long as the change is real."""
+    max_cpu_time_increase_pct: Real = Field(10.0, gt=0)
+    """CPU time per step of all processes that train, on a CPU with one thread in each."""
     max_tps_drop_pct: Real = Field(8.0, gt=0, lt=100)
     """Tokens per second, derived from step time and token counts."""
     sensitivity: Literal["fixed", "adaptive"] = "fixed"
@@ -93,13 +95,22 @@ class Thresholds(BaseModel):
 
 DEFAULT_THRESHOLDS = Thresholds()
 SMOKE_THRESHOLDS = Thresholds(
-    max_step_time_increase_pct=15.0, max_tps_drop_pct=12.0, max_mem_increase_mb=1000.0
+    max_step_time_increase_pct=15.0,
+    max_cpu_time_increase_pct=15.0,
+    max_tps_drop_pct=12.0,
+    max_mem_increase_mb=1000.0,
 )
 PERF_THRESHOLDS = Thresholds(
-    max_step_time_increase_pct=8.0, max_tps_drop_pct=5.0, max_mem_increase_mb=300.0
+    max_step_time_increase_pct=8.0,
+    max_cpu_time_increase_pct=8.0,
+    max_tps_drop_pct=5.0,
+    max_mem_increase_mb=300.0,
 )
 NIGHTLY_THRESHOLDS = Thresholds(
-    max_step_time_increase_pct=5.0, max_tps_drop_pct=3.0, max_mem_increase_mb=200.0
+    max_step_time_increase_pct=5.0,
+    max_cpu_time_increase_pct=5.0,
+    max_tps_drop_pct=3.0,
+    max_mem_increase_mb=200.0,
 )
 
 TIER_THRESHOLDS: dict[TierName, Thresholds] = {

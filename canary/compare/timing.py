@@ -55,6 +55,15 @@ GATE_WEIGHTS: dict[Metric, float] = {
 }
 """Parts of the family's budget, of the sum over the gates that there are: without CPU time it is
 1. The step time on a core of its own is no gate: it tells what a noisy step time can hide."""
+WORDS: dict[Metric, str] = {
+    "step_time_median": "median step time",
+    "step_time_mean": "mean step time",
+    "cpu_time": "CPU time per step",
+    "max_memory": "peak memory",
+    "step_time_drift": "step time since the last accepted change",
+    "cpu_time_drift": "CPU time per step since the last accepted change",
+}
+
 DRIFTS: dict[Metric, Metric] = {
     "step_time_drift": "step_time_median",
     "cpu_time_drift": "cpu_time",
@@ -140,8 +149,10 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
         if launch.kind == "measured" and launch.status == "completed"
     ]
     found = [float(value) for value in values if value is not None]
-    if found or not metric.startswith("step_time"):
+    if metric not in ("step_time_median", "step_time_mean"):
         return [seconds for seconds in found if seconds > 0]
+    if found:
+        return found
     whole = record.perf.step_time
     return [whole.mean if metric == "step_time_mean" else whole.median]
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from canary.collect.record import RunRecord
+from canary.compare.cpu_time import cpu_samples, measures_cpu, on_cpu
 from canary.compare.crowding import crowding
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing import (
+    DRIFTS,
     FAMILY_BUDGET,
     OWN_SPREAD_SHARE,
     PRIOR_SOURCE,
+    WORDS,
     Gate,
     Metric,
     Samples,
@@ -33,16 +36,11 @@ from canary.compare.timing import (
 TIMING_GATES: tuple[Metric, ...] = (
     "step_time_median",
     "step_time_mean",
+    "cpu_time",
     "max_memory",
     "step_time_drift",
+    "cpu_time_drift",
 )
-
-WORDS: dict[Metric, str] = {
-    "step_time_median": "median step time",
-    "step_time_mean": "mean step time",
-    "max_memory": "peak memory",
-    "step_time_drift": "step time since the last accepted change",
-}
 
 
 def percent(log_ratio: float) -> float:
@@ -63,43 +61,86 @@ def timing_checks(
 ) -> list[Check]:
     """The gates and what follows from them, in the order shown."""
     has_gpu = any(record.env.get("gpus") for record in current)
-    samples: dict[Metric, Samples] = {}
-    for metric in ("step_time_median", "step_time_mean"):
-        samples[metric] = time_samples(metric, current, baseline)
-    memory = memory_samples(current, baseline)
-    if memory is not None:
-        samples["max_memory"] = memory
-    if anchor:
-        drift = time_samples("step_time_median", current, anchor)
-        samples["step_time_drift"] = replace(drift, metric="step_time_drift")
+    samples, refused = _samples(current, baseline, anchor, paired, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
     estimates = {
         metric: (
             found,
-            estimate_drift(found, samples["step_time_median"].baseline, noise, has_gpu)
-            if metric == "step_time_drift"
+            estimate_drift(found, samples[DRIFTS[metric]].baseline, noise, has_gpu)
+            if metric in DRIFTS
             else estimate(found, paired, noise, has_gpu),
         )
         for metric, found in wanted.items()
     }
-    share = OWN_SPREAD_SHARE if noise is None else 1.0
+    share = 1.0 if noise is not None and _knows(noise, wanted) else OWN_SPREAD_SHARE
     found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
     checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
-    if "step_time_drift" in checks and checks["step_time_drift"].status == "inconclusive":
-        checks["step_time_drift"] = replace(checks["step_time_drift"], status="skip")
-    unhealthy = runner_unhealthy(samples["step_time_median"], noise)
-    if unhealthy is not None:
-        checks = {
-            m: _unhealthy(c, unhealthy) if m != "max_memory" else c for m, c in checks.items()
-        }
+    for metric in DRIFTS:
+        if metric in checks and checks[metric].status == "inconclusive":
+            checks[metric] = replace(checks[metric], status="skip")
+    for source, names in CLOCKS.items():
+        unhealthy = runner_unhealthy(samples[source], noise) if source in samples else None
+        if unhealthy is not None:
+            checks |= {m: _unhealthy(checks[m], unhealthy) for m in names if m in checks}
     crowded = None if paired else crowding(current, baseline)
     if crowded is not None:
         checks = {m: crowded.judged(c) if m != "max_memory" else c for m, c in checks.items()}
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
     listed += _followers(checks, found_gates, current, baseline, thresholds)
-    if memory is None and "max_memory" in gates:
-        listed.append(_no_memory(current, baseline))
-    return listed
+    return listed + refused
+
+
+CLOCKS: dict[Metric, tuple[Metric, ...]] = {
+    "step_time_median": ("step_time_median", "step_time_mean", "step_time_drift"),
+    "cpu_time": ("cpu_time", "cpu_time_drift"),
+}
+"""Whose scatter tells that a machine is not healthy, and what is not judged then."""
+
+
+def _samples(
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    anchor: Sequence[RunRecord],
+    paired: bool,
+    gates: Sequence[Metric],
+) -> tuple[dict[Metric, Samples], list[Check]]:
+    """What there is to judge, and the gates without it, skipped with the reason."""
+    samples: dict[Metric, Samples] = {}
+    refused: list[Check] = []
+    for metric in ("step_time_median", "step_time_mean"):
+        samples[metric] = time_samples(metric, current, baseline)
+    if on_cpu((*current, *baseline)):
+        found = cpu_samples("cpu_time", current, baseline, paired)
+        if isinstance(found, Samples):
+            samples["cpu_time"] = found
+        elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
+            words = f"CPU time per step: {found}"
+            refused.append(Check("cpu_time", "performance", "timing", "skip", words))
+    memory = memory_samples(current, baseline)
+    if memory is not None:
+        samples["max_memory"] = memory
+    elif "max_memory" in gates:
+        refused.append(_no_memory(current, baseline))
+    for drift, metric in DRIFTS.items():
+        if anchor and metric in samples:
+            since = _since(metric, current, anchor)
+            if since is not None:
+                samples[drift] = replace(since, metric=drift)
+    return samples, refused
+
+
+def _since(
+    metric: Metric, current: Sequence[RunRecord], anchor: Sequence[RunRecord]
+) -> Samples | None:
+    if metric != "cpu_time":
+        return time_samples(metric, current, anchor)
+    found = cpu_samples(metric, current, anchor, paired=False)
+    return found if isinstance(found, Samples) else None
+
+
+def _knows(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
+    """Whether the model was measured with all of these gates."""
+    return all(noise.run_spread(DRIFTS.get(metric, metric)) for metric in wanted)
 
 
 def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
@@ -143,6 +184,8 @@ def _check(gate: Gate, thresholds: Thresholds) -> Check:
 
 
 def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
+    if samples.kind == "cpu_time":
+        return thresholds.max_cpu_time_increase_pct
     if samples.metric != "max_memory":
         return thresholds.max_step_time_increase_pct
     before = math.exp(statistics.fmean(samples.baseline))

@@ -167,12 +167,23 @@ def _percent(value: float) -> str:
     return f"{value:.2g}%" if value < 10 else f"{value:,.0f}%"
 
 
+SPEED = (
+    ("step_time_median", "a slowdown of {}"),
+    ("step_time_mean", "a slowdown of {}"),
+    ("cpu_time", "{} more CPU time per step"),
+)
+"""What tells of the speed, the first that was judged."""
+
+
+def _seen(checks: Sequence[Check], name: str, words: str) -> str:
+    for check in checks:
+        if check.name == name and check.status != "skip" and check.detectable is not None:
+            return f": {words.format(_percent(check.detectable))} would have been seen"
+    return ""
+
+
 def _pass_line(checks: Sequence[Check]) -> str:
-    times = next((c for c in checks if c.name == "step_time_median"), None)
-    times = times or next((c for c in checks if c.name == "step_time_mean"), None)
-    seen = ""
-    if times is not None and times.detectable is not None:
-        seen = f": a slowdown of {_percent(times.detectable)} would have been seen"
+    seen = next(filter(None, (_seen(checks, name, words) for name, words in SPEED)), "")
     warned = [check for check in checks if check.status == "warn"]
     worse = [check for check in warned if check.lane == "timing"]
     if worse:

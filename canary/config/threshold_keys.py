@@ -20,6 +20,11 @@ class ThresholdsConfig(Strict):
         gt=0,
         description="Step time, mean and median, as long as the change is real.",
     )
+    max_cpu_time_increase_pct: Real | None = Field(
+        None,
+        gt=0,
+        description="CPU time per step of all that trains; on a CPU, with `threads: 1`.",
+    )
     max_tps_drop_pct: Real | None = Field(
         None,
         gt=0,

@@ -57,11 +57,12 @@ def record(
     mean_s: float | None = None,
     kind: str = "sft",
     memory_mb: float = 600.0,
+    cpu_s: float | None = None,
     run_id: str | None = None,
     of: RunRecord | None = None,
 ) -> RunRecord:
-    """The example of a trainer (or `of`) as a run of one launch with this step time; `number`
-    orders runs in time."""
+    """The example of a trainer (or `of`) as a run of one launch with this step time, and so many
+    CPU seconds per step, of which it waited for none; `number` orders runs in time."""
     base = example(kind) if of is None else of.model_copy(deep=True)
     mean = median_s if mean_s is None else mean_s
     steps = len(base.stability.loss_values)
@@ -74,6 +75,8 @@ def record(
         mean_step_time_s=mean,
         median_step_time_s=median_s,
         tokens_per_sec=tokens / mean,
+        cpu_s_per_step=cpu_s,
+        on_core_step_time_s=cpu_s,
     )
     perf = base.perf.model_copy(
         update={

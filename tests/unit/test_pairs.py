@@ -11,7 +11,7 @@ from canary.campaign.pairs import Plan, Role, run_pairs
 from canary.campaign.telling import bar, duration
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
-from canary.compare.report import Check, Comparison, Verdict
+from canary.compare.report import Check, CheckStatus, Comparison, Verdict
 
 EXAMPLE = load_record(Path(__file__).parents[2] / "baselines" / "examples" / "sft_smoke.json")
 
@@ -63,12 +63,16 @@ class Ear:
         self.looks: list[tuple[int, str, int | None]] = []
         self.runs: list[tuple[int, Role]] = []
         self.narrowings = 0
+        self.told: list[str] = []
 
     def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
         self.runs.append((pair, role))
 
-    def narrowed(self, pairs: int, step_time: Check | None) -> None:
+    def narrowed(self, pairs: int, clock: Check | None) -> None:
         self.narrowings += 1
+
+    def differs(self, pairs: int, found: Comparison) -> None:
+        self.told.append(found.first_line)
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
         self.looks.append((pairs, found.verdict, next_look))
@@ -154,6 +158,61 @@ def test_a_base_that_fails_twice_is_an_error_and_never_a_pass() -> None:
     found, _ = run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
     assert found.verdict != "pass"
     assert not found.passed
+
+
+class Exact(Judge):
+    """Sees a difference that has no noise, from the first pair on."""
+
+    def __init__(self, status: CheckStatus = "fail") -> None:
+        super().__init__("inconclusive")
+        self._check = Check("first_loss", "correctness", "exact", status, "another loss")
+
+    def __call__(self, head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+        super().__call__(head, base, budget)
+        verdict: Verdict = "regression" if self._check.status == "fail" else "changed"
+        return Comparison(verdict, "Regression: another loss.", (self._check,))
+
+
+class Unsteady(Machine):
+    """Its probes train something else than its measured launches."""
+
+    def launch(self, role: Role, *, probe: bool) -> RunRecord:
+        made = super().launch(role, probe=probe)
+        losses = [1.2 * float(loss) for loss in made.stability.loss_values]
+        return made.model_copy(
+            update={"stability": made.stability.model_copy(update={"loss_values": losses})}
+        )
+
+
+def test_a_first_pair_that_differs_exactly_decides_and_is_told_at_once() -> None:
+    machine, ear = Machine(), Ear()
+    found, runs = run_pairs(Plan(), machine.launch, Exact(), ear, machine.clock)
+    assert len(machine.order) == 2
+    assert found.verdict == "regression"
+    assert ear.told == ["Regression: another loss."]
+    assert ear.looks == [(1, "regression", None)]
+    assert any("--pairs N measures the speed too" in note for note in found.notes)
+    assert len(runs.head) == len(runs.base) == 1
+
+
+def test_a_script_that_does_not_repeat_itself_is_not_judged_by_one_pair() -> None:
+    machine = Unsteady()
+    _, runs = run_pairs(Plan(), machine.launch, Exact(), Ear(), machine.clock)
+    assert len(runs.base) == 2, "two probes tell what differs between equal runs"
+
+
+def test_a_change_that_a_person_may_accept_goes_on_to_its_speed() -> None:
+    machine, ear = Machine(), Ear()
+    run_pairs(Plan(), machine.launch, Exact("changed"), ear, machine.clock)
+    assert ear.looks[0][0] == 3
+    assert ear.told == []
+
+
+def test_a_fixed_number_of_pairs_runs_whatever_the_first_one_says() -> None:
+    machine, ear = Machine(), Ear()
+    run_pairs(Plan(3), machine.launch, Exact(), ear, machine.clock)
+    assert len(machine.order) == 6
+    assert ear.told == ["Regression: another loss."]
 
 
 def test_an_interval_is_drawn_with_zero_and_tolerance() -> None:

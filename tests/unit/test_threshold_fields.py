@@ -10,7 +10,7 @@ import pytest
 from canary.collect.record import RunRecord
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
-from tests.unit.comparing import MB, altered, growing, history, on_gpu, record
+from tests.unit.comparing import MB, altered, growing, history, on_gpu, record, scatter
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ PASSES = ("fail", "pass")
 CASES = [
     Decided("max_step_time_increase_pct", "step_time_median", 3.0, 10.0, ("slower",)),
     Decided("max_step_time_increase_pct", "step_time_mean", 3.0, 10.0, ("slower",)),
+    Decided("max_cpu_time_increase_pct", "cpu_time", 3.0, 10.0, ("cpu_time",)),
     Decided("max_tps_drop_pct", "tokens_per_sec", 3.0, 8.0, ("slower",)),
     Decided("sensitivity", "step_time_median", "adaptive", "fixed", ("slower",)),
     Decided("max_mem_increase_mb", "max_memory", 50.0, 500.0, ("perf", "max_mem_mb"), 1.15),
@@ -199,7 +200,11 @@ def test_a_field_decides_its_check(case: Decided) -> None:
     baseline = [growing(on_gpu(run), 0.0, 0.1) for run in history(0.005, kind=case.kind)]
     slower = 1.05 if case.path == ("slower",) else 1.0
     current = growing(on_gpu(record(100, 0.1 * slower, kind=case.kind)), 0.0, 0.1)
-    current = changed(current, case)
+    if case.path == ("cpu_time",):
+        baseline = [record(place, cpu_s=0.1 * f) for place, f in enumerate(scatter(20, 0.005))]
+        current = record(100, cpu_s=0.105)
+    else:
+        current = changed(current, case)
     found = []
     for value in (case.tight, case.wide):
         thresholds = Thresholds.model_validate({case.field: value})

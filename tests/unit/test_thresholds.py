@@ -41,6 +41,7 @@ def test_tiers_hold_the_documented_values(
     tier: Thresholds, step_time: float, tokens: float, memory_mb: float
 ) -> None:
     assert tier.max_step_time_increase_pct == step_time
+    assert tier.max_cpu_time_increase_pct == step_time
     assert tier.max_tps_drop_pct == tokens
     assert tier.max_mem_increase_mb == memory_mb
     assert tier.max_mem_increase_pct == 20.0
@@ -50,7 +51,8 @@ def test_tiers_hold_the_documented_values(
 
 
 def test_tiers_differ_in_nothing_else() -> None:
-    told = {"max_step_time_increase_pct", "max_tps_drop_pct", "max_mem_increase_mb"}
+    told = {"max_step_time_increase_pct", "max_cpu_time_increase_pct"}
+    told |= {"max_tps_drop_pct", "max_mem_increase_mb"}
     for tier in TIER_THRESHOLDS.values():
         assert tier.model_dump(exclude=told) == Thresholds().model_dump(exclude=told)
 
@@ -84,6 +86,8 @@ def test_a_comparison_of_full_records_reads_every_field(sensitivity: str) -> Non
         current = growing(on_gpu(record(100, kind=kind)), 0.1, 0.01)
         baseline = [growing(on_gpu(run), 0.1, 0.01) for run in history(kind=kind)]
         compare_to_baseline(current, baseline, thresholds)
+        on_cpu = [record(number, cpu_s=0.1, kind=kind) for number in range(4)]
+        compare_to_baseline(on_cpu[3], on_cpu[:3], thresholds)
         read |= seen
     assert read == FIELDS
 

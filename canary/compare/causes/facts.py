@@ -98,11 +98,11 @@ class Facts:
 
     @cached_property
     def slower(self) -> Check | None:
-        """The check that says that a step takes longer than noise explains."""
+        """The check that says that a step takes longer, or more CPU time, than noise explains."""
         return next(
             (
                 check
-                for name in ("step_time_median", "step_time_mean")
+                for name in ("step_time_median", "step_time_mean", "cpu_time")
                 if (check := self.check(name)) is not None
                 and check.status in ("fail", "warn")
                 and (check.delta or 0) > 0
