@@ -152,7 +152,7 @@ def _check_trainer(config: CanaryConfig, refuse: Callable[[str, str, str], None]
 
 def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
     """What a run without a measured launch cannot do, and what cannot be saved."""
-    if config.repeats == 0 and (not config.probe_steps or config.training_type == "exec"):
+    if config.repeats == 0 and not config.probe_steps:
         refuse("repeats", "is 0, which leaves no launch to measure", "set it to 1 or more")
     if config.repeats == 0 and config.save_model is not None:
         refuse("save_model", "has nothing to save: repeats is 0", "set repeats to 1, or remove it")

@@ -434,5 +434,6 @@ def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
     line = refused(file, "repeats: 0\nprobe_steps: 0\n")
     assert "repeats" in line
     assert "leaves no launch to measure" in line
-    file.write_text("repeats: 0\n")
-    assert load_config(file).config.repeats == 0
+    for text in ("repeats: 0\n", "repeats: 0\ncommand: [python, train.py]\n"):
+        file.write_text(text)
+        assert load_config(file).config.repeats == 0
