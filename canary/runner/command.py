@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -13,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canary.errors import InputError, Stopped, UsageError
+from canary.errors import InputError, Stopped
 from canary.runner.base import Job, Listener, Result
 from canary.runner.local import LocalRunner, RowTail, died, end_tree
 from canary.runner.streams import Streams
@@ -22,12 +20,6 @@ from canary.runner.watching import RankWatch
 SITE = Path(__file__).parents[1] / "attach" / "site"
 LAST_WORDS_S = 60.0
 """Seconds that a command has for its own ending after a signal."""
-DEAF = {
-    "I": "isolated from its environment",
-    "S": "without the site module",
-    "E": "ignoring its environment",
-}
-"""Options of Python that keep the canary out, and what they do."""
 
 
 def attached_environment(
@@ -185,25 +177,6 @@ class CommandRunner(LocalRunner):
             "a Python started with -I, -S or -E, or with a cleared PYTHONPATH, does not let the "
             "canary in",
         )
-
-
-def refuse_deaf(command: Sequence[str]) -> None:
-    """Before anything runs: a Python that would not let the canary in.
-
-    Raises:
-        UsageError: names the option.
-    """
-    if not re.fullmatch(r"python[0-9.]*", Path(command[0]).name):
-        return
-    for word in itertools.takewhile(re.compile(r"-[A-Za-z]+").fullmatch, command[1:]):
-        if word in ("-c", "-m"):
-            return
-        found = next((letter for letter in word[1:] if letter in DEAF), None)
-        if found is not None:
-            raise UsageError(
-                f"-{found} starts Python {DEAF[found]}: the canary cannot watch it",
-                f"start it without -{found}",
-            )
 
 
 @contextlib.contextmanager

@@ -9,7 +9,6 @@ from typing import Any
 from canary.config.load import LoadedConfig, load_values
 from canary.errors import EXIT_OK, UsageError
 from canary.runner.base import Listener
-from canary.runner.command import refuse_deaf
 from canary.runner.launches import run_canary
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 
@@ -46,11 +45,10 @@ def load_request(request: ExecRequest) -> LoadedConfig:
     """The config of a command: the file's, with the command line over it.
 
     Raises:
-        UsageError: no command, or a key that a command cannot use.
+        UsageError: no command, one that cannot be watched, or a key that a command cannot use.
     """
     if not request.command:
         raise UsageError("no command to run", "canary exec -- python train.py")
-    refuse_deaf(request.command)
     return load_values(request.config, request.given())
 
 

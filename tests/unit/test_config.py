@@ -437,3 +437,22 @@ def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
     for text in ("repeats: 0\n", "repeats: 0\ncommand: [python, train.py]\n"):
         file.write_text(text)
         assert load_config(file).config.repeats == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[python, -I, train.py]",
+        "[/usr/bin/env, A=1, /opt/bin/python3, -I, train.py]",
+        "[accelerate, launch, --no_python, python, -I, train.py]",
+        "[bash, -c, 'cd src && python -I train.py']",
+    ],
+)
+def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
+    tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    assert refused(file, f"name: own\ncommand: {command}\n") == (
+        f"command in {file}:2: -I starts Python isolated from its environment: the canary cannot "
+        "watch it (start it without -I)"
+    )
