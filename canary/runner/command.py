@@ -20,6 +20,10 @@ from canary.runner.watching import RankWatch
 SITE = Path(__file__).parents[1] / "attach" / "site"
 LAST_WORDS_S = 60.0
 """Seconds that a command has for its own ending after a signal."""
+WANDB_UNHEARD = "dryrun"
+"""wandb's older word for `offline`, at which transformers prints a line on standard output."""
+WANDB_QUIET = (WANDB_UNHEARD, "offline", "disabled")
+"""Modes in which wandb sends nothing."""
 
 
 def attached_environment(
@@ -36,7 +40,9 @@ def attached_environment(
         "CANARY_PARENT": str(os.getpid()),
     }
     if job.stop_after is not None:
-        environment |= {"WANDB_MODE": "offline", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
+        if environment.get("WANDB_MODE") not in WANDB_QUIET:
+            environment["WANDB_MODE"] = WANDB_UNHEARD
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
     if job.keep is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from canary.collect.folder import RunFolder
@@ -13,6 +14,8 @@ from canary.compare.changes import config_changes
 from canary.config.load import LoadedConfig, load_config, load_values
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
+from canary.runner.base import Job
+from canary.runner.command import attached_environment
 from canary.runner.progress import Quiet
 from canary.runner.session import Session
 from canary.runner.settings import as_config
@@ -81,3 +84,19 @@ def test_a_command_that_never_trained_has_no_settings_to_differ_in() -> None:
     untrained = of_exec(None)
     assert config_changes(of_exec(), untrained) == ()
     assert config_changes(of_exec(), before_defaults_were_left_out(untrained)) == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "left"),
+    [(None, "dryrun"), ("online", "dryrun"), ("offline", "offline"), ("disabled", "disabled")],
+)
+def test_a_training_that_is_cut_short_uploads_nothing_and_prints_nothing_about_it(
+    tmp_path: Path, own: str | None, left: str
+) -> None:
+    """transformers prints a line on standard output where the mode is `offline`, and wandb takes
+    `dryrun` for the same."""
+    base = {} if own is None else {"WANDB_MODE": own}
+    for stop_after, mode in ((2, left), (None, own)):
+        job = Job("measured", 0, *["x"] * 6, stop_after=stop_after)
+        made = attached_environment(base, job, tmp_path / "job", tmp_path / "marks")
+        assert made.get("WANDB_MODE") == mode
