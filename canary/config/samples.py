@@ -27,8 +27,10 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     Raises:
         UsageError: an unknown trainer or tier, with the nearest known one.
     """
-    _known("--type", training_type, TRAINING_TYPES)
+    _known("--type", training_type, (*TRAINING_TYPES, "exec"))
     _known("--tier", tier, TIERS)
+    if training_type == "exec":
+        return _command_yaml(tier)
     name = f"{training_type}_{'lora_' if lora else ''}{tier}{'_hub' if hub else ''}"
     lines = [
         f"# {training_type.upper()}{' with LoRA' if lora else ''}, {PURPOSE[tier]}.",
@@ -51,6 +53,23 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     if tier != "smoke" and not hub:
         lines.append("allow_repeat: true           # the embedded data is smaller than this")
     lines += ["", "thresholds:", f"  base_tier: {tier}"]
+    return "\n".join(lines) + "\n"
+
+
+def _command_yaml(tier: str) -> str:
+    lines = [
+        f"# A training command of your own, {PURPOSE[tier]}.",
+        f"name: exec_{tier}",
+        f"tier: {tier}",
+        "command: [python, train.py] # your own, word by word",
+        "",
+        f"max_steps: {STEPS[tier]} # ends the training there; without this line, it runs whole",
+        "# threads: 1              # CPU threads of torch, as many as it takes without this line",
+        "# timeout: 3600           # seconds for the whole run",
+        "",
+        "thresholds:",
+        f"  base_tier: {tier}",
+    ]
     return "\n".join(lines) + "\n"
 
 

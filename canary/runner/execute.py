@@ -23,6 +23,9 @@ class ExecRequest:
     config: Path | None = None
     no_probe: bool = False
     stop_on: str | None = None
+    threads: int | None = None
+    settings: tuple[str, ...] = ()
+    """`--set` values: keys that have no option of their own."""
 
     def given(self) -> dict[str, tuple[Any, str]]:
         """Keys of the config that the command line sets, with the option that set them."""
@@ -38,6 +41,8 @@ class ExecRequest:
             found["probe_steps"] = (0, "--no-probe")
         if self.stop_on is not None:
             found["stop_on"] = (self.stop_on, "--stop-on")
+        if self.threads is not None:
+            found["threads"] = (self.threads, "--threads")
         return found
 
 
@@ -49,7 +54,7 @@ def load_request(request: ExecRequest) -> LoadedConfig:
     """
     if not request.command:
         raise UsageError("no command to run", "canary exec -- python train.py")
-    return load_values(request.config, request.given())
+    return load_values(request.config, request.given(), request.settings)
 
 
 def run_command(

@@ -456,3 +456,21 @@ def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
         f"command in {file}:2: -I starts Python isolated from its environment: the canary cannot "
         "watch it (start it without -I)"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("ppo_epochs: 2\n", "ppo_epochs", "ppo.ppo_epochs"),
+        ("start_step: 5\n", "start_step", "profiler.start_step"),
+        ("max_tps_drop_pct: 5\n", "max_tps_drop_pct", "thresholds.max_tps_drop_pct"),
+        ("ppo:\n  learning_rate: 1e-5\n", "ppo.learning_rate", "learning_rate"),
+        ("profiler:\n  ppo_epochs: 2\n", "profiler.ppo_epochs", "ppo.ppo_epochs"),
+    ],
+)
+def test_a_key_of_another_section_is_refused_with_its_place(
+    tmp_path: Path, text: str, key: str, hint: str
+) -> None:
+    line = refused(tmp_path / "c.yaml", text)
+    assert f"unknown key {key!r}" in line
+    assert f"did you mean '{hint}" in line
