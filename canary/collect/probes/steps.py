@@ -119,9 +119,13 @@ class StepRows:
         self._resident = _Resident()
         self._run_delay = _RunDelay()
         self._ended: list[_Ended] = []
+        self.begun = False
+        self.count = 0
+        """Steps that have ended."""
 
     def begin(self, done: int = 0) -> None:
         """The training begins after `done` steps of its own."""
+        self.begun = True
         if self.profiler is not None:
             self.profiler.training_begins(done)
         self.clock.start()
@@ -140,6 +144,7 @@ class StepRows:
     ) -> None:
         """Ends the step here. `fill` puts the values of `scalars` into the row, once they are on
         the host; token counts are taken from them by name."""
+        self.count += 1
         deferred = DeferredScalars(scalars)
         row.update(self._memory())
         if self.profiler is not None:
