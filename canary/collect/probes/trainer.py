@@ -29,7 +29,8 @@ PHASE_OF_METHOD = {
     "compute_loss": "forward",
     "_maybe_log_save_evaluate": "logging",
     "_save_checkpoint": "checkpoint",
-    "_evaluate": "other",
+    "evaluate": "evaluation",
+    "_evaluate": "evaluation",
     "_generate_single_turn": "generation",
     "_calculate_rewards": "reward",
 }
