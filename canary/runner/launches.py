@@ -25,6 +25,7 @@ from canary.config.schema import CanaryConfig
 from canary.config.speed_checks import require_liger_installed
 from canary.errors import InputError, MachineError, Stopped
 from canary.runner.base import Job, Kind, Listener, Result, disk_full
+from canary.runner.beforehand import look_beforehand
 from canary.runner.command import CommandRunner
 from canary.runner.devices import DeviceWatch
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
@@ -77,6 +78,8 @@ def run_canary(
     try:
         listener.run_begins(folder.path, config)
         session.write()
+        for note in look_beforehand(config, base / ".cache", session.rendezvous.nnodes):
+            listener.warned(note)
         result = _launches(session, base / ".cache")
     except KeyboardInterrupt as stopped:
         code = stopped.code if isinstance(stopped, Stopped) else None
