@@ -246,6 +246,8 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
         record.env["packages"] = result.training["packages"]
         if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training, kind))
+        if "name" in result.training and not session.is_named:
+            record.name = record.config["name"] = result.training["name"]
 
 
 def _keep_ranks(session: Session, result: Result) -> None:

@@ -208,6 +208,7 @@ def test_without_measured_launches_a_command_is_probed_alone_and_leaves_its_file
     assert [launch.kind for launch in record.launches] == ["probe"]
     assert probe_alone(record)
     assert record.exact["steps"] == 3
+    assert record.name == "train"
     assert record.config["learning_rate"] == 5e-4
     assert (place / "train.log").read_text() == "of the last training\n"
     assert not (place / "final").exists()
