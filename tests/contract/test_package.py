@@ -100,3 +100,20 @@ def test_init_config_writes_where_there_is_no_checkout(installed: Path, tmp_path
     assert (tmp_path / "canary.yaml").read_text() == (
         ROOT / "configs" / "sft_smoke.yaml"
     ).read_text()
+
+
+def test_the_small_model_of_the_docs_is_a_folder_that_a_config_can_name(
+    installed: Path, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "trainers.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^cp -r .*tiny_dir.*$", page, flags=re.MULTILINE)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    surroundings = os.environ | {"PYTHONPATH": str(installed), "PATH": path}
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=surroundings, check=True)
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
+        entry.name for entry in (tmp_path / "tiny").iterdir()
+    }
+    done = canary(
+        installed, tmp_path, "run", "--set", "model_name=./tiny", "--set", "dataset_name=./none"
+    )
+    assert "dataset './none' does not exist" in done.stderr
