@@ -78,8 +78,8 @@ def run_canary(
     try:
         listener.run_begins(folder.path, config)
         session.write()
-        for note in look_beforehand(config, base / ".cache", session.rendezvous.nnodes):
-            listener.warned(note)
+        nodes = session.rendezvous.nnodes
+        look_beforehand(loaded, base / ".cache", nodes, listener.warned)
         result = _launches(session, base / ".cache")
     except KeyboardInterrupt as stopped:
         code = stopped.code if isinstance(stopped, Stopped) else None
