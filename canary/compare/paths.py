@@ -68,7 +68,7 @@ def sides(
         if not named:
             raise UsageError("no current run named", "canary compare RUN --baseline BASELINE")
         return named, _matches(baseline)
-    if len(named) < 2:
+    if len(paths) < 2:
         raise UsageError("no baseline named", "canary compare RUN BASELINE")
     *current, last = named
     others = tuple(path for path in current if path.resolve() != last.resolve())

@@ -262,6 +262,7 @@ def test_a_folder_that_holds_nothing(canary: Canary, tmp_path: Path) -> None:
 
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "one run": (("{now}",), "no baseline named"),
+    "one pattern": (("{now}*",), "no baseline named"),
     "no run": ((), "Missing argument"),
     "no match": (("gone*/metrics.json", "{before}"), "nothing matches gone*/metrics.json"),
     "tier": (("{now}", "{before}", "--threshold-tier", "smok"), "no threshold tier 'smok'"),
