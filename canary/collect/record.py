@@ -239,6 +239,9 @@ class Launch(Section):
     phases_cpu: dict[str, Number] = Field(default_factory=dict)
     """Mean CPU seconds of the process, all its threads, a step and phase; other work on the machine
     moves it least."""
+    slowing: Number | None = None
+    """Own seconds of a step in the last third over the first (`canary.collect.slowing`); None of a
+    launch too short to tell."""
     host: dict[str, Number] = Field(default_factory=dict)
     """What the process told at its end: `gil_held` (share), `voluntary_switches` and
     `involuntary_switches`, over so many `steps`."""

@@ -23,6 +23,7 @@ from canary.collect.host import host_of
 from canary.collect.jsonio import number
 from canary.collect.ranks import ByRank, describe_ranks, merged_rows
 from canary.collect.record import PHASES, Distribution, Growth, Launch, RunRecord, Stability
+from canary.collect.slowing import slowing
 
 Row = dict[str, Any]
 
@@ -163,6 +164,7 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "phases": phase_means(steady),
             "phases_steady": steady_phase_means(steady),
             "phases_cpu": phase_means(steady, "phases_cpu"),
+            "slowing": slowing(steady),
         }
     )
 

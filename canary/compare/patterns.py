@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from canary.compare.report import Check, Comparison
 
-TIME = ("step_time_median", "step_time_mean", "step_time_drift")
+TIME = ("step_time_median", "step_time_mean", "step_time_drift", "step_time_within_run")
 MEMORY = ("max_memory", "reserved_memory", "memory_growth", "live_tensors")
 LEARNED = ("stability", "correctness")
 
