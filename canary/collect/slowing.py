@@ -13,6 +13,11 @@ Row = Mapping[str, Any]
 
 APART = ("checkpoint", "evaluation")
 """Phases of work that comes every so many steps, and is no part of training one."""
+CROWDED = 0.1
+"""Share of a step without a core, from which on threads that compute together also wait for each
+other, which nobody counts ..."""
+OTHERS = 0.1
+"""... where other threads than the one that trains have so much of the CPU time."""
 LEAST_STEPS = 8
 """Of a part: what fewer steps take is chance."""
 
@@ -20,19 +25,27 @@ LEAST_STEPS = 8
 def own_seconds(row: Row) -> float | None:
     """Seconds of a step without those of checkpoints and, where no device trains, without those in
     which it was ready and had no core: other work on the machine moves them little. None for a
-    step that was profiled, or where nobody counted them."""
+    step that was profiled, where nobody counted them, or whose threads waited for each other."""
     if row.get("profiled"):
         return None
     cpu_s = row.get("phases_cpu")
     if row.get("peak_bytes") is not None:
         seconds = row["wall_s"] - _apart(row.get("phases"))
     elif (delay := (row.get("host") or {}).get("run_delay_s")) is not None:
+        if delay > CROWDED * row["wall_s"] and _several_threads(row):
+            return None
         seconds = row["wall_s"] - delay - _apart(row.get("phases"))
     elif cpu_s:
         seconds = math.fsum(cpu_s.values()) - _apart(cpu_s)
     else:
         return None
     return seconds if seconds > 0 else None
+
+
+def _several_threads(row: Row) -> bool:
+    total = math.fsum((row.get("phases_cpu") or {}).values())
+    own = (row.get("host") or {}).get("own_cpu_s")
+    return own is not None and total - own > OTHERS * total
 
 
 def _apart(seconds: Mapping[str, float] | None) -> float:

@@ -29,17 +29,22 @@ def within_run_checks(
 ) -> list[Check]:
     """The check; none where neither side tells, as in records of earlier versions."""
     now, before = _logs(current), _logs(baseline)
-    if not now or not before:
-        if not now and not before:
-            return []
-        side = "baseline" if now else "current side"
-        words = (
-            f"the {side} does not tell how its step time went: too short, or of an older version"
-        )
-        return [Check(NAME, "performance", "trend", "skip", words)]
+    if now and before:
+        return [_judged(now, before, thresholds.max_step_time_increase_pct)]
+    if not now and not before:
+        return []
+    side = "baseline" if now else "current side"
+    words = f"the {side} does not tell how its step time went: too short, or of an older version"
+    # Open, as everything is that the baseline has and a run of as many steps has not.
+    lost = not now and _steps(current) >= _steps(baseline)
+    return [Check(NAME, "performance", "trend", "inconclusive" if lost else "skip", words)]
+
+
+def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Check:
+    """Of logarithms of ratios; `limit` in percent."""
     rise = statistics.fmean(now) - statistics.fmean(before)
     error = _sd(before) * math.sqrt(1 / len(now) + 1 / len(before))
-    change, limit = 100 * math.expm1(rise), thresholds.max_step_time_increase_pct
+    change = 100 * math.expm1(rise)
     sure = rise > SURE * error
     status: CheckStatus = "pass" if not sure else "fail" if change >= limit else "warn"
     was, is_now = (100 * math.expm1(statistics.fmean(side)) for side in (before, now))
@@ -49,21 +54,19 @@ def within_run_checks(
         words += ": the run slows down as it goes"
     elif change >= limit:
         words += f": not told from noise, which reaches {100 * math.expm1(SURE * error):.0f}%"
-    return [
-        Check(
-            NAME,
-            "performance",
-            "trend",
-            status,
-            words,
-            baseline=was,
-            current=is_now,
-            unit="%",
-            delta=is_now - was,
-            delta_pct=change,
-            threshold=limit,
-        )
-    ]
+    return Check(
+        NAME,
+        "performance",
+        "trend",
+        status,
+        words,
+        baseline=was,
+        current=is_now,
+        unit="%",
+        delta=is_now - was,
+        delta_pct=change,
+        threshold=limit,
+    )
 
 
 def _logs(records: Sequence[RunRecord]) -> list[float]:
@@ -76,6 +79,10 @@ def _logs(records: Sequence[RunRecord]) -> list[float]:
         and launch.slowing is not None
         and 0 < launch.slowing < math.inf
     ]
+
+
+def _steps(records: Sequence[RunRecord]) -> int:
+    return max((launch.steps for record in records for launch in record.launches), default=0)
 
 
 def _sd(logs: Sequence[float]) -> float:

@@ -56,6 +56,10 @@ def test_time_without_a_core_and_checkpoints_are_not_the_steps_own() -> None:
     assert of_row(row(1, 0.1, delay_s=0.3, peak_bytes=1 << 30)) == pytest.approx(0.4), "a device's"
     assert of_row(row(1, 0.1, delay_s=0.3, host={"run_delay_s": None})) == pytest.approx(0.1)
     assert of_row({"wall_s": 0.1, "step": 1}) is None
+    two = {"phases_cpu": {"forward": 0.2}}
+    assert of_row(row(1, 0.1, **two, host={"run_delay_s": 0.0, "own_cpu_s": 0.1}))
+    crowded = {"run_delay_s": 0.3, "own_cpu_s": 0.1}
+    assert of_row(row(1, 0.1, delay_s=0.3, **two, host=crowded)) is None, "threads that wait"
 
 
 def test_a_run_that_slows_down_from_its_middle_on_is_told_while_it_runs() -> None:
@@ -141,7 +145,7 @@ def compared(now: float | None, before: list[float | None]) -> Check:
         (1.4, [0.6, 1.4, 0.8, 1.2], "pass"),
         (0.4, [1.0, 1.0, 1.0], "pass"),
         (1.5, [None, None], "skip"),
-        (None, [1.0], "skip"),
+        (None, [1.0], "inconclusive"),
     ],
 )
 def test_the_end_of_a_run_is_held_against_its_start_and_the_baselines_own(
@@ -150,6 +154,13 @@ def test_the_end_of_a_run_is_held_against_its_start_and_the_baselines_own(
     check = compared(now, before)
     assert check.status == status, check.message
     assert check.name == NAME
+
+
+def test_a_run_too_short_to_tell_is_no_open_question() -> None:
+    current, baseline = sides(None, [1.0])
+    current[0].launches[-1].steps = 20
+    (check,) = within_run_checks(current, baseline, DEFAULT_THRESHOLDS)
+    assert check.status == "skip"
 
 
 def test_a_small_slowing_that_is_sure_warns() -> None:
