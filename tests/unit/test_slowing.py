@@ -56,7 +56,7 @@ def test_time_without_a_core_and_checkpoints_are_not_the_steps_own() -> None:
     assert of_row(row(1, 0.1, delay_s=0.3, peak_bytes=1 << 30)) == pytest.approx(0.4), "a device's"
     assert of_row(row(1, 0.1, delay_s=0.3, host={"run_delay_s": None})) == pytest.approx(0.1)
     assert of_row({"wall_s": 0.1, "step": 1}) is None
-    two = {"phases_cpu": {"forward": 0.2}}
+    two: dict[str, Any] = {"phases_cpu": {"forward": 0.2}}
     assert of_row(row(1, 0.1, **two, host={"run_delay_s": 0.0, "own_cpu_s": 0.1}))
     crowded = {"run_delay_s": 0.3, "own_cpu_s": 0.1}
     assert of_row(row(1, 0.1, delay_s=0.3, **two, host=crowded)) is None, "threads that wait"
