@@ -246,6 +246,9 @@ class Launch(Section):
     on_core_step_time_s: Number | None = None
     """Mean step time after warm-up without what the thread that trains was ready for and had no
     core: on a CPU of its own, a step takes so long. Null on a device, and where nobody counts."""
+    slowing: Number | None = None
+    """Own seconds of a step in the last third over the first (`canary.collect.slowing`); None of a
+    launch too short to tell."""
     host: dict[str, Number] = Field(default_factory=dict)
     """What the process told at its end: `gil_held` (share), `voluntary_switches` and
     `involuntary_switches`, over so many `steps`."""

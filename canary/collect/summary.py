@@ -24,6 +24,7 @@ from canary.collect.host import host_of, on_core_step_time_s
 from canary.collect.jsonio import number
 from canary.collect.ranks import ByRank, describe_ranks, merged_rows
 from canary.collect.record import PHASES, Distribution, Growth, Launch, RunRecord, Stability
+from canary.collect.slowing import slowing
 
 Row = dict[str, Any]
 
@@ -179,6 +180,7 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "phases_cpu": phase_means(steady, "phases_cpu"),
             "cpu_s_per_step": cpu_s_per_step(steady),
             "on_core_step_time_s": on_core_step_time_s(steady),
+            "slowing": slowing(steady),
         }
     )
 
