@@ -422,6 +422,39 @@ with Recorder("compiled", **given) as r:
 """
 
 
+CALLED = """
+import sys, torch
+from canary import Recorder
+called = []
+
+def counting(graph, _):
+    def call(*args):
+        called.append(1)
+        return graph(*args)
+    return call
+
+model = torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Dropout(0.5))
+compiled = torch.compile(model, backend=counting)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+given = {"model": model, "optimizer": optimizer, "output_dir": sys.argv[1], "probe_steps": 5}
+with Recorder("compiled", **given) as r:
+    for number in range(8):
+        with r.step() as step:
+            compiled(torch.arange(9)).square().mean().backward()
+            optimizer.step()
+print(len(called))
+"""
+
+
+def test_the_step_that_is_counted_is_compiled_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CALLED, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["8"], "else another dropout is drawn in it than without us"
+    assert load_record(next(tmp_path.iterdir())).exact["work"]["operator_total"] > 0
+
+
 def test_a_compiled_model_is_recorded(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", COMPILED, str(tmp_path)], capture_output=True, text=True

@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from canary.collect.probes.batches import describe_batch
 from canary.collect.probes.effective import called_code, effective_settings
 from canary.collect.probes.fingerprints import tokenizer_of
-from canary.collect.probes.operators import LiveTensors, WorkProbe, recompiles
+from canary.collect.probes.operators import LiveTensors, WorkProbe, counting_disturbs, recompiles
 from canary.collect.probes.parameters import (
     UpdateProbe,
     combined,
@@ -68,6 +68,8 @@ class ExactProbe:
         self._work: WorkProbe | None = None
         self._update: UpdateProbe | None = None
         self._live = LiveTensors(whole_process)
+        # Within somebody's own training, which must stay as it is.
+        self._guest = not whole_process
         self._sampled = sampled_rows(trainer)
         self._rollouts: RolloutRows | None = None
         self._micro: list[dict[str, Any]] = []
@@ -104,7 +106,7 @@ class ExactProbe:
         return getattr(reference, "module", reference)
 
     def _begin_work_if_next(self, done: int) -> None:
-        if done + 1 == self._work_step:
+        if done + 1 == self._work_step and not (self._guest and counting_disturbs()):
             self._work = WorkProbe(self._trainer.model)
             self._work.begin()
 
