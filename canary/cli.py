@@ -101,7 +101,8 @@ def env() -> None:
 def init_config(
     path: Annotated[Path, typer.Argument(help="File to write.")],
     type_: Annotated[
-        str, typer.Option("--type", help="sft, dpo, reward, kto, grpo, rloo, ppo, orpo, cpo.")
+        str,
+        typer.Option("--type", help="sft, dpo, reward, kto, grpo, rloo, ppo, orpo, cpo, exec."),
     ] = "dpo",
     tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
     force: Annotated[bool, typer.Option("--force", help="Overwrite.")] = False,

@@ -81,6 +81,10 @@ def exec_(
     no_probe: Annotated[
         bool, typer.Option("--no-probe", help="No second, short launch for the exact signals.")
     ] = False,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="CPU threads of torch [as many as it takes].")
+    ] = None,
+    set_: Set = None,
     stop_on: StopOn = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing of its own.")] = False,
     verbose: Verbose = False,
@@ -90,7 +94,9 @@ def exec_(
     from canary.runner.progress import listener_for
 
     stoppable()
-    request = ExecRequest(tuple(command), name, max_steps, config, no_probe, stop_on)
+    request = ExecRequest(
+        tuple(command), name, max_steps, config, no_probe, stop_on, threads, tuple(set_ or ())
+    )
     run_dir, code, said = run_command(
         request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
     )

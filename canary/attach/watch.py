@@ -100,9 +100,11 @@ class Watch:
                 return  # a probe is always short
             inside.was_cut()
             state = trainer.state
+            # A loop that calls nothing back counts no steps.
+            told = f"{state.global_step} of {state.max_steps}"
             inside.notes.append(
-                f"ended after step {state.global_step} of {state.max_steps}: what saves, pushes or "
-                "uploads after it did nothing"
+                f"ended after step {told if state.global_step else self._job.stop_after}: what "
+                "saves, pushes or uploads after it did nothing"
             )
 
         probe = inside.attach(trainer, on_cut=cut)

@@ -100,6 +100,7 @@ class Micro(Shape):
     input_tokens: Number | None = None
     sequences: Number | None = None
     eos_labels: Number | None = None
+    eos_inputs: Number | None = None
     bos_tokens: Number | None = None
     advantages: Numbers = []
 

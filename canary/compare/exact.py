@@ -38,6 +38,7 @@ from canary.compare.recorded_stages import (
     not_recorded,
     recorded_on_both,
 )
+from canary.compare.repeatability import follows_a_seed, lapse_of
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
 from canary.compare.rollout_stage import rollout_differences
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -176,10 +177,15 @@ def exact_lane(
         for difference in learned_differences(before, after)
         if recorded_on_both(difference.stage, before, after)
     ]
+    seeded = [found for found in everything if follows_a_seed(found)]
+    lapse = lapse_of(before, [*baseline, after]) if seeded else None
+    if lapse is not None:
+        known = known.with_all(seeded)
     learned, allowed = _parted(everything, known)
+    newly = bool(learned) and lapse_of(before) is None
     checks = [
+        *([lapse.check(seeded)] if lapse else _repeatability(current, known, newly)),
         *_learned_checks(learned, everything, explained, before, after, known),
-        *_repeatability(current, known),
     ]
     work, differing = work_checks(before, after, thresholds)
     kept, unsteady = _parted(differing, known)
@@ -223,7 +229,7 @@ def _unsteady(stage: str, everything: Sequence[Difference], known: Widened) -> C
     sizes = [known.seen.get(f"{d.stage}.{d.signal}", 0.0) for d in found if d.relative is not None]
     wild = stage in OUTCOME_STAGES and max(sizes, default=0.0) > ARITHMETIC
     words = f"{LEARNED_STAGES[stage]}: {NOT_REPEATED}"
-    if wild:
+    if wild and math.isfinite(max(sizes)):
         words += f" by up to {max(sizes):.1e}, more than arithmetic does"
     return Check(stage, "correctness", "exact", "inconclusive" if wild else "skip", words)
 
@@ -291,8 +297,12 @@ def _percent_delta(difference: Difference) -> float | None:
     return percent if percent is not None and math.isfinite(percent) else None
 
 
-def _repeatability(current: Sequence[RunRecord], known: Widened) -> list[Check]:
-    """Whether the current side repeats itself where the baseline does."""
+def _repeatability(current: Sequence[RunRecord], known: Widened, newly: bool) -> list[Check]:
+    """Whether the current side repeats itself where the baseline does; `newly`: whether something
+    differs that a lapse of its own could explain."""
+    lapse = lapse_of(newest_probed(current), current) if newly else None
+    if lapse is not None:
+        return [lapse.warning()]
     if len(current) < 2 or not newest_probed(current).exact:
         return []
     own = {key for key in inexact_signals(current) if key not in known.seen}

@@ -56,7 +56,10 @@ def analyze_regression(
 
 def _is_red(report: Comparison) -> bool:
     """Whether something is known to be worse, or to differ."""
-    loud = any(check.status in ("fail", "changed", "warn") for check in report.checks)
+    loud = any(
+        check.failed or (check.status == "warn" and check.lane != "invariant")
+        for check in report.checks
+    )
     return loud or report.verdict == "regression"
 
 

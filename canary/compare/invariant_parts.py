@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.report import Check
 
+LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_loss_metrics")
+"""Methods of trl's and transformers' trainers that make the loss."""
 
-def skip(name: str, reason: str) -> Check:
+
+@dataclass(frozen=True)
+class Invariant(Check):
+    """The check of one record's invariant, before it is held against the baseline's."""
+
+    items: frozenset[str] = frozenset()
+    """What is broken, by name, where it has names; `delta` is its size where it has none."""
+    doubt: str = ""
+    """What in the data speaks against its being broken at all: alone, it is no failure."""
+
+
+def skip(name: str, reason: str) -> Invariant:
     """A check that does not apply, with the reason."""
-    return Check(name, "correctness", "invariant", "skip", reason)
+    return Invariant(name, "correctness", "invariant", "skip", reason)
 
 
 def result(
-    name: str, broken: bool, message: str, delta: float, current: float | int | None = None
-) -> Check:
+    name: str,
+    broken: bool,
+    message: str,
+    delta: float,
+    current: float | int | None = None,
+    *,
+    items: Iterable[str] = (),
+    doubt: str = "",
+) -> Invariant:
     """An invariant that holds, or is broken."""
-    return Check(
+    return Invariant(
         name,
         "correctness",
         "invariant",
@@ -26,12 +47,21 @@ def result(
         message,
         current=current,
         delta=delta,
+        items=frozenset(items),
+        doubt=doubt,
     )
 
 
 def argument(record: RunRecord, name: str, default: Any) -> Any:
     """One of the config's `trainer_args`."""
     return (record.config.get("trainer_args") or {}).get(name, default)
+
+
+def own_loss(record: RunRecord) -> str:
+    """Doubt in what the trainer's class says of its loss; empty where nothing gives rise to it."""
+    code = record.exact.get("evidence", {}).get("code", {})
+    own = next((slot for slot in code if slot.removeprefix("trainer.") in LOSSES), None)
+    return f"the training has a {own.removeprefix('trainer.')} of its own" if own else ""
 
 
 def starts_at_reference(record: RunRecord) -> bool:

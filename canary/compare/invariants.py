@@ -10,15 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 
 from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
+from canary.compare.exact import newest_probed
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.invariant_parts import (
+    Invariant,
     argument,
     micro_batches,
+    own_loss,
     result,
     skip,
     special,
     starts_at_reference,
 )
+from canary.compare.invariant_sides import of_the_side
 from canary.compare.report import Check
 from canary.compare.rollout_invariants import (
     advantages_scaled,
@@ -31,18 +35,23 @@ from canary.compare.rollout_invariants import (
 
 LN_2 = math.log(2.0)
 FIRST_LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
+WARM_UPS = ("warmup_steps", "warmup_ratio")
+"""Arguments of a trainer: steps, or a share of them."""
 ZERO_GRADIENT_AT_START = ("lora_A", "lora_embedding_A")
 """LoRA starts with B = 0, so that A has no gradient in the first step."""
 
 
-def probe_finite(record: RunRecord) -> Check:
+def probe_finite(record: RunRecord) -> Invariant:
     """Raw losses and gradient norms of the probe."""
     trajectory = record.exact.get("trajectory", {})
-    values = [*trajectory.get("losses", []), *trajectory.get("grad_norms", [])]
-    bad = [v for v in values if v is not None and not math.isfinite(float(number(v)))]
-    return result(
-        "raw_loss_finite", bool(bad), f"{len(bad)} losses or gradients not finite", float(len(bad))
-    )
+    bad = [
+        f"{what} of step {step}"
+        for what, key in (("loss", "losses"), ("gradient norm", "grad_norms"))
+        for step, value in enumerate(trajectory.get(key, []), start=1)
+        if value is not None and not math.isfinite(float(number(value)))
+    ]
+    words = f"{len(bad)} losses or gradients not finite"
+    return result("raw_loss_finite", bool(bad), words, float(len(bad)), items=bad)
 
 
 def _log_likelihood(record: RunRecord) -> bool:
@@ -68,14 +77,14 @@ def _never_negative(record: RunRecord) -> bool:
     return kind == "orpo" or _log_likelihood(record)
 
 
-def loss_not_negative(record: RunRecord) -> Check:
+def loss_not_negative(record: RunRecord) -> Invariant:
     """A negative log-likelihood is never below zero, nor is what is made of such terms."""
     name = "loss_not_negative"
     if not _never_negative(record):
         return skip(name, "this loss may be negative")
     losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
     values = [float(number(v)) for v in losses if v is not None]
-    negative = [v for v in values if v < 0]
+    negative = [v for v in values if v < -_rounding(record)]
     return result(
         name,
         bool(negative),
@@ -83,10 +92,17 @@ def loss_not_negative(record: RunRecord) -> Check:
         if negative
         else "no loss below zero",
         float(len(negative)),
+        items=("loss",) if negative else (),
+        doubt=own_loss(record),
     )
 
 
-def dpo_first_loss(record: RunRecord) -> Check:
+def _rounding(record: RunRecord) -> float:
+    """How far arithmetic alone may move a loss from what it is."""
+    return FIRST_LOSS_TOLERANCE.get(str(record.config.get("dtype")), 1e-5)
+
+
+def dpo_first_loss(record: RunRecord) -> Invariant:
     """-log sigmoid(0) = ln 2 where policy and reference are one (Rafailov et al. 2023, eq. 7)."""
     name = "dpo_first_loss"
     if record.config.get("training_type") != "dpo":
@@ -97,7 +113,7 @@ def dpo_first_loss(record: RunRecord) -> Check:
     return _loss_at_reference(record, name, LN_2, f"ln 2 is {LN_2:.6f}", why)
 
 
-def kto_first_loss(record: RunRecord) -> Check:
+def kto_first_loss(record: RunRecord) -> Invariant:
     """1 - sigmoid(0) = 1/2 where policy and reference are one (Ethayarajh et al. 2024, eq. 8): the
     implied rewards are 0 and so is their KL baseline."""
     name = "kto_first_loss"
@@ -112,7 +128,7 @@ def kto_first_loss(record: RunRecord) -> Check:
 
 def _loss_at_reference(
     record: RunRecord, name: str, expected: float, expectation: str, why: str = ""
-) -> Check:
+) -> Invariant:
     """Whether the first loss is what it must be where policy and reference are one."""
     if not starts_at_reference(record):
         return skip(name, "the reference is not the policy at the start")
@@ -121,16 +137,15 @@ def _loss_at_reference(
     loss = number(record.exact.get("first_loss", {}).get("loss"))
     if loss is None:
         return skip(name, "the first loss was not recorded")
-    tolerance = FIRST_LOSS_TOLERANCE.get(str(record.config.get("dtype")), 1e-5)
     off = loss - expected
-    broken = not abs(off) <= tolerance
+    broken = not abs(off) <= _rounding(record)
     words = f"first loss {loss:.6f}, {expectation}"
     if broken:
         words += f": policy and reference do not agree before training{why}"
-    return result(name, broken, words, off, loss)
+    return result(name, broken, words, off, loss, doubt=own_loss(record))
 
 
-def labels_contain_eos(record: RunRecord) -> Check:
+def labels_contain_eos(record: RunRecord) -> Invariant:
     """Without EOS in what is trained on, the model never learns to stop."""
     name = "labels_contain_eos"
     micro = micro_batches(record)
@@ -149,10 +164,21 @@ def labels_contain_eos(record: RunRecord) -> Check:
     words = f"{count} EOS among {labels} label tokens"
     if count == 0:
         words += ": the model will never learn to stop"
-    return result(name, count == 0, words, float(count == 0), count)
+    doubt = _other_text(record)
+    return result(name, count == 0, words, float(count == 0), count, doubt=doubt)
 
 
-def at_most_one_bos(record: RunRecord) -> Check:
+def _other_text(record: RunRecord) -> str:
+    """What in the data says that its labels are no answers that end; empty where nothing does."""
+    if special(record, "mask") is not None:
+        return "the tokenizer has a mask token: is it trained to fill in words?"
+    seen = [micro.get("eos_inputs") for micro in micro_batches(record)]
+    if seen and not any(count is None or count for count in seen):
+        return "no input has one either: is it plain text that never ends?"
+    return ""
+
+
+def at_most_one_bos(record: RunRecord) -> Invariant:
     """A second BOS comes from tokenizing a text that a chat template has already begun."""
     name = "at_most_one_bos"
     bos = special(record, "bos")
@@ -164,10 +190,19 @@ def at_most_one_bos(record: RunRecord) -> Check:
     if argument(record, "packing", False) or argument(record, "padding_free", False):
         return skip(name, "packed sequences have one each")
     most = max(m["bos_most_in_a_sequence"] for m in micro)
-    return result(name, most > 1, f"at most {most} BOS in a sequence", float(most - 1), most)
+    packed = not any(m.get("pad_tokens", 1) for m in micro)
+    return result(
+        name,
+        most > 1,
+        f"at most {most} BOS in a sequence",
+        float(most - 1),
+        most,
+        items=("BOS of packed rows",) if packed and most > 1 else (),
+        doubt="no row is padded: are they packed texts?" if packed else "",
+    )
 
 
-def trainable_changed(record: RunRecord) -> Check:
+def trainable_changed(record: RunRecord) -> Invariant:
     """After one update, the tensors that changed are those declared trainable."""
     name = "trainable_changed"
     update = record.exact.get("first_update")
@@ -187,10 +222,21 @@ def trainable_changed(record: RunRecord) -> Check:
     words = f"{update.get('tensors_changed')} trainable tensors changed in step 1"
     if still:
         words += f", {len(still)} did not ({still[0]}{', ...' if len(still) > 1 else ''})"
-    return result(name, bool(still), words, float(len(still)), update.get("tensors_changed"))
+    unused = set(record.exact.get("first_gradient", {}).get("tensors_without_gradient", []))
+    return result(
+        name,
+        bool(still),
+        words,
+        float(len(still)),
+        update.get("tensors_changed"),
+        items=still,
+        doubt="no gradient reaches them: does the loss not use them?"
+        if unused >= set(still)
+        else "",
+    )
 
 
-def frozen_unchanged(record: RunRecord) -> Check:
+def frozen_unchanged(record: RunRecord) -> Invariant:
     """Frozen parameters and the reference model never change."""
     name = "frozen_unchanged"
     frozen = record.exact.get("frozen")
@@ -204,28 +250,44 @@ def frozen_unchanged(record: RunRecord) -> Check:
     words = f"{frozen.get('tensors', 0)} frozen tensors and the reference unchanged"
     if moved:
         words = f"changed although frozen: {', '.join(moved[:3])}"
-    return result(name, bool(moved), words, float(len(moved)))
+    return result(name, bool(moved), words, float(len(moved)), items=moved)
 
 
-def learning_rate_positive(record: RunRecord) -> Check:
-    """Above zero, but for warm-up's first step and the last step."""
+def learning_rate_positive(record: RunRecord) -> Invariant:
+    """Above zero, but for a warm-up's first steps and the last step."""
     name = "learning_rate_positive"
-    rates = record.exact.get("trajectory", {}).get("learning_rates", [])
-    if all(rate is None for rate in rates):
+    told = record.exact.get("trajectory", {}).get("learning_rates", [])
+    if all(rate is None for rate in told):
         return skip(name, "learning rates were not recorded")
+    rates = [0.0 if rate is None else float(number(rate)) for rate in told]
     last = int(record.config.get("max_steps") or 0)
-    warmup = int(record.config.get("warmup_steps") or 0)
+    first = next((place for place, rate in enumerate(rates) if rate > 0), len(rates))
+    begun = _warms_up(record, rates[first:])
     zero = [
         step
         for step, rate in enumerate(rates, start=1)
-        if (rate is None or not float(number(rate)) > 0)
-        and not (step == 1 and warmup > 0)
-        and step != last
+        if not rate > 0 and not (begun and step <= first) and step != last
     ]
-    return result(name, bool(zero), f"{len(zero)} steps at learning rate 0", float(len(zero)))
+    doubt = "the first steps, as a warm-up has them" if zero and zero[-1] <= first else ""
+    words = f"{len(zero)} step{'' if len(zero) == 1 else 's'} at learning rate 0"
+    return result(
+        name,
+        bool(zero),
+        words,
+        float(len(zero)),
+        items=(f"step {step}" for step in zero),
+        doubt=doubt if first < len(rates) else "",
+    )
 
 
-def ranks_agree(record: RunRecord) -> Check:
+def _warms_up(record: RunRecord, rates: Sequence[float]) -> bool:
+    """Whether the rates after the zeros at the beginning go on rising, or the config says so."""
+    asked = (record.config.get("warmup_steps"), *(argument(record, key, 0) for key in WARM_UPS))
+    said = any(isinstance(value, int | float) and value > 0 for value in asked)
+    return bool(rates) and (said or (len(rates) > 1 and rates[1] > rates[0]))
+
+
+def ranks_agree(record: RunRecord) -> Invariant:
     """Ranks that each hold the whole model begin and end with equal parameters."""
     name = "ranks_agree"
     ranks = record.exact.get("ranks")
@@ -242,7 +304,7 @@ def ranks_agree(record: RunRecord) -> Check:
     return result(name, False, "all ranks hold the same parameters", 0.0)
 
 
-INVARIANTS: tuple[Callable[[RunRecord], Check], ...] = (
+INVARIANTS: tuple[Callable[[RunRecord], Invariant], ...] = (
     probe_finite,
     loss_not_negative,
     dpo_first_loss,
@@ -262,12 +324,13 @@ INVARIANTS: tuple[Callable[[RunRecord], Check], ...] = (
 )
 
 
-def invariant_checks(current: Sequence[RunRecord]) -> Iterator[Check]:
-    """Every invariant on every record that has a probe; the first that breaks one speaks for the
-    side. Nothing where no record has one."""
-    if not any(record.exact for record in current):
-        return
-    for invariant in INVARIANTS:
-        checks = [invariant(record) for record in current if record.exact]
-        broken = [check for check in checks if check.status == "fail"]
-        yield (broken or checks)[-1 if not broken else 0]
+def invariant_checks(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
+) -> Iterator[Check]:
+    """Every invariant on every record that has a probe, held against the newest of the baseline
+    that has one. Nothing where no current record has one."""
+    probed = [record for record in current if record.exact]
+    before = newest_probed(baseline) if baseline else None
+    for invariant in INVARIANTS if probed else ():
+        known = invariant(before) if before is not None and before.exact else None
+        yield of_the_side([invariant(record) for record in probed], known)

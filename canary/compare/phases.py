@@ -129,10 +129,10 @@ def phase_growth(
     """What grew in a step; None where a side tells no phases."""
     now, before = (_records(side) for side in (current, baseline))
     longer = _generated(now, before)
-    wall = _held(_wall(now), _wall(before), WALL, longer)
+    wall = _held(*_alike(_wall(now), _wall(before)), WALL, longer)
     if wall is None:
         return None
-    cpu = _held(_cpu(now), _cpu(before), CPU, longer)
+    cpu = _held(*_alike(_cpu(now), _cpu(before)), CPU, longer)
     # Where a GPU works, the host's CPU seconds are mostly its waiting for it.
     judged = cpu if not any(_on_gpu(record) for record in (*now, *before)) else None
     found = [
@@ -211,9 +211,23 @@ def _cpu(records: Sequence[RunRecord]) -> list[dict[str, float]]:
 
 def _all_phases(found: Iterable[Seconds]) -> list[dict[str, float]]:
     launches = list(found)
-    if not all(launches):
-        return []
-    return [{name: phases.get(name, 0.0) for name in PHASES} for phases in launches]
+    return [dict(phases) for phases in launches] if all(launches) else []
+
+
+def _alike(
+    here: Sequence[Seconds], there: Sequence[Seconds]
+) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
+    """Both sides with all phases. Where one is of a version that timed no evaluation, most of
+    which then was `forward`, it is so on both."""
+    untold = any("evaluation" not in launch for launch in (*here, *there))
+    sides = []
+    for side in (here, there):
+        launches = [{name: launch.get(name, 0.0) for name in PHASES} for launch in side]
+        for launch in launches if untold else ():
+            launch["forward"] += launch["evaluation"]
+            launch["evaluation"] = 0.0
+        sides.append(launches)
+    return sides[0], sides[1]
 
 
 def _typical(launches: Sequence[Seconds]) -> dict[str, float]:

@@ -10,13 +10,13 @@ from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.invariant_parts import (
+    Invariant,
     argument,
     micro_batches,
     result,
     skip,
     starts_at_reference,
 )
-from canary.compare.report import Check
 
 ADVANTAGE_SUM_TOLERANCE = 1e-3
 """Of an advantage, on average; scaled advantages are of size 1."""
@@ -37,7 +37,7 @@ def _metrics(record: RunRecord) -> Mapping[str, Sequence[Any]]:
     return {name: [number(value) for value in series] for name, series in told.items()}
 
 
-def starts_at_ratio_one(record: RunRecord) -> Check:
+def starts_at_ratio_one(record: RunRecord) -> Invariant:
     """The first step of online RL: nothing clipped, KL 0. Of a loop that tells of it, the ratios of
     each step's first update, and the KL of the first step."""
     name = "starts_at_ratio_one"
@@ -58,7 +58,7 @@ def starts_at_ratio_one(record: RunRecord) -> Check:
     )
 
 
-def _starts_at_itself(record: RunRecord, rl: Mapping[str, Sequence[Any]]) -> Check:
+def _starts_at_itself(record: RunRecord, rl: Mapping[str, Sequence[Any]]) -> Invariant:
     """PPO begins each step's updates at the policy that sampled (Schulman et al. 2017, eq. 6), and
     its training at the reference."""
     name = "starts_at_ratio_one"
@@ -101,7 +101,7 @@ def _whole_groups(record: RunRecord) -> str:
     return ""
 
 
-def advantages_sum_to_zero(record: RunRecord) -> Check:
+def advantages_sum_to_zero(record: RunRecord) -> Invariant:
     """Advantages are deviations from their group's mean (Shao et al. 2024, section 4.1), or from
     the mean of the others in it (RLOO: Ahmadian et al. 2024, eq. 7). Those of PPO are whitened
     over the tokens of a rollout."""
@@ -124,7 +124,7 @@ def advantages_sum_to_zero(record: RunRecord) -> Check:
     return result(name, broken, f"mean advantage of a step at most {worst:.2g}", worst, worst)
 
 
-def advantages_scaled(record: RunRecord) -> Check:
+def advantages_scaled(record: RunRecord) -> Invariant:
     """Scaled by the group's standard deviation, the squares of an unsaturated group sum to its
     size less one; those of PPO have a mean square of 1."""
     name = "advantages_scaled"
@@ -158,7 +158,7 @@ def advantages_scaled(record: RunRecord) -> Check:
     )
 
 
-def _whitened_to_one(record: RunRecord, name: str) -> Check:
+def _whitened_to_one(record: RunRecord, name: str) -> Invariant:
     """The variance with Bessel's correction, of steps whose scores have a spread."""
     counts = _advantages_of_tokens(record, "count")
     spreads = [float(v or 0) for v in _metrics(record).get("reward_std", ())]
@@ -177,7 +177,7 @@ def _whitened_to_one(record: RunRecord, name: str) -> Check:
     return result(name, broken, words, worst - 1, worst)
 
 
-def rewards_add_up(record: RunRecord) -> Check:
+def rewards_add_up(record: RunRecord) -> Invariant:
     """The rewards of PPO's tokens sum to the score, less the weighted KL, of their completion
     (Ziegler et al. 2019, eq. 2)."""
     name = "rewards_add_up"
@@ -210,7 +210,7 @@ def rewards_add_up(record: RunRecord) -> Check:
 OF_A_COMPLETION = ("reward", "kl_coef", "kl_sequence")
 
 
-def reward_varies(record: RunRecord) -> Check:
+def reward_varies(record: RunRecord) -> Invariant:
     """A reward without any spread teaches nothing."""
     name = "reward_varies"
     found = record.rl.get("reward_std")
@@ -230,7 +230,7 @@ def reward_varies(record: RunRecord) -> Check:
     return result(name, not largest > 0, words, largest, largest)
 
 
-def same_tokens_sampled_and_trained(record: RunRecord) -> Check:
+def same_tokens_sampled_and_trained(record: RunRecord) -> Invariant:
     """The ids that were sampled are the ids that enter the loss: a text that was decoded and
     tokenized again may have others, and the ratio of the policies means nothing."""
     name = "sampled_ids_trained"

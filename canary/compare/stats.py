@@ -147,7 +147,7 @@ def _with_what_differs(
     if not good or mismatch(good[-1], now[-1]):
         return refused
     lane = exact_lane(now, good, thresholds)
-    broken = [check for check in invariant_checks(now) if check.failed]
+    broken = [check for check in invariant_checks(now, good) if check.failed]
     return replace(
         refused,
         checks=(*lane.checks, *broken),
@@ -231,7 +231,7 @@ def _compare(
     found: list[Check] = [
         *_measured(now, good, options),
         *alert_checks(now, good),
-        *invariant_checks(now),
+        *invariant_checks(now, good),
         *exact.checks,
     ]
     found = with_what_was_lost(found, now, good, options.thresholds)

@@ -16,10 +16,12 @@ and by 4.8e-3 in bfloat16 (kernel, micro-batches, orders); over packed weights i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from canary.collect.record import RunRecord
+from canary.compare.report import Difference
 
 TIGHT_STEPS = 10
 
@@ -75,6 +77,10 @@ class Widened:
         if known is None:
             return False
         return relative is None or relative <= 3 * known
+
+    def with_all(self, found: Sequence[Difference]) -> Widened:
+        """The same, and these whatever their size."""
+        return Widened(self.seen | {f"{one.stage}.{one.signal}": float("inf") for one in found})
 
 
 def relative_difference(before: Any, after: Any, floor: float = 0.0) -> float:

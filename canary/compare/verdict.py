@@ -150,6 +150,8 @@ def _changed_line(
 
 def _inconclusive_line(checks: Sequence[Check]) -> str:
     undecided = [check for check in checks if check.status == "inconclusive"]
+    # That it does not repeat itself comes before everything that follows from it.
+    undecided.sort(key=lambda check: check.name != "repeatability")
     if undecided:
         return f"Inconclusive: {undecided[0].message}."
     skipped = next(

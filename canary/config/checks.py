@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from canary.config.command_line import why_deaf
 from canary.config.schema import GROUP_TRAINERS, CanaryConfig
 from canary.config.source import Origins
 from canary.config.speed_checks import check_speed
@@ -91,6 +92,10 @@ def _check_command(given: set[str], config: CanaryConfig, origins: Origins, sour
             file=source,
             key="command",
         )
+    deaf = why_deaf(config.command)
+    if deaf is not None:
+        place = origins.get("command", source)
+        raise ConfigError(f"command in {place}: {deaf[0]}", deaf[1], file=source, key="command")
     for key in sorted(given - set(EXEC_KEYS)):
         raise ConfigError(
             f"{key} in {origins.get(key, source)} is not used by training_type exec",
@@ -152,7 +157,7 @@ def _check_trainer(config: CanaryConfig, refuse: Callable[[str, str, str], None]
 
 def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
     """What a run without a measured launch cannot do, and what cannot be saved."""
-    if config.repeats == 0 and (not config.probe_steps or config.training_type == "exec"):
+    if config.repeats == 0 and not config.probe_steps:
         refuse("repeats", "is 0, which leaves no launch to measure", "set it to 1 or more")
     if config.repeats == 0 and config.save_model is not None:
         refuse("save_model", "has nothing to save: repeats is 0", "set repeats to 1, or remove it")

@@ -80,7 +80,8 @@ def _through(words: tuple[str, ...], so_far: Started, depth: int) -> Iterator[St
         head, rest = PurePath(words[0]).name, words[1:]
         assigned = ASSIGNMENT.fullmatch(words[0])
         if assigned:
-            so_far, words = _with_variable(so_far, assigned[1], assigned[2]), rest
+            variables = (*so_far.assigned, (assigned[1], assigned[2]))
+            so_far, words = replace(so_far, assigned=variables), rest
         elif head in SHELLS and depth < DEEPEST:
             script = _script(rest)
             if script is None:
@@ -106,16 +107,6 @@ def _through(words: tuple[str, ...], so_far: Started, depth: int) -> Iterator[St
 
 def _first(words: Sequence[str]) -> str:
     return words[0] if words else ""
-
-
-def _with_variable(so_far: Started, name: str, value: str) -> Started:
-    deaf = so_far.deaf
-    if name == "PYTHONPATH" and not re.search(r"\$\{?PYTHONPATH", value):
-        deaf = (
-            f"PYTHONPATH={value} takes the canary off the path: the canary cannot watch it",
-            f"write PYTHONPATH={value}:$PYTHONPATH in a shell, or set it before canary",
-        )
-    return replace(so_far, assigned=(*so_far.assigned, (name, value)), deaf=deaf)
 
 
 def _script(words: Sequence[str]) -> str | None:
@@ -210,12 +201,12 @@ def _through_launcher(words: tuple[str, ...], so_far: Started) -> tuple[Started,
     begins += _next_program(words[begins:], modules=head in MODULE_LAUNCHERS)
     own = words[:begins]
     if head == "env":
-        for name, value in (m.groups() for m in map(ASSIGNMENT.fullmatch, own) if m):
-            so_far = _with_variable(so_far, name, value)
+        set_ = tuple((m[1], m[2]) for m in map(ASSIGNMENT.fullmatch, own) if m)
+        so_far = replace(so_far, assigned=(*so_far.assigned, *set_))
         own = tuple(word for word in own if not ASSIGNMENT.fullmatch(word))
         if {"-i", "-", "--ignore-environment"} & set(own):
-            words_ = "env -i clears the environment: the canary cannot watch it"
-            so_far = replace(so_far, deaf=(words_, "start it without -i"))
+            why = "env -i clears the environment: the canary cannot watch it"
+            so_far = replace(so_far, deaf=(why, "start it without -i"))
     return replace(so_far, launch=(*so_far.launch, *own)), words[begins:]
 
 

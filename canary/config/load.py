@@ -57,13 +57,17 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Loade
     return _checked(values, origins, source)
 
 
-def load_values(path: Path | None, given: Mapping[str, tuple[Any, str]]) -> LoadedConfig:
-    """A config file, or nothing, with values over it: `key: (value, where it came from)`.
+def load_values(
+    path: Path | None, given: Mapping[str, tuple[Any, str]], overrides: Sequence[str] = ()
+) -> LoadedConfig:
+    """A config file, or nothing, with `--set` settings over it, and values over those: `key:
+    (value, where it came from)`.
 
     Raises:
         ConfigError: one line that names file, key and remedy.
     """
     values, origins = ({}, {}) if path is None else read_chain(path)
+    values, origins = apply_overrides(values, origins, overrides)
     for key, (value, place) in given.items():
         values[key], origins[key] = value, place
     return _checked(values, origins, path)
@@ -94,12 +98,22 @@ def _refuse_unknown(
         dotted = f"{prefix}{key}"
         if key not in model.model_fields:
             place = origins.get(dotted, source)
-            near = difflib.get_close_matches(str(key), model.model_fields, n=1)
-            hint = f"did you mean '{prefix}{near[0]}'?" if near else "see `canary config show`"
+            near = _nearest(str(key), prefix, model)
+            hint = f"did you mean '{near}'?" if near else "see `canary config show`"
             raise ConfigError(f"unknown key {dotted!r} in {place}", hint, file=source, key=dotted)
         section = SECTIONS.get(dotted)
         if section is not None and isinstance(value, Mapping):
             _refuse_unknown(value, f"{dotted}.", section, origins, source)
+
+
+def _nearest(key: str, prefix: str, model: type[BaseModel]) -> str | None:
+    """The key that was meant: the same in another section, or one like it in this one."""
+    sections = {"": CanaryConfig, **{f"{name}.": section for name, section in SECTIONS.items()}}
+    for place, section in sections.items():
+        if key in section.model_fields:
+            return f"{place}{key}"
+    near = difflib.get_close_matches(key, model.model_fields, n=1)
+    return f"{prefix}{near[0]}" if near else None
 
 
 KIND_MESSAGES = {

@@ -15,6 +15,9 @@ PURPOSE = {
     "nightly": "once a night: the long trend",
 }
 
+LONGEST_NAME = 56
+"""Characters of a name that leave room for what is added to it."""
+
 
 def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool = False) -> str:
     """A config as text.
@@ -24,8 +27,10 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     Raises:
         UsageError: an unknown trainer or tier, with the nearest known one.
     """
-    _known("--type", training_type, TRAINING_TYPES)
+    _known("--type", training_type, (*TRAINING_TYPES, "exec"))
     _known("--tier", tier, TIERS)
+    if training_type == "exec":
+        return _command_yaml(tier)
     name = f"{training_type}_{'lora_' if lora else ''}{tier}{'_hub' if hub else ''}"
     lines = [
         f"# {training_type.upper()}{' with LoRA' if lora else ''}, {PURPOSE[tier]}.",
@@ -48,6 +53,39 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     if tier != "smoke" and not hub:
         lines.append("allow_repeat: true           # the embedded data is smaller than this")
     lines += ["", "thresholds:", f"  base_tier: {tier}"]
+    return "\n".join(lines) + "\n"
+
+
+def _command_yaml(tier: str) -> str:
+    lines = [
+        f"# A training command of your own, {PURPOSE[tier]}.",
+        f"name: exec_{tier}",
+        f"tier: {tier}",
+        "command: [python, train.py] # your own, word by word",
+        "",
+        f"max_steps: {STEPS[tier]} # ends the training there; without this line, it runs whole",
+        "# threads: 1              # CPU threads of torch, as many as it takes without this line",
+        "# timeout: 3600           # seconds for the whole run",
+        "",
+        "thresholds:",
+        f"  base_tier: {tier}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def nightly_yaml(below: str, name: str) -> str:
+    """A config as text that trains what another does, `below` beside it, in a night."""
+    lines = [
+        f"# What {below} trains, {PURPOSE['nightly']}.",
+        f"extends: {below}",
+        f"name: {name[:LONGEST_NAME]}-nightly",
+        "tier: nightly",
+        "",
+        "# max_steps: 500  # more than on a pull request, no more than the training itself has",
+        "",
+        "thresholds:",
+        "  base_tier: nightly",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -87,6 +125,15 @@ def write_sample(path: Path, training_type: str, tier: str, *, force: bool = Fal
     text = sample_yaml(training_type, tier)
     if path.exists() and not force:
         raise ConfigError(f"{path} exists", "choose another name, or --force", file=path)
+    write_config(path, text)
+
+
+def write_config(path: Path, text: str) -> None:
+    """Writes the text of a config.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

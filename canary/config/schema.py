@@ -121,7 +121,9 @@ class CanaryConfig(Strict):
     dataset_size: int | None = Field(
         None, ge=1, description="Use the first so many rows; null: all."
     )
-    allow_repeat: bool = Field(False, description="Let training go over the data more than once.")
+    allow_repeat: bool = Field(
+        False, description="Repeat rows without a note, and take batches below `batch_size`."
+    )
 
     max_steps: int | None = Field(
         None, ge=1, description="Optimizer steps (100; for `exec`, the whole training)."

@@ -49,7 +49,7 @@ def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
         if not _fetch(read, path, root, 0):
             return None
         try:
-            return load_config(root / path, _without_command(root / path))
+            return load_config(root / path, without_command(root / path))
         except ConfigError as error:
             said = error.message.replace(f"{root}/", "")
             raise ConfigError(said, error.hint, key=error.key) from error
@@ -58,7 +58,7 @@ def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
 ANY_COMMAND = ("command=[the input command]",)
 
 
-def _without_command(file: Path) -> tuple[str, ...]:
+def without_command(file: Path) -> tuple[str, ...]:
     """A setting that completes a config whose command the workflow's input gives."""
     values, _ = read_chain(file)
     waits = values.get("training_type") == "exec" and not values.get("command")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from canary.collect.checkout import Unread, read_git
 from canary.config.load import load_config
-from canary.config.samples import write_sample
+from canary.config.samples import nightly_yaml, write_config, write_sample
 from canary.errors import ConfigError, UsageError
+from canary.gate.base_config import without_command
 from canary.gate.workflows import (
     Answers,
     Permission,
@@ -95,7 +96,7 @@ def check_configs(root: Path, names: Sequence[str]) -> None:
         if (root / name).is_dir():
             raise UsageError(f"--config {name} is a folder", "name a YAML file")
         if (root / name).exists():
-            load_config(root / name)
+            load_config(root / name, without_command(root / name))
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Written:
     """Superseded workflows, as `init` had written them."""
     left: tuple[Path, ...] = ()
     """Superseded workflows that were changed by hand, and so are still there."""
+    nightly: Path | None = None
+    """A config that trains at night what one that was there already trains."""
 
 
 def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Written:
@@ -143,11 +146,22 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Wr
     for path in removed:
         path.unlink()
     left = tuple(path for path in old if path not in removed)
-    return Written(workflows, tuple(_configs(answers, root)), removed, left)
+    nightly = _nightly(answers, root)
+    return Written(workflows, tuple(_configs(answers, root)), removed, left, nightly)
 
 
 def _is(path: Path, text: str) -> bool:
     return path.is_file() and path.read_bytes() == text.encode()
+
+
+def _nightly(answers: Answers, root: Path) -> Path | None:
+    """The longer canary over a config that is there already, where there is no longer one yet."""
+    below, name = Path(answers.configs[0]), answers.nightly_configs[0]
+    if not answers.nightly or (root / name).exists() or not (root / below).exists():
+        return None
+    own = load_config(root / below, without_command(root / below)).config
+    write_config(root / name, nightly_yaml(below.name, own.name))
+    return Path(name)
 
 
 def _configs(answers: Answers, root: Path) -> list[Path]:
@@ -165,7 +179,8 @@ def _configs(answers: Answers, root: Path) -> list[Path]:
 
 def summary(answers: Answers, written: Written) -> str:
     """What was written, the permissions that each job needs and why, and what to do next."""
-    lines = [f"wrote {path}" for path in (*written.workflows, *written.configs)]
+    nightly = () if written.nightly is None else (written.nightly,)
+    lines = [f"wrote {path}" for path in (*written.workflows, *written.configs, *nightly)]
     lines += [f"removed {path}: superseded" for path in written.removed]
     lines += [
         f"warning: {path} is superseded but was changed by hand: remove it, or each pull request"
@@ -197,6 +212,8 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
     if written.configs:
         names = ", ".join(str(path) for path in written.configs)
         steps.append(f"Name model and data in {names}; try it: canary run {answers.configs[0]}")
+    if written.nightly is not None:
+        steps.append(f"Set max_steps in {written.nightly}: longer than on pull requests.")
     steps.append(
         "Replace rlhf-canary/rlhf-canary@v1 by the commit SHA of a release: a tag can be moved."
     )

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import itertools
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -15,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canary.errors import InputError, Stopped, UsageError
+from canary.errors import InputError, Stopped
 from canary.runner.base import Job, Listener, Result
 from canary.runner.failure import last_words
 from canary.runner.local import LocalRunner, RowTail, died, end_tree
@@ -27,12 +25,10 @@ LAST_WORDS_S = 60.0
 """Seconds that a command has for its own ending after a signal."""
 USUAL = ("python3", "python", "torchrun", "accelerate", "trl")
 """Programs that start trainings."""
-DEAF = {
-    "I": "isolated from its environment",
-    "S": "without the site module",
-    "E": "ignoring its environment",
-}
-"""Options of Python that keep the canary out, and what they do."""
+WANDB_UNHEARD = "dryrun"
+"""wandb's older word for `offline`, at which transformers prints a line on standard output."""
+WANDB_QUIET = (WANDB_UNHEARD, "offline", "disabled")
+"""Modes in which wandb sends nothing."""
 
 
 def attached_environment(
@@ -49,7 +45,9 @@ def attached_environment(
         "CANARY_PARENT": str(os.getpid()),
     }
     if job.stop_after is not None:
-        environment |= {"WANDB_MODE": "offline", "HF_HUB_DISABLE_TELEMETRY": "1"}
+        environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
+        if environment.get("WANDB_MODE") not in WANDB_QUIET:
+            environment["WANDB_MODE"] = WANDB_UNHEARD
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
     if job.keep is not None:
@@ -192,25 +190,6 @@ class CommandRunner(LocalRunner):
             "a Python started with -I, -S or -E, or with a cleared PYTHONPATH, does not let the "
             "canary in",
         )
-
-
-def refuse_deaf(command: Sequence[str]) -> None:
-    """Before anything runs: a Python that would not let the canary in.
-
-    Raises:
-        UsageError: names the option.
-    """
-    if not re.fullmatch(r"python[0-9.]*", Path(command[0]).name):
-        return
-    for word in itertools.takewhile(re.compile(r"-[A-Za-z]+").fullmatch, command[1:]):
-        if word in ("-c", "-m"):
-            return
-        found = next((letter for letter in word[1:] if letter in DEAF), None)
-        if found is not None:
-            raise UsageError(
-                f"-{found} starts Python {DEAF[found]}: the canary cannot watch it",
-                f"start it without -{found}",
-            )
 
 
 @contextlib.contextmanager

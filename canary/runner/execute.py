@@ -9,7 +9,6 @@ from typing import Any
 from canary.config.load import LoadedConfig, load_values
 from canary.errors import EXIT_OK, UsageError
 from canary.runner.base import Listener
-from canary.runner.command import refuse_deaf
 from canary.runner.launches import run_canary
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 
@@ -24,6 +23,9 @@ class ExecRequest:
     config: Path | None = None
     no_probe: bool = False
     stop_on: str | None = None
+    threads: int | None = None
+    settings: tuple[str, ...] = ()
+    """`--set` values: keys that have no option of their own."""
 
     def given(self) -> dict[str, tuple[Any, str]]:
         """Keys of the config that the command line sets, with the option that set them."""
@@ -39,6 +41,8 @@ class ExecRequest:
             found["probe_steps"] = (0, "--no-probe")
         if self.stop_on is not None:
             found["stop_on"] = (self.stop_on, "--stop-on")
+        if self.threads is not None:
+            found["threads"] = (self.threads, "--threads")
         return found
 
 
@@ -46,12 +50,11 @@ def load_request(request: ExecRequest) -> LoadedConfig:
     """The config of a command: the file's, with the command line over it.
 
     Raises:
-        UsageError: no command, or a key that a command cannot use.
+        UsageError: no command, one that cannot be watched, or a key that a command cannot use.
     """
     if not request.command:
         raise UsageError("no command to run", "canary exec -- python train.py")
-    refuse_deaf(request.command)
-    return load_values(request.config, request.given())
+    return load_values(request.config, request.given(), request.settings)
 
 
 def run_command(

@@ -88,6 +88,7 @@ class Inside:
         self.watch: LaunchWatch | None = None
         """In a measured launch, what looks for anomalies."""
         self._exact: ExactProbe | None = None
+        self._probe: TrainerProbe | None = None
         self._files: WrittenFiles | None = None
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
@@ -104,7 +105,7 @@ class Inside:
 
         job = self.job
         exact = self.begin(trainer, describe_training(trainer))
-        return TrainerProbe(
+        self._probe = TrainerProbe(
             trainer,
             self.keep,
             job.launch,
@@ -114,6 +115,7 @@ class Inside:
             profiler=self.profiler(torch.device(trainer.args.device)),
             watch=self.watch,
         )
+        return self._probe
 
     def profiler(self, device: torch.device) -> StepProfiler | None:
         """What profiles a window of the steps, where the job asks for it: the first rank's."""
@@ -164,8 +166,14 @@ class Inside:
             raise stop
 
     def completed(self, trainer: Any, calls: CallCounts) -> Result:
-        """What the finished training of a trainer leaves."""
-        return self.finished(trainer, torch.device(trainer.args.device), calls)
+        """What the finished training of a trainer leaves: never a success without a step."""
+        assert self._probe is not None  # attach came first
+        reason = self._probe.why_no_step()
+        if reason is not None:
+            hint = "let it call on_step_end of its callback_handler, or use canary.Recorder"
+            return Result(status="failed", reason=reason, hint=hint, usage_error=True)
+        result = self.finished(trainer, torch.device(trainer.args.device), calls)
+        return replace(result, unmeasured={**result.unmeasured, **self._probe.unmeasured()})
 
     def finished(self, trained: Trained, device: torch.device, calls: CallCounts | None) -> Result:
         """What a finished training leaves."""

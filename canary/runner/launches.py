@@ -25,6 +25,7 @@ from canary.config.schema import CanaryConfig
 from canary.config.speed_checks import require_liger_installed
 from canary.errors import InputError, MachineError, Stopped
 from canary.runner.base import Job, Kind, Listener, Result, disk_full
+from canary.runner.beforehand import look_beforehand
 from canary.runner.command import CommandRunner
 from canary.runner.devices import DeviceWatch
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
@@ -77,6 +78,8 @@ def run_canary(
     try:
         listener.run_begins(folder.path, config)
         session.write()
+        for note in look_beforehand(config, base / ".cache", session.rendezvous.nnodes):
+            listener.warned(note)
         result = _launches(session, base / ".cache")
     except KeyboardInterrupt as stopped:
         code = stopped.code if isinstance(stopped, Stopped) else None
@@ -120,8 +123,9 @@ def _launches(session: Session, cache_dir: Path) -> Result:
                     job = replace(job, profile=asdict(window))
                 if config.save_model is not None and launch == _first_measured(config):
                     job = replace(job, save_model=str(_place_of(config.save_model)))
-                if config.training_type == "exec" and launch:
-                    job = replace(job, keep=(began, time.time()))
+                if config.training_type == "exec" and (launch or kind == "probe"):
+                    # A probe alone leaves everything as it was before it.
+                    job = replace(job, keep=(began if launch else 0.0, time.time()))
                 result = runner.run(job, session, deadline)
             put_back(Path(job.scratch_dir))
             session.launch_ended(kind, result)
@@ -141,9 +145,11 @@ def _launches(session: Session, cache_dir: Path) -> Result:
 def _without_probe(session: Session, kind: Kind, result: Result) -> bool:
     """Whether a user's command was measured well and could not be probed: the record then lacks
     the exact signals, and says why."""
-    own = session.config.training_type == "exec" and kind == "probe"
+    own = session.config.training_type == "exec" and kind == "probe" and session.config.repeats
+    if not own:
+        return False
     reason = result.reason if result.status != "completed" else _other_start(session)
-    if not own or reason is None:
+    if reason is None:
         return False
     session.record.unmeasured["exact"] = f"the probe told nothing: {reason}"
     hint = f" ({result.hint})" if result.hint else ""

@@ -35,6 +35,10 @@ class PlainLines:
         self._print(figures.headline(config))
         self._print(f"record: {run_dir}")
 
+    def warned(self, text: str) -> None:
+        """What a user should know before anything starts."""
+        self._print(f"note: {printable(text)}")
+
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Says what the launch is for."""
         self._pace.begin(kind, steps)

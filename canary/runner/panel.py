@@ -150,6 +150,11 @@ class LivePanel:
         where = f"record: {run_dir}"
         self._console.print(where, style="dim", highlight=False, markup=False, soft_wrap=True)
 
+    def warned(self, text: str) -> None:
+        """What a user should know before anything starts."""
+        note = f"note: {printable(text)}"
+        self._console.print(note, style="yellow", highlight=False, markup=False, soft_wrap=True)
+
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Opens the panel."""
         self._pace.begin(kind, steps)

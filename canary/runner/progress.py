@@ -20,6 +20,9 @@ class Quiet:
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Not shown."""
 
+    def warned(self, text: str) -> None:
+        """Not shown."""
+
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Not shown."""
 
@@ -51,6 +54,10 @@ class WhileHeard:
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Passed on."""
         self._tell("run_begins", run_dir, config)
+
+    def warned(self, text: str) -> None:
+        """Passed on."""
+        self._tell("warned", text)
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Passed on."""

@@ -88,6 +88,10 @@ class Session:
         """Not sent by runners."""
         self._listener.run_begins(run_dir, config)
 
+    def warned(self, text: str) -> None:
+        """Not sent by runners."""
+        self._listener.warned(text)
+
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """A launch is about to start."""
         self.record.launches.append(Launch(index=index, kind=kind, status="running"))

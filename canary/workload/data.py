@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from datasets import Dataset
 
 from canary.collect.probes.fingerprints import dataset_fingerprint
-from canary.config.schema import GROUP_TRAINERS
 from canary.errors import ConfigError, InputError
+from canary.workload.enough import no_rows, require_enough
 from canary.workload.plugins import formatting_function
 from canary.workload.shapes import Row, converter_for, is_conversational, unpaired
 from canary.workload.sources import read_source
@@ -41,16 +41,14 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     """The rows to train on: the first `dataset_size` usable ones, in order, not tokenized.
 
     Sets DEFAULT_CHAT_TEMPLATE on `tokenizer` where the rows are conversational and it has none.
-    Raises InputError where the dataset is missing, lacks a column or has too few rows.
+    Raises InputError where the dataset is missing, lacks a column or has too few rows for a batch.
     """
     config = spec.config
     source = read_source(spec)
     if config.dataset_size is not None:
         source = source.select(range(min(config.dataset_size, len(source))))
     if len(source) == 0:
-        raise InputError(
-            f"dataset '{config.dataset_name}' has no rows in split '{config.dataset_split}'"
-        )
+        raise no_rows(config)
     rows = _converted(spec, source)
     _require_texts(rows, config.dataset_name)
     if not rows:
@@ -143,49 +141,3 @@ def _cut_prompts(
             key="max_prompt_length",
         )
     return [row | {"prompt": truncate_prompt(row["prompt"], limit, tokenizer)} for row in rows]
-
-
-def rows_needed(spec: WorkloadSpec) -> int:
-    """Rows that `max_steps` use up when none is seen twice.
-
-    GRPO and RLOO take `num_generations` completions of each prompt and use that many fewer rows;
-    PPO takes one of each, for all updates of a step.
-    """
-    config = spec.config
-    together = config.batch_size * config.gradient_accumulation_steps * spec.ranks
-    samples: int = spec.max_steps * together
-    if config.training_type in GROUP_TRAINERS:
-        samples = -(-samples // (config.num_generations or 1))
-    if config.ppo is not None:
-        samples *= config.ppo.num_mini_batches
-    return samples
-
-
-def require_enough(spec: WorkloadSpec, rows: int) -> None:
-    """InputError where the steps need more rows than there are and `allow_repeat` is off.
-
-    No rows at all is an error in any case: trl may drop those that `max_length` leaves empty.
-    """
-    needed = rows_needed(spec)
-    config = spec.config
-    if rows == 0:
-        raise InputError(
-            f"no row of dataset '{config.dataset_name}' is left for training",
-            "raise max_length: the prompts alone fill it",
-        )
-    if rows >= needed or config.allow_repeat:
-        return
-    raise InputError(
-        f"{spec.max_steps} steps need {needed} rows (batch_size {config.batch_size} x "
-        f"gradient_accumulation_steps {config.gradient_accumulation_steps}"
-        f"{_further(spec)}), but dataset "
-        f"'{config.dataset_name}' gives {rows}",
-        "lower max_steps, raise dataset_size, or set allow_repeat: true to see rows again",
-    )
-
-
-def _further(spec: WorkloadSpec) -> str:
-    """What multiplies the rows of a step beside the batch."""
-    mini_batches = 1 if spec.config.ppo is None else spec.config.ppo.num_mini_batches
-    words = f" x ppo.num_mini_batches {mini_batches}" if mini_batches > 1 else ""
-    return words + (f" x {spec.ranks} ranks" if spec.ranks > 1 else "")

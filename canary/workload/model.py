@@ -21,7 +21,8 @@ from transformers import (
 
 from canary.errors import ConfigError, InputError
 from canary.workload import adapt, attention
-from canary.workload.embedded.random_llama import parse_random_name, random_llama
+from canary.workload.embedded.random_llama import random_llama
+from canary.workload.embedded.sizes import parse_random_name
 from canary.workload.named import from_named
 from canary.workload.plugins import model_from_factory
 from canary.workload.spec import WorkloadSpec

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 from safetensors import SafetensorError
 
 from canary.errors import InputError
-from canary.workload.embedded import EMBEDDED_MODEL, EMBEDDED_REWARD, reward_dir, tiny_dir
-from canary.workload.embedded.random_llama import parse_random_name
-from canary.workload.spec import local_path
+from canary.workload.embedded import reward_dir, tiny_dir
+from canary.workload.places import model_folder
 
 Loaded = TypeVar("Loaded")
 
@@ -29,29 +28,16 @@ def from_named(
     called in errors. Raises InputError where there is nothing by that name or it cannot be loaded;
     ImportErrors pass.
     """
-    if name == EMBEDDED_REWARD:
-        return load(str(reward_dir()), {})
-    if name == EMBEDDED_MODEL or parse_random_name(name) is not None:
-        return load(str(tiny_dir()), {})
+    folder = model_folder(name, what)
     access: dict[str, Any] = {"trust_remote_code": trusted}
-    path = local_path(name)
-    own = EMBEDDED_REWARD if what == "reward model" else EMBEDDED_MODEL
-    if path is None and name.startswith("embedded/"):
-        raise InputError(
-            f"there is no embedded {what} '{name}'",
-            f"known: {EMBEDDED_MODEL}, {EMBEDDED_REWARD} and embedded/random-70m (10m to 1b)",
-        )
-    if path is not None and not path.is_dir():
-        raise InputError(
-            f"{what} '{name}' is not there: no folder {path.absolute()}",
-            f"give a folder made by save_pretrained, a hub id, or {own}",
-        )
-    if path is None and revision is not None:
+    if folder in (reward_dir(), tiny_dir()):
+        access = {}
+    elif folder is None and revision is not None:
         access["revision"] = revision
     try:
-        return load(str(path or name), access)
+        return load(str(folder or name), access)
     except (OSError, ValueError, SafetensorError) as error:
-        raise _not_loadable(f"{what} '{name}'", path is not None, error) from error
+        raise _not_loadable(f"{what} '{name}'", folder is not None, error) from error
 
 
 def _not_loadable(what: str, is_folder: bool, error: Exception) -> Exception:

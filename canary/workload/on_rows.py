@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from canary.workload import adapt, older_rows
 from canary.workload.arguments import training_arguments
-from canary.workload.data import load_rows, require_enough
+from canary.workload.data import load_rows
+from canary.workload.enough import require_enough
 from canary.workload.model import load_model, load_tokenizer, reference_of
 from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator

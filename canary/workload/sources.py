@@ -16,12 +16,12 @@ from pyarrow.lib import ArrowException
 
 from canary.errors import InputError
 from canary.workload.embedded import EMBEDDED_DATA, data_file
-from canary.workload.spec import WorkloadSpec, local_path, view_for
+from canary.workload.places import FORMATS, data_place
+from canary.workload.spec import WorkloadSpec, view_for
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig
 
-_FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 _LOADING_FAILED = (
     DatasetNotFoundError,
     DatasetGenerationError,
@@ -43,22 +43,10 @@ def read_source(spec: WorkloadSpec) -> Dataset:
     config = spec.config
     if config.dataset_name == EMBEDDED_DATA:
         return _read_embedded(config.training_type)
-    path = local_path(config.dataset_name)
+    path = data_place(config.dataset_name, config.training_type)
     cache = str(spec.cache_dir / "datasets")
-    if path is None and config.dataset_name.startswith("embedded/"):
-        raise InputError(
-            f"there is no embedded dataset '{config.dataset_name}'", f"known: {EMBEDDED_DATA}"
-        )
-    if path is None and Path(config.dataset_name).suffix in _FORMATS:
-        path = Path(config.dataset_name)
     if path is None:
         return _read_hub(config, cache)
-    if not path.exists():
-        raise InputError(
-            f"dataset '{config.dataset_name}' does not exist: no file or folder {path.absolute()}",
-            "give a .jsonl, .json or .parquet file, a folder of them, a save_to_disk folder, "
-            "a hub id, or embedded/tasks",
-        )
     if path.is_dir():
         return _read_folder(path, config, cache)
     return _read_file(path, config, cache)
@@ -70,11 +58,11 @@ def _read_embedded(training_type: str) -> Dataset:
 
 
 def _read_file(path: Path, config: CanaryConfig, cache: str) -> Dataset:
-    builder = _FORMATS.get(path.suffix)
+    builder = FORMATS.get(path.suffix)
     if builder is None:
         raise InputError(
             f"dataset file '{path}' has an unknown kind '{path.suffix}'",
-            f"known: {', '.join(_FORMATS)}",
+            f"known: {', '.join(FORMATS)}",
         )
     split = config.dataset_split
     named = re.match(r"\w+", split)

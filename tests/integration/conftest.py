@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +65,13 @@ class Finished:
         return (self.folder / "log.txt").read_text()
 
 
-def canary(*arguments: str, cwd: Path | None = None, timeout: float = 240) -> Finished:
-    """Runs the command line in a process of its own."""
+def canary(
+    *arguments: str,
+    cwd: Path | None = None,
+    timeout: float = 240,
+    more: Mapping[str, str] | None = None,
+) -> Finished:
+    """Runs the command line in a process of its own; `more` of its environment."""
     done = subprocess.run(
         [sys.executable, "-m", "canary.cli", *arguments],
         capture_output=True,
@@ -77,7 +83,8 @@ def canary(*arguments: str, cwd: Path | None = None, timeout: float = 240) -> Fi
             "PYTHONPATH": os.pathsep.join(
                 filter(None, (str(cwd or ""), os.environ.get("PYTHONPATH")))
             )
-        },
+        }
+        | dict(more or {}),
     )
     last = done.stdout.strip().splitlines()[-1] if done.stdout.strip() else ""
     return Finished(done.returncode, done.stdout, done.stderr, Path(last))

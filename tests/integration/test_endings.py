@@ -308,7 +308,7 @@ trainer.compute_loss = compute_loss
         ({"trainer_args": {"eval_strategy": "steps"}}, "trainer_args.eval_strategy"),
         ({"trainer_args": {"resume_from_checkpoint": "x"}}, "starts anew"),
         ({"attn_implementation": "flash_attention_2"}, "FlashAttention2"),
-        ({"max_steps": 50}, "allow_repeat"),
+        ({"batch_size": 25}, "a batch takes 25 rows"),
         ({"trainer_args": {"weight_decai": 0.1}}, "weight_decay"),
         ({"report_to": ["tensorbord"]}, "did you mean 'tensorboard'?"),
     ],

@@ -34,6 +34,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def untimed(text: str) -> list[str]:
+    """The lines of standard output that a second run repeats."""
+    return [line for line in text.splitlines() if "train_runtime" not in line]
+
+
 @pytest.fixture(scope="module")
 def alone(place: Path) -> Ended:
     return bare(place, PYTHON, "train.py")
@@ -51,9 +56,6 @@ def test_losses_weights_and_output_are_those_of_the_command_alone(
     assert (alone.code, whole.code) == (0, 0), whole.err
     for word in ("losses", "rates", "saved"):
         assert whole.line(word) == alone.line(word)
-
-    def untimed(text: str) -> list[str]:
-        return [line for line in text.splitlines() if "train_runtime" not in line]
 
     assert untimed(whole.out) == untimed(alone.out)
 
@@ -129,6 +131,10 @@ def test_max_steps_ends_early_keeps_the_schedule_and_saves_nothing(
         shorter, longer = (side.line(word).rstrip("]") for side in (cut, alone))
         assert longer.startswith(shorter)
         assert len(json.loads(cut.line(word).removeprefix(f"{word} "))) == 4
+    # Standard output has no line more: the first four steps' lines, and the script's own last ones.
+    logged = untimed(alone.out)[:4]
+    assert untimed(cut.out)[:-3] == logged
+    assert [line.split()[0] for line in untimed(cut.out)[-3:]] == ["losses", "rates", "saved"]
     assert "save_model does nothing" in cut.err
     record = cut.record()
     assert record.status == "completed"

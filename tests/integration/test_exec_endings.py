@@ -75,7 +75,7 @@ def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path
     [
         ((PYTHON, "-c", "print(1)"), "no transformers.Trainer in it"),
         ((PYTHON, "-c", "from transformers import Trainer"), "its train() not called"),
-        (("bash", "-c", f"{PYTHON} -I -c 1"), "no Python of it could be watched"),
+        (("bash", "-c", f"P={PYTHON}; $P -I -c 1"), "no Python of it could be watched"),
         (("true",), "the command never trained, or no Python of it could be watched"),
         (("no-such-program",), "cannot start no-such-program"),
     ],

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from canary.baseline.comparability import probe_alone
 from canary.collect.folder import load_record
 from tests.integration.own_scripts import (
     FASTEST,
@@ -192,3 +193,21 @@ def test_nothing_trains_on_when_the_canary_is_killed(place: Path) -> None:
     child.kill()
     child.wait()
     assert psutil.wait_procs([training], timeout=20)[0] == [training]
+
+
+def test_without_measured_launches_a_command_is_probed_alone_and_leaves_its_files(
+    place: Path,
+) -> None:
+    """As for built-in canaries: the exact signals, nothing timed, and nothing else done."""
+    sft_script(place, steps=6, before="log = open('train.log', 'w'); log.write('again')\n")
+    (place / "train.log").write_text("of the last training\n")
+    (place / "limits.yaml").write_text("repeats: 0\nprobe_steps: 3\n")
+    done = watched(place, PYTHON, "train.py", options=("--config", "limits.yaml"))
+    assert done.code == 0, done.err
+    record = done.record()
+    assert [launch.kind for launch in record.launches] == ["probe"]
+    assert probe_alone(record)
+    assert record.exact["steps"] == 3
+    assert record.config["learning_rate"] == 5e-4
+    assert (place / "train.log").read_text() == "of the last training\n"
+    assert not (place / "final").exists()

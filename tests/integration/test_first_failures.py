@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Finished, canary, write_config
+from tests.integration.conftest import Finished, canary, run_config, settings, write_config
 
 IMPORTS = """import sys
 def begin():
@@ -79,3 +79,44 @@ def test_an_interpreter_that_cannot_be_started_is_named(
     done = canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path)
     assert done.code == 2
     assert reason in only_line(done)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_name": "./models/lama"}, "did you mean models/llama?"),
+        ({"dataset_name": "rows.jsonll"}, "did you mean rows.jsonl?"),
+        ({"model_name": "embedded/random-11m"}, "did you mean 'embedded/random-10m'?"),
+        ({"batch_size": 25}, "a batch takes 25 rows (batch_size 25), and dataset"),
+        ({"training_type": "grpo", "dataset_size": 1}, "a rollout takes 2 prompts"),
+    ],
+)
+def test_what_is_not_there_is_told_before_anything_starts(
+    changes: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    """No launch: a typo in a path took over a minute, as the hub was asked again and again."""
+    (tmp_path / "models" / "llama").mkdir(parents=True)
+    (tmp_path / "rows.jsonl").write_text("{}")
+    config = write_config(tmp_path, settings(**{"training_type": "sft"} | changes))  # type: ignore[arg-type]
+    offline = {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    done = canary("run", str(config), "-o", str(tmp_path / "out"), cwd=tmp_path, more=offline)
+    assert done.code == 2
+    assert words in only_line(done)
+    assert done.record().launches == []
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_data_set_smaller_than_its_training_is_repeated_and_that_is_said(tmp_path: Path) -> None:
+    """As configs that come from elsewhere have it."""
+    done = run_config(tmp_path, settings("sft", probe_steps=0, dataset_size=7))
+    assert done.code == 0, done.err
+    note = "4 steps take 16 rows (batch_size 2 x gradient_accumulation_steps 2), and dataset "
+    lines = done.err.splitlines()
+    told = [number for number, line in enumerate(lines) if line.startswith(f"note: {note}")]
+    begun = [number for number, line in enumerate(lines) if line.startswith("measured:")]
+    assert told < begun
+    assert "With max_steps 1 or less none is seen twice" in lines[told[0]]
+    record = done.record()
+    assert [one for one in record.notes if one.startswith(note)]
+    assert len(record.stability.loss_values) == 4

@@ -80,6 +80,32 @@ def test_what_is_slow_at_the_end_of_a_step_is_timed_in_that_step(
         assert sum(row["phases"].values()) == pytest.approx(row["wall_s"])
 
 
+class Evaluates(TrainerCallback):
+    """By itself, in the middle of a training."""
+
+    trainer: Any
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+        control.should_evaluate = state.global_step == 3
+        if state.global_step == 2:
+            self.trainer.evaluate()
+
+
+def test_an_evaluation_is_a_phase_of_its_own_however_it_is_called(tmp_path: Path) -> None:
+    trainer = build_trainer(make_spec(tmp_path, "sft", 4, batch_size=2, dataset_size=32))
+    trainer.eval_dataset = trainer.train_dataset
+    trainer.add_callback(own := Evaluates())
+    own.trainer = trainer
+    rows: list[dict[str, Any]] = []
+    TrainerProbe(trainer, rows.append, 0).run(trainer.train)
+    assert [row["step"] for row in rows if row["phases"].get("evaluation")] == [2, 3]
+    plain, by_callback, by_control, _ = rows
+    for row in (by_callback, by_control):
+        assert row["phases"]["evaluation"] > 2 * row["phases"]["forward"]
+        assert row["input_tokens"] < 4 * plain["input_tokens"], "no batch of it is trained on"
+        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"])
+
+
 def test_what_is_computed_for_a_log_of_ppo_is_no_work_of_its_step(tmp_path: Path) -> None:
     def operators(folder: Path, *, busy: bool) -> int:
         trainer = build_trainer(

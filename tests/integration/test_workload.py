@@ -17,8 +17,9 @@ from canary.collect.probes.fingerprints import dataset_fingerprint, tokenizer_fi
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import ConfigError, InputError
 from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.data import load_rows, rows_needed
+from canary.workload.data import load_rows
 from canary.workload.embedded import EMBEDDED_DATA, EMBEDDED_MODEL
+from canary.workload.enough import rows_needed
 from canary.workload.model import load_model, load_tokenizer
 from canary.workload.truncate import truncate_prompt
 
@@ -392,13 +393,24 @@ def test_grpo_without_answers_asks_for_them(tmp_path: Path) -> None:
     assert "needs one" in refusal(make_spec(tmp_path, "grpo", dataset_name=str(data)))
 
 
-def test_more_steps_than_rows_is_refused_unless_said(tmp_path: Path) -> None:
-    text = refusal(make_spec(tmp_path, "sft", dataset_size=4))
-    assert "need 6 rows" in text
-    assert "gives 4" in text
-    assert "allow_repeat" in text
+def test_more_steps_than_rows_see_them_again_and_say_so_unless_that_is_meant(
+    tmp_path: Path,
+) -> None:
+    spec = make_spec(tmp_path, "sft", dataset_size=4)
+    assert len(load_rows(spec, load_tokenizer(spec))) == 4
+    (note,) = spec.notes
+    assert "3 steps take 6 rows" in note
+    assert "gives 4" in note
+    assert "With max_steps 2 or less" in note
     spec = make_spec(tmp_path, "sft", dataset_size=4, allow_repeat=True)
     assert len(load_rows(spec, load_tokenizer(spec))) == 4
+    assert spec.notes == []
+
+
+def test_too_few_prompts_for_a_rollout_are_refused(tmp_path: Path) -> None:
+    """trl leaves a rollout out that is not full: such a training would end without a step."""
+    text = refusal(make_spec(tmp_path, "grpo", batch_size=8, dataset_size=3, allow_repeat=True))
+    assert "a rollout takes 4 prompts" in text
 
 
 def test_grpo_counts_prompts_not_completions(tmp_path: Path) -> None:
@@ -415,7 +427,8 @@ def test_rows_whose_prompt_fills_max_length_do_not_count(
     changes: dict[str, Any] = {"model_name": str(pythia_like), "max_length": 16}
     some = write_jsonl(tmp_path / "some.jsonl", [long] * 6 + [short] * 2)
     spec = make_spec(tmp_path, training_type, dataset_name=str(some), **changes)
-    assert "need 6 rows" in refusal(spec)
+    build_trainer(spec)
+    assert any("take 6 rows" in note for note in spec.notes)
     none = write_jsonl(tmp_path / "none.jsonl", [long] * 8)
     spec = make_spec(tmp_path, training_type, dataset_name=str(none), **changes)
     assert "no row" in refusal(spec)

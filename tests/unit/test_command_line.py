@@ -60,8 +60,6 @@ def test_a_run_is_named_after_the_program_that_trains(command: str, name: str | 
         ("accelerate launch --no_python /a/python -I train.py", "-I"),
         ("nice -n 5 python -Ic 1", "-I"),
         ("env -i python train.py", "env -i clears"),
-        ("bash -c 'PYTHONPATH=src python train.py'", "PYTHONPATH=src takes"),
-        ("env PYTHONPATH=src python train.py", "PYTHONPATH=src takes"),
     ],
 )
 def test_a_python_that_lets_no_canary_in_is_seen_in_the_words(command: str, said: str) -> None:
@@ -79,8 +77,7 @@ def test_a_python_that_lets_no_canary_in_is_seen_in_the_words(command: str, said
         "python -c 1",
         "bash -c 'python -I prepare.py; python train.py'",
         "bash -c 'python -I prepare.py; trl sft'",
-        "bash -c 'PYTHONPATH=src:$PYTHONPATH python train.py'",
-        "bash -c 'PYTHONPATH=${PYTHONPATH}:src python train.py'",
+        "bash -c 'PYTHONPATH=src python own_loop_with_a_recorder.py'",
         "trl sft -I",
         "true",
     ],

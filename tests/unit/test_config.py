@@ -434,5 +434,43 @@ def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
     line = refused(file, "repeats: 0\nprobe_steps: 0\n")
     assert "repeats" in line
     assert "leaves no launch to measure" in line
-    file.write_text("repeats: 0\n")
-    assert load_config(file).config.repeats == 0
+    for text in ("repeats: 0\n", "repeats: 0\ncommand: [python, train.py]\n"):
+        file.write_text(text)
+        assert load_config(file).config.repeats == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[python, -I, train.py]",
+        "[/usr/bin/env, A=1, /opt/bin/python3, -I, train.py]",
+        "[accelerate, launch, --no_python, python, -I, train.py]",
+        "[bash, -c, 'cd src && python -I train.py']",
+    ],
+)
+def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
+    tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    assert refused(file, f"name: own\ncommand: {command}\n") == (
+        f"command in {file}:2: -I starts Python isolated from its environment: the canary cannot "
+        "watch it (start it without -I)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("ppo_epochs: 2\n", "ppo_epochs", "ppo.ppo_epochs"),
+        ("start_step: 5\n", "start_step", "profiler.start_step"),
+        ("max_tps_drop_pct: 5\n", "max_tps_drop_pct", "thresholds.max_tps_drop_pct"),
+        ("ppo:\n  learning_rate: 1e-5\n", "ppo.learning_rate", "learning_rate"),
+        ("profiler:\n  ppo_epochs: 2\n", "profiler.ppo_epochs", "ppo.ppo_epochs"),
+    ],
+)
+def test_a_key_of_another_section_is_refused_with_its_place(
+    tmp_path: Path, text: str, key: str, hint: str
+) -> None:
+    line = refused(tmp_path / "c.yaml", text)
+    assert f"unknown key {key!r}" in line
+    assert f"did you mean '{hint}" in line

@@ -162,3 +162,16 @@ def test_the_resolved_config_reads_back_equal_whatever_it_holds(tmp_path: Path) 
     assert load_config(again).config == loaded.config
     assert "learning_rate: 1.0e-05" in again.read_text(encoding="utf-8")
     assert "# --set\n" in again.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_sample_for_a_command_of_ones_own_loads_and_says_where_the_command_goes(
+    tmp_path: Path, tier: str
+) -> None:
+    file = tmp_path / "canary.yaml"
+    write_sample(file, "exec", tier)
+    config = load_config(file).config
+    assert (config.training_type, config.tier) == ("exec", tier)
+    assert config.command == ("python", "train.py")
+    assert config.thresholds.base_tier == tier
+    assert "# your own" in file.read_text()

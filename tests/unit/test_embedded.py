@@ -29,7 +29,8 @@ from canary.workload.embedded.build_reward import (
     training_pairs,
     written_figures,
 )
-from canary.workload.embedded.random_llama import RANDOM_SIZES, parse_random_name, random_llama
+from canary.workload.embedded.random_llama import random_llama
+from canary.workload.embedded.sizes import RANDOM_SIZES, parse_random_name
 from canary.workload.embedded.tasks import (
     MAKERS,
     PARTIAL_CREDIT,

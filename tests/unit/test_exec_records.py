@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from canary.collect.folder import RunFolder
@@ -13,6 +14,10 @@ from canary.compare.changes import config_changes
 from canary.config.load import LoadedConfig, load_config, load_values
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
+from canary.errors import UsageError
+from canary.runner.base import Job
+from canary.runner.command import attached_environment
+from canary.runner.execute import ExecRequest, load_request
 from canary.runner.progress import Quiet
 from canary.runner.session import Session
 from canary.runner.settings import as_config
@@ -81,3 +86,39 @@ def test_a_command_that_never_trained_has_no_settings_to_differ_in() -> None:
     untrained = of_exec(None)
     assert config_changes(of_exec(), untrained) == ()
     assert config_changes(of_exec(), before_defaults_were_left_out(untrained)) == ()
+
+
+@pytest.mark.parametrize(
+    ("own", "left"),
+    [(None, "dryrun"), ("online", "dryrun"), ("offline", "offline"), ("disabled", "disabled")],
+)
+def test_a_training_that_is_cut_short_uploads_nothing_and_prints_nothing_about_it(
+    tmp_path: Path, own: str | None, left: str
+) -> None:
+    """transformers prints a line on standard output where the mode is `offline`, and wandb takes
+    `dryrun` for the same."""
+    base = {} if own is None else {"WANDB_MODE": own}
+    for stop_after, mode in ((2, left), (None, own)):
+        job = Job("measured", 0, *["x"] * 6, stop_after=stop_after)
+        made = attached_environment(base, job, tmp_path / "job", tmp_path / "marks")
+        assert made.get("WANDB_MODE") == mode
+
+
+def test_options_of_exec_lie_over_its_config(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("probe_steps: 4\nthreads: 3\nprofiler:\n  start_step: 5\n")
+    settings = ("probe_steps=6", "profiler.num_steps=2")
+    request = ExecRequest(("python", "t.py"), config=file, threads=2, settings=settings)
+    loaded = load_request(request)
+    config = loaded.config
+    assert (config.probe_steps, config.threads) == (6, 2)
+    assert (config.profiler.start_step, config.profiler.num_steps) == (5, 2)
+    assert loaded.origins["probe_steps"] == "--set"
+    assert loaded.origins["threads"] == "--threads"
+
+
+def test_a_setting_that_no_command_has_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match="learning_rate in --set is not used by training_type exec"
+    ):
+        load_request(ExecRequest(("python", "t.py"), settings=("learning_rate=1e-4",)))

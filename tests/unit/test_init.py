@@ -63,6 +63,31 @@ def test_a_config_that_is_there_is_left_alone(here: Path) -> None:
     assert "wrote canary.yaml" not in said
 
 
+@pytest.mark.parametrize(
+    ("theirs", "watched"),
+    [
+        ("name: own\ncommand: [python, train.py]\nmax_steps: 50\n", ("python", "train.py")),
+        ("training_type: sft\nmodel_name: my/model\nmax_steps: 50\n", ()),
+    ],
+)
+def test_the_nightly_trains_what_the_config_that_is_there_trains(
+    here: Path, theirs: str, watched: tuple[str, ...]
+) -> None:
+    """And no DPO on the embedded model."""
+    (here / "sub").mkdir()
+    (here / "sub" / "canary.yaml").write_text(theirs)
+    said = run("--config", "sub/canary.yaml")
+    own = load_config(here / "sub" / "canary.yaml").config
+    nightly = load_config(here / "sub" / "canary-nightly.yaml").config
+    assert nightly.command == watched
+    assert (nightly.training_type, nightly.model_name) == (own.training_type, own.model_name)
+    assert (nightly.name, nightly.tier) == (f"{own.name}-nightly", "nightly")
+    assert nightly.thresholds.base_tier == "nightly"
+    assert "wrote sub/canary-nightly.yaml" in said
+    assert "Set max_steps in sub/canary-nightly.yaml" in said
+    assert "Name model and data" not in said
+
+
 def test_nothing_is_overwritten_nor_half_written_without_force(here: Path) -> None:
     theirs = here / ".github" / "workflows" / "canary-nightly.yml"
     theirs.parent.mkdir(parents=True)
@@ -312,3 +337,9 @@ def test_a_wrong_option_is_refused_before_any_question(
     monkeypatch.setattr("canary.init_cli.someone_is_there", lambda: True)
     with pytest.raises(UsageError, match="--compare both"):
         run("--compare", "both", typed="")
+
+
+def test_a_config_whose_command_the_workflows_will_give_is_one_too(here: Path) -> None:
+    (here / "canary.yaml").write_text("name: own\ntraining_type: exec\nmax_steps: 50\n")
+    run()
+    assert "extends: canary.yaml" in (here / "canary-nightly.yaml").read_text()

@@ -138,7 +138,7 @@ BROKEN: list[tuple[str, str, list[Change], float]] = [
     ("frozen_unchanged", "dpo", [((EXACT, "frozen", "changed"), ["a", "b"])], 2),
     ("frozen_unchanged", "dpo", [((EXACT, "frozen", "reference_changed"), True)], 1),
     ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates", 3), 0.0)], 1),
-    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates", 0), 0.0)], 1),
+    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates"), [0.0] * 12)], 12),
 ]
 
 
@@ -292,6 +292,163 @@ def test_a_precondition_that_fails_skips_with_the_reason(
     assert reason in check.message
 
 
+DOUBTED: list[tuple[str, str, list[Change], str]] = [
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0)],
+        "1 step at learning rate 0; the first steps, as a warm-up has them",
+    ),
+    (
+        "trainable_changed",
+        "sft",
+        [
+            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
+            ((EXACT, "first_gradient", "tensors_without_gradient"), ["pooler.weight"]),
+        ],
+        "no gradient reaches them: does the loss not use them",
+    ),
+    (
+        "loss_not_negative",
+        "sft",
+        [NEGATIVE, ((EXACT, "evidence"), {"code": {"trainer.compute_loss": {"name": "f"}}})],
+        "the training has a compute_loss of its own",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes", "reason"), DOUBTED)
+def test_a_precondition_in_doubt_warns_where_there_is_no_baseline(
+    name: str, kind: str, changes: list[Change], reason: str
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "warn"
+    assert reason in check.message
+    first = compare_to_baseline(made(kind, *changes), [], history=True)
+    assert first.verdict == "no-baseline"
+
+
+def test_text_without_any_eos_in_its_inputs_may_be_plain_language_modelling() -> None:
+    plain = every_micro(example(), eos_labels=0, eos_inputs=0)
+    check = invariant("labels_contain_eos", plain)
+    assert check.status == "warn"
+    assert "no input has one" in check.message
+    masked = every_micro(example(), eos_labels=0, eos_inputs=4)
+    assert invariant("labels_contain_eos", masked).status == "fail"
+    special = (EXACT, "data", "tokenizer", "special_tokens", "mask_token")
+    filled = altered(masked, *special, to={"token": "<mask>", "id": 9})
+    assert invariant("labels_contain_eos", filled).status == "warn"
+
+
+def test_several_bos_in_rows_without_padding_may_be_packed_text() -> None:
+    full = every_micro(
+        example(), bos_most_in_a_sequence=4, pad_tokens=0, shapes={"input_ids": [4, 128]}
+    )
+    check = invariant("at_most_one_bos", full)
+    assert check.status == "warn"
+    assert "packed" in check.message
+
+
+BOTH: list[tuple[str, str, list[Change]]] = [
+    *[(name, kind, changes) for name, kind, changes, _ in BROKEN],
+    *[(name, kind, changes) for name, kind, changes, _ in DOUBTED],
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), BOTH)
+def test_what_the_baseline_breaks_in_the_same_way_is_a_warning_of_both_sides(
+    name: str, kind: str, changes: list[Change]
+) -> None:
+    broken = made(kind, *changes)
+    found = {check.name: check for check in invariant_checks([broken], [broken])}
+    assert found[name].status == "warn"
+    assert found[name].message.endswith("(the same on the baseline)")
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), BOTH)
+def test_what_the_baseline_keeps_and_the_current_side_breaks_fails(
+    name: str, kind: str, changes: list[Change]
+) -> None:
+    found = {c.name: c for c in invariant_checks([made(kind, *changes)], [example(kind)])}
+    assert found[name].status == "fail"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "before", "after", "named"),
+    [
+        (
+            "trainable_changed",
+            "sft",
+            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
+            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight", "layer.0.weight"]),
+            "layer.0.weight",
+        ),
+        (
+            "frozen_unchanged",
+            "dpo",
+            ((EXACT, "frozen", "changed"), ["a"]),
+            ((EXACT, "frozen", "changed"), ["a", "b"]),
+            "b",
+        ),
+        (
+            "learning_rate_positive",
+            "sft",
+            ((*TRAJECTORY, "learning_rates", 3), 0.0),
+            ((*TRAJECTORY, "learning_rates", 5), 0.0),
+            "step 6",
+        ),
+        (
+            "dpo_first_loss",
+            "dpo",
+            ((EXACT, "first_loss", "loss"), 0.70),
+            ((EXACT, "first_loss", "loss"), 0.80),
+            "0.8",
+        ),
+        (
+            "dpo_first_loss",
+            "dpo",
+            ((EXACT, "first_loss", "loss"), 0.70),
+            ((EXACT, "first_loss", "loss"), 0.68),
+            "0.68",
+        ),
+    ],
+)
+def test_something_else_that_breaks_is_red_although_the_baseline_is_broken_too(
+    name: str, kind: str, before: Change, after: Change, named: str
+) -> None:
+    sides = [made(kind, after)], [made(kind, before)]
+    found = {check.name: check for check in invariant_checks(*sides)}
+    assert found[name].status == "fail"
+    assert named in found[name].message
+
+
+def test_one_of_several_runs_that_breaks_something_new_speaks_for_its_side() -> None:
+    old = made("dpo", ((EXACT, "frozen", "changed"), ["a"]))
+    new = made("dpo", ((EXACT, "frozen", "changed"), ["b"]))
+    for side in ([old, new], [new, old]):
+        found = {check.name: check for check in invariant_checks(side, [old])}
+        assert found["frozen_unchanged"].status == "fail"
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_equal_runs_with_a_broken_invariant_are_no_regression(history: bool) -> None:
+    def unused(number: int, *more: str) -> RunRecord:
+        whole = record(number)
+        return altered(
+            whole, EXACT, "first_update", "tensors_unchanged", to=["pooler.weight", *more]
+        )
+
+    baseline = [unused(place) for place in range(4)]
+    found = compare_to_baseline(unused(9), baseline, history=history)
+    assert found.verdict in ("pass", "inconclusive")
+    assert found.check("trainable_changed").status == "warn"
+    assert not found.diagnosis.suspects
+    worse = compare_to_baseline(unused(9, "layer.weight"), baseline, history=history)
+    assert worse.verdict == "regression"
+    newly = compare_to_baseline(unused(9), [record(place) for place in range(4)], history=history)
+    assert newly.verdict == "regression"
+
+
 KEPT: list[tuple[str, str, list[Change]]] = [
     (
         "learning_rate_positive",
@@ -307,6 +464,27 @@ KEPT: list[tuple[str, str, list[Change]]] = [
         "trainable_changed",
         "sft",
         [((EXACT, "first_update", "tensors_unchanged"), ["x.lora_A.weight"])],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0), config("warmup_steps", 0.1)],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0), args(warmup_ratio=0.03)],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates"), [0.0, 0.0, 1e-4, 2e-4, 3e-4, 3e-4])],
+    ),
+    ("loss_not_negative", "sft", [((*TRAJECTORY, "losses", 5), -1e-8)]),
+    (
+        "loss_not_negative",
+        "sft",
+        [(("stability", "loss_values", 50), -1e-3), config("dtype", "bfloat16")],
     ),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.69315)]),
     (

@@ -93,6 +93,19 @@ def test_a_phase_that_the_baseline_did_not_have_is_named() -> None:
     assert found.of("generation") is None
 
 
+def test_an_evaluation_that_grew_is_named_and_is_no_forward() -> None:
+    evaluated = {**STEP, "evaluation": 0.005}
+    assert grown(run({"evaluation": 0.030}, of=evaluated), run(of=evaluated)) == ["evaluation"]
+
+
+def test_an_older_baseline_whose_evaluation_was_forward_grew_nothing() -> None:
+    older = run({"forward": 0.030})
+    for phases in (older.phases, older.launches[0].phases_steady):
+        phases.pop("evaluation")
+    assert grown(run({"evaluation": 0.030}), older) == []
+    assert grown(run({"evaluation": 0.090}), older) == ["forward"]
+
+
 def test_a_long_phase_is_not_its_own_measure() -> None:
     most = {"data": 0.004, "forward": 0.020, "backward": 0.160, "optimizer": 0.008, "other": 0.008}
     assert grown(run({"backward": 0.160}, of=most), run(of=most)) == ["backward"]

@@ -75,6 +75,7 @@ def test_tokens_of_supervised_batches() -> None:
     found = describe_batch(sft_batch(), TOKENIZER)
     assert (found["input_tokens"], found["label_tokens"]) == (9, 6)
     assert (found["eos_labels"], found["bos_tokens"], found["bos_most_in_a_sequence"]) == (2, 2, 1)
+    assert found["eos_inputs"] == 2
     assert found["pad_tokens"] == 1
 
 
@@ -83,6 +84,7 @@ def test_masking_eos_shows_in_labels_and_hash() -> None:
     masked["labels"][masked["labels"] == 2] = -100
     one, two = describe_batch(clean, TOKENIZER), describe_batch(masked, TOKENIZER)
     assert (one["eos_labels"], two["eos_labels"]) == (2, 0)
+    assert one["eos_inputs"] == two["eos_inputs"]
     assert one["label_tokens"] - two["label_tokens"] == 2
     assert one["sha256"] != two["sha256"]
 

@@ -215,6 +215,7 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]
             int(((part.ids == eos) & where).sum())
             for part, where in zip(found, looked_at, strict=True)
         )
+        counts["eos_inputs"] = sum(int(((part.ids == eos) & part.present).sum()) for part in found)
     if bos is not None:
         # A prompt that stands apart is begun like any other sequence.
         starts = [((part.ids == bos) & part.present).sum(dim=-1) for part in everything]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from canary.collect.phases import COMPUTING
+from canary.collect.phases import COMPUTING, WHOLE
 
 
 class HostTimes:
@@ -164,7 +164,11 @@ class StepClock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time inside belongs to `name`, but for inner phases, which keep their own."""
+        """Time inside belongs to `name`, but for inner phases, which keep their own; of one of
+        `WHOLE` all does."""
+        if self._phase in WHOLE:
+            yield
+            return
         previous = self.switch(name)
         try:
             yield

@@ -123,9 +123,13 @@ class StepRows:
         self._run_delay = _RunDelay()
         self._children = ChildrenCpu()
         self._ended: list[_Ended] = []
+        self.begun = False
+        self.count = 0
+        """Steps that have ended."""
 
     def begin(self, done: int = 0) -> None:
         """The training begins after `done` steps of its own."""
+        self.begun = True
         if self.profiler is not None:
             self.profiler.training_begins(done)
         self._children.begin()
@@ -145,6 +149,7 @@ class StepRows:
     ) -> None:
         """Ends the step here. `fill` puts the values of `scalars` into the row, once they are on
         the host; token counts are taken from them by name."""
+        self.count += 1
         deferred = DeferredScalars(scalars)
         row.update(self._memory())
         if self.profiler is not None:

@@ -8,7 +8,7 @@ wrapped on this one instance; the class and other trainers stay as they are.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,15 +19,18 @@ from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.metrics import StepMetrics
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.profiler import StepProfiler
+from canary.collect.probes.silent_loop import SilentLoop
 from canary.collect.probes.steps import Row, StepRows, StepWatch
 from canary.collect.probes.told_loop import ToldLoop, tells
+from canary.collect.probes.wrapping import Wrapping
 
 PHASE_OF_METHOD = {
     "get_batch_samples": "data",
     "compute_loss": "forward",
     "_maybe_log_save_evaluate": "logging",
     "_save_checkpoint": "checkpoint",
-    "_evaluate": "other",
+    "evaluate": "evaluation",
+    "_evaluate": "evaluation",
     "_generate_single_turn": "generation",
     "_calculate_rewards": "reward",
 }
@@ -77,14 +80,18 @@ class TrainerProbe(TrainerCallback):
         self._rl: dict[str, float] = {}
         self._metrics = StepMetrics(trainer)
         self._ended_step: int | None = None
-        self._in_loss = False
+        self._in_loss = self._in_step = self._entered = False
         # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
         self._bare_loop = not hasattr(Trainer, "get_batch_samples")
         loop = ToldLoop if tells(trainer) else OwnLoop
         self._own_loop: OwnLoop | None = loop(
             trainer, self._clock, exact, self._batch_enters, self._own_step_ends
         )
-        self._undo: list[Callable[[], None]] = []
+        self._wrapping = Wrapping()
+        self._wrap = self._wrapping.wrap
+        self._silent = SilentLoop(updates_told=self._bare_loop)
+        self._finished = self._mean = False
+        self._seen: set[str] = set()
         self._attach()
 
     def _attach(self) -> None:
@@ -101,6 +108,7 @@ class TrainerProbe(TrainerCallback):
         accelerator = self._trainer.accelerator
         self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
         self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
+        self._wrapping.hook_updates(self._hooked_update_begins, self._hooked_update_ended)
         self._trainer.add_callback(self)
 
     def _attach_generation(self) -> None:
@@ -113,35 +121,34 @@ class TrainerProbe(TrainerCallback):
     def run(self, train: Callable[[], Any]) -> Any:
         """Calls `train`; one whose own loop was cut short gives None."""
         try:
-            return train()
+            outcome = train()
         except LoopEnded:
+            outcome = None
+        if self._ended.begun:
             self._finish()
-            return None
+        return outcome
+
+    def why_no_step(self) -> str | None:
+        """Why a model that was trained has no step; None where one ended, or none was made."""
+        return None if self._ended.count else self._silent.why_no_step(self._trainer)
+
+    def unmeasured(self) -> dict[str, str]:
+        """What the steps did not show, and why."""
+        if not self._ended.count:
+            return {}
+        loop = f"the training loop of {type(self._trainer).__name__}"
+        why = {
+            "batches": f"{loop} hands no batch to compute_loss or training_step",
+            "losses": f"{loop} calls neither compute_loss nor training_step",
+        }
+        keys = {"batches": ("exact.batches", "tokens"), "losses": ("stability.loss_values",)}
+        return {key: why[part] for part in why if part not in self._seen for key in keys[part]}
 
     def detach(self) -> None:
         """Leaves the trainer as it was."""
         self._trainer.remove_callback(self)
         self._collectives.end()
-        for undo in reversed(self._undo):
-            undo()
-        self._undo.clear()
-
-    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-        own = vars(owner).get(name)
-
-        @functools.wraps(original)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            return around(original, *args, **kwargs)
-
-        setattr(owner, name, wrapper)
-        self._undo.append(
-            functools.partial(delattr, owner, name)
-            if own is None
-            else functools.partial(setattr, owner, name, own)
-        )
+        self._wrapping.undo()
 
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase(phase):
@@ -153,15 +160,25 @@ class TrainerProbe(TrainerCallback):
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs["inputs"]
-        if self._trainer.model.training:
+        training = self._trainer.model.training
+        if training:
+            self._silent_loop_goes_on()
             self._batch_enters(inputs)
         self._in_loss = True
         try:
-            return original(*args, **kwargs)
+            outcome = original(*args, **kwargs)
         finally:
             self._in_loss = False
+        if training and not self._in_step:
+            loss = outcome[0] if isinstance(outcome, tuple) else outcome
+            self._losses.append(loss.detach())
+            # Divided by the tokens of the whole update, it is a part of the loss already.
+            self._mean = kwargs.get("num_items_in_batch") is None
+        return outcome
 
     def _batch_enters(self, inputs: Any) -> None:
+        self._entered = True
+        self._seen.add("batches")
         for name, count in count_tokens(inputs).items():
             self._tokens[name] = self._tokens.get(name, 0) + count
         if self._watch is not None:
@@ -172,7 +189,17 @@ class TrainerProbe(TrainerCallback):
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._bare_loop:
             self._clock.switch("other")
-        loss = original(*args, **kwargs)
+        self._silent_loop_goes_on()
+        inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
+        # A step of the user's own may take its batch apart.
+        batch = dict(inputs) if isinstance(inputs, Mapping) else None
+        self._in_step, self._entered = True, False
+        try:
+            loss = original(*args, **kwargs)
+        finally:
+            self._in_step = False
+        if not self._entered and batch is not None:
+            self._batch_enters(batch)
         self._losses.append(loss.detach())
         return loss
 
@@ -208,19 +235,51 @@ class TrainerProbe(TrainerCallback):
             self._clock.switch("data")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._begin(state.global_step)
+        if self._own_loop is not None:
+            self._silent.updates_told = self._silent.ends_told = True
+            self._own_loop.attach(self._wrap)
+        else:
+            self._batch_is_taken()
+
+    def _begin(self, done: int = 0) -> None:
         if self._exact is not None:
             self._exact.training_begins()
-        if self._own_loop is not None:
-            self._own_loop.attach(self._wrap)
         self._collectives.begin()
-        self._ended.begin(state.global_step)
-        if self._own_loop is None:
-            self._batch_is_taken()
+        self._ended.begin(done)
+
+    def _silent_loop_goes_on(self) -> None:
+        """A batch enters, or another update begins: where nobody has called back, the training has
+        begun by now, and the step of the last update has ended."""
+        if not self._ended.begun:
+            self._own_loop = None
+            self._begin()
+        if self._silent.step_is_over():
+            self._ended_step = self._ended.count + 1
+            self._close_step()
+            if self._stop_after is not None and self._ended.count >= self._stop_after:
+                self._cut = True
+                if self._on_cut is not None:
+                    self._on_cut()
+                raise LoopEnded
+
+    def _hooked_update_begins(self, optimizer: Any, *_: Any) -> None:
+        if self._silent.update_begins():
+            if not self._entered:
+                self._silent_loop_goes_on()
+            self._update_begins(optimizer)
+
+    def _hooked_update_ended(self, *_: Any) -> None:
+        if self._silent.update_ended():
+            if self._exact is not None:
+                self._exact.update_ended()
+            self._clock.switch("other")
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._batch_is_taken()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._silent.updates_told = True
         self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
 
     def _update_begins(self, optimizer: Any) -> None:
@@ -237,6 +296,7 @@ class TrainerProbe(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
         """Takes what the step told, and asks for the end after the last one wanted; a loop of its
         own that does not tell its end has it here."""
+        self._silent.ends_told = True
         self._clock.switch("other")
         self._rl = self._metrics.fresh()
         self._ended_step = state.global_step
@@ -269,12 +329,18 @@ class TrainerProbe(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         # A trainer without the wrapped logging method: the step before ends here at the latest.
+        self._silent.ends_told = True
         self._close_step()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._finish()
 
     def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        if self._silent.step_is_over():
+            self._ended_step = self._ended.count + 1
         self._close_step()
         self._ended.end()
         self._collectives.end()
@@ -304,7 +370,10 @@ class TrainerProbe(TrainerCallback):
         self._ended_step = None
         self._losses, self._tokens, self._grad_norm = [], {}, None
         self._metrics.step_ended()
-        self._ended.close(row, scalars, functools.partial(_fill, mean=self._own_loop is not None))
+        if row["micro_batches"]:
+            self._seen.add("losses")
+        mean = self._mean or self._own_loop is not None
+        self._ended.close(row, scalars, functools.partial(_fill, mean=mean))
 
     def _samples(self) -> int:
         if self._own_loop is not None:

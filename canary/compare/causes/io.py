@@ -1,4 +1,4 @@
-"""IO: what is written, and the time it takes."""
+"""IO: what is written, what is evaluated, and the time it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from canary.compare.suspects import RegressionCategory as C
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """Files and bytes are counted; the phases of checkpoint and logging are timed."""
+    """Files and bytes are counted; the phases of evaluation, checkpoint and logging are timed."""
+    evaluation = facts.grown_phase("evaluation")
+    if evaluation is not None and facts.entry is None:
+        yield Finding(
+            C.IO,
+            0.85,
+            "evaluation within the training takes longer",
+            (evidence_of_phase(evaluation),),
+            ("compare eval_strategy, eval_steps, the evaluation dataset and its batch size",),
+        )
     counted = [
         check
         for name in ("bytes_written", "files_written")

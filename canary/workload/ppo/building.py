@@ -57,7 +57,6 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         for name in ELSEWHERE
         if config.trainer_args.get(name)
     )
-    _require_a_rollout(spec, len(rows), arguments)
     _require_a_horizon(spec, arguments)
     _require_prompts(spec, rows, tokenizer)
     policy = load_model(spec, tokenizer)
@@ -85,17 +84,6 @@ def _require_whole_models(trainer: Any) -> None:
             "PPO samples from a policy that is whole on every rank, and this one is shared out",
             "train with DDP (nproc), or on one device",
             key="training_type",
-        )
-
-
-def _require_a_rollout(spec: WorkloadSpec, rows: int, arguments: PPOArguments) -> None:
-    """InputError where the data, seen as often as allowed, never fill one rollout."""
-    needed = arguments.rollout_size * spec.ranks
-    if rows < needed:
-        raise InputError(
-            f"a rollout takes {needed} prompts, but dataset '{spec.config.dataset_name}' gives "
-            f"{rows}",
-            "lower batch_size, gradient_accumulation_steps or ppo.num_mini_batches",
         )
 
 

@@ -1,0 +1,45 @@
+"""A trainer's own training loop that calls nothing back: its updates tell of its steps.
+
+Torch tells of the step of every optimizer. Where no callback says more, a step is over with the
+batch that enters after an update, with the next update, or with the training.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class SilentLoop:
+    """Which events of a training are told by callbacks, and which by torch alone."""
+
+    def __init__(self, updates_told: bool) -> None:
+        self.updates_told = updates_told
+        """Whether the loop calls back before its updates."""
+        self.ends_told = False
+        """Whether it calls back at a step's beginning or end."""
+        self._updates = 0
+        self._updated = False
+
+    def update_begins(self) -> bool:
+        """An optimizer is about to step; whether that is news."""
+        return not self.updates_told
+
+    def update_ended(self) -> bool:
+        """It has; whether that is news."""
+        self._updates += 1
+        self._updated = True
+        return not self.updates_told
+
+    def step_is_over(self) -> bool:
+        """Whether a step ended unsaid since the last call."""
+        over, self._updated = self._updated and not self.ends_told, False
+        return over
+
+    def why_no_step(self, trainer: Any) -> str | None:
+        """Why updates were made and no step was seen; None where there was no update."""
+        if not self._updates:
+            return None
+        return (
+            f"the training loop of {type(trainer).__name__} made {self._updates} updates and "
+            "never called on_step_end: its steps cannot be told apart"
+        )

@@ -1,0 +1,103 @@
+"""Whether a training repeats itself, by what one record holds: its launch and its probe both begin
+at step 1, so the loss of step 1 is one number unless a seed is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from canary.collect.jsonio import number
+from canary.collect.record import RunRecord
+from canary.compare.inputs_stages import is_rollout
+from canary.compare.learning_stages import loss_floor
+from canary.compare.report import Check, Difference
+from canary.compare.tolerances import relative_difference, tolerance_for
+
+OTHER_KERNELS = 1e-3
+"""The probe runs deterministic kernels, in float32 proper: first losses of equal batches differ by
+less than this."""
+TIMES_TOLERANCE = 4
+"""In a narrow dtype, so many times the tolerance of two equal probes."""
+
+SEEDS = {
+    "data": "the rows differ: seed how the rows are chosen",
+    "batches": "the batches differ: seed the split, the shuffle and the sampler",
+    "model": "the initial parameters differ: set the seed before the model is made",
+}
+EQUAL_SO_FAR = "batches and initial parameters are equal: seed dropout and sampling"
+
+
+@dataclass(frozen=True)
+class Lapse:
+    """First losses of one training that are not one."""
+
+    launched: float
+    probed: float
+
+    def check(self, differences: Sequence[Difference]) -> Check:
+        """Of the baseline: nothing that follows a seed is judged."""
+        stages = [found.stage for found in differences]
+        seed = next((words for stage, words in SEEDS.items() if stage in stages), EQUAL_SO_FAR)
+        return Check(
+            "repeatability",
+            "correctness",
+            "exact",
+            "inconclusive",
+            f"the training does not repeat itself: the loss of step 1 is {self.launched:.4g} in "
+            f"the baseline's launch and {self.probed:.4g} in its probe, and {seed}",
+            delta=float(len(differences)),
+        )
+
+    def warning(self) -> Check:
+        """Of the current side, where the baseline repeats itself."""
+        return Check(
+            "repeatability",
+            "correctness",
+            "exact",
+            "warn",
+            f"the loss of step 1 is {self.launched:.4g} in the launch and {self.probed:.4g} in its "
+            "probe; the baseline repeats itself: a seed is gone",
+            delta=self.probed - self.launched,
+        )
+
+
+def follows_a_seed(found: Difference) -> bool:
+    """Whether a missing seed alone may make this difference."""
+    if found.stage == "data":
+        return not found.signal.startswith("tokenizer")
+    if found.stage == "model":
+        return found.signal in ("parameters_sha256", "reference_sha256")
+    if found.stage == "first_update":
+        return found.signal != "learning_rate"
+    return found.signal != "tensors_without_gradient"
+
+
+def lapse_of(record: RunRecord, others: Sequence[RunRecord] = ()) -> Lapse | None:
+    """Where launch and probe of a record begin with other losses, and no other probe begins with
+    the loss of its own. None where nothing speaks against its repeating itself."""
+    launched, probed = _launched(record), _probed(record)
+    if launched is None or probed is None or is_rollout(record):
+        return None
+    if _equal(record, launched, probed):
+        return None
+    known = [_probed(other) for other in others if other is not record]
+    if any(other is not None and _equal(record, other, probed) for other in known):
+        return None
+    return Lapse(launched, probed)
+
+
+def _equal(record: RunRecord, one: float, other: float) -> bool:
+    allowed = max(OTHER_KERNELS, TIMES_TOLERANCE * tolerance_for(record).first_loss)
+    return relative_difference(one, other, loss_floor(record)) <= allowed
+
+
+def _launched(record: RunRecord) -> float | None:
+    losses = record.stability.loss_values
+    return losses[0] if losses and math.isfinite(losses[0]) else None
+
+
+def _probed(record: RunRecord) -> float | None:
+    losses = record.exact.get("trajectory", {}).get("losses") or [None]
+    value = number(losses[0])
+    return float(value) if value is not None and math.isfinite(value) else None

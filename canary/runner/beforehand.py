@@ -1,0 +1,42 @@
+"""What a built-in training needs, looked for before anything of it starts, and without torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from canary.config.schema import CanaryConfig
+from canary.config.trainers import BUILT_IN_STEPS
+from canary.workload.enough import require_enough, rows_there
+from canary.workload.hub import require_on_hub
+from canary.workload.places import data_place, model_folder
+from canary.workload.spec import WorkloadSpec
+
+
+def look_beforehand(config: CanaryConfig, cache_dir: Path, nodes: int) -> list[str]:
+    """Lines of warning about a training of `nodes` machines.
+
+    What a factory of the user's own makes of the names in a config is its own affair.
+
+    Raises:
+        InputError: model or data are not there, or the data are too few.
+    """
+    if config.training_type in ("exec", "custom"):
+        return []
+    prepared = cache_dir / "datasets"
+    reward = None if config.ppo is None else config.ppo.reward_model
+    for name, what, revision in (
+        (config.model_name, "model", config.model_revision),
+        (reward, "reward model", None),
+    ):
+        if name is not None and model_folder(name, what) is None:
+            require_on_hub("model", name, revision, what=what, prepared=prepared)
+    if data_place(config.dataset_name, config.training_type) is None:
+        require_on_hub("dataset", config.dataset_name, config.dataset_revision, prepared=prepared)
+    rows = rows_there(config)
+    ranks = (config.nproc or 1) * nodes
+    spec = WorkloadSpec(
+        config, cache_dir, cache_dir, config.max_steps or BUILT_IN_STEPS, ranks=ranks
+    )
+    if rows is not None:
+        require_enough(spec, rows)
+    return spec.notes

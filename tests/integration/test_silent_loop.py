@@ -1,0 +1,187 @@
+"""Trainers with loops and steps of their own that call nothing back: recorded, or told why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.trainer import TrainerProbe
+from canary.workload.embedded import tiny_dir
+
+pytestmark = pytest.mark.train
+
+STEPS = 4
+ROWS = [{"input_ids": [1, 40 + n, 41], "labels": [1, 40 + n, 41]} for n in range(8)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class PlainLoop(Trainer):
+    """Its loop is the one of any tutorial, and tells nobody of its steps."""
+
+    computed: list[float]
+    accumulate = 1
+
+    def _inner_training_loop(self, *_: Any, **__: Any) -> None:  # type: ignore[override]
+        self.computed = []
+        self.create_optimizer_and_scheduler(STEPS)
+        batches = list(self.get_train_dataloader())
+        self.model.train()
+        for place, batch in enumerate(batches[: STEPS * self.accumulate]):
+            self._one(batch)
+            if (place + 1) % self.accumulate == 0:
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+    def _one(self, batch: Any) -> None:
+        loss = self.compute_loss(self.model, batch)
+        loss.backward()
+        self.computed.append(float(loss.detach()))
+
+
+class StepLoop(PlainLoop):
+    """Its loop calls `training_step`, as a copy of an older loop does."""
+
+    def _one(self, batch: Any) -> None:
+        self.current_gradient_accumulation_steps = self.accumulate
+        self.computed.append(float(self.training_step(self.model, batch)))
+
+
+class OwnStep(Trainer):
+    """Its `training_step` computes the loss by itself, and takes the labels out of its batch."""
+
+    def training_step(self, model: Any, inputs: Any, *_: Any, **__: Any) -> torch.Tensor:
+        model.train()
+        labels = inputs.pop("labels")
+        loss = model(**inputs, labels=labels).loss
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
+class BareLoop(PlainLoop):
+    """Its loop computes the loss by itself too."""
+
+    def _one(self, batch: Any) -> None:
+        self.model(**batch).loss.backward()
+
+
+class Undivided(Trainer):
+    """Its own `train` tells that it begins, and of no step."""
+
+    def train(self, *_: Any, **__: Any) -> None:  # type: ignore[override]
+        self.create_optimizer_and_scheduler(STEPS)
+        self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        for batch in list(self.get_train_dataloader())[:STEPS]:
+            self.model(**batch).loss.backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+
+def built(kind: type[Trainer], folder: Path) -> Any:
+    arguments = TrainingArguments(
+        output_dir=str(folder),
+        use_cpu=True,
+        per_device_train_batch_size=2 if issubclass(kind, OwnStep) else 1,
+        max_steps=STEPS,
+        report_to="none",
+        disable_tqdm=True,
+        save_strategy="no",
+        learning_rate=1e-4,
+        bf16=False,
+    )
+    model = AutoModelForCausalLM.from_pretrained(str(tiny_dir()))
+    return kind(model=model, args=arguments, train_dataset=ROWS)
+
+
+def watched(
+    trainer: Any, stop_after: int | None = None, on_cut: Callable[[], None] | None = None
+) -> tuple[TrainerProbe, ExactProbe, list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    exact = ExactProbe(trainer, work_step=2)
+    probe = TrainerProbe(trainer, rows.append, 0, exact=exact, stop_after=stop_after, on_cut=on_cut)
+    probe.run(trainer.train)
+    probe.detach()
+    return probe, exact, rows
+
+
+@pytest.mark.parametrize("kind", [PlainLoop, StepLoop])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_loop_that_calls_nothing_back_is_recorded_by_its_updates(
+    tmp_path: Path, kind: type[PlainLoop], accumulate: int
+) -> None:
+    trainer = built(kind, tmp_path)
+    trainer.accumulate = accumulate
+    probe, exact, rows = watched(trainer)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    mean = accumulate if kind is PlainLoop else 1
+    sums = [sum(row["micro_losses"]) / mean for row in rows]
+    assert [row["loss"] for row in rows] == pytest.approx(sums)
+    assert probe.unmeasured() == {}
+    losses = [loss for row in rows for loss in row["micro_losses"]]
+    assert losses == trainer.computed
+    assert all(len(row["micro_losses"]) == accumulate for row in rows)
+    assert all(row["input_tokens"] == 3 * accumulate for row in rows)
+    assert all(row["learning_rate"] for row in rows)
+    assert all(row["phases"]["optimizer"] > 0 for row in rows)
+    found = exact.found
+    assert [len(step) for step in found["batches"]] == [accumulate] * STEPS
+    assert found["first_gradient"]["total"] > 0
+    assert found["first_update"]["tensors_changed"] > 0
+    assert found["work"]["operator_total"] > 0
+    assert found["memory"]["live_tensors"]
+    assert probe.why_no_step() is None
+
+
+def test_a_loop_that_calls_nothing_back_ends_where_it_is_asked_to(tmp_path: Path) -> None:
+    trainer = built(PlainLoop, tmp_path)
+    cuts: list[int] = []
+    _, exact, rows = watched(trainer, stop_after=3, on_cut=lambda: cuts.append(3))
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert cuts == [3]
+    assert exact.found["memory"]["live_tensors"]
+
+
+def test_a_loop_watched_is_the_loop_alone(tmp_path: Path) -> None:
+    alone = built(PlainLoop, tmp_path / "alone")
+    alone.train()
+    under = built(PlainLoop, tmp_path / "under")
+    watched(under)
+    assert under.computed == alone.computed
+
+
+def test_a_step_without_compute_loss_has_its_batches(tmp_path: Path) -> None:
+    _, exact, rows = watched(built(OwnStep, tmp_path))
+    assert [row["input_tokens"] for row in rows] == [6] * STEPS
+    assert [row["label_tokens"] for row in rows] == [6] * STEPS
+    assert [len(step) for step in exact.found["batches"]] == [1] * STEPS
+
+
+def test_a_loop_that_shows_neither_batches_nor_losses_says_so(tmp_path: Path) -> None:
+    probe, exact, rows = watched(built(BareLoop, tmp_path))
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [row["loss"] for row in rows] == [None] * STEPS
+    assert exact.found["first_update"]["tensors_changed"] > 0
+    found = probe.unmeasured()
+    assert set(found) == {"exact.batches", "tokens", "stability.loss_values"}
+    assert "the training loop of BareLoop" in found["exact.batches"]
+
+
+def test_a_loop_whose_steps_cannot_be_told_apart_says_so(tmp_path: Path) -> None:
+    probe, _, rows = watched(built(Undivided, tmp_path))
+    assert rows == []
+    reason = probe.why_no_step()
+    assert reason is not None
+    assert f"Undivided made {STEPS} updates" in reason
+    assert "on_step_end" in reason
