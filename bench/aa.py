@@ -5,6 +5,9 @@ compares the runs in every way a user would: each run with the twenty before it,
 pairs of 3, 5 and 8. Any verdict but `pass` and `inconclusive` is a false alarm. Exit code 1 where
 the exact lane raised one, or the timing lane more than one.
 
+The same runs are judged without their CPU time too, and with the work of the current side made
+longer by calculation: what wall time alone decides, and what CPU time adds.
+
 A folder given with `-o` keeps the runs; called again, it goes on from those that are there.
 """
 
@@ -12,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
+import os
 import random
 import statistics
 import tempfile
@@ -34,6 +39,15 @@ from canary.runner.progress import Quiet
 HISTORY = 20
 MOST_TIMING_ALARMS = 1
 BURST_S = (2.0, 40.0)
+MORE_WORK = (0.1, 0.2, 0.5, 1.0)
+TIMES = (
+    "mean_step_time_s",
+    "median_step_time_s",
+    "cpu_s_per_step",
+    "on_core_step_time_s",
+)
+"""Of a launch, in seconds per step."""
+CPU = TIMES[2:]
 
 
 def load() -> None:
@@ -56,24 +70,43 @@ def repeat(config: str, settings: Sequence[str], runs: int, folder: Path) -> lis
         if result.status != "completed":
             raise SystemExit(f"run {place} ended as {result.status}: {result.reason}")
         records.append(record)
-        print(f"{len(records)}/{runs} {1000 * record.perf.step_time.median:.1f} ms", flush=True)
+        busy = f"load {os.getloadavg()[0]:.1f}"
+        step = 1000 * record.perf.step_time.median
+        print(f"{len(records)}/{runs} {step:.1f} ms, {busy}", flush=True)
     return sorted(records, key=lambda record: (record.timestamp, record.run_id))
 
 
+def changed(record: RunRecord, fields: Sequence[str], factor: float | None) -> RunRecord:
+    """The record with these times of its launches so many times as long; None takes them out."""
+    launches = []
+    for launch in record.launches:
+        known = {name: value for name in fields if (value := getattr(launch, name)) is not None}
+        times = {name: factor and factor * value for name, value in known.items()}
+        launches.append(launch.model_copy(update=times))
+    return record.model_copy(update={"launches": launches})
+
+
 def comparisons(
-    records: Sequence[RunRecord], thresholds: Thresholds
+    records: Sequence[RunRecord], thresholds: Thresholds, more_work: float = 0.0
 ) -> dict[str, list[Comparison]]:
-    """Every run with the twenty before it, and blocks of alternating pairs."""
+    """Every run with the twenty before it, and blocks of alternating pairs; `more_work` is what the
+    current side does beyond what it did."""
+
+    def slower(side: Sequence[RunRecord]) -> list[RunRecord]:
+        return [changed(record, TIMES, 1 + more_work) for record in side]
+
     found: dict[str, list[Comparison]] = {}
     found[f"1 run, history of {HISTORY}"] = [
-        compare_to_baseline([records[i]], records[i - HISTORY : i], thresholds, history=True)
+        compare_to_baseline(
+            slower([records[i]]), records[i - HISTORY : i], thresholds, history=True
+        )
         for i in range(HISTORY, len(records))
     ]
     for pairs in LOOKS:
         blocks = []
         for start in range(0, len(records) - 2 * pairs + 1, 2 * pairs):
-            sides = alternate(records[start : start + 2 * pairs])
-            blocks.append(compare_to_baseline(*sides, thresholds, paired=True))
+            head, base = alternate(records[start : start + 2 * pairs])
+            blocks.append(compare_to_baseline(slower(head), base, thresholds, paired=True))
         found[f"{pairs} pairs"] = blocks
     return found
 
@@ -92,6 +125,44 @@ def alarms(found: Sequence[Comparison], lanes: tuple[str, ...]) -> list[str]:
         failed = [check for check in comparison.failed_checks if check.lane in lanes]
         if failed:
             lines.append("; ".join(f"{check.name}: {check.message}" for check in failed))
+    return lines
+
+
+def by_cpu_time(records: Sequence[RunRecord], thresholds: Thresholds) -> list[str]:
+    """Markdown: verdicts of wall time alone and with CPU time, equal runs and more work."""
+    lines = [
+        "| comparison | judged by | equal runs | "
+        + " | ".join(f"+{more:.0%} work" for more in MORE_WORK)
+        + " |",
+        "|---|---|" + "---|" * (1 + len(MORE_WORK)),
+    ]
+    sides = {
+        "wall time": [changed(record, CPU, None) for record in records],
+        "wall time and CPU time": list(records),
+    }
+    told = {
+        name: [comparisons(side, thresholds, more) for more in (0.0, *MORE_WORK)]
+        for name, side in sides.items()
+    }
+    for design in told["wall time"][0]:
+        for name, by_size in told.items():
+            cells = []
+            for found in by_size:
+                verdicts = Counter(comparison.verdict for comparison in found[design])
+                cells.append(", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common()))
+            lines.append(f"| {design} | {name} | {' | '.join(cells)} |")
+    return lines
+
+
+def spreads(records: Sequence[RunRecord]) -> list[str]:
+    """Range of each time over the runs, in ms, and the spread of a run."""
+    lines = []
+    for name in TIMES:
+        values = [getattr(launch, name) for r in records for launch in r.launches]
+        known = [1000 * value for value in values if value is not None]
+        if len(known) > 1:
+            sd = statistics.stdev(math.log(value) for value in known)
+            lines.append(f"{name}: {min(known):.1f} to {max(known):.1f} ms, spread {sd:.1%}")
     return lines
 
 
@@ -115,12 +186,7 @@ def main() -> int:
     finally:
         if arguments.load:
             busy.terminate()
-    medians = [1000 * record.perf.step_time.median for record in records]
-    spread = statistics.stdev(medians) / statistics.fmean(medians)
-    print(
-        f"{len(records)} runs, median step {min(medians):.1f} to {max(medians):.1f} ms, "
-        f"coefficient of variation {spread:.1%}\n"
-    )
+    print(f"{len(records)} runs", *spreads(records), "", sep="\n")
     print("| tier | comparison | comparisons | exact alarms | timing alarms | other | verdicts |")
     print("|---|---|---|---|---|---|---|")
     exact_total, timing_total = 0, 0
@@ -142,6 +208,7 @@ def main() -> int:
             )
             for message in (*exact, *timing, *other):
                 print(f"    {message}")
+    print("", *by_cpu_time(records, TIER_THRESHOLDS[arguments.tiers[0]]), sep="\n")
     if arguments.json:
         arguments.json.write_text(json.dumps({"runs": len(records), "rows": rows}, indent=1))
     return int(exact_total > 0 or timing_total > MOST_TIMING_ALARMS)

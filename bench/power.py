@@ -373,8 +373,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", type=Path, help="also write the counts here")
+    parser.add_argument("--cpu", metavar="TIER", help="CPU time beside wall time: bench.power_cpu")
     arguments = parser.parse_args()
     many = (arguments.trials, arguments.jobs)
+    if arguments.cpu:
+        from bench import power_cpu
+
+        judged = power_cpu.run_all(*many, arguments.seed + 3, arguments.cpu)
+        print(power_cpu.table(judged, arguments.trials))
+        return 0
     verdicts = run_all(*many, arguments.seed, DESIGNS, Machine())
     quiet_designs = [design for design in DESIGNS if design.pairs == 5]
     quiet = run_all(*many, arguments.seed + 1, quiet_designs, QUIET, (0.0, 0.02))

@@ -112,6 +112,36 @@ def test_two_configs_of_one_commit(tmp_path: Path) -> None:
     assert [change["key"] for change in found["config_differences"]] == ["learning_rate"]
 
 
+def test_probes_alone_tell_what_differs_and_measure_no_speed(repository: Path) -> None:
+    arguments = ("canary.yaml", "--base", "HEAD~1", "--head", "HEAD", "--format", "json")
+    finished = canary("ab", *arguments, "--exact", "-o", "exact", cwd=repository)
+    assert finished.code == 1, finished.err
+    found = json.loads(finished.out)
+    assert found["verdict"] == "regression"
+    assert found["first_difference"]["stage"] == "data"
+    assert found["notes"][0] == "probes alone: the speed was not measured"
+    lines = [line for line in finished.err.splitlines() if line.startswith("pair ")]
+    told = [line.split()[2:5] for line in lines]
+    assert told == [["base", "probe", "alone"], ["head", "probe", "alone"]]
+    (folder,) = (repository / "exact").iterdir()
+    runs = [load_record(path.parent) for path in folder.glob("*/*/metrics.json")]
+    assert len(runs) == 3, "a second probe of the base shows that equal runs are equal"
+    assert all(run.config["repeats"] == 0 and run.exact for run in runs)
+
+
+def test_equal_probes_are_no_pass_for_the_speed(tmp_path: Path) -> None:
+    base = settings("sft", **SMALL)
+    write_config(tmp_path, base, "base.yaml")
+    write_config(tmp_path, base | {"timeout": 555}, "head.yaml")
+    configs = ("--base-config", "base.yaml", "--head-config", "head.yaml")
+    finished = canary("ab", *configs, "--exact", "--format", "json", cwd=tmp_path)
+    assert finished.code == 0, finished.err
+    found = json.loads(finished.out)
+    assert found["verdict"] == "inconclusive"
+    assert "a side ran its probe alone" in found["first_line"]
+    assert not [check for check in found["checks"] if check["status"] == "fail"]
+
+
 def test_a_head_that_crashes_twice_is_a_regression(repository: Path) -> None:
     git(repository, "checkout", "-q", "--", "data.jsonl")
     git(repository, "checkout", "-q", "-b", "broken")
@@ -158,6 +188,8 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
         (("canary.yaml", "--base", "HEAD", "--noise", "no.json"), "cannot read no.json"),
         (("canary.yaml", "--base", "HEAD", "--setup", "exit 7"), "setup ended with exit code 7"),
         (("--base", "HEAD"), "no config for base"),
+        (("canary.yaml", "--base", "HEAD", "--set", "repeats=0"), "--exact runs the probes alone"),
+        (("canary.yaml", "--base", "HEAD", "--exact", "--pairs", "3"), "leave --pairs out"),
     ],
 )
 def test_wrong_requests_are_one_line(

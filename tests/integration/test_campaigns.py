@@ -44,6 +44,7 @@ def test_calibrate_writes_the_noise_of_equal_runs(calibrated: tuple[Finished, Pa
     assert found.canary == "sft"
     assert found.metrics["step_time_median"].run_sd > 0
     assert found.metrics["step_time_median"].run_df == 3
+    assert found.metrics["cpu_time"].run_sd > 0
     assert found.inexact == {}
     shown = found.detectable_pct["step_time_median"]
     assert shown["1"] > shown["3"] > shown["5"] > shown["8"] > 0
@@ -51,7 +52,14 @@ def test_calibrate_writes_the_noise_of_equal_runs(calibrated: tuple[Finished, Pa
 
 def test_calibrate_prints_a_table(calibrated: tuple[Finished, Path]) -> None:
     finished, _ = calibrated
-    for words in ("step time, median", "peak memory", "start-up", "8 pairs", "1 run to 20"):
+    for words in (
+        "step time, median",
+        "CPU time per step",
+        "peak memory",
+        "start-up",
+        "8 pairs",
+        "1 run to 20",
+    ):
         assert words in finished.out
     assert "every signal of the exact lane was equal in all 4 runs" in finished.out
     assert finished.err.count("ms a step") == 4

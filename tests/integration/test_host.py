@@ -70,6 +70,9 @@ def test_a_healthy_canary_tells_all_of_its_host_and_names_no_bottleneck(
     (launch,) = record.launches
     assert sum(launch.phases_cpu.values()) == pytest.approx(host.cpu_seconds_per_step, rel=1e-6)
     assert launch.phases_cpu["backward"] > launch.phases_cpu["data"]
+    assert launch.cpu_s_per_step == pytest.approx(host.cpu_seconds_per_step, rel=0.15)
+    if launch.on_core_step_time_s is not None:
+        assert 0 < launch.on_core_step_time_s <= record.perf.step_time.mean
 
 
 def test_python_in_another_thread_is_named_by_the_lock_it_holds(
