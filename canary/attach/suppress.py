@@ -9,8 +9,6 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from canary.runner.base import Kind
-
 SAVES = {
     "transformers.trainer": (
         "Trainer",
@@ -51,8 +49,8 @@ LOCAL_TRACKERS = ("tensorboard", "codecarbon")
 class Suppression:
     """Turns methods into ones that do nothing and say so once. `told` holds what was said."""
 
-    def __init__(self, kind: Kind, say: Callable[[str], None]) -> None:
-        self._kind = kind
+    def __init__(self, say: Callable[[str], None] | None) -> None:
+        """`say` is None where nobody is to hear of it: in a probe."""
         self._say = say
         self._done: set[str] = set()
         self.told: list[str] = []
@@ -106,7 +104,7 @@ class Suppression:
     def _tell(self, text: str) -> None:
         if text not in self.told:
             self.told.append(text)
-            if self._kind == "measured":
+            if self._say is not None:
                 self._say(text)
 
 

@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from canary.errors import InputError, Stopped, UsageError
-from canary.runner.base import Job, Listener, Result
+from canary.runner.base import JOB, PARENT, Job, Listener, Result
 from canary.runner.local import LocalRunner, RowTail, died, end_tree
+from canary.runner.noting import MARKS, VARIABLE
 from canary.runner.streams import Streams
 from canary.runner.watching import RankWatch
 
@@ -39,16 +40,17 @@ def attached_environment(
     path = environment.get("PYTHONPATH")
     environment |= {
         "PYTHONPATH": f"{SITE}{os.pathsep}{path}" if path else str(SITE),
-        "CANARY_JOB": str(job_file),
-        "CANARY_MARKS": str(marks),
-        "CANARY_PARENT": str(os.getpid()),
+        JOB: str(job_file),
+        MARKS: str(marks),
+        PARENT: str(os.getpid()),
     }
     if job.stop_after is not None:
         environment |= {"WANDB_MODE": "offline", "HF_HUB_DISABLE_TELEMETRY": "1"}
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-    if job.keep is not None:
-        environment["CANARY_KEEP"] = f"{job.keep[0]}:{job.keep[1]}:{job.scratch_dir}"
+    environment.pop(VARIABLE, None)  # of a canary around this one
+    if job.files is not None:
+        environment[VARIABLE] = f"{'guard' if job.launch else 'note'}:{job.files}"
     if job.kind == "probe":
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         environment.setdefault("PYTHONHASHSEED", "0")
@@ -72,7 +74,7 @@ class CommandRunner(LocalRunner):
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
-        marks = _marks(job)
+        marks = marks_of(job)
         marks.mkdir(exist_ok=True)
         environment = attached_environment(self._environment, job, job_file, marks)
         with contextlib.ExitStack() as stack:
@@ -141,8 +143,8 @@ class CommandRunner(LocalRunner):
         if guarded is not None:
             return Result(
                 status="failed",
-                reason=f"run again, it was about to {guarded}, which its first launch wrote",
-                hint="let it write into a new folder each time",
+                reason=f"run again, it was about to change {guarded}",
+                hint="let it write what it wrote the first time",
             )
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
@@ -158,7 +160,7 @@ class CommandRunner(LocalRunner):
     def _why_untrained(self, job: Job) -> tuple[str, str]:
         """What kept the canary from seeing a training, from the marks that each Python left."""
         shown = shlex.join(self._command)
-        marks = _marks(job)
+        marks = marks_of(job)
         foreign = next(marks.glob("foreign.*"), None)
         if foreign is not None:
             return (
@@ -232,10 +234,11 @@ def _told_to_end(child: subprocess.Popen[bytes], number: int) -> int | None:
 
 
 def _guarded(job: Job) -> str | None:
-    """What a probe was ended for, in words of `canary.attach.guard`."""
-    mark = next(_marks(job).glob("guarded.*"), None)
+    """What a launch was ended for, in words of `canary.runner.noting`."""
+    mark = next(marks_of(job).glob("guarded.*"), None)
     return None if mark is None else mark.read_text(encoding="utf-8")
 
 
-def _marks(job: Job) -> Path:
+def marks_of(job: Job) -> Path:
+    """Where the processes of a launch leave marks of how far they came."""
     return Path(job.scratch_dir) / "marks"

@@ -32,7 +32,7 @@ from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device, describe_training
 from canary.collect.profile import OPERATORS, Window
 from canary.collect.ranks import rank_path
-from canary.runner.base import Job, Result
+from canary.runner.base import NODE_RANK, Job, Result
 from canary.runner.pulse import leave_pulse
 from canary.runner.rows import RowFile
 
@@ -219,7 +219,7 @@ class Inside:
         rows_file = rank_path(Path(self.job.rows_file), self.rank)
         rows = [row for row in read_rows(rows_file) if row["launch"] == self.job.launch]
         place = {
-            "node_rank": int(os.environ.get("CANARY_NODE_RANK", "0")),
+            "node_rank": int(os.environ.get(NODE_RANK, "0")),
             "host": socket.gethostname(),
             "run_dir": str(rows_file.parent),
         }
