@@ -40,8 +40,15 @@ FUNCTIONS = (
 """Functions that write weights, by module."""
 
 PUSHES = {
-    "transformers.trainer": ("Trainer", ("init_hf_repo", "_push_from_checkpoint", "push_to_hub"))
+    "transformers.trainer": ("Trainer", ("init_hf_repo", "_push_from_checkpoint", "push_to_hub")),
+    "transformers.utils.hub": ("PushToHubMixin", ("push_to_hub",)),
+    # All that uploads comes to `create_commit`, whatever name a script has for it.
+    "huggingface_hub.hf_api": (
+        "HfApi",
+        ("create_repo", "upload_file", "upload_folder", "create_commit"),
+    ),
 }
+"""The same for what sends away: these do nothing from the start of a training cut short."""
 LOCAL_TRACKERS = ("tensorboard", "codecarbon")
 """Trackers that only write files."""
 
@@ -65,7 +72,7 @@ class Suppression:
                 setattr(module, function, functools.partial(self._nothing, name))
 
     def pushes(self) -> None:
-        """From here on no trainer pushes to a hub."""
+        """From here on nothing is pushed to a hub."""
         self._silence_all(PUSHES)
 
     def uploads(self, trainer: Any) -> None:

@@ -96,7 +96,9 @@ class Watch:
 
         def cut() -> None:
             if self._job.kind == "probe":
-                return  # a probe is always short, and what it saves is removed
+                # A probe is always short, and what it saves is removed.
+                inside.stop_counting_files()
+                return
             self._suppression.saves()
             inside.was_cut()
             state = trainer.state

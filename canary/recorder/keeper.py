@@ -75,6 +75,10 @@ class JobKeeper:
     def begins(self, loop: Loop) -> ExactProbe | None:
         """In the probe with deterministic kernels."""
         self._loop = loop
+        if self.stop_after is not None and sys.modules.get("transformers") is not None:
+            from canary.attach.suppress import Suppression
+
+            Suppression(_say if self._job.kind == "measured" else None).pushes()
         self._inside = Inside(self._job, process_started())
         set_up_torch(self._job)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None

@@ -26,6 +26,7 @@ from canary.runner.left import (
     Note,
     Refused,
     firsts,
+    is_folder,
     is_moved,
     left_by,
     listings,
@@ -35,7 +36,7 @@ from canary.runner.noting import COPIED, FOLDER, KEPT, LINK, MARKS, NEW, TEMPORA
 
 END_S = 10.0
 """How long processes of a launch that is over are looked for."""
-README = """These files are not lost: `canary exec` has moved them out of the way of its second launch.
+README = """These files are not lost: `canary exec` moved them out of the way of its second launch.
 
 It moves them back when that launch is over, also when the canary itself is killed. Where the whole
 machine was stopped meanwhile, this command moves them back:
@@ -87,8 +88,8 @@ class Journal:
 
     file: Path
     launch: int | None = None
-    items: dict[str, dict[str, Any]] = field(default_factory=dict)
-    times: dict[str, tuple[int, int]] = field(default_factory=dict)
+    items: dict[Path, dict[str, Any]] = field(default_factory=dict)
+    times: dict[Path, tuple[int, int]] = field(default_factory=dict)
     cleared: bool = False
 
     @classmethod
@@ -110,9 +111,9 @@ class Journal:
         self.launch = entry.get("launch", self.launch)
         self.cleared = entry.get("cleared", self.cleared)
         if "path" in entry:
-            self.items.setdefault(entry["path"], {}).update(entry)
+            self.items.setdefault(Path(entry["path"]), {}).update(entry)
         if "times" in entry:
-            self.times[entry["times"]] = tuple(entry["ns"])
+            self.times[Path(entry["times"])] = tuple(entry["ns"])
 
 
 def set_aside(root: Path, launch: int, items: list[Item]) -> None:
@@ -125,65 +126,62 @@ def set_aside(root: Path, launch: int, items: list[Item]) -> None:
     journal = Journal(root / "journal")
     journal.write({"launch": launch})
     words = README.format(python=sys.executable, folder=root)
-    for parent in {os.path.dirname(item.path) for item in items}:
+    for parent in {item.path.parent for item in items}:
         with contextlib.suppress(OSError):
-            found = os.stat(parent)
-            journal.write({"times": parent, "ns": (found.st_atime_ns, found.st_mtime_ns)})
+            found = parent.stat()
+            journal.write({"times": str(parent), "ns": (found.st_atime_ns, found.st_mtime_ns)})
     (root / "README.txt").write_text(words, encoding="utf-8")
     for number, item in enumerate(items):
         at = None
         if item.moved:
             at = _moved(item, number, root, journal, words)
         if item.before is not None:
-            journal.write({"path": item.path, "placed": True, "is": None})
+            journal.write({"path": str(item.path), "placed": True, "is": None})
             _place(item, at)
-            journal.write({"path": item.path, "is": _look(item.path)})
+            journal.write({"path": str(item.path), "is": _look(item.path)})
 
 
-def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> str:
+def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> Path:
     """Into the run's own folder, or, where that is on another disk, into one beside it."""
-    beside = Path(item.beside) / f"canary-set-aside-{root.parent.name}"
+    beside = item.beside / f"canary-set-aside-{root.parent.name}"
     for place in (root / "aside", beside):
-        at = place / str(number) / Path(item.path).name
+        at = place / str(number) / item.path.name
         at.parent.mkdir(parents=True, exist_ok=True)
         if place == beside:
             (beside / "README.txt").write_text(words, encoding="utf-8")
-        journal.write({"path": item.path, "at": str(at)})
+        journal.write({"path": str(item.path), "at": str(at)})
         try:
-            os.rename(item.path, at)
+            item.path.rename(at)
         except OSError as error:
             if error.errno == errno.EXDEV and place != beside:
                 at.parent.rmdir()
                 continue
             raise
-        return str(at)
+        return at
     raise AssertionError("unreachable: a rename within one folder is on one disk")
 
 
-def _place(item: Item, at: str | None) -> None:
+def _place(item: Item, at: Path | None) -> None:
     if item.before == LINK:
-        os.symlink(item.more, item.path)
+        item.path.symlink_to(item.more)
     elif item.before == FOLDER:
-        os.mkdir(item.path, int(item.more, 8))
+        item.path.mkdir(int(item.more, 8))
     elif item.before == AFTER:
         assert at is not None
-        if os.path.islink(at):
-            os.symlink(os.readlink(at), item.path)
-        else:
-            copy_file(at, item.path)
+        copy_file(str(at), str(item.path))
     elif item.before == KEPT:
-        found = os.stat(item.more)
-        if is_moved(found):
+        kept = Path(item.more)
+        if is_moved(kept.stat()):
             with contextlib.suppress(OSError):
-                os.rename(item.more, item.path)
+                kept.rename(item.path)
                 return
-        copy_file(item.more, item.path)
+        copy_file(item.more, str(item.path))
 
 
-def _look(path: str) -> list[int] | None:
+def _look(path: Path) -> list[int] | None:
     """What tells one state of a file from another."""
     try:
-        found = os.lstat(path)
+        found = path.lstat()
     except OSError:
         return None
     return [found.st_ino, found.st_size, found.st_mtime_ns]
@@ -233,7 +231,7 @@ def put_back(root: Path) -> list[str]:
     folders = {*listings(notes)}
     told = []
     for path, item in reversed(journal.items.items()):
-        known = path in first or (not item.get("placed") and os.path.dirname(path) in folders)
+        known = path in first or (not item.get("placed") and path.parent in folders)
         try:
             told += _item_back(path, item, known, root / "found")
         except OSError as error:
@@ -250,48 +248,50 @@ def _is_away(item: dict[str, Any]) -> bool:
     return item.get("at") is not None and os.path.lexists(item["at"])
 
 
-def _item_back(path: str, item: dict[str, Any], known: bool, found: Path) -> list[str]:
+def _item_back(path: Path, item: dict[str, Any], known: bool, found: Path) -> list[str]:
     """Moves one item back; what is neither ours nor the launch's is kept in `found`."""
     if item.get("at") is not None and not _is_away(item):
         return []  # never moved, or back already
     told = []
     if _in_the_way(path, item, known):
-        kept = found / f"{time.time_ns()}" / Path(path).name
+        kept = found / f"{time.time_ns()}" / path.name
         kept.parent.mkdir(parents=True)
-        os.rename(path, kept)
-        told.append(f"a shell or another program wrote {path} during the second launch; the first one's file "
-            f"is back, the newer one is {kept}")
+        path.rename(kept)
+        told.append(
+            f"a shell or another program wrote {path} during the second launch; the file of the "
+            f"first one is back, the newer one is {kept}"
+        )
     else:
         _remove(path)
     if item.get("at") is not None:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.rename(item["at"], path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Path(item["at"]).rename(path)
     return told
 
 
-def _in_the_way(path: str, item: dict[str, Any], known: bool) -> bool:
+def _in_the_way(path: Path, item: dict[str, Any], known: bool) -> bool:
     """Whether something is there that is neither ours nor the launch's."""
     found = _look(path)
     if found is None or known:
         return False
-    if os.path.isdir(path) and not os.path.islink(path):
-        return bool(os.listdir(path))
+    if is_folder(path):
+        return any(path.iterdir())
     return not item.get("placed") or item.get("is") not in (None, found)
 
 
-def _restore(launch: Path, first: dict[str, Note], journal: Journal) -> None:
+def _restore(launch: Path, first: dict[Path, Note], journal: Journal) -> None:
     """What the launch changed though the ones before it had not."""
     for path, note in sorted(first.items()):
         if path in journal.items:
             continue
-        if note.kind == FOLDER and not os.path.isdir(path):
+        if note.kind == FOLDER and not path.is_dir():
             _remove(path)
-            os.makedirs(path, int(note.more, 8))
+            path.mkdir(int(note.more, 8), parents=True)
         elif note.kind == LINK:
             _remove(path)
-            os.symlink(note.more, path)
+            path.symlink_to(note.more)
         elif note.kind == KEPT:
-            _restore_file(launch / note.more.rpartition("/")[0], Path(path))
+            _restore_file(launch / note.more.rpartition("/")[0], path)
 
 
 def _restore_file(kept: Path, path: Path) -> None:
@@ -299,19 +299,19 @@ def _restore_file(kept: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not kept.name.startswith(COPIED):
         if not (path.exists() and path.samefile(kept)):
-            _remove(str(path))
-            os.rename(kept, path)
+            _remove(path)
+            kept.rename(path)
     elif kept.exists():
         if not path.is_file() or path.is_symlink():
-            _remove(str(path))
+            _remove(path)
         copy_file(str(kept), str(path))
 
 
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
+def _remove(path: Path) -> None:
+    if is_folder(path):
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
-        os.remove(path)
+        path.unlink()
 
 
 def _tidy(root: Path, journal: Journal) -> None:

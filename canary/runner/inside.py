@@ -89,6 +89,7 @@ class Inside:
         """In a measured launch, what looks for anomalies."""
         self._exact: ExactProbe | None = None
         self._files: WrittenFiles | None = None
+        self._written: dict[str, Any] = {}
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
         self._host = HostWatch(own_process)
@@ -145,6 +146,11 @@ class Inside:
         """The training is ended before its own end."""
         self._training["cut"] = True
 
+    def stop_counting_files(self) -> None:
+        """What is written from here on is no part of the training: a probe is cut."""
+        if self._files is not None:
+            self._written = self._files.end()
+
     def keep(self, row: dict[str, Any]) -> None:
         """Writes the row of a step.
 
@@ -171,7 +177,8 @@ class Inside:
         """What a finished training leaves."""
         assert self._files is not None  # begin came first
         host = self._host.end() if self.job.kind == "measured" and self.rank == 0 else {}
-        counted: dict[str, Any] = {**(calls.describe() if calls else {}), **self._files.end()}
+        written = self._written or self._files.end()
+        counted: dict[str, Any] = {**(calls.describe() if calls else {}), **written}
         if world_size() > 1:
             # The ranks share a log, and no rank can tell its own part of it.
             counted["bytes_written"] = None

@@ -19,7 +19,6 @@ from pathlib import Path
 from canary.runner.noting import (
     FOLDER,
     KEPT,
-    LINK,
     LISTED,
     NEW,
     OUTPUT,
@@ -49,7 +48,7 @@ class Note:
 
     moment: int
     kind: str
-    path: str
+    path: Path
     more: str
 
 
@@ -57,13 +56,13 @@ class Note:
 class Item:
     """One path: whether something is there to be set aside, and what was there before."""
 
-    path: str
+    path: Path
     moved: bool
     before: str | None = None
     """A kind of note, or `AFTER`; None where nothing was."""
     more: str = ""
     """The kept file, the target of the symlink, the mode of the folder."""
-    beside: str = ""
+    beside: Path = Path("/")
     """A folder on the same disk that the launches themselves leave alone."""
 
 
@@ -73,22 +72,22 @@ def read_notes(folder: Path) -> list[Note]:
     for file in folder.glob("notes.*"):
         words = file.read_bytes().split(b"\0")
         for moment, kind, path, more in zip(*[iter(map(os.fsdecode, words))] * 4, strict=False):
-            found.append(Note(int(moment), kind, path, more))
+            found.append(Note(int(moment), kind, Path(path), more))
     return sorted(found, key=lambda note: note.moment)
 
 
-def firsts(notes: list[Note]) -> dict[str, Note]:
+def firsts(notes: list[Note]) -> dict[Path, Note]:
     """The first note of each path that a launch changed."""
-    found: dict[str, Note] = {}
+    found: dict[Path, Note] = {}
     for note in notes:
         if note.kind != LISTED:
             found.setdefault(note.path, note)
     return found
 
 
-def listings(notes: list[Note]) -> dict[str, set[str]]:
+def listings(notes: list[Note]) -> dict[Path, set[str]]:
     """The names in each folder that a launch wrote to, before it did."""
-    found: dict[str, set[str]] = {}
+    found: dict[Path, set[str]] = {}
     for note in notes:
         if note.kind == LISTED:
             found.setdefault(note.path, set(note.more.split("/")))
@@ -100,9 +99,14 @@ def is_moved(kept: os.stat_result) -> bool:
     return kept.st_size > SMALL and kept.st_nlink == 1
 
 
-def is_below(path: str, folders: set[str]) -> bool:
+def is_folder(path: Path) -> bool:
+    """Whether it is one itself, and no symlink to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def is_below(path: Path, folders: set[Path]) -> bool:
     """Whether the path lies in one of the folders, however deep."""
-    return any(str(parent) in folders for parent in Path(path).parents)
+    return any(parent in folders for parent in path.parents)
 
 
 def left_by(folder: Path, began: float) -> list[Item]:
@@ -115,7 +119,7 @@ def left_by(folder: Path, began: float) -> list[Item]:
     notes = read_notes(folder)
     first, listed = firsts(notes), listings(notes)
     own = {path for path, note in first.items() if note.kind in (NEW, TEMPORARY)}
-    own = {path for path in own if _is_folder(path)}
+    own = {path for path in own if is_folder(path)}
     items = {
         path: item
         for path, note in first.items()
@@ -123,34 +127,32 @@ def left_by(folder: Path, began: float) -> list[Item]:
     }
     free = free_folders(str(folder.parents[1]))
     for path, item in _unheard(listed, began):
-        if path not in first and not is_below(path, own) and not is_free(path, free):
+        if path not in first and not is_below(path, own) and not is_free(str(path), free):
             items[path] = item
     items = {path: replace(item, beside=_beside(path, first)) for path, item in items.items()}
-    whole = {path for path, item in items.items() if item.moved and _is_folder(path)}
+    whole = {path for path, item in items.items() if item.moved and is_folder(path)}
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)
     return found
 
 
-def _beside(path: str, first: dict[str, Note]) -> str:
-    for parent in reversed(Path(path).parents):
-        if str(parent) in first:
-            return str(parent.parent)
-    return os.path.dirname(path)
+def _beside(path: Path, first: dict[Path, Note]) -> Path:
+    noted = [parent for parent in path.parents if parent in first]
+    return noted[-1].parent if noted else path.parent
 
 
-def _item(note: Note, listed: dict[str, set[str]], folder: Path) -> Item | None:
+def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None:
     path, kind = note.path, note.kind
     if kind == UNKEPT:
         raise Refused(f"the command changes {path}, which {note.more}")
-    there = os.path.lexists(path) and _can_be_moved(path)
+    there = _can_be_moved(path)
     if kind == OUTPUT:
-        known = os.path.basename(path) in listed.get(os.path.dirname(path), ())
+        known = path.name in listed.get(path.parent, ())
         return Item(path, True, AFTER if known else None) if there else None
     if kind == NEW:
         return Item(path, True) if there else None
-    if kind == TEMPORARY or (kind == FOLDER and _is_folder(path)):
+    if kind == TEMPORARY or (kind == FOLDER and is_folder(path)):
         return None
     if kind != KEPT:
         return Item(path, there, kind, note.more)
@@ -161,45 +163,37 @@ def _item(note: Note, listed: dict[str, set[str]], folder: Path) -> Item | None:
     return Item(path, there, KEPT, str(kept))
 
 
-def _unheard(listed: dict[str, set[str]], began: float) -> Iterator[tuple[str, Item]]:
+def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[tuple[Path, Item]]:
     """Files that changed in the folders that were written to: by a shell, another program, or
     native code. Hidden ones, temporary folders and what is in use are other programs' matter."""
     used = _in_use()
     for folder, names in listed.items():
-        if folder in (os.path.realpath(tempfile.gettempdir()), "/var/tmp", "/"):
+        if folder in (Path(tempfile.gettempdir()).resolve(), Path("/var/tmp"), Path("/")):
             continue
-        try:
-            entries = list(os.scandir(folder))
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.name.startswith(".") or entry.path in used or not _can_be_moved(entry.path):
+        for path in folder.iterdir() if is_folder(folder) else ():
+            if path.name.startswith(".") or path in used or not _can_be_moved(path):
                 continue
-            if entry.stat(follow_symlinks=False).st_ctime < began - CLOCK_S:
+            if path.lstat().st_ctime < began - CLOCK_S:
                 continue
-            if entry.name not in names:
-                yield entry.path, Item(entry.path, True)
-            elif entry.is_file(follow_symlinks=False):
-                yield entry.path, Item(entry.path, True, AFTER)
+            if path.name not in names:
+                yield path, Item(path, True)
+            elif path.is_file() and not path.is_symlink():
+                yield path, Item(path, True, AFTER)
 
 
-def _in_use() -> set[str]:
+def _in_use() -> set[Path]:
     """Files that a process has open, and every folder above them."""
     found = set()
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            found |= {os.readlink(link) for link in (place / "cwd", *(place / "fd").iterdir())}
-    return found | {str(parent) for path in found for parent in Path(path).parents}
+            found |= {link.readlink() for link in (place / "cwd", *(place / "fd").iterdir())}
+    return found | {parent for path in found for parent in path.parents}
 
 
-def _is_folder(path: str) -> bool:
-    return os.path.isdir(path) and not os.path.islink(path)
-
-
-def _can_be_moved(path: str) -> bool:
-    """Sockets, pipes and devices belong to something that runs."""
+def _can_be_moved(path: Path) -> bool:
+    """Whether something is there; sockets, pipes and devices belong to something that runs."""
     try:
-        mode = os.lstat(path).st_mode
+        mode = path.lstat().st_mode
     except OSError:
         return False
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
@@ -208,7 +202,7 @@ def _can_be_moved(path: str) -> bool:
 def _require_rights(items: list[Item]) -> None:
     made = {item.path for item in items if item.before == FOLDER}
     for item in items:
-        parent = os.path.dirname(item.path)
+        parent = item.path.parent
         if parent not in made and not os.access(parent, os.W_OK | os.X_OK):
             raise Refused(f"{item.path} cannot be moved: {os.strerror(errno.EACCES)}")
 
@@ -219,13 +213,11 @@ def _require_room(items: list[Item]) -> None:
     for item in items:
         if item.before not in (KEPT, AFTER):
             continue
-        kept = os.stat(item.more or item.path)
+        kept = Path(item.more or item.path).stat()
         if item.before == KEPT and is_moved(kept):
             continue
         size = kept.st_size
         total += size
-        place = os.path.dirname(item.path)
-        while not os.path.isdir(place):
-            place = os.path.dirname(place)
+        place = next(parent for parent in item.path.parents if parent.is_dir())
         if total > COPIED_BYTES or total > shutil.disk_usage(place).free:
             raise Refused(f"{item.path} is too large to copy ({size:,} bytes)")

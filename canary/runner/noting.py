@@ -4,7 +4,7 @@ Runs in each Python process of the command, before anything else does. Standard 
 little of it. What writes from native code is heard through `writers`, what a shell or another
 program writes is not heard (see `canary.runner.left`).
 """
-# ruff: noqa: PTH100, PTH101, PTH111, PTH112, PTH115, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208
+# ruff: noqa: PTH100, PTH101, PTH105, PTH110, PTH111, PTH112, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from _thread import get_ident
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from io import open as open_file
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import Any
 
 VARIABLE = "_RLHF_CANARY_FILES"
 """In the environment of a launch: `note:FOLDER`, or `guard:FOLDER` where it may change nothing that
@@ -232,7 +231,7 @@ class Notes:
         self._say(KEPT, path, self._kept[file])
 
     def _part(self, path: str) -> None:
-        """A file that only lost a name so far is written to: from here on its copy is what is kept."""
+        """A file that only lost a name so far is written to: its copy is kept from here on."""
         try:
             found = os.stat(path)
         except OSError:
@@ -249,11 +248,10 @@ class Notes:
     def _cannot(self, path: str, why: str) -> None:
         """Nobody's handler runs: it could go on to do what this is here to prevent."""
         if self._guards and os.environ.get(MARKS):
-            with open_file(
-                os.path.join(os.environ[MARKS], f"guarded.{os.getpid()}"), "w"
-            ) as stream:
-                stream.write(f"{path} {why}")
-            _end()
+            mark = os.path.join(os.environ[MARKS], f"guarded.{os.getpid()}")
+            with open(mark, "w") as stream:
+                stream.write(f"{path}, which {why}")
+            os._exit(ENDED)
         self._say(UNKEPT, path, why)
 
     def _say(self, kind: str, path: str, more: str = "") -> None:
@@ -265,10 +263,6 @@ class Notes:
             os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
         finally:
             os.close(descriptor)
-
-
-def _end() -> NoReturn:
-    os._exit(ENDED)
 
 
 def located(path: Any, descriptor: Any = -1) -> str:
@@ -291,7 +285,7 @@ def _linked(path: str, kept: str) -> bool:
 
 def copy_file(path: str, copy: str) -> None:
     """Content, mode and times."""
-    with open_file(path, "rb") as source, open_file(copy, "wb") as sink:
+    with open(path, "rb") as source, open(copy, "wb") as sink:
         while True:
             chunk = source.read(1 << 20)
             if not chunk:

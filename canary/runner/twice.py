@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -49,7 +48,7 @@ class OwnFiles:
         self.folder_of(job.launch).mkdir(parents=True)
         if not job.launch:
             self._began = time.time()
-            Notes(str(self.folder_of(job.launch))).folder(os.getcwd())
+            Notes(str(self.folder_of(job.launch))).folder(str(Path.cwd()))
             yield
             return
         marks = str(marks_of(job))
@@ -70,7 +69,7 @@ class OwnFiles:
                 assert helper.stdin is not None
                 with contextlib.suppress(OSError):
                     helper.stdin.close()
-                told = _answer(helper).get("told")
+                told = _answer(helper, last=True).get("told")
                 if told is None:  # refused, or ended by somebody
                     end_processes(marks)
                     told = put_back(self._root)
@@ -87,11 +86,11 @@ def forget_files(folder: RunFolder) -> None:
             root.rmdir()
 
 
-def _answer(helper: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next line that the helper says; empty where it is gone."""
+def _answer(helper: subprocess.Popen[str], *, last: bool = False) -> dict[str, Any]:
+    """The next line that the helper says, or its last one, when it is gone; empty for none."""
     assert helper.stdout is not None
-    line = helper.stdout.readline()
-    return dict(json.loads(line)) if line else {}
+    lines = helper.stdout.readlines() if last else [helper.stdout.readline()]
+    return dict(json.loads(lines[-1])) if lines and lines[-1] else {}
 
 
 def ended_badly_after_training(result: Result) -> bool:

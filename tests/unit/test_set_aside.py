@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from dataclasses import dataclass, field
@@ -308,17 +309,37 @@ def refused(place: Place) -> str:
     return str(why.value)
 
 
-def test_a_folder_that_is_not_to_be_written_to_stops_the_second_launch(tmp_path: Path) -> None:
-    if os.getuid() == 0:
-        pytest.skip("root may write everywhere")
-    place = Place(tmp_path)
-    script = 'os.mkdir("made"); open("made/file", "w"); open("last", "w"); os.chmod("made", 0o500)'
-    (tmp_path / "locked").mkdir()
-    (tmp_path / "train.py").write_text(f"import os; os.chdir('locked'); {script}; os.chmod('.', 0o500)")
-    place.launch(sys.executable, "train.py")
-    assert refused(place) == f"{tmp_path}/locked/last cannot be moved: Permission denied"
-    (tmp_path / "locked").chmod(0o700)
-    (tmp_path / "locked" / "made").chmod(0o700)
+def test_a_folder_that_may_not_be_written_to_stops_the_second_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A script may take its own rights away. Root has them all the same: it becomes nobody."""
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.chdir(name)
+        place = Place(Path(name))
+        script = "open('locked/last', 'w'); os.chmod('locked', 0o555)"
+        (place.root / "locked").mkdir()
+        place.launch(sys.executable, "-c", f"import os; {script}")
+        place.root.chmod(0o755)
+        launch = place.files.folder_of(0)
+        for path in launch.glob("*"):
+            path.chmod(0o644)
+        left_behind = place.tree()
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                if os.getuid() == 0:
+                    os.setuid(NOBODY)
+                left.left_by(launch, 0.0)
+            except (Refused, OSError) as why:
+                os.write(write, str(why).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        said = os.read(read, 1000).decode()
+        assert said == f"{name}/locked/last cannot be moved: Permission denied"
+        assert place.tree() == left_behind
+        monkeypatch.undo()
 
 
 def test_a_file_too_large_to_keep_stops_the_second_launch(

@@ -121,7 +121,7 @@ def begin() -> None:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("_RLHF_CANARY_JOB"):
         mark("seen")
-        wanted = {"transformers.trainer": trains}
+        wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trains}
         if os.environ.get("_RLHF_CANARY_FILES"):
             wanted |= note_files()
         sys.meta_path.insert(0, Finder(wanted))

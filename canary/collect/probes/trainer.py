@@ -209,7 +209,10 @@ class TrainerProbe(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if self._exact is not None:
-            self._exact.training_begins()
+            done = state.global_step
+            self._exact.training_begins(done)
+            if self._stop_after is not None:
+                self._stop_after += done  # a resumed probe is as long as any
         if self._own_loop is not None:
             self._own_loop.attach(self._wrap)
         self._collectives.begin()
