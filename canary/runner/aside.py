@@ -25,7 +25,9 @@ from canary.runner.left import (
     Item,
     Note,
     Refused,
+    caches,
     firsts,
+    is_below,
     is_folder,
     is_moved,
     left_by,
@@ -222,7 +224,12 @@ def put_back(root: Path) -> list[str]:
     launch = root / f"launch{journal.launch}"
     notes = read_notes(launch)
     first = firsts(notes)
-    written = {path for path, note in first.items() if note.kind in (NEW, TEMPORARY)}
+    warm = caches(notes) | caches(read_notes(root / "launch0"))
+    written = {
+        path
+        for path, note in first.items()
+        if note.kind in (NEW, TEMPORARY) and path not in warm and not is_below(path, warm)
+    }
     if not journal.cleared:
         for path in sorted(written):
             _remove(path)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from canary.runner.noting import (
+    CACHE,
     FOLDER,
     KEPT,
     LISTED,
@@ -34,6 +35,8 @@ SMALL = 64 << 20
 """Bytes up to which a kept file is copied into place, and is there for one more launch."""
 CLOCK_S = 0.05
 """A file's time may be this much older than the clock was when it was written."""
+CACHED = ("models--", "datasets--")
+"""How folders begin that hold what came from the hub."""
 AFTER = "after"
 """A state from before that nobody kept: a copy of what is there now takes its place."""
 
@@ -80,7 +83,7 @@ def firsts(notes: list[Note]) -> dict[Path, Note]:
     """The first note of each path that a launch changed."""
     found: dict[Path, Note] = {}
     for note in notes:
-        if note.kind != LISTED:
+        if note.kind not in (LISTED, CACHE):
             found.setdefault(note.path, note)
     return found
 
@@ -109,6 +112,25 @@ def is_below(path: Path, folders: set[Path]) -> bool:
     return any(parent in folders for parent in path.parents)
 
 
+def caches(notes: list[Note]) -> set[Path]:
+    """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
+    place, and those that hold nothing else."""
+    found = {note.path for note in notes if note.kind == CACHE}
+    for path, note in firsts(notes).items():
+        if note.kind != NEW or not is_folder(path):
+            continue
+        inside = [*path.iterdir()]
+        cached = [one for one in inside if one in found or one.name.startswith(CACHED)]
+        if cached and all(one in cached or is_beside_cache(one) for one in inside):
+            found.add(path)
+    return found
+
+
+def is_beside_cache(path: Path) -> bool:
+    """Whether this is one of the files that caches have for themselves."""
+    return path.suffix == ".lock" or path.name in (".locks", "downloads", "CACHEDIR.TAG")
+
+
 def left_by(folder: Path, began: float) -> list[Item]:
     """What the launch whose notes are in `folder` left, parents first; it began at `began`, in
     seconds since the epoch.
@@ -117,7 +139,13 @@ def left_by(folder: Path, began: float) -> list[Item]:
         Refused: something cannot be set aside, or its state from before cannot be had.
     """
     notes = read_notes(folder)
-    first, listed = firsts(notes), listings(notes)
+    warm = caches(notes)
+    listed = listings(notes)
+    first = {
+        path: note
+        for path, note in firsts(notes).items()
+        if path not in warm and not is_below(path, warm)
+    }
     own = {path for path, note in first.items() if note.kind in (NEW, TEMPORARY)}
     own = {path for path in own if is_folder(path)}
     items = {
@@ -127,7 +155,12 @@ def left_by(folder: Path, began: float) -> list[Item]:
     }
     free = free_folders(str(folder.parents[1]))
     for path, item in _unheard(listed, began):
-        if path not in first and not is_below(path, own) and not is_free(str(path), free):
+        if (
+            path not in first
+            and path not in warm
+            and not is_below(path, own | warm)
+            and not is_free(str(path), free)
+        ):
             items[path] = item
     items = {path: replace(item, beside=_beside(path, first)) for path, item in items.items()}
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
@@ -184,9 +217,9 @@ def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[tuple[Path,
 def _in_use() -> set[Path]:
     """Files that a process has open, and every folder above them."""
     found = set()
-    for place in Path("/proc").glob("[0-9]*"):
+    for link in (*Path("/proc").glob("[0-9]*/fd/*"), *Path("/proc").glob("[0-9]*/cwd")):
         with contextlib.suppress(OSError):
-            found |= {link.readlink() for link in (place / "cwd", *(place / "fd").iterdir())}
+            found.add(link.readlink())
     return found | {parent for path in found for parent in path.parents}
 
 

@@ -31,9 +31,10 @@ LOOKED_AT = 10_000
 ENDED = 70
 """Exit code of a process that was ended here."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_CREAT
-NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED = "NKSDUOTF"
+NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE = "NKSDUOTFC"
 """Kinds of a note: nothing was there; a file that is kept; a symlink; a folder; a file that could
-not be kept; what standard output or error goes to; made by `tempfile`; the names in a folder."""
+not be kept; what standard output or error goes to; made by `tempfile`; the names in a folder; a
+folder that is a cache."""
 LINKED, COPIED = "linked.", "copied."
 """How the name of a kept file begins: it is the file itself, or its copy."""
 PATHS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -149,6 +150,10 @@ class Notes:
     def folder(self, path: str) -> None:
         """What is in a folder before the launch."""
         self._list(os.path.realpath(path))
+
+    def cache(self, path: str) -> None:
+        """A folder that the next launch is to find as it is left."""
+        self._say(CACHE, os.path.realpath(path))
 
     def _written(self, path: str | bytes) -> None:
         # What is written to is at the end of symlinks.
@@ -331,12 +336,29 @@ def hear_tokenizers(module: ModuleType, notes: Notes) -> None:
     module.Tokenizer.save = save
 
 
+def hear_datasets(module: ModuleType, notes: Notes) -> None:
+    """A cache in a folder of the user's own, of which the first part of a dataset's own path is the
+    cache's alone: `module` is `datasets.builder`."""
+    original = module.DatasetBuilder.__init__
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        root = self._cache_dir_root
+        with suppress(OSError, ValueError):
+            own = os.path.relpath(self._cache_dir, root).partition("/")[0]
+            if own not in ("", ".", ".."):
+                notes.cache(os.path.join(root, own))
+
+    module.DatasetBuilder.__init__ = init
+
+
 WRITERS = {
+    "datasets.builder": hear_datasets,
     "torch.serialization": hear_torch,
     "safetensors._safetensors_rust": hear_safetensors,
     "tokenizers": hear_tokenizers,
 }
-"""Modules that write from native code, and how they are heard."""
+"""Modules of which Python's own events do not tell all, and how they are heard."""
 
 
 def begin() -> dict[str, Callable[[ModuleType], None]]:

@@ -210,6 +210,7 @@ SCRIPTS = {
         open("final.pt", "a").write(str(os.getpid()))
     """,
     "closes its files": 'os.closerange(3, 100); open("final.pt", "w").write(str(os.getpid()))',
+    "makes an empty folder": 'os.mkdir("empty")',
     "changes a mode": """
         open("locked", "w").write(str(os.getpid()))
         os.chmod("locked", 0o400)
@@ -244,6 +245,27 @@ def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> Non
         for name in ("model.pt", "model.safetensors", "tokenizer.json"):
             (tmp_path / "best" / name).write_text("earlier")
     twice(Place(tmp_path), script)
+
+
+@pytest.mark.slow
+def test_a_cache_of_datasets_in_the_users_own_folder_stays_warm(tmp_path: Path) -> None:
+    """A second launch that tokenized anew, where the next run's does not, would look slower."""
+    (tmp_path / "data.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "train.py").write_text(
+        "import os, datasets\n"
+        "print(os.path.exists('cache'))\n"
+        "rows = datasets.load_dataset('json', data_files='data.jsonl', cache_dir='cache')\n"
+        "open('final.pt', 'x').write(str(os.getpid()))\n"
+    )
+    place = Place(tmp_path)
+    assert place.launch(sys.executable, "train.py") == "False\n"
+    left_behind = place.tree()
+    assert place.launch(sys.executable, "train.py") == "True\n"
+    after = place.tree()
+    locks = [name for name in after if name.endswith(".lock")]
+    assert {k: v for k, v in after.items() if k not in locks} == {
+        k: v for k, v in left_behind.items() if k not in locks
+    }
 
 
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
