@@ -1,8 +1,8 @@
 """Notes which files a launch of the user's command changes, and keeps their state before that.
 
 Runs in each Python process of the command, before anything else does. Standard library only, and
-little of it. What writes from native code is heard through `writers`, what a shell or another
-program writes is not heard (see `canary.runner.left`).
+little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
+another program writes is not heard (see `canary.runner.left`).
 """
 # ruff: noqa: PTH100, PTH101, PTH105, PTH110, PTH111, PTH112, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
@@ -14,10 +14,6 @@ import stat
 import sys
 import time
 from _thread import get_ident
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
-from types import ModuleType
 from typing import Any
 
 VARIABLE = "_RLHF_CANARY_FILES"
@@ -301,77 +297,11 @@ def copy_file(path: str, copy: str) -> None:
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def hear_torch(module: ModuleType, notes: Notes) -> None:
-    """`torch.save` writes from native code: `module` is `torch.serialization`."""
-    native = module.torch._C
-    original = native.PyTorchFileWriter
-
-    class PyTorchFileWriter(original):  # type: ignore[misc, valid-type]
-        def __init__(self, name: Any, *args: Any, **kwargs: Any) -> None:
-            notes.writes(name)
-            super().__init__(name, *args, **kwargs)
-
-    native.PyTorchFileWriter = PyTorchFileWriter
-
-
-def hear_safetensors(module: ModuleType, notes: Notes) -> None:
-    """`save_file` of every framework: `module` is `safetensors._safetensors_rust`."""
-    original = module.serialize_file
-
-    def serialize_file(tensors: Any, filename: Any, *args: Any, **kwargs: Any) -> Any:
-        notes.writes(filename)
-        return original(tensors, filename, *args, **kwargs)
-
-    module.serialize_file = serialize_file  # type: ignore[attr-defined]
-
-
-def hear_tokenizers(module: ModuleType, notes: Notes) -> None:
-    """`tokenizer.json` of `save_pretrained`."""
-    original = module.Tokenizer.save
-
-    def save(self: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-        notes.writes(path)
-        return original(self, path, *args, **kwargs)
-
-    module.Tokenizer.save = save
-
-
-def hear_datasets(module: ModuleType, notes: Notes) -> None:
-    """A cache in a folder of the user's own, of which the first part of a dataset's own path is the
-    cache's alone: `module` is `datasets.builder`."""
-    original = module.DatasetBuilder.__init__
-
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        root = self._cache_dir_root
-        with suppress(OSError, ValueError):
-            own = os.path.relpath(self._cache_dir, root).partition("/")[0]
-            if own not in ("", ".", ".."):
-                notes.cache(os.path.join(root, own))
-
-    module.DatasetBuilder.__init__ = init
-
-
-WRITERS = {
-    "datasets.builder": hear_datasets,
-    "torch.serialization": hear_torch,
-    "safetensors._safetensors_rust": hear_safetensors,
-    "tokenizers": hear_tokenizers,
-}
-"""Modules of which Python's own events do not tell all, and how they are heard."""
-
-
-def begin() -> dict[str, Callable[[ModuleType], None]]:
-    """Notes from here on, as the environment asks; returns what to call when a module is loaded."""
+def begin() -> Notes:
+    """Notes from here on, as the environment asks."""
     wanted, folder = os.environ[VARIABLE].split(":", 1)
     notes = Notes(folder, guards=wanted == "guard")
     for descriptor in (1, 2):
         notes.output(descriptor)
     sys.addaudithook(notes.hook)
-    return {name: partial(_heard_from, hear, notes) for name, hear in WRITERS.items()}
-
-
-def _heard_from(hear: Callable[..., None], notes: Notes, module: ModuleType) -> None:
-    """Another version may have other names; then nothing is noted of it."""
-    with suppress(AttributeError, TypeError):
-        hear(module, notes)
+    return notes

@@ -14,11 +14,12 @@ from typing import Any
 
 from canary.collect.folder import RunFolder
 from canary.collect.jsonio import read_rows
-from canary.runner.aside import end_processes, put_back
+from canary.runner.aside import end_processes
 from canary.runner.base import Job, Kind, Result
 from canary.runner.command import marks_of
 from canary.runner.left import Refused
 from canary.runner.noting import Notes
+from canary.runner.putback import put_back
 from canary.runner.session import Session
 
 PLACE = "set-aside"

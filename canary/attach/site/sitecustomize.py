@@ -69,13 +69,20 @@ def attach(module: ModuleType) -> None:
 
 def note_files() -> dict[str, Callable[[ModuleType], None]]:
     """Notes what is changed; returns what must be told of modules that write unheard by Python."""
-    path = os.path.join(PACKAGE, "runner", "noting.py")  # noqa: PTH118
-    spec = importlib.util.spec_from_file_location("_canary_noting", path)
+    notes = alone("noting").begin()
+    found: dict[str, Callable[[ModuleType], None]] = alone("writers").listeners(notes)
+    return found
+
+
+def alone(name: str) -> ModuleType:
+    """A module of the canary's that needs nothing else of it."""
+    path = os.path.join(PACKAGE, "runner", f"{name}.py")  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location(f"_canary_{name}", path)
     assert spec is not None
     assert spec.loader is not None
-    noting = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(noting)
-    return dict(noting.begin())
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def load_canary() -> None:
