@@ -78,8 +78,10 @@ class ExactProbe:
         # Here, before anything of the canary's own stands around the trainer's methods.
         self.found: dict[str, Any] = {"batches": [], "evidence": {"code": called_code(trainer)}}
 
-    def training_begins(self) -> None:
-        """Describes the initial model; called when optimizer and model are ready."""
+    def training_begins(self, done: int = 0) -> None:
+        """Describes the initial model; called when optimizer and model are ready. `done`: steps of
+        a training that is resumed."""
+        self._work_step += done
         model = self._trainer.model
         self.found["evidence"]["settings"] = effective_settings(self._trainer)
         if model is not None:
@@ -97,7 +99,7 @@ class ExactProbe:
             found = {name: rounded_to(side) for name, side in sides.items() if side is not None}
             described["rounded_to"] = {name: dtype for name, dtype in found.items() if dtype}
         self._live.freeze()
-        self._begin_work_if_next(0)
+        self._begin_work_if_next(done)
 
     def _reference_model(self) -> Any:
         reference = getattr(self._trainer, "ref_model", None)
