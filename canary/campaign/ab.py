@@ -19,6 +19,7 @@ from canary.campaign.environments import (
 )
 from canary.campaign.measured import Measured
 from canary.campaign.pairs import Judge, Launch, Plan, Role, Runs, run_pairs
+from canary.campaign.probes import at_once
 from canary.campaign.side import Side
 from canary.campaign.telling import Teller, pairs_of
 from canary.campaign.worktrees import (
@@ -138,15 +139,15 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
             return replace(found, tier=tier)
 
         def launch(role: Role, *, probe: bool) -> RunRecord:
-            if request.exact:
-                return sides[role].run_with([PROBE_ALONE])
             return sides[role].run(probe=probe)
 
         teller = Teller(say, plan)
         teller.begins(sides["base"], sides["head"], folder)
-        found, runs = run_pairs(plan, launch, judge, teller, time.monotonic)
         if request.exact:
-            return _exact(found, runs, launch, judge), folder
+            with at_once(sides, [PROBE_ALONE]) as probe_of:
+                found, runs = run_pairs(plan, probe_of, judge, teller, time.monotonic)
+                return _exact(found, runs, probe_of, judge), folder
+        found, runs = run_pairs(plan, launch, judge, teller, time.monotonic)
     return _told(found, runs), folder
 
 

@@ -59,8 +59,19 @@ class Side:
             UsageError: config or input of this side cannot be used.
             MachineError: it ended without a record.
         """
-        command = self.command(settings)
-        code, out, err = run_child(command, self.folder, self.environment, self.heard)
+        return self.finish(self.start(settings))
+
+    def start(self, settings: Sequence[str]) -> subprocess.Popen[str]:
+        """The process of one run, to be handed to `finish`.
+
+        Raises:
+            MachineError: it cannot be started.
+        """
+        return start_child(self.command(settings), self.folder, self.environment)
+
+    def finish(self, child: subprocess.Popen[str]) -> RunRecord:
+        """The record of a run that was started; raises as `run_with`."""
+        code, out, err = finish_child(child, self.heard)
         lines = err.strip().splitlines()
         said = (lines[-1] if lines else f"exit code {code}").removeprefix("canary: ")
         if code == EXIT_USAGE:
@@ -83,8 +94,15 @@ def run_child(
     Raises:
         MachineError: it cannot be started.
     """
+    return finish_child(start_child(command, folder, environment), heard)
+
+
+def start_child(
+    command: list[str], folder: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[str]:
+    """As `run_child`, without waiting."""
     try:
-        child = subprocess.Popen(
+        return subprocess.Popen(
             command,
             cwd=folder,
             env=dict(environment),
@@ -96,11 +114,16 @@ def run_child(
         )
     except OSError as error:
         raise MachineError(f"cannot start {command[0]}: {error.strerror or error}") from error
+
+
+def finish_child(
+    child: subprocess.Popen[str], heard: Callable[[str], None] | None = None
+) -> tuple[int, str, str]:
+    """What `run_child` returns, of a command that was started."""
     try:
         out, err = child.communicate() if heard is None else _listened(child, heard)
     except BaseException:
-        with undisturbed():
-            _stop(child)
+        stop_child(child)
         raise
     return child.returncode, out, err
 
@@ -126,8 +149,14 @@ def _listened(child: subprocess.Popen[str], heard: Callable[[str], None]) -> tup
     return out, "".join(lines)
 
 
-def _stop(child: subprocess.Popen[str]) -> None:
+def stop_child(child: subprocess.Popen[str]) -> None:
     """Asks it to end, and ends it where it does not."""
+    if child.poll() is None:
+        with undisturbed():
+            _stop(child)
+
+
+def _stop(child: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError):
         child.send_signal(signal.SIGTERM)
     try:

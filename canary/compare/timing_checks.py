@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.collect.record import RunRecord
-from canary.compare.cpu_time import cpu_samples, measures_cpu, on_cpu
 from canary.compare.crowding import crowding
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, CheckStatus
@@ -25,13 +24,12 @@ from canary.compare.timing import (
     estimate,
     estimate_drift,
     holm,
-    memory_samples,
     runner_unhealthy,
     runs_needed,
     spread_grew,
-    time_samples,
     tolerance,
 )
+from canary.compare.timing_samples import all_known, timing_samples
 
 TIMING_GATES: tuple[Metric, ...] = (
     "step_time_median",
@@ -61,7 +59,7 @@ def timing_checks(
 ) -> list[Check]:
     """The gates and what follows from them, in the order shown."""
     has_gpu = any(record.env.get("gpus") for record in current)
-    samples, refused = _samples(current, baseline, anchor, paired, gates)
+    samples, refused = timing_samples(current, baseline, anchor, paired, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
     estimates = {
         metric: (
@@ -72,7 +70,7 @@ def timing_checks(
         )
         for metric, found in wanted.items()
     }
-    share = 1.0 if noise is not None and _knows(noise, wanted) else OWN_SPREAD_SHARE
+    share = 1.0 if noise is not None and all_known(noise, wanted) else OWN_SPREAD_SHARE
     found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
     checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
     for metric in DRIFTS:
@@ -95,60 +93,6 @@ CLOCKS: dict[Metric, tuple[Metric, ...]] = {
     "cpu_time": ("cpu_time", "cpu_time_drift"),
 }
 """Whose scatter tells that a machine is not healthy, and what is not judged then."""
-
-
-def _samples(
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    anchor: Sequence[RunRecord],
-    paired: bool,
-    gates: Sequence[Metric],
-) -> tuple[dict[Metric, Samples], list[Check]]:
-    """What there is to judge, and the gates without it, skipped with the reason."""
-    samples: dict[Metric, Samples] = {}
-    refused: list[Check] = []
-    for metric in ("step_time_median", "step_time_mean"):
-        samples[metric] = time_samples(metric, current, baseline)
-    if on_cpu((*current, *baseline)):
-        found = cpu_samples("cpu_time", current, baseline, paired)
-        if isinstance(found, Samples):
-            samples["cpu_time"] = found
-        elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
-            words = f"CPU time per step: {found}"
-            refused.append(Check("cpu_time", "performance", "timing", "skip", words))
-    memory = memory_samples(current, baseline)
-    if memory is not None:
-        samples["max_memory"] = memory
-    elif "max_memory" in gates:
-        refused.append(_no_memory(current, baseline))
-    for drift, metric in DRIFTS.items():
-        if anchor and metric in samples:
-            since = _since(metric, current, anchor)
-            if since is not None:
-                samples[drift] = replace(since, metric=drift)
-    return samples, refused
-
-
-def _since(
-    metric: Metric, current: Sequence[RunRecord], anchor: Sequence[RunRecord]
-) -> Samples | None:
-    if metric != "cpu_time":
-        return time_samples(metric, current, anchor)
-    found = cpu_samples(metric, current, anchor, paired=False)
-    return found if isinstance(found, Samples) else None
-
-
-def _knows(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
-    """Whether the model was measured with all of these gates."""
-    return all(noise.run_spread(DRIFTS.get(metric, metric)) for metric in wanted)
-
-
-def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
-    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
-    if len(kinds) > 1:
-        words = "the peak of device memory stands against that of resident memory"
-        return Check("max_memory", "memory", "timing", "inconclusive", words)
-    return Check("max_memory", "memory", "timing", "skip", "peak memory is not on both sides")
 
 
 def _check(gate: Gate, thresholds: Thresholds) -> Check:

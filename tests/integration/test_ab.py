@@ -14,6 +14,7 @@ import yaml
 
 from canary.collect.folder import load_record
 from tests.integration.conftest import PATIENT, Finished, canary, settings, write_config
+from tests.integration.own_scripts import sft_script, write_data
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
@@ -127,6 +128,27 @@ def test_probes_alone_tell_what_differs_and_measure_no_speed(repository: Path) -
     runs = [load_record(path.parent) for path in folder.glob("*/*/metrics.json")]
     assert len(runs) == 3, "a second probe of the base shows that equal runs are equal"
     assert all(run.config["repeats"] == 0 and run.exact for run in runs)
+
+
+def test_probes_alone_of_a_command_tell_what_a_commit_changed(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "config", "user.email", "a@example.org")
+    git(tmp_path, "config", "user.name", "A")
+    (tmp_path / ".gitignore").write_text("canary_output/\n")
+    config = {"name": "own", "command": [sys.executable, "train.py"], "probe_steps": 3}
+    (tmp_path / "canary.yaml").write_text(yaml.safe_dump(config))
+    write_data(tmp_path)
+    for message, rate in (("first", 5e-4), ("another rate", 1e-3)):
+        sft_script(tmp_path, rate=rate)
+        commit(tmp_path, message)
+    arguments = ("canary.yaml", "--base", "HEAD~1", "--exact", "--format", "json")
+    finished = canary("ab", *arguments, cwd=tmp_path)
+    assert finished.code == 1, finished.err
+    found = json.loads(finished.out)
+    assert found["verdict"] == "changed", "the trainer's own settings are part of the record"
+    assert "learning_rate" in {change["key"] for change in found["config_differences"]}
+    assert "first_update" in {difference["stage"] for difference in found["differences"]}
+    assert not (tmp_path / "final").exists()
 
 
 def test_equal_probes_are_no_pass_for_the_speed(tmp_path: Path) -> None:
