@@ -107,7 +107,8 @@ class Conversions(Section):
 
 class Profiler(Section):
     """Summary of the profiled steps, all of them together; null where profiling was off. The
-    device's values are null where there is none, or where it could not be traced."""
+    device's values are null where there is none, or where it could not be traced; its times are 0
+    then, and `unmeasured` says why."""
 
     trace_path: str | None = None
     """Chrome's trace, for Perfetto; relative to the run's folder where it lies inside."""
