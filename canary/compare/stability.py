@@ -137,6 +137,19 @@ def _final_loss(
         return Check(name, "stability", "trend", "skip", "a policy objective cancels to zero")
     after = _worst([tail_mean(r.stability.loss_values) for r in current])
     before = _middle([tail_mean(r.stability.loss_values) for r in baseline])
+    broken = next((found for r in current if (found := _ends_broken(r)) is not None), None)
+    if broken is not None and before is not None:
+        return Check(
+            name,
+            "stability",
+            "trend",
+            "fail",
+            f"mean of the last tenth of the losses {before:.4g} -> {broken}: the run ended so",
+            baseline=before,
+            current=broken,
+            delta=1e9,
+            threshold=thresholds.max_final_loss_increase_pct,
+        )
     if before is None or after is None or before <= 1e-6:
         return Check(name, "stability", "trend", "skip", "no finite losses above zero to compare")
     change = 100 * (after / before - 1)
@@ -160,6 +173,12 @@ def _final_loss(
         delta_pct=change,
         threshold=thresholds.max_final_loss_increase_pct,
     )
+
+
+def _ends_broken(record: RunRecord) -> str | None:
+    """The name of what a run's last loss is, where it is not finite."""
+    last = record.stability.loss_values[-1:]
+    return None if all(map(math.isfinite, last)) else str(last[0])
 
 
 def _worst(values: Sequence[float | None]) -> float | None:

@@ -37,6 +37,11 @@ PACKAGES_OWN_COUNTS = (
 them with what the version changed. Work itself (FLOPs, tokens fed, time, memory) is not excused."""
 
 
+PREPARATION = ("tokenizer_calls", "dataset_maps")
+"""Counts of how rows are prepared: where config or packages change the rows, a person accepts them
+with the rows."""
+
+
 def with_the_change(checks: Sequence[Check], environment: Sequence[KeyChange]) -> tuple[Check, ...]:
     """Failed trends of learning as part of a change that needs acceptance, where there is one; and
     where packages changed with it, the counts of how those work."""
@@ -45,6 +50,8 @@ def with_the_change(checks: Sequence[Check], environment: Sequence[KeyChange]) -
     excused: tuple[str, ...] = LEARNING_TRENDS
     if any(change.key.startswith("packages.") for change in environment):
         excused += PACKAGES_OWN_COUNTS
+    if any(check.status == "changed" and check.name in ("data", "batches") for check in checks):
+        excused += PREPARATION
     return tuple(
         replace(check, status="changed")
         if check.status == "fail" and check.name in excused

@@ -152,7 +152,7 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
             now,
             bound,
             words,
-            why_not=reason,
+            why_not=reason or (f"the baseline counted no {words}" if share and was == 0 else ""),
             limit_pct=limit if share else None,
         )
 
@@ -270,6 +270,9 @@ def _calls(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> l
     probed, used = pair(probe, "tokenizer_calls"), pair(measured, "tokenizer_calls")
     calls = used if (used[0] or 0) != (used[1] or 0) else probed
     share = thresholds.max_tokenizer_calls_increase_pct / 100
+    # A percentage of no call is none: then of one call per step.
+    steps = len(current.stability.loss_values) if calls is used else current.exact.get("steps")
+    usual = calls[0] or steps or 0
     written = [None if v is None else v / MB for v in pair(probe, "bytes_written")]
     return [
         Counted(
@@ -285,7 +288,7 @@ def _calls(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> l
             "calls",
             "performance",
             *calls,
-            share * (calls[0] or 0),
+            share * usual,
             "tokenizer calls",
             limit_pct=100 * share,
         ),

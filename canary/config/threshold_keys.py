@@ -156,7 +156,7 @@ class ThresholdsConfig(Strict):
     max_tokenizer_calls_increase_pct: Real | None = Field(
         None,
         gt=0,
-        description="Calls of the tokenizer in a launch.",
+        description="Calls of the tokenizer in a launch; of none, a percentage of one per step.",
     )
     max_dataset_maps_increase: int | None = Field(
         None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from datasets import Dataset
 
+from canary.collect.probes.calls import own_calls
 from canary.collect.probes.fingerprints import dataset_fingerprint
 from canary.errors import ConfigError, InputError
 from canary.workload.enough import no_rows, require_enough
@@ -140,4 +141,5 @@ def _cut_prompts(
             "remove it; max_length bounds them",
             key="max_prompt_length",
         )
-    return [row | {"prompt": truncate_prompt(row["prompt"], limit, tokenizer)} for row in rows]
+    with own_calls():
+        return [row | {"prompt": truncate_prompt(row["prompt"], limit, tokenizer)} for row in rows]

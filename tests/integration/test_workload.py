@@ -13,6 +13,7 @@ from datasets import Dataset, DatasetDict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast, Trainer
 
+from canary.collect.probes.calls import count_calls
 from canary.collect.probes.fingerprints import dataset_fingerprint, tokenizer_fingerprint
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import ConfigError, InputError
@@ -317,6 +318,16 @@ def test_long_conversations_lose_old_turns_first_and_keep_the_system_message(
     assert last["content"].endswith(shorter[1]["content"])
     with pytest.raises(ConfigError, match="max_prompt_length"):
         truncate_prompt([last], 1, tokenizer)
+
+
+def test_calls_of_the_canarys_own_truncation_are_none_of_the_users(tmp_path: Path) -> None:
+    counts = []
+    for limit in (None, 16):
+        spec = make_spec(tmp_path / str(limit), "dpo", max_prompt_length=limit)
+        with count_calls() as calls:
+            build_trainer(spec)
+        counts.append(calls.counts["tokenizer_calls"])
+    assert counts[0] == counts[1] > 0
 
 
 # --- what cannot be used is said in one line

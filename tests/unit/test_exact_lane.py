@@ -12,6 +12,7 @@ from canary.compare.learning_stages import trajectory_differences
 from canary.compare.recorded_stages import LEARNED_STAGES as ALL_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import Thresholds
 from canary.compare.tolerances import TOLERANCES, Tolerance
 from tests.unit.comparing import altered, example, history, record, statuses
 
@@ -165,6 +166,36 @@ def test_a_little_more_work_warns(check: str, path: Path, value: float) -> None:
     found = compared(altered(CURRENT, *path, to=value))
     assert found.check(check).status == "warn"
     assert found.verdict == "pass"
+
+
+def test_calls_where_the_baseline_has_none_obey_their_threshold() -> None:
+    assert BASELINE[-1].io["tokenizer_calls"] == 0
+    steps = len(CURRENT.stability.loss_values)
+    current = altered(CURRENT, "io", "tokenizer_calls", to=2 * steps)
+    found = compared(current).check("tokenizer_calls")
+    assert (found.status, found.threshold) == ("fail", 10.0)
+    for limit, status in ((190.0, "fail"), (210.0, "warn")):
+        thresholds = Thresholds(max_tokenizer_calls_increase_pct=limit)
+        found = compare_to_baseline(current, BASELINE, thresholds).check("tokenizer_calls")
+        assert found.status == status, "a percentage of one call per step"
+
+
+def test_a_share_of_nothing_is_not_judged() -> None:
+    before = [altered(one, "exact", "work", "tokens_fed", to=0) for one in BASELINE]
+    found = compared(CURRENT, before).check("tokens_fed")
+    assert found.status == "skip"
+    assert "the baseline counted no token positions fed" in found.message
+
+
+def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:
+    current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
+    current = altered(current, "exact", "data", "dataset_sha256", to=OTHER)
+    current = altered(current, "io", "tokenizer_calls", to=900)
+    found = compared(with_config(current, "max_prompt_length", 16))
+    assert found.check("tokenizer_calls").status == "changed"
+    assert found.verdict == "changed"
+    assert "tokenizer calls: 0 -> 900" in found.first_line
+    assert compared(current).check("tokenizer_calls").status == "fail", "no change explains it"
 
 
 def test_tensors_that_stay_alive_are_the_stage_of_memory() -> None:

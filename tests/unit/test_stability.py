@@ -134,9 +134,18 @@ def test_the_final_loss_is_a_mean_of_the_last_tenth() -> None:
     assert tail_mean([]) is None
 
 
+@pytest.mark.parametrize("last", [math.nan, math.inf])
+@pytest.mark.parametrize("broken", [20, 100])
+def test_a_run_that_ends_without_a_finite_loss_ends_with_that(last: float, broken: int) -> None:
+    losses = [*[2.4] * (100 - broken), *[last] * broken]
+    made = check("final_loss", losing(losses))
+    assert made.status == "fail"
+    assert made.current == str(last)
+    assert f"-> {last}: the run ended so" in made.message
+
+
 def test_final_losses_that_have_no_scale_are_skipped() -> None:
     assert check("final_loss", example("grpo")).status == "skip"
-    assert check("final_loss", losing([math.nan] * 100)).status == "skip"
     assert check("final_loss", example(), losing([0.0] * 100)).status == "skip"
 
 

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,23 @@ class CallCounts:
         }
 
 
+_own: ContextVar[bool] = ContextVar("own", default=False)
+
+
+@contextmanager
+def own_calls() -> Iterator[None]:
+    """What is called inside is called by the canary itself, and not counted as the user's."""
+    token = _own.set(True)
+    try:
+        yield
+    finally:
+        _own.reset(token)
+
+
 def _counted(counts: Counter[str], name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        counts[name] += 1
+        counts[name] += not _own.get()
         return original(*args, **kwargs)
 
     return wrapper

@@ -17,6 +17,8 @@ class SilentLoop:
         """Whether the loop calls back before its updates."""
         self.ends_told = False
         """Whether it calls back at a step's beginning or end."""
+        self.seen: set[str] = set()
+        """Whether its steps had `batches` and `losses`."""
         self._updates = 0
         self._updated = False
 
@@ -34,6 +36,16 @@ class SilentLoop:
         """Whether a step ended unsaid since the last call."""
         over, self._updated = self._updated and not self.ends_told, False
         return over
+
+    def unmeasured(self, trainer: Any) -> dict[str, str]:
+        """What its steps did not show, and why."""
+        loop = f"the training loop of {type(trainer).__name__}"
+        why = {
+            "batches": f"{loop} hands no batch to compute_loss or training_step",
+            "losses": f"{loop} calls neither compute_loss nor training_step",
+        }
+        keys = {"batches": ("exact.batches", "tokens"), "losses": ("stability.loss_values",)}
+        return {key: why[part] for part in why if part not in self.seen for key in keys[part]}
 
     def why_no_step(self, trainer: Any) -> str | None:
         """Why updates were made and no step was seen; None where there was no update."""

@@ -22,22 +22,8 @@ from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.silent_loop import SilentLoop
 from canary.collect.probes.steps import Row, StepRows, StepWatch
 from canary.collect.probes.told_loop import ToldLoop, tells
+from canary.collect.probes.trainer_methods import LOGPROB_METHODS, PHASE_OF_METHOD
 from canary.collect.probes.wrapping import Wrapping
-
-PHASE_OF_METHOD = {
-    "get_batch_samples": "data",
-    "compute_loss": "forward",
-    "_maybe_log_save_evaluate": "logging",
-    "_save_checkpoint": "checkpoint",
-    "evaluate": "evaluation",
-    "_evaluate": "evaluation",
-    "_generate_single_turn": "generation",
-    "_calculate_rewards": "reward",
-}
-"""Methods of `transformers.Trainer` and of trl's online trainers, and the phase of their time.
-Those a trainer does not have are left out."""
-LOGPROB_METHODS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
-"""Log-probabilities of trl's online trainers; the second before trl 0.20."""
 
 
 def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
@@ -91,7 +77,6 @@ class TrainerProbe(TrainerCallback):
         self._wrap = self._wrapping.wrap
         self._silent = SilentLoop(updates_told=self._bare_loop)
         self._finished = self._mean = False
-        self._seen: set[str] = set()
         self._attach()
 
     def _attach(self) -> None:
@@ -134,15 +119,7 @@ class TrainerProbe(TrainerCallback):
 
     def unmeasured(self) -> dict[str, str]:
         """What the steps did not show, and why."""
-        if not self._ended.count:
-            return {}
-        loop = f"the training loop of {type(self._trainer).__name__}"
-        why = {
-            "batches": f"{loop} hands no batch to compute_loss or training_step",
-            "losses": f"{loop} calls neither compute_loss nor training_step",
-        }
-        keys = {"batches": ("exact.batches", "tokens"), "losses": ("stability.loss_values",)}
-        return {key: why[part] for part in why if part not in self._seen for key in keys[part]}
+        return self._silent.unmeasured(self._trainer) if self._ended.count else {}
 
     def detach(self) -> None:
         """Leaves the trainer as it was."""
@@ -178,7 +155,7 @@ class TrainerProbe(TrainerCallback):
 
     def _batch_enters(self, inputs: Any) -> None:
         self._entered = True
-        self._seen.add("batches")
+        self._silent.seen.add("batches")
         for name, count in count_tokens(inputs).items():
             self._tokens[name] = self._tokens.get(name, 0) + count
         if self._watch is not None:
@@ -373,7 +350,7 @@ class TrainerProbe(TrainerCallback):
         self._losses, self._tokens, self._grad_norm = [], {}, None
         self._metrics.step_ended()
         if row["micro_batches"]:
-            self._seen.add("losses")
+            self._silent.seen.add("losses")
         mean = self._mean or self._own_loop is not None
         self._ended.close(row, scalars, functools.partial(_fill, mean=mean))
 
