@@ -31,11 +31,14 @@ $(VENV)/.venv:
 
 # torch first and pinned: a looser requirement would fetch the newest CUDA build, several GB.
 $(VENV)/.train: $(VENV)/.venv $(INPUTS)
+	@echo "Installing torch of constraints.txt into $(VENV): 5 GB with CUDA's libraries (Linux), 0.8 GB without"
 	$(PIP) torch
+	@echo "Installing what trains beside it (transformers, trl, peft, datasets ...) into $(VENV): 0.7 GB"
 	$(PIP) -e '.[train]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.train
+	@echo "Installing the test tools (pytest, mypy, ruff, nox ...) into $(VENV): 0.5 GB"
 	$(PIP) -e '.[dev]'
 	@touch $@
 

@@ -2,6 +2,8 @@
 
 - `noise`: runs in which nothing happens but noise, white or correlated from step to step, of every
   signal that a detector reads; the share of runs that raised any alert, with a 95% upper bound;
+- `times`: the same for step times of a machine whose speed shifts, and how often a run that slows
+  down from its middle on is told;
 - `replay FOLDER`: the steps of real runs, through the detectors;
 - `cost`: CPU time of `analyze_training_step` on a model of 1.3 million parameters, in rounds with
   and without it.
@@ -22,6 +24,7 @@ from scipy import stats
 
 from canary.anomaly.advanced import AdvancedAnomalyDetector
 from canary.anomaly.observation import Agreement, Observation, Sample, from_row
+from canary.anomaly.slowing import SlowingDetector
 from canary.collect.jsonio import read_rows
 
 PHIS = (0.0, 0.5, 0.8, 0.9, 0.95)
@@ -99,6 +102,26 @@ def noisy_run(
     return found
 
 
+SHIFTS = ((1.0,), (1.0, 1.2), (1.0, 1.2, 1.4))
+"""Levels of a step's own seconds between which a shared machine moves now and then."""
+
+
+def own_seconds(
+    seed: int, phi: float, sd: float, steps: int, shifts: Sequence[float] = SHIFTS[1]
+) -> list[float]:
+    """Seconds of a healthy run's steps: noise about levels that change every 20 or 100 steps in the
+    mean, and every twentieth step may evaluate and take three times as long."""
+    chance = random.Random(f"seconds {seed} {phi} {sd} {steps} {shifts}")
+    noise, level = correlated(chance, phi, sd), chance.choice(shifts)
+    found = []
+    for step in range(1, steps + 1):
+        if chance.random() < 1 / (20, 100)[seed % 2]:
+            level = chance.choice(shifts)
+        longer = 3.0 if step % 20 == 0 and chance.random() < 0.5 else 1.0
+        found.append(0.1 * level * longer * max(0.05, next(noise)))
+    return found
+
+
 def alerts_of(observations: Sequence[Observation]) -> list[str]:
     """Types of all alerts of a run."""
     detector = AdvancedAnomalyDetector(save_alerts=False)
@@ -128,6 +151,32 @@ def noise(runs: int) -> None:
                 flush=True,
             )
     print(f"all: {share(total['alarmed'], total['runs'])}")
+
+
+def times(runs: int) -> None:
+    """Runs that were told to slow down: healthy ones, and ones that do from their middle on."""
+
+    def told(seconds: Sequence[float]) -> bool:
+        detector = SlowingDetector()
+        rows = (Observation(step=at, own_s=own) for at, own in enumerate(seconds, 1))
+        return any([*detector.observe(row)] for row in rows)
+
+    for shifts in SHIFTS:
+        cells = [(phi, sd, seed) for phi in PHIS for sd in SDS for seed in range(runs)]
+        alarms = sum(
+            told(own_seconds(seed, phi, sd, (60, *LENGTHS)[seed % 4], shifts))
+            for phi, sd, seed in cells
+        )
+        print(f"healthy, levels {shifts}: {share(alarms, len(cells))}", flush=True)
+    for steps in (40, 100):
+        for slower in (1.5, 2.0, 2.6):
+            for sd in SDS[2:]:
+                found = 0
+                for seed in range(runs):
+                    own = own_seconds(seed, 0.5, sd, steps, SHIFTS[0])
+                    own[steps // 2 :] = [slower * each for each in own[steps // 2 :]]
+                    found += told(own)
+                print(f"{steps} steps, {slower} times, sd {sd:.0%}: {found} of {runs}", flush=True)
 
 
 def share(alarms: int, runs: int) -> str:
@@ -236,12 +285,14 @@ class SmallLlama:
 def main() -> None:
     """Prints what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("noise", "replay", "cost"))
+    parser.add_argument("what", choices=("noise", "times", "replay", "cost"))
     parser.add_argument("folder", nargs="?", type=Path, help="of runs, for replay")
     parser.add_argument("-n", type=int, default=RUNS, help="runs a kind of noise")
     asked = parser.parse_args()
     if asked.what == "noise":
         noise(asked.n)
+    elif asked.what == "times":
+        times(asked.n)
     elif asked.what == "replay":
         replay(asked.folder or Path("canary_output"))
     else:

@@ -214,11 +214,17 @@ def files_of(script: str, place: Path, seen: Ran, outcome: Outcome) -> None:
     ]
 
 
+def told(ran: Ran) -> list[str]:
+    """Lines of the canary's own that say more than figures."""
+    ours = ("canary", "  note", "  failed")
+    return [line.strip() for line in ran.err.splitlines() if line.startswith(ours)]
+
+
 def second_in_place(script: str, place: Path, records: Sequence[str], outcome: Outcome) -> None:
     """A second run in the folder that the first one left, judged against the first ones."""
     wanted = EXPECTED[script]["again"]
     ran = train(script, place / "again", after=place / "exec-1")
-    said = [line for line in ran.err.splitlines() if line.startswith("canary")]
+    said = told(ran)
     outcome.said += [f"again: {line}" for line in said]
     if not re.search(wanted["exec_says"], "\n".join(said), re.I):
         outcome.equal_wrong.append(f"again: exec says nothing of {wanted['exec_says']}")
@@ -234,7 +240,7 @@ def judge(script: str, place: Path, faults: Sequence[str]) -> Outcome:
     expected, outcome = EXPECTED[script], Outcome(script)
     runs = [train(script, place / f"exec-{n}") for n in range(1, REPEATS + 1)]
     files_of(script, place, runs[0], outcome)
-    outcome.said = [line for line in runs[-1].err.splitlines() if line.startswith("canary")]
+    outcome.said = told(runs[-1])
     wanted = expected["equal"]
     records = [ran.run for ran in runs if ran.run]
     if not wanted["verdicts"]:

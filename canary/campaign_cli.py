@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -153,12 +154,12 @@ def demo(
     verbose: Verbose = False,
 ) -> None:
     """See it work: a healthy change passes, a silent fault is caught."""
-    from canary.campaign.demo import demo_text, run_demo
+    from canary.campaign.demo import demo_text, run_demo, typed_as
     from canary.report.render import render, written
 
     stoppable()
     shown = run_demo(output_dir, sayer(False))
     written(shown.healthy, shown.folder / "head")
     written(shown.faulty, shown.folder / "masked_eos")
-    typer.echo(demo_text(shown, render(shown.faulty, "text")))
+    typer.echo(demo_text(shown, render(shown.faulty, "text"), typed_as(sys.argv[0])))
     raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)

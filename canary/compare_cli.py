@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from canary.errors import EXIT_ERROR, EXIT_OK
+from canary.errors import EXIT_ERROR, EXIT_OK, printable
 from canary.options import Accept, Form, Noise, Output, Strict, ThresholdFile, Tier, Verbose
 
 if TYPE_CHECKING:
@@ -87,9 +87,17 @@ def _request(
 ) -> Request:
     from functools import partial
 
-    from canary.compare.paths import Request, sides
+    from canary.compare.paths import Request, newest_of, sides
     from canary.compare.source_reading import source_between
 
     current, against = sides(runs, baseline or [])
+    if len(current) > 1 and not baseline:
+        newest, run_id = newest_of(current)
+        typer.echo(
+            f"note: {len(current)} runs are named before the baseline; compared is the newest, "
+            f"{printable(run_id)} (--baseline BASELINE takes all of them as one side)",
+            err=True,
+        )
+        current = (newest,)
     asks = partial(source_between, repository or Path.cwd())
     return Request(current, against, tier, threshold_file, noise, accept, source=asks)

@@ -21,6 +21,7 @@ from canary.anomaly.log import ALERTS_FILE, AlertLog
 from canary.anomaly.observation import Observation
 from canary.anomaly.rewards import CalibrationDetector, RewardDriftDetector
 from canary.anomaly.rlhf import RLHFDetector
+from canary.anomaly.slowing import SlowingDetector
 from canary.anomaly.spike import LossSpikeDetector
 from canary.anomaly.values import ValueDetector
 from canary.errors import UsageError
@@ -92,6 +93,7 @@ class AdvancedAnomalyDetector:
             _made("rlhf", RLHFDetector, rlhf),
             _made("value", ValueDetector, value),
             StalledAdapterDetector(),
+            SlowingDetector(),
             *detectors,
         ]
         self.stop_on = stop_on

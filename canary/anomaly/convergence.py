@@ -25,6 +25,13 @@ RISE = 2.5
 OF_START = 0.25
 """... and at least this share of what it began with: a loss near zero doubles for nothing."""
 RECENT = 10
+FIRST = 5
+EARLY_STEPS = 10
+EARLY_RISE = 4.0
+"""Before there is a history to tell from, from step 10 on, a loss diverges when each of the last
+five is so many times the largest of the first five ..."""
+LEVEL = 1e-3
+"""... and those are above this: what begins at zero, as a penalty does, has no level."""
 
 
 class ConvergenceDetector:
@@ -37,6 +44,8 @@ class ConvergenceDetector:
         self._rates: deque[float] = deque(maxlen=plateau_window)
         self._peak = 0.0
         self._recent: deque[float] = deque(maxlen=RECENT)
+        self._first: list[float] = []
+        self._seen = 0
         self._history = _Blocks()
         self._episodes = Episodes()
 
@@ -54,7 +63,8 @@ class ConvergenceDetector:
         self._losses.append(loss)
         yield from self._plateau(observation.step)
         if not observation.surrogate:
-            yield from self._divergence(observation.step, loss)
+            # What online RL minimises is no level: it begins at 0, and its penalty grows.
+            yield from self._divergence(observation.step, loss, observation.rewards is None)
 
     def _plateau(self, step: int) -> Iterator[Alert]:
         window = self._losses.maxlen or 1
@@ -86,11 +96,16 @@ class ConvergenceDetector:
         rising = self._rates[-1] > self._rates[0]
         return not rising and (self._peak == 0.0 or min(self._rates) >= TRAINING * self._peak)
 
-    def _divergence(self, step: int, loss: float) -> Iterator[Alert]:
+    def _divergence(self, step: int, loss: float, has_level: bool) -> Iterator[Alert]:
         if len(self._recent) == RECENT:
             self._history.add(self._recent[0])
         self._recent.append(loss)
+        self._seen += 1
+        if len(self._first) < FIRST:
+            self._first.append(loss)
         blocks = self._history.means
+        if len(blocks) < FIRST_BLOCKS and has_level and self._seen >= EARLY_STEPS:
+            yield from self._early_divergence(step)
         if len(blocks) < FIRST_BLOCKS or min(blocks[0], min(self._recent)) <= NOTHING:
             return
         now = statistics.fmean(self._recent)
@@ -109,6 +124,22 @@ class ConvergenceDetector:
                 now,
                 limit,
                 {"best_quarter": usual, "start": blocks[0]},
+            )
+
+    def _early_divergence(self, step: int) -> Iterator[Alert]:
+        start, last = max(self._first), list(self._recent)[-FIRST:]
+        limit = EARLY_RISE * start
+        if self._episodes.begins("divergence", min(self._first) > LEVEL and min(last) > limit):
+            yield Alert(
+                "high",
+                "convergence",
+                "convergence_divergence",
+                f"the last {FIRST} losses are {min(last):.4g} and more, and began at {start:.4g} "
+                "at most: it diverges",
+                step,
+                min(last),
+                limit,
+                {"start": start},
             )
 
 

@@ -16,6 +16,7 @@ from canary.collect.metric_names import (
     REWARD,
     VALUE_LOSS,
 )
+from canary.collect.slowing import own_seconds, tokens_of
 
 PREFERRED = "logps/chosen"
 EXPLAINED_VARIANCE = "explained_variance"
@@ -64,6 +65,10 @@ class Observation:
     batch_size: int | None = None
     """Samples of the whole step."""
     wall_s: float | None = None
+    own_s: float | None = None
+    """Seconds of the step that are the training's own (`canary.collect.slowing`)."""
+    tokens: float | None = None
+    """Tokens of the step."""
     rewards: Sample | None = None
     agreement: Agreement | None = None
     kl: float | None = None
@@ -135,5 +140,7 @@ def from_row(row: Mapping[str, Any], **more: Any) -> Observation:
         "learning_rates": () if rate is None else (rate,),
         "batch_size": row.get("samples") or None,
         "wall_s": row.get("wall_s"),
+        "own_s": own_seconds(row),
+        "tokens": tokens_of(row),
     }
     return Observation(**fields | more)

@@ -9,12 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from canary.attach.watch import Watch
-from canary.runner.base import Job
+from canary.runner.base import JOB, Job
 
 
 def hook(module: ModuleType, started: float) -> None:
     """Hooks the freshly loaded `transformers.trainer`; `started` is when the process began."""
-    job = Job.read(Path(os.environ["CANARY_JOB"]))
+    job = Job.read(Path(os.environ[JOB]))
     watch = Watch(job, started)
     trainer_class = module.Trainer
     _wrap(trainer_class, watch)

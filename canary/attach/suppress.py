@@ -9,8 +9,6 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from canary.runner.base import Kind
-
 SAVES = {
     "transformers.trainer": (
         "Trainer",
@@ -42,8 +40,15 @@ FUNCTIONS = (
 """Functions that write weights, by module."""
 
 PUSHES = {
-    "transformers.trainer": ("Trainer", ("init_hf_repo", "_push_from_checkpoint", "push_to_hub"))
+    "transformers.trainer": ("Trainer", ("init_hf_repo", "_push_from_checkpoint", "push_to_hub")),
+    "transformers.utils.hub": ("PushToHubMixin", ("push_to_hub",)),
+    # All that uploads comes to `create_commit`, whatever name a script has for it.
+    "huggingface_hub.hf_api": (
+        "HfApi",
+        ("create_repo", "upload_file", "upload_folder", "create_commit"),
+    ),
 }
+"""The same for what sends away: these do nothing from the start of a training cut short."""
 LOCAL_TRACKERS = ("tensorboard", "codecarbon")
 """Trackers that only write files."""
 
@@ -51,8 +56,8 @@ LOCAL_TRACKERS = ("tensorboard", "codecarbon")
 class Suppression:
     """Turns methods into ones that do nothing and say so once. `told` holds what was said."""
 
-    def __init__(self, kind: Kind, say: Callable[[str], None]) -> None:
-        self._kind = kind
+    def __init__(self, say: Callable[[str], None] | None) -> None:
+        """`say` is None where nobody is to hear of it: in a probe."""
         self._say = say
         self._done: set[str] = set()
         self.told: list[str] = []
@@ -67,7 +72,7 @@ class Suppression:
                 setattr(module, function, functools.partial(self._nothing, name))
 
     def pushes(self) -> None:
-        """From here on no trainer pushes to a hub."""
+        """From here on nothing is pushed to a hub."""
         self._silence_all(PUSHES)
 
     def uploads(self, trainer: Any) -> None:
@@ -106,7 +111,7 @@ class Suppression:
     def _tell(self, text: str) -> None:
         if text not in self.told:
             self.told.append(text)
-            if self._kind == "measured":
+            if self._say is not None:
                 self._say(text)
 
 

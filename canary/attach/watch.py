@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from canary.anomaly.hooks import StopTraining
 from canary.attach.suppress import Suppression
 from canary.collect.probes.calls import count_calls
-from canary.runner.base import Job, Result
+from canary.runner.base import PARENT, Job, Result
 from canary.runner.failure import describe_failure, one_line
 from canary.runner.inside import Inside, claim, set_up_torch
 
@@ -34,7 +34,7 @@ class Watch:
         self._started = started
         self._running = False
         self._stack = contextlib.ExitStack()
-        self._suppression = Suppression(job.kind, _say)
+        self._suppression = Suppression(_say if job.kind == "measured" else None)
 
     def process_begins(self) -> None:
         """Counts calls from here on; a training that is cut short pushes nothing to a hub."""
@@ -49,7 +49,7 @@ class Watch:
             return original(trainer, *args, **kwargs)
         self._running = True
         try:
-            if self._job.stop_after is None:
+            if self._job.stop_after is None or self._job.kind == "probe":
                 return self._chosen(trainer, functools.partial(original, trainer, *args, **kwargs))
             with self._elsewhere(trainer):
                 args, kwargs = resumed(args, kwargs, self._folder)
@@ -65,7 +65,7 @@ class Watch:
     @contextlib.contextmanager
     def _elsewhere(self, trainer: Any) -> Iterator[None]:
         """Checkpoints of a training that is not run to its end go to a scratch folder, and none of
-        the user's own are rotated away for them."""
+        the user's own are rotated away for them. What a probe saves is removed after it."""
         self._folder = trainer.args.output_dir
         trainer.args.output_dir = str(Path(self._job.scratch_dir) / "trainer")
         try:
@@ -95,9 +95,11 @@ class Watch:
         inside.lap("before_training")
 
         def cut() -> None:
-            self._suppression.saves()
             if self._job.kind == "probe":
-                return  # a probe is always short
+                # A probe is always short, and what it saves is removed.
+                inside.stop_counting_files()
+                return
+            self._suppression.saves()
             inside.was_cut()
             state = trainer.state
             # A loop that calls nothing back counts no steps.
@@ -166,7 +168,7 @@ def resumed(
 
 def _end_with_parent() -> None:
     """Nothing trains on when the canary is gone without a word (`kill -9`)."""
-    parent = int(os.environ.get("CANARY_PARENT", "0"))
+    parent = int(os.environ.get(PARENT, "0"))
     while parent and Path(f"/proc/{parent}").exists():
         time.sleep(PARENT_EVERY_S)
     if parent and Path("/proc").exists():

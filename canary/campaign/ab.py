@@ -36,6 +36,7 @@ from canary.compare.source_reading import source_between
 from canary.compare.stats import compare_to_baseline
 from canary.compare.timing import FAMILY_BUDGET
 from canary.config.load import load_config
+from canary.config.samples import shipped
 from canary.errors import UsageError
 from canary.runner.surroundings import require_training_stack
 
@@ -284,7 +285,7 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
         role: Side(
             role,
             str(config),
-            here / config,
+            here / config if (here / config).exists() else config,
             here,
             Path(sys.executable),
             dict(os.environ),
@@ -303,7 +304,8 @@ def _config_of(request: AbRequest, role: str, here: Path) -> Path:
     config = own or request.config
     if config is None:
         raise UsageError(f"no config for {role}", "canary ab CONFIG --base REF")
-    if not (here / config).exists() and (request.base is None or own is not None):
+    missing = not (here / config).exists() and shipped(config) is None
+    if missing and (request.base is None or own is not None):
         raise UsageError(f"no config at {config}", "write one with: canary init-config")
     return config
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import statistics
 import sys
 import time
@@ -36,6 +38,8 @@ class Demo:
     faulty: Comparison
     mean_losses: tuple[float, float]
     folder: Path
+    faulty_run: Path
+    """The record of the run whose EOS was masked."""
 
     @property
     def as_promised(self) -> bool:
@@ -90,7 +94,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     teller.ran(0, "head", record, time.monotonic() - before)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
     means = (_mean_loss(runs.base[-1]), _mean_loss(record)) if runs.base else (0.0, 0.0)
-    return Demo(healthy, faulty, means, folder)
+    return Demo(healthy, faulty, means, folder, changed.output_dir / record.run_id)
 
 
 def _with_change(base: os._Environ[str]) -> dict[str, str]:
@@ -102,11 +106,13 @@ def _mean_loss(record: RunRecord) -> float:
     return statistics.fmean(float(loss) for loss in record.stability.loss_values)
 
 
-def demo_text(demo: Demo, faulty: str) -> str:
-    """Both answers in words; `faulty` is that comparison as rendered."""
+def demo_text(demo: Demo, faulty: str, program: str) -> str:
+    """Both answers in words; `faulty` is that comparison as rendered, `program` what is typed to
+    start the canary. What comes next can be typed as it stands."""
     before, after = demo.mean_losses
     change = after / before - 1 if before else 0.0
     gate = "passes" if change < USUAL_LOSS_GATE else "fails"
+    sides = shlex.join([str(demo.faulty_run), str(demo.folder / "base")])
     lines = [
         "",
         "== 1. The change that changes nothing " + "=" * 40,
@@ -122,12 +128,30 @@ def demo_text(demo: Demo, faulty: str) -> str:
         "",
         "== What next " + "=" * 65,
         "",
-        "  canary init-config canary.yaml --type dpo   then name your model and data in it",
-        "  canary run canary.yaml                      a record of it",
-        "  canary ab canary.yaml --base main           is HEAD worse than main?",
-        "  canary explain RUN BASELINE                 why did it get worse?",
-        "  canary calibrate canary.yaml -n 10          how small a change this machine can see",
+        "Why did the second change get worse?",
+        f"  {program} explain {sides}",
+        "Your own canary: write a config, name your model and data in it, and run it.",
+        f"  {program} init-config canary.yaml --type dpo",
+        f"  {program} run canary.yaml",
+        "How small a change can this machine see?",
+        f"  {program} calibrate canary.yaml -n 10",
+        "Is your branch worse than main? In a git repository that holds the config:",
+        f"  {program} ab canary.yaml --base main",
         "",
         f"Records of this demo: {demo.folder}",
     ]
     return "\n".join(lines)
+
+
+def typed_as(started_as: str) -> str:
+    """What a user types to start this program again, from any folder; `started_as`: `sys.argv[0]`.
+
+    A virtual environment that is not activated has its programs nowhere on PATH.
+    """
+    own = Path(started_as)
+    if own.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m canary"
+    found = shutil.which(own.name)
+    if found is None or ("/" in started_as and Path(found).resolve() != own.resolve()):
+        return shlex.quote(str(own.absolute()))
+    return own.name

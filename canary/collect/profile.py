@@ -47,7 +47,8 @@ DEVICE_KEYS = (
     "copies",
     "top_cuda_ops",
 )
-"""Keys of the summary that only a traced device fills."""
+"""Keys of the summary that only a traced device fills: null without one, the totals 0, so that
+arithmetic on them holds. The reason is in `unmeasured`."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,8 @@ def summarise_profile(traced: Traced) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "steps": list(traced.steps),
         "wall_ms": traced.wall_ms,
+        "cuda_time_total_ms": 0.0,
+        "self_cuda_time_total_ms": 0.0,
         "cpu_time_total_ms": sum(op.self_cpu_time_ms for op in on_host),
         "operator_kinds": len(on_host),
         "top_cpu_ops": _listed(on_host, "self_cpu_time_ms"),

@@ -107,7 +107,8 @@ class Conversions(Section):
 
 class Profiler(Section):
     """Summary of the profiled steps, all of them together; null where profiling was off. The
-    device's values are null where there is none, or where it could not be traced."""
+    device's values are null where there is none, or where it could not be traced; its times are 0
+    then, and `unmeasured` says why."""
 
     trace_path: str | None = None
     """Chrome's trace, for Perfetto; relative to the run's folder where it lies inside."""
@@ -246,6 +247,9 @@ class Launch(Section):
     on_core_step_time_s: Number | None = None
     """Mean step time after warm-up without what the thread that trains was ready for and had no
     core: on a CPU of its own, a step takes so long. Null on a device, and where nobody counts."""
+    slowing: Number | None = None
+    """Own seconds of a step in the last third over the first (`canary.collect.slowing`); None of a
+    launch too short to tell."""
     host: dict[str, Number] = Field(default_factory=dict)
     """What the process told at its end: `gil_held` (share), `voluntary_switches` and
     `involuntary_switches`, over so many `steps`."""

@@ -24,6 +24,7 @@ from canary.collect.host import host_of, on_core_step_time_s
 from canary.collect.jsonio import number
 from canary.collect.ranks import ByRank, describe_ranks, merged_rows
 from canary.collect.record import PHASES, Distribution, Growth, Launch, RunRecord, Stability
+from canary.collect.slowing import slowing
 
 Row = dict[str, Any]
 
@@ -179,6 +180,7 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
             "phases_cpu": phase_means(steady, "phases_cpu"),
             "cpu_s_per_step": cpu_s_per_step(steady),
             "on_core_step_time_s": on_core_step_time_s(steady),
+            "slowing": slowing(steady),
         }
     )
 
@@ -225,6 +227,22 @@ def memory_growth(rows: Sequence[Row]) -> Growth | None:
     )
 
 
+def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
+    """The steps of one launch that were not profiled, with the resident memory that the training
+    alone has: what the profiler left behind is taken off those after its window, as far as all of
+    them stand above all before it."""
+    flagged = [row["step"] for row in rows if row.get("profiled")]
+    plain = [row for row in rows if not row.get("profiled")]
+    if not flagged or not plain:
+        return rows
+    before = [row for row in plain if row["step"] < flagged[0]]
+    after = [row for row in plain if row["step"] > flagged[0]]
+    was, now = (_numbers(side, "rss_bytes") for side in (before, after))
+    left = max(0.0, min(now) - max(was)) if was and now else 0.0
+    lower = [row | {"rss_bytes": number(row.get("rss_bytes")) - left} for row in after if left]
+    return [*before, *(lower or after)]
+
+
 def unprofiled_stretch(rows: Sequence[Row]) -> Sequence[Row]:
     """The longest stretch without a profiled step. What the profiler took stays resident after it
     in part: a line through both sides of its window would have a slope."""
@@ -240,17 +258,18 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
     for row in rows:
         by_launch[row["launch"]].append(row)
     first = by_launch[min(by_launch)] if by_launch else []
+    own = [row for of_launch in by_launch.values() for row in without_profiler(of_launch)]
     steady = timed(rows, warmup)
     unmeasured = dict(record.unmeasured)
     if not steady and any(row["step"] > warmup for row in rows):
         unmeasured["perf.step_time"] = "every step after the warm-up was profiled"
     record = record.model_copy(
         update={
-            "perf": record.perf.model_copy(update=_speeds(steady) | _peak(rows)),
+            "perf": record.perf.model_copy(update=_speeds(steady) | _peak(own)),
             "unmeasured": unmeasured,
             "stability": stability(first),
             "phases": phase_means(steady),
-            "memory": record.memory.model_copy(update=_memory(rows, first, warmup)),
+            "memory": record.memory.model_copy(update=_memory(own, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "tokens": _token_totals(first),
             "launches": [
@@ -293,7 +312,7 @@ def _memory(rows: Sequence[Row], first: Sequence[Row], warmup: int) -> dict[str,
         "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
         "peak_rss_bytes": _largest(rows, "rss_bytes"),
         "growth": memory_growth(unprofiled_stretch([r for r in first if r["step"] > warmup])),
-        **_spike(timed(first, warmup)),
+        **_spike([row for row in without_profiler(first) if row["step"] > warmup]),
         "alloc_retries": _largest(rows, "alloc_retries"),
     }
 

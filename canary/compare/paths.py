@@ -56,23 +56,48 @@ class _Baseline:
 def sides(
     paths: Sequence[Path], baseline: Sequence[Path]
 ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Current and baseline paths; without `--baseline`, the last of two positional ones is it.
+    """Current and baseline paths, patterns such as `out/*/metrics.json` filled in; without
+    `--baseline`, the last of the positional ones is it.
 
     Raises:
         UsageError: it does not say which are which.
+        InputError: a pattern that nothing matches.
     """
+    named = _matches(paths)
     if baseline:
-        if not paths:
+        if not named:
             raise UsageError("no current run named", "canary compare RUN --baseline BASELINE")
-        return tuple(paths), tuple(baseline)
-    if len(paths) == 2:
-        return (paths[0],), (paths[1],)
+        return named, _matches(baseline)
     if len(paths) < 2:
         raise UsageError("no baseline named", "canary compare RUN BASELINE")
-    raise UsageError(
-        f"{len(paths)} runs named, and not which are the baseline",
-        "name each with --baseline: canary compare RUN RUN --baseline RUN --baseline RUN",
-    )
+    *current, last = named
+    others = tuple(path for path in current if path.resolve() != last.resolve())
+    return (others if len(current) > 1 and others else tuple(current)), (last,)
+
+
+def _matches(paths: Sequence[Path]) -> tuple[Path, ...]:
+    """Each path, or what it matches where it is a pattern that the shell left as it is."""
+    found: list[Path] = []
+    for path in paths:
+        if path.exists() or not set("*?[") & set(str(path)):
+            found.append(path)
+            continue
+        matched = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
+        if not matched:
+            raise InputError(f"nothing matches {path}", "name a run's folder or its metrics.json")
+        found += matched
+    return tuple(found)
+
+
+def newest_of(paths: Sequence[Path]) -> tuple[Path, str]:
+    """The path of the newest of several runs, and its run id.
+
+    Raises:
+        InputError, RecordError: one that is not there, or cannot be read.
+    """
+    records = {path: load_record(path) for path in paths}
+    newest = max(paths, key=lambda path: (records[path].timestamp, records[path].run_id))
+    return newest, records[newest].run_id
 
 
 def compare_paths(request: Request) -> Comparison:

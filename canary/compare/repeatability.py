@@ -74,16 +74,19 @@ def follows_a_seed(found: Difference) -> bool:
 
 
 def lapse_of(record: RunRecord, others: Sequence[RunRecord] = ()) -> Lapse | None:
-    """Where launch and probe of a record begin with other losses, and no other probe begins with
-    the loss of its own. None where nothing speaks against its repeating itself."""
+    """Where launch and probe of a record begin with other losses, and no other record has the first
+    loss of either. None where nothing speaks against its repeating itself."""
     launched, probed = _launched(record), _probed(record)
     if launched is None or probed is None or is_rollout(record):
         return None
     if _equal(record, launched, probed):
         return None
-    known = [_probed(other) for other in others if other is not record]
-    if any(other is not None and _equal(record, other, probed) for other in known):
-        return None
+    for other in others:
+        pairs = ((_launched(other), launched), (_probed(other), probed))
+        if other is not record and any(
+            one is not None and _equal(record, one, own) for one, own in pairs
+        ):
+            return None
     return Lapse(launched, probed)
 
 

@@ -132,7 +132,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The answer. `passed` is true for the verdict `pass` alone."""
+    """The answer: a `verdict`, and beside it whether it `passed`."""
 
     verdict: Verdict
     first_line: str
@@ -153,8 +153,21 @@ class Comparison:
 
     @property
     def passed(self) -> bool:
-        """True for `pass` and nothing else."""
-        return self.verdict == "pass"
+        """No check failed, and the exact lane decided: true for `pass`, and for `inconclusive`
+        where speed or memory, measured on both sides, is all that is open. Never for others."""
+        if self.verdict != "inconclusive":
+            return self.verdict == "pass"
+        decided = any(
+            check.lane == "exact"
+            and check.group == "correctness"
+            and check.status in ("pass", "warn")
+            for check in self.checks
+        )
+        return decided and all(
+            check.lane == "timing" and check.current is not None
+            for check in self.checks
+            if check.status == "inconclusive"
+        )
 
     @property
     def failed_checks(self) -> tuple[Check, ...]:

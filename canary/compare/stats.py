@@ -34,6 +34,7 @@ from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing import FAMILY_BUDGET, Metric
 from canary.compare.timing_checks import TIMING_GATES, timing_checks
 from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_the_change
+from canary.compare.within_run import within_run_checks
 from canary.errors import InputError
 
 CRASHED = ("failed", "oom", "timeout")
@@ -278,6 +279,7 @@ def _measured(
         gates=options.gates,
     )
     yield from settled(timed, now, good, paired=options.paired, noise=options.noise)
+    yield from within_run_checks(now, good, options.thresholds)
     yield from memory_checks(now, good, options.thresholds)
     yield from stability_checks(now, good, options.thresholds)
 

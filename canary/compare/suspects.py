@@ -54,6 +54,10 @@ class Evidence:
     current: Shown = None
     unit: str = ""
 
+    def __str__(self) -> str:
+        """The message: scripts print evidence as it is."""
+        return self.message
+
 
 @dataclass(frozen=True)
 class Suspect:

@@ -23,6 +23,9 @@ from canary.errors import ConfigError
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
 """What `canary run` without an argument runs."""
 
+FROM_COMMAND = "from command"
+"""Where a value came from that was read off the words of `command`."""
+
 METRICS_WARMUP = 10
 """Steps left out of the speeds of a run of fifty or more."""
 
@@ -41,6 +44,11 @@ class LoadedConfig:
     config: CanaryConfig
     origins: Origins
     source: Path | None
+
+    @property
+    def is_named(self) -> bool:
+        """Whether somebody gave the canary its name."""
+        return self.origins["name"] not in ("default", FROM_COMMAND)
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> LoadedConfig:
@@ -77,7 +85,7 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
     if values.get("command") and "training_type" not in values:
         values, origins = (
             {**values, "training_type": "exec"},
-            {**origins, "training_type": "from command"},
+            {**origins, "training_type": FROM_COMMAND},
         )
     name = str(source or "the built-in config")
     _refuse_unknown(values, "", CanaryConfig, origins, name)
@@ -108,8 +116,9 @@ def _refuse_unknown(
 
 def _nearest(key: str, prefix: str, model: type[BaseModel]) -> str | None:
     """The key that was meant: the same in another section, or one like it in this one."""
-    sections = {"": CanaryConfig, **{f"{name}.": section for name, section in SECTIONS.items()}}
-    for place, section in sections.items():
+    places: dict[str, type[BaseModel]] = {"": CanaryConfig}
+    places |= {f"{name}.": section for name, section in SECTIONS.items()}
+    for place, section in places.items():
         if key in section.model_fields:
             return f"{place}{key}"
     near = difflib.get_close_matches(key, model.model_fields, n=1)

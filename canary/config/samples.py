@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import re
 from pathlib import Path
 
 from canary.config.schema import ONLINE_TRAINERS, TIERS, TRAINING_TYPES
 from canary.errors import ConfigError, UsageError
 
+FOLDER = "configs"
+"""Where this repository and its docs have the samples."""
+HUB_TRAINERS = ("sft", "dpo")
+LADDER = Path(__file__).parent / "builtin" / "ladder_ppo.yaml"
 STEPS = {"smoke": 100, "perf": 500, "nightly": 2000}
 PURPOSE = {
     "smoke": "on every pull request: a minute",
@@ -87,6 +93,25 @@ def nightly_yaml(below: str, name: str) -> str:
         "  base_tier: nightly",
     ]
     return "\n".join(lines) + "\n"
+
+
+def shipped(path: Path) -> str | None:
+    """What `configs/NAME.yaml` of the docs holds, for a place without that file; None for a path
+    that is no sample's. Only the path as typed from the working directory is one."""
+    if path == Path(FOLDER, LADDER.name):
+        return LADDER.read_text(encoding="utf-8")
+    found = re.fullmatch(rf"{FOLDER}/(hub/)?([a-z]+)_(lora_)?([a-z]+)\.yaml", path.as_posix())
+    if found is None or found[2] not in (HUB_TRAINERS if found[1] else TRAINING_TYPES):
+        return None
+    if found[4] not in TIERS:
+        return None
+    return sample_yaml(found[2], found[4], lora=bool(found[3]), hub=bool(found[1]))
+
+
+def sample_names() -> list[str]:
+    """Names of the samples in `configs`, those of the hub aside."""
+    each = itertools.product(TRAINING_TYPES, ("", "lora_"), TIERS)
+    return [LADDER.name, *(f"{kind}_{lora}{tier}.yaml" for kind, lora, tier in each)]
 
 
 def _length(training_type: str) -> str:

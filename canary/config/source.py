@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from canary.config.samples import FOLDER, sample_names, shipped
 from canary.errors import ConfigError
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -57,7 +58,8 @@ TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 def read_file(path: Path, extended_at: str | None = None) -> str:
-    """The text of a config; `extended_at` is the line of another config that names it.
+    """The text of a config, or the shipped sample that its name means; `extended_at` is the line of
+    another config that names it.
 
     Raises:
         ConfigError: missing, a folder, not readable, or not text.
@@ -66,6 +68,9 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
+        sample = shipped(path)
+        if sample is not None:
+            return sample
         near = _near_files(path)
         raise ConfigError(f"no config at {path}{asker}", near, file=path) from error
     except IsADirectoryError as error:
@@ -84,6 +89,7 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
 def _near_files(path: Path) -> str:
     folder = path.parent
     names = [item.name for item in folder.glob("*.y*ml")] if folder.is_dir() else []
+    names += sample_names() if folder == Path(FOLDER) else []
     close = difflib.get_close_matches(path.name, names, n=1)
     if close:
         return f"did you mean {folder / close[0]}?"

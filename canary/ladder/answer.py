@@ -26,6 +26,8 @@ def answer(ladder: Ladder) -> str:
 def _said(ladder: Ladder) -> str:
     top = ladder.top
     if top is None or top.cumulative is None:
+        if any(one.cumulative and one.safe for one in ladder.levels):
+            return "No level switches anything on here: all of them are the baseline."
         safe = " safe" if any(one.cumulative and not one.safe for one in ladder.levels) else ""
         return f"No{safe} level has a ratio over the baseline."
     found = top.cumulative

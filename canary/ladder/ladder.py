@@ -28,7 +28,7 @@ from canary.ladder.levels import (
 )
 from canary.ladder.machine import Machine, this_machine
 from canary.ladder.measure import bottleneck_of, share_of_gain
-from canary.ladder.results import Ladder, LevelFound, TrlFound
+from canary.ladder.results import Ladder, LevelFound, TrlFound, top_of
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import require_baseline, require_equal_work
 from canary.runner.figures import headline
@@ -247,13 +247,14 @@ def trl_found(trl: Arm, baseline: Arm, levels: Sequence[LevelFound]) -> TrlFound
         return TrlFound(trl.figures, problem=problem)
     ratio = ratio_of(trl, baseline)
     assert ratio is not None
-    tops = [one.cumulative for one in levels if one.cumulative is not None and one.safe]
-    if not tops:
+    level = top_of(levels)
+    top = None if level is None else level.cumulative
+    if top is None:
         return TrlFound(trl.figures, ratio)
-    if ratio.open or tops[-1].open:
+    if ratio.open or top.open:
         whose = "trl's ratio" if ratio.open else "the top level's ratio"
         return TrlFound(trl.figures, ratio, undecided=f"the interval of {whose} holds 1")
-    share = share_of_gain(ratio.ratio, tops[-1].ratio)
+    share = share_of_gain(ratio.ratio, top.ratio)
     return TrlFound(trl.figures, ratio, None if share is None else max(0.0, share))
 
 

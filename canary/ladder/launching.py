@@ -96,7 +96,7 @@ class Launcher:
         environ: Mapping[str, str],
         say: Callable[[str], None],
     ) -> None:
-        self._source = (source or BUILTIN).absolute()
+        self._source = source or BUILTIN
         self._overrides = overrides
         self._config = config
         self._folder = folder

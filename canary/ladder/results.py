@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -130,6 +131,15 @@ class TrlFound:
     """Whether `problem` was known before the start, and no process was launched."""
 
 
+def top_of(levels: Sequence[LevelFound]) -> LevelFound | None:
+    """The highest safe level with a ratio over the baseline; of those with its settings the lowest,
+    which switched the last of them on. None where that is the baseline."""
+    measured = [one for one in levels[1:] if one.cumulative is not None and one.safe]
+    if not measured or measured[-1].settings == levels[0].settings:
+        return None
+    return next(one for one in measured if one.settings == measured[-1].settings)
+
+
 @dataclass(frozen=True)
 class Ladder:
     """One ladder."""
@@ -150,9 +160,8 @@ class Ladder:
 
     @property
     def top(self) -> LevelFound | None:
-        """The highest safe level with a ratio over the baseline."""
-        measured = [one for one in self.levels[1:] if one.cumulative is not None and one.safe]
-        return measured[-1] if measured else None
+        """The level that the headline names, see `top_of`."""
+        return top_of(self.levels)
 
     @property
     def passed(self) -> bool:

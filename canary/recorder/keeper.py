@@ -18,7 +18,7 @@ from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row
 from canary.recorder.loop import Loop
 from canary.recorder.probe import LoopProbe
-from canary.runner.base import Job, Result
+from canary.runner.base import JOB, Job, Result
 from canary.runner.failure import describe_failure
 from canary.runner.inside import Inside, claim, set_up_torch
 
@@ -75,6 +75,10 @@ class JobKeeper:
     def begins(self, loop: Loop) -> ExactProbe | None:
         """In the probe with deterministic kernels."""
         self._loop = loop
+        if self.stop_after is not None and sys.modules.get("transformers") is not None:
+            from canary.attach.suppress import Suppression
+
+            Suppression(_say if self._job.kind == "measured" else None).pushes()
         self._inside = Inside(self._job, process_started())
         set_up_torch(self._job)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
@@ -94,11 +98,16 @@ class JobKeeper:
         self._inside.keep(row)
 
     def step_ended(self, probe: LoopProbe) -> None:
-        """At the last step that is recorded, what saves transformers' models does so no more."""
-        if probe.steps == self.stop_after and sys.modules.get("transformers") is not None:
+        """At the last step that is recorded, what saves transformers' models does so no more; what
+        a probe saves is removed after it."""
+        if (
+            self._job.kind == "measured"
+            and probe.steps == self.stop_after
+            and sys.modules.get("transformers") is not None
+        ):
             from canary.attach.suppress import Suppression
 
-            Suppression(self._job.kind, _say).saves()
+            Suppression(_say).saves()
 
     def past_end(self) -> None:
         """The probe is nobody's training: it ends here. A measured loop is only told so."""
@@ -168,7 +177,7 @@ class NoKeeper:
 
 def job_keeper() -> JobKeeper | NoKeeper | None:
     """The keeper of a loop under `canary exec`; None outside of it."""
-    file = os.environ.get("CANARY_JOB")
+    file = os.environ.get(JOB)
     if file is None:
         return None
     job = Job.read(Path(file))

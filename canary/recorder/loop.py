@@ -43,9 +43,10 @@ class Loop:
         return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
 
     def describe(self) -> dict[str, Any]:
-        """As `canary.collect.probes.settings` describes a trainer."""
+        """As `canary.collect.probes.settings` describes a trainer, and the loop's `name`."""
         settings = _without_secrets({name: plain(value) for name, value in self.settings.items()})
         return {
+            "name": self.name,
             "trainer": "canary.Recorder",
             "training_type": settings.pop("training_type", "custom"),
             "model_name": settings.pop("model_name", None) or self._name_of_model(),

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from canary.collect.record import Status
     from canary.config.schema import CanaryConfig
 
+JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
+"""In the environment of training processes, by names that nobody else gives a meaning: the job's
+file, the canary's own process, and the number of this machine among several."""
 LEVEL = "CANARY_LADDER_LEVEL"
 """In the environment of a run that `canary ladder` starts: the name of the level it measures."""
 
@@ -36,9 +39,9 @@ class Job:
     rows_dir: str
     stop_after: int | None = None
     """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
-    keep: tuple[float, float] | None = None
-    """Files written between these moments (seconds since the epoch), by an earlier launch of the
-    same command, are not to be changed."""
+    files: str | None = None
+    """Where the processes of a user's command note what they change (see `canary.runner.noting`);
+    None where nobody asks."""
     threads: int | None = None
     """CPU threads of torch; None leaves them as they are."""
     profile: dict[str, Any] | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from canary.config.schema import CanaryConfig
+from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.workload.enough import require_enough, rows_there
 from canary.workload.hub import require_on_hub
@@ -12,16 +13,21 @@ from canary.workload.places import data_place, model_folder
 from canary.workload.spec import WorkloadSpec
 
 
-def look_beforehand(config: CanaryConfig, cache_dir: Path, nodes: int) -> list[str]:
-    """Lines of warning about a training of `nodes` machines.
+def look_beforehand(
+    loaded: LoadedConfig, cache_dir: Path, nodes: int, warn: Callable[[str], None]
+) -> None:
+    """Warns of what is unlike what the config says, for a training of `nodes` machines.
 
     What a factory of the user's own makes of the names in a config is its own affair.
 
     Raises:
         InputError: model or data are not there, or the data are too few.
     """
+    config = loaded.config
+    if loaded.source is not None and not loaded.source.exists():
+        warn(f"{loaded.source} is not here; the sample of that name runs, which the package brings")
     if config.training_type in ("exec", "custom"):
-        return []
+        return
     prepared = cache_dir / "datasets"
     reward = None if config.ppo is None else config.ppo.reward_model
     for name, what, revision in (
@@ -33,10 +39,11 @@ def look_beforehand(config: CanaryConfig, cache_dir: Path, nodes: int) -> list[s
     if data_place(config.dataset_name, config.training_type) is None:
         require_on_hub("dataset", config.dataset_name, config.dataset_revision, prepared=prepared)
     rows = rows_there(config)
+    if rows is None:
+        return
+    steps = config.max_steps or BUILT_IN_STEPS
     ranks = (config.nproc or 1) * nodes
-    spec = WorkloadSpec(
-        config, cache_dir, cache_dir, config.max_steps or BUILT_IN_STEPS, ranks=ranks
-    )
-    if rows is not None:
-        require_enough(spec, rows)
-    return spec.notes
+    spec = WorkloadSpec(config, cache_dir, cache_dir, steps, ranks=ranks)
+    require_enough(spec, rows)
+    for note in spec.notes:
+        warn(note)

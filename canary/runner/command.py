@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from canary.errors import InputError, Stopped
-from canary.runner.base import Job, Listener, Result
+from canary.runner.base import JOB, PARENT, Job, Listener, Result
 from canary.runner.failure import last_words
 from canary.runner.local import LocalRunner, RowTail, died, end_tree
+from canary.runner.noting import MARKS, VARIABLE
 from canary.runner.streams import Streams
 from canary.runner.watching import RankWatch
 
@@ -40,9 +41,9 @@ def attached_environment(
     path = environment.get("PYTHONPATH")
     environment |= {
         "PYTHONPATH": f"{SITE}{os.pathsep}{path}" if path else str(SITE),
-        "CANARY_JOB": str(job_file),
-        "CANARY_MARKS": str(marks),
-        "CANARY_PARENT": str(os.getpid()),
+        JOB: str(job_file),
+        MARKS: str(marks),
+        PARENT: str(os.getpid()),
     }
     if job.stop_after is not None:
         environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
@@ -50,8 +51,11 @@ def attached_environment(
             environment["WANDB_MODE"] = WANDB_UNHEARD
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-    if job.keep is not None:
-        environment["CANARY_KEEP"] = f"{job.keep[0]}:{job.keep[1]}:{job.scratch_dir}"
+    environment.pop(VARIABLE, None)  # of a canary around this one
+    if job.files is not None:
+        environment[VARIABLE] = (
+            f"{'guard' if job.launch or job.kind == 'probe' else 'note'}:{job.files}"
+        )
     if job.kind == "probe":
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         environment.setdefault("PYTHONHASHSEED", "0")
@@ -75,7 +79,7 @@ class CommandRunner(LocalRunner):
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
-        marks = _marks(job)
+        marks = marks_of(job)
         marks.mkdir(exist_ok=True)
         environment = attached_environment(self._environment, job, job_file, marks)
         with contextlib.ExitStack() as stack:
@@ -145,8 +149,8 @@ class CommandRunner(LocalRunner):
         if guarded is not None:
             return Result(
                 status="failed",
-                reason=f"run again, it was about to {guarded}, which its first launch wrote",
-                hint="let it write into a new folder each time",
+                reason=f"run again, it was about to change {guarded}",
+                hint="let it write what it wrote the first time",
             )
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
@@ -163,7 +167,7 @@ class CommandRunner(LocalRunner):
     def _why_untrained(self, job: Job) -> tuple[str, str]:
         """What kept the canary from seeing a training, from the marks that each Python left."""
         shown = shlex.join(self._command)
-        marks = _marks(job)
+        marks = marks_of(job)
         foreign = next(marks.glob("foreign.*"), None)
         if foreign is not None:
             return (
@@ -233,16 +237,17 @@ def _told(watch: RankWatch) -> str:
 
 def _interpreter(job: Job) -> str | None:
     """Which Python it was: a package that is missing may be there for another one."""
-    seen = sorted(_marks(job).glob("seen.*"), key=lambda mark: mark.stat().st_mtime_ns)
+    seen = sorted(marks_of(job).glob("seen.*"), key=lambda mark: mark.stat().st_mtime_ns)
     path = seen[-1].read_text(encoding="utf-8") if seen else ""
     return f"its Python is {path}" if path else None
 
 
 def _guarded(job: Job) -> str | None:
-    """What a probe was ended for, in words of `canary.attach.guard`."""
-    mark = next(_marks(job).glob("guarded.*"), None)
+    """What a launch was ended for, in words of `canary.runner.noting`."""
+    mark = next(marks_of(job).glob("guarded.*"), None)
     return None if mark is None else mark.read_text(encoding="utf-8")
 
 
-def _marks(job: Job) -> Path:
+def marks_of(job: Job) -> Path:
+    """Where the processes of a launch leave marks of how far they came."""
     return Path(job.scratch_dir) / "marks"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from canary.config.load import LoadedConfig, load_values
+from canary.config.command_line import name_of
+from canary.config.load import FROM_COMMAND, LoadedConfig, load_values
 from canary.errors import EXIT_OK, UsageError
 from canary.runner.base import Listener
 from canary.runner.launches import run_canary
@@ -54,7 +55,12 @@ def load_request(request: ExecRequest) -> LoadedConfig:
     """
     if not request.command:
         raise UsageError("no command to run", "canary exec -- python train.py")
-    return load_values(request.config, request.given(), request.settings)
+    loaded = load_values(request.config, request.given(), request.settings)
+    name = name_of(request.command)
+    if loaded.is_named or name is None:
+        return loaded
+    config = loaded.config.model_copy(update={"name": name})
+    return replace(loaded, config=config, origins=loaded.origins | {"name": FROM_COMMAND})
 
 
 def run_command(

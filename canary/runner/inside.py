@@ -32,7 +32,7 @@ from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device, describe_training
 from canary.collect.profile import OPERATORS, Window
 from canary.collect.ranks import rank_path
-from canary.runner.base import Job, Result
+from canary.runner.base import NODE_RANK, Job, Result
 from canary.runner.pulse import leave_pulse
 from canary.runner.rows import RowFile
 
@@ -90,6 +90,7 @@ class Inside:
         self._exact: ExactProbe | None = None
         self._probe: TrainerProbe | None = None
         self._files: WrittenFiles | None = None
+        self._written: dict[str, Any] = {}
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
         self._host = HostWatch(own_process)
@@ -147,6 +148,11 @@ class Inside:
         """The training is ended before its own end."""
         self._training["cut"] = True
 
+    def stop_counting_files(self) -> None:
+        """What is written from here on is no part of the training: a probe is cut."""
+        if self._files is not None:
+            self._written = self._files.end()
+
     def keep(self, row: dict[str, Any]) -> None:
         """Writes the row of a step.
 
@@ -179,7 +185,8 @@ class Inside:
         """What a finished training leaves."""
         assert self._files is not None  # begin came first
         host = self._host.end() if self.job.kind == "measured" and self.rank == 0 else {}
-        counted: dict[str, Any] = {**(calls.describe() if calls else {}), **self._files.end()}
+        written = self._written or self._files.end()
+        counted: dict[str, Any] = {**(calls.describe() if calls else {}), **written}
         if world_size() > 1:
             # The ranks share a log, and no rank can tell its own part of it.
             counted["bytes_written"] = None
@@ -227,7 +234,7 @@ class Inside:
         rows_file = rank_path(Path(self.job.rows_file), self.rank)
         rows = [row for row in read_rows(rows_file) if row["launch"] == self.job.launch]
         place = {
-            "node_rank": int(os.environ.get("CANARY_NODE_RANK", "0")),
+            "node_rank": int(os.environ.get(NODE_RANK, "0")),
             "host": socket.gethostname(),
             "run_dir": str(rows_file.parent),
         }

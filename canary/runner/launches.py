@@ -7,7 +7,7 @@ import errno
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from canary.collect.folder import (
     RunFolder,
     new_run_id,
 )
-from canary.collect.jsonio import read_rows
 from canary.collect.profile import Window
 from canary.collect.profiled import keep_profile, window_of
 from canary.collect.record import RunRecord
@@ -24,18 +23,25 @@ from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
 from canary.config.speed_checks import require_liger_installed
 from canary.errors import InputError, MachineError, Stopped
-from canary.runner.base import Job, Kind, Listener, Result, disk_full
+from canary.runner.base import NODE_RANK, Job, Kind, Listener, Result, disk_full
 from canary.runner.beforehand import look_beforehand
 from canary.runner.command import CommandRunner
 from canary.runner.devices import DeviceWatch
 from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
-from canary.runner.guard import put_back
+from canary.runner.left import Refused
 from canary.runner.local import LocalRunner
 from canary.runner.readings import Readings, reading_path
 from canary.runner.session import Session, with_output_dir
 from canary.runner.settings import as_config
 from canary.runner.streams import LogOnly, PassedOn, Streams
 from canary.runner.surroundings import child_environment, remove_tree, require_training_stack
+from canary.runner.twice import (
+    OwnFiles,
+    ended_badly_after_training,
+    forget_files,
+    not_run,
+    without_probe,
+)
 from canary.workload.saved import require_place
 
 CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
@@ -78,8 +84,8 @@ def run_canary(
     try:
         listener.run_begins(folder.path, config)
         session.write()
-        for note in look_beforehand(config, base / ".cache", session.rendezvous.nnodes):
-            listener.warned(note)
+        nodes = session.rendezvous.nnodes
+        look_beforehand(loaded, base / ".cache", nodes, listener.warned)
         result = _launches(session, base / ".cache")
     except KeyboardInterrupt as stopped:
         code = stopped.code if isinstance(stopped, Stopped) else None
@@ -95,80 +101,62 @@ def run_canary(
             reason = f"cannot write the record: {error.strerror or error}"
             result = Result(status="failed", reason=reason, hint="look at the folder's rights")
     remove_tree(folder.scratch)
+    forget_files(folder)
     return session.finish(result), folder.path, result
 
 
 def _launches(session: Session, cache_dir: Path) -> Result:
-    """The probe, then the measured launches, until one does not complete."""
+    """The launches in order, until one does not complete."""
     session.describe_machine()
     config = session.config
     deadline = time.monotonic() + config.timeout
-    measured = result = Result(status="failed", reason="no launch was asked for")
-    began = time.time()
+    measured = Result(status="failed", reason="no launch was asked for")
+    files = OwnFiles(session) if _notes_files(config) else None
     with DeviceWatch(config.device, cache_dir, config.nproc or 1) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
         if config.profiler.enabled:
             session.record.unmeasured["profiler"] = "the run ended before its profile was read"
         for launch, kind in enumerate(plan_of(config)):
-            steps = steps_of(config, kind)
-            runner = runner_for(session, kind, launch, cache_dir, watch)
-            session.launch_begins(kind, launch, steps)
-            with _sampling(watch, session, kind):
-                job = _job(session, kind, launch, steps, cache_dir)
-                told = reading_path(Path(job.scratch_dir)) if config.report_to else None
-                session.readings = Readings(watch.latest, told)
-                window = _window(session, launch)
-                if window is not None:
-                    job = replace(job, profile=asdict(window))
-                if config.save_model is not None and launch == _first_measured(config):
-                    job = replace(job, save_model=str(_place_of(config.save_model)))
-                if config.training_type == "exec" and (launch or kind == "probe"):
-                    # A probe alone leaves everything as it was before it.
-                    job = replace(job, keep=(began if launch else 0.0, time.time()))
-                result = runner.run(job, session, deadline)
-            put_back(Path(job.scratch_dir))
-            session.launch_ended(kind, result)
-            if _without_probe(session, kind, result):
+            if kind == "measured" and launch and ended_badly_after_training(measured):
+                continue  # what is left to do is the probe
+            job = _job(session, kind, launch, cache_dir, files)
+            try:
+                with files.around(job) if files is not None else contextlib.nullcontext():
+                    result = _launch(session, job, deadline, watch)
+            except Refused as why:
+                not_run(session, kind, why)
                 return measured
-            measured = result
+            session.launch_ended(kind, result)
+            if without_probe(session, kind, result):
+                return measured
             _keep(session, kind, result)
-            if window is not None:
+            if job.profile is not None:
+                window = Window(**job.profile)
                 ended = session.last_step, session.first_step
                 keep_profile(session.record, session.folder.path, window, *ended)
             session.write()
-            if result.status != "completed":
+            if kind == "measured" or config.training_type != "exec" or not config.repeats:
+                measured = result
+            if result.status != "completed" and not ended_badly_after_training(result):
                 return result
-    return result
+    return measured
 
 
-def _without_probe(session: Session, kind: Kind, result: Result) -> bool:
-    """Whether a user's command was measured well and could not be probed: the record then lacks
-    the exact signals, and says why."""
-    own = session.config.training_type == "exec" and kind == "probe" and session.config.repeats
-    if not own:
-        return False
-    reason = result.reason if result.status != "completed" else _other_start(session)
-    if reason is None:
-        return False
-    session.record.unmeasured["exact"] = f"the probe told nothing: {reason}"
-    hint = f" ({result.hint})" if result.hint else ""
-    session.record.notes.append(f"no exact signals, the probe told nothing: {reason}{hint}")
-    return True
+def _notes_files(config: CanaryConfig) -> bool:
+    """Whether the command runs again, or is only probed, and what it changes is to be undone."""
+    plan = plan_of(config)
+    return config.training_type == "exec" and (len(plan) > 1 or plan == ["probe"])
 
 
-def _other_start(session: Session) -> str | None:
-    """Why a probe began elsewhere than the launch before it; None where it did not."""
-    files = (session.folder.steps, session.folder.probe_steps)
-    began = [next((row["step"] for row in read_rows(file)), None) for file in files]
-    if began[0] == began[1]:
-        return None
-    if began[1] is None:
-        return "it trained no step"
-    return (
-        f"it began at step {began[1]}, the first launch at step {began[0]}: it went on from a "
-        "checkpoint that the first one left"
-    )
+def _launch(session: Session, job: Job, deadline: float, watch: DeviceWatch) -> Result:
+    """One launch, sampled where it is measured."""
+    runner = runner_for(session, job.kind, job.launch, Path(job.cache_dir), watch)
+    session.launch_begins(job.kind, job.launch, steps_of(session.config, job.kind))
+    with _sampling(watch, session, job.kind):
+        told = reading_path(Path(job.scratch_dir)) if session.config.report_to else None
+        session.readings = Readings(watch.latest, told)
+        return runner.run(job, session, deadline)
 
 
 def plan_of(config: CanaryConfig) -> list[Kind]:
@@ -198,7 +186,7 @@ def runner_for(
         if config.nproc is None and session.rendezvous.nnodes == 1:
             return LocalRunner(folder.log, environment, on_start=on_start)
         if session.rendezvous.node_rank is not None:
-            environment["CANARY_NODE_RANK"] = str(session.rendezvous.node_rank)
+            environment[NODE_RANK] = str(session.rendezvous.node_rank)
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     spool = folder.scratch / "stdin"
@@ -246,6 +234,8 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
         record.env["packages"] = result.training["packages"]
         if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training, kind))
+        if "name" in result.training and not session.is_named:
+            record.name = record.config["name"] = result.training["name"]
 
 
 def _keep_ranks(session: Session, result: Result) -> None:
@@ -282,10 +272,13 @@ def _place_of(save_model: str) -> Path:
     return Path(save_model).expanduser().absolute()
 
 
-def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir: Path) -> Job:
-    folder = session.folder
+def _job(session: Session, kind: Kind, launch: int, cache_dir: Path, files: OwnFiles | None) -> Job:
+    folder, config = session.folder, session.config
     scratch = folder.scratch / f"launch{launch}"
     scratch.mkdir(exist_ok=True)
+    window = _window(session, launch)
+    saves = config.save_model is not None and launch == _first_measured(config)
+    steps = steps_of(config, kind)
     return Job(
         kind=kind,
         launch=launch,
@@ -295,8 +288,11 @@ def _job(session: Session, kind: Kind, launch: int, steps: int | None, cache_dir
         scratch_dir=str(scratch),
         cache_dir=str(cache_dir),
         rows_dir=str(folder.scratch / "rows"),
-        stop_after=steps if kind == "probe" or session.config.training_type == "exec" else None,
-        threads=session.config.threads,
-        stop_on=session.config.stop_on if kind == "measured" else None,
+        stop_after=steps if kind == "probe" or config.training_type == "exec" else None,
+        files=None if files is None else str(files.folder_of(launch)),
+        threads=config.threads,
+        profile=None if window is None else asdict(window),
+        stop_on=config.stop_on if kind == "measured" else None,
+        save_model=str(_place_of(config.save_model)) if saves and config.save_model else None,
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
     )

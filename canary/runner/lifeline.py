@@ -7,6 +7,8 @@ import os
 import signal
 import sys
 
+from canary.runner.base import PARENT
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -14,5 +16,5 @@ def die_with_parent() -> None:
     """Where the system can (Linux): the kernel ends this process when its parent is gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() == 1 and os.environ.get("CANARY_PARENT") not in (None, "1"):
+        if os.getppid() == 1 and os.environ.get(PARENT) not in (None, "1"):
             os._exit(1)

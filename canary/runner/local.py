@@ -16,7 +16,7 @@ import psutil
 
 from canary.collect import jsonio
 from canary.collect.ranks import rank_files, rank_path
-from canary.runner.base import EXIT_DISK_FULL, Job, Listener, Result, disk_full
+from canary.runner.base import EXIT_DISK_FULL, PARENT, Job, Listener, Result, disk_full
 from canary.runner.watching import RankWatch
 
 POLL_S = 0.05
@@ -91,7 +91,7 @@ class LocalRunner:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment | {"CANARY_PARENT": str(os.getpid())},
+                env=self._environment | {PARENT: str(os.getpid())},
                 start_new_session=True,
             )
 

@@ -43,6 +43,7 @@ class Session:
         rendezvous: Rendezvous | None = None,
     ) -> None:
         self.config: CanaryConfig = loaded.config
+        self.is_named = loaded.is_named
         self.folder = folder
         self.echo = echo
         """Whether a user's command has this process's own streams."""

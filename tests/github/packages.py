@@ -80,9 +80,15 @@ def _unpacked(package: Package, scratch: Path) -> Path:
         raise Unavailable(f"npm cannot fetch {package.name} {package.version}: {said}")
     if _integrity(found[0]) != package.integrity:
         raise Unavailable(f"{package.name} {package.version} is not the package that was pinned")
+    wanted = scratch / "wanted"
     with tarfile.open(found[0]) as archive:
-        archive.extract(package.member, scratch, filter="data")
-    return scratch / package.member
+        # `extract` is safe only with `filter`, which Python has from 3.11.4 on.
+        content = archive.extractfile(package.member)
+        if content is None:
+            raise Unavailable(f"{package.member} of {package.name} is no file")
+        with content, wanted.open("wb") as copy:
+            shutil.copyfileobj(content, copy)
+    return wanted
 
 
 def _integrity(archive: Path) -> str:

@@ -135,7 +135,7 @@ def figures_of(trained: Trained) -> dict[str, Any]:
         "gpu_pct": perf.gpu_utilization_avg,
         "cpu_ms_per_step": 1000 * (record.host.cpu_seconds_per_step or 0.0),
         "device_ms_per_step": None
-        if profile.cuda_time_total_ms is None
+        if not profile.cuda_time_total_ms
         else profile.cuda_time_total_ms / steps,
         "idle_pct": profile.device_idle_pct,
     }

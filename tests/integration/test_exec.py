@@ -79,6 +79,7 @@ def test_the_record_is_complete(whole: Ended) -> None:
     assert record.tokens["label_tokens"] > 0
     assert record.perf.step_time.count == 5
     assert record.env["packages"]["trl"]
+    assert record.env["device"]["threads"] == 1  # by the environment: the config names none
     assert whole.folder is not None
     for row in read_rows(whole.folder / "steps.jsonl"):
         assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-6)

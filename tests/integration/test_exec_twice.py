@@ -56,48 +56,6 @@ def test_what_the_command_writes_is_what_its_first_launch_wrote(place: Path) -> 
     assert (place / "final" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        (
-            "import shutil; shutil.rmtree('final', ignore_errors=True)",
-            "it was about to remove",
-        ),
-        ("import os; os.makedirs('new')", "ended with code 1 before it trained"),
-    ],
-    ids=["removes", "makes"],
-)
-def test_a_command_that_cannot_run_twice_is_measured_and_told_so(
-    place: Path, before: str, said: str
-) -> None:
-    sft_script(place, steps=3, before=before)
-    done = watched(place, PYTHON, "train.py", options=PROBED)
-    assert done.code == 0, done.err
-    saved = place / "final" / "model.safetensors"
-    assert saved.exists()
-    record = done.record()
-    assert (record.status, record.exact) == ("completed", {})
-    assert said in record.unmeasured["exact"]
-    assert said in done.err
-    assert len(record.stability.loss_values) == 3
-
-
-def test_a_probe_that_went_on_from_a_checkpoint_says_nothing_exact(place: Path) -> None:
-    more = '{"save_strategy": "steps", "save_steps": 2}'
-    sft_script(place, steps=4, more=more)
-    script = place / "train.py"
-    call = """
-from transformers.trainer_utils import get_last_checkpoint
-newest = get_last_checkpoint("out") if Path("out").is_dir() else None
-trainer.train(resume_from_checkpoint=newest)
-"""
-    script.write_text(script.read_text().replace("trainer.train()", call))
-    done = watched(place, PYTHON, "train.py", options=PROBED)
-    assert done.code == 0, done.err
-    assert done.record().exact == {}
-    assert "checkpoint that the first one left" in done.err
-
-
 def test_a_training_cut_short_leaves_the_users_own_results_alone(place: Path) -> None:
     more = '{"save_strategy": "steps", "save_steps": 2, "save_total_limit": 1}'
     reload = "from transformers import AutoModelForCausalLM as A; A.from_pretrained('nowhere')"
@@ -208,6 +166,7 @@ def test_without_measured_launches_a_command_is_probed_alone_and_leaves_its_file
     assert [launch.kind for launch in record.launches] == ["probe"]
     assert probe_alone(record)
     assert record.exact["steps"] == 3
+    assert record.name == "train"
     assert record.config["learning_rate"] == 5e-4
     assert (place / "train.log").read_text() == "of the last training\n"
     assert not (place / "final").exists()

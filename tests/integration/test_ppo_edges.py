@@ -98,9 +98,11 @@ def test_an_empty_prompt_is_named(tmp_path: Path) -> None:
 def test_rows_that_do_not_last_are_counted_out(tmp_path: Path) -> None:
     ppo = {"num_mini_batches": 3}
     spec = make_spec(tmp_path, "ppo", batch_size=2, dataset_size=16, ppo=ppo)
-    text = refusal(spec, InputError)
-    assert "3 steps need 18 rows (batch_size 2 x gradient_accumulation_steps 1" in text
-    assert "x ppo.num_mini_batches 3)" in text
+    build_trainer(spec)
+    (note,) = [note for note in spec.notes if "allow_repeat" in note]
+    assert "3 steps take 18 rows (batch_size 2 x gradient_accumulation_steps 1" in note
+    assert "x ppo.num_mini_batches 3)" in note
+    assert "With max_steps 2 or less" in note
 
 
 def test_data_seen_again_comes_in_another_order(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.trainer import TrainerProbe
-from canary.compare.invariants import ZERO_GRADIENT_AT_START
+from canary.compare.update_invariants import ZERO_GRADIENT_AT_START
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 from canary.workload import build_trainer
 from tests.integration.test_workload import make_spec

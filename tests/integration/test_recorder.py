@@ -248,7 +248,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example under `canary exec`, cut after 14 of 40 steps."""
     folder = tmp_path_factory.mktemp("watched")
-    words = ("--name", "loop", "--max-steps", "14", "-o", str(folder / "out"))
+    words = ("--name", "given", "--max-steps", "14", "-o", str(folder / "out"))
     ended = canary("exec", *words, "--", sys.executable, str(EXAMPLES / "loop.py"), cwd=folder)
     assert ended.code == 0, ended.err
     assert not (folder / "canary_output").exists()
@@ -264,6 +264,7 @@ def test_under_exec_the_loop_is_measured_then_probed_and_ends_after_max_steps(
     assert record.stability.loss_values == alone.stability.loss_values[:14]
     assert len(list(read_rows(watched / "probe_steps.jsonl"))) == 12
     assert record.config["trainer"] == "canary.Recorder"
+    assert record.name == "given"
     assert record.perf.cpu_utilization_avg is not None
 
 
@@ -292,7 +293,11 @@ def test_a_loop_that_goes_on_is_told_how_to_end(tmp_path: Path) -> None:
     assert ended.code == 0, ended.err
     assert "break on recorder.done" in ended.err
     run = only_run(tmp_path / "out")
-    assert load_record(run).stability.loss_values == [0.0, 1.0, 2.0, 3.0]
+    record = load_record(run)
+    assert record.stability.loss_values == [0.0, 1.0, 2.0, 3.0]
+    # The Recorder's own name holds; the folder was there before anybody knew it.
+    assert (record.name, record.config["name"]) == ("goes-on", "goes-on")
+    assert "-loop-" in run.name
     # The measured launch is the user's and goes on; the probe ends where its steps do.
     assert (run / "log.txt").read_text().count("whole loop") == 1
 
@@ -415,6 +420,39 @@ with Recorder("compiled", **given) as r:
             loss.backward()
             optimizer.step()
 """
+
+
+CALLED = """
+import sys, torch
+from canary import Recorder
+called = []
+
+def counting(graph, _):
+    def call(*args):
+        called.append(1)
+        return graph(*args)
+    return call
+
+model = torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Dropout(0.5))
+compiled = torch.compile(model, backend=counting)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+given = {"model": model, "optimizer": optimizer, "output_dir": sys.argv[1], "probe_steps": 5}
+with Recorder("compiled", **given) as r:
+    for number in range(8):
+        with r.step() as step:
+            compiled(torch.arange(9)).square().mean().backward()
+            optimizer.step()
+print(len(called))
+"""
+
+
+def test_the_step_that_is_counted_is_compiled_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CALLED, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["8"], "else another dropout is drawn in it than without us"
+    assert load_record(next(tmp_path.iterdir())).exact["work"]["operator_total"] > 0
 
 
 def test_a_compiled_model_is_recorded(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_severity_that_is_none_is_refused_before_anything_runs(
 
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CANARY_JOB", "RANK", "WORLD_SIZE"):
+    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
 

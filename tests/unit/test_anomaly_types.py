@@ -90,6 +90,8 @@ FIRES: dict[str, dict[str, Run]] = {
         ),
         "along a line": run(120, loss=lambda n: 1 + 0.1 * n),
         "from the start": run(90, loss=growing(1.0, 1.03)),
+        "2 to 160 in 25 steps": run(25, loss=growing(2.0, 80 ** (1 / 24))),
+        "14 steps at far too high a rate": run(14, loss=growing(1.5, 1.5)),
     },
     "loss_spike": {
         "one bad batch": run(40, loss=lambda n: 12.0 if n == 30 else falling(n)),
@@ -178,6 +180,10 @@ FIRES: dict[str, dict[str, Run]] = {
             updates=20,
         ),
     },
+    "slowing_down": {
+        "from its middle on": run(60, own_s=before_after(wobble(0.102), wobble(0.269), 31)),
+        "step by step": run(200, own_s=lambda n: 0.1 + 0.002 * n),
+    },
 }
 
 SILENT: dict[str, dict[str, Run]] = {
@@ -237,6 +243,13 @@ SILENT: dict[str, dict[str, Run]] = {
         "a loss that falls": run(200, loss=falling),
         "noise of a fifth": run(200, loss=wobble(1.0, 0.2)),
         "one spike": run(100, loss=lambda n: 50.0 if n == 60 else falling(n)),
+        "a few spikes early": run(30, loss=lambda n: 50.0 if 12 <= n < 16 else falling(n)),
+        "a loss that doubles in a short run": run(25, loss=before_after(1.0, 2.0, 12)),
+        "noise of a fifth in a short run": run(25, loss=wobble(1.0, 0.2)),
+        "a penalty that begins at zero": run(40, loss=lambda n: 1e-4 * n * n),
+        "what online RL minimises": run(
+            40, loss=lambda n: 0.01 * n * n, rewards=rewards(wobble(1.0, 0.05))
+        ),
         "nothing left to learn, and then a little more": run(
             200, loss=lambda n: 2.0 * 0.9**n if n < 60 else 0.02
         ),
@@ -312,6 +325,14 @@ SILENT: dict[str, dict[str, Run]] = {
         ),
     },
     "stalled_adapter": {"all of it changes": run(60, never_changed=(), updates=20)},
+    "slowing_down": {
+        "noise of a fifth": run(200, own_s=wobble(0.1, 0.2)),
+        "a machine that takes four tenths more": run(100, own_s=before_after(0.1, 0.14, 50)),
+        "longer sequences": run(
+            100, own_s=before_after(0.1, 0.25, 50), tokens=before_after(400, 700, 50)
+        ),
+        "wall time alone": run(100, wall_s=before_after(0.1, 0.4, 50)),
+    },
 }
 
 DOCUMENTED = {
@@ -339,6 +360,7 @@ DOCUMENTED = {
     "value_explains_nothing": "medium",
     "stalled_adapter": "high",
     "loss_spike": "medium",
+    "slowing_down": "medium",
 }
 
 

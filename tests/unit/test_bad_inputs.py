@@ -262,8 +262,9 @@ def test_a_folder_that_holds_nothing(canary: Canary, tmp_path: Path) -> None:
 
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "one run": (("{now}",), "no baseline named"),
+    "one pattern": (("{now}*",), "no baseline named"),
     "no run": ((), "Missing argument"),
-    "three runs": (("{now}", "{now}", "{before}"), "3 runs named"),
+    "no match": (("gone*/metrics.json", "{before}"), "nothing matches gone*/metrics.json"),
     "tier": (("{now}", "{before}", "--threshold-tier", "smok"), "no threshold tier 'smok'"),
     "format": (("{now}", "{before}", "--format", "xml"), "no format 'xml'"),
     "option": (("{now}", "{before}", "--frobnicate"), "No such option"),
@@ -279,6 +280,33 @@ def test_wrong_usage(name: str, canary: Canary, tmp_path: Path) -> None:
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     filled = [argument.format(now=now, before=before) for argument in arguments]
     assert words in one_line(canary("compare", *filled), 2)
+
+
+@pytest.mark.parametrize("quoted", [True, False], ids=["by us", "by the shell"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_of_several_runs_before_the_baseline_the_newest_is_taken_and_named(
+    count: int, quoted: bool, canary: Canary, tmp_path: Path
+) -> None:
+    runs = [
+        write(tmp_path / "out" / name / "metrics.json", record(number))
+        for name, number in list(zip(("b", "c", "a"), (20, 30, 40), strict=True))[:count]
+    ]
+    before = write(tmp_path / "baseline.json", record(0))
+    named = [tmp_path / "out" / "*" / "metrics.json"] if quoted else runs
+    answer = canary("compare", *named, before, "--format", "json")
+    assert answer.code == 0
+    newest = record((20, 30, 40)[count - 1]).run_id
+    assert json.loads(answer.out)["current"]["run_ids"] == [newest]
+    said = f"{count} runs are named before the baseline; compared is the newest, {newest}"
+    assert (said in answer.err) == (count > 1)
+
+
+def test_a_baseline_among_the_runs_is_none_of_them(canary: Canary, tmp_path: Path) -> None:
+    for name, number in (("a", 1), ("b", 2)):
+        write(tmp_path / "out" / name / "metrics.json", record(number))
+    newest = tmp_path / "out" / "b" / "metrics.json"
+    answer = canary("compare", tmp_path / "out" / "*" / "metrics.json", newest, "--format", "json")
+    assert json.loads(answer.out)["current"]["run_ids"] == [record(1).run_id]
 
 
 def test_a_threshold_file_with_a_misspelt_key(canary: Canary, tmp_path: Path) -> None:

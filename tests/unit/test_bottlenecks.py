@@ -352,3 +352,45 @@ def test_a_comparison_tells_of_new_bottlenecks_alone() -> None:
 def test_a_baseline_of_an_earlier_version_makes_nothing_new() -> None:
     assert example().bottlenecks is None
     assert new_bottlenecks([waiting_for_data(60.0)], [example()]) == []
+
+
+def on_crowded_cpu(threads: int = 4, other: float = 100.0, delay: float | None = 0.3) -> RunRecord:
+    """A CPU run with so many threads on 4 cores, and other work in percent of one core."""
+    made = example()
+    made.env |= {
+        "device": {"type": "cpu", "threads": threads},
+        "cpu_usable": 4,
+        "cpu_count": 4,
+    }
+    made.memory.sampled = {
+        "cpu_percent": {"mean": 100.0},
+        "machine_cpu_percent": {"mean": (100.0 + other) / 4},
+    }
+    made.host.run_delay = delay
+    return made
+
+
+def test_as_many_threads_as_cores_on_a_busy_machine_are_named_with_the_remedy() -> None:
+    found = the("crowded_threads", on_crowded_cpu())
+    assert value(found, "threads") == 4
+    assert value(found, "other work") == pytest.approx(1.0)
+    assert "--threads 1" in one_line(found)
+
+
+def test_many_threads_on_a_quiet_machine_and_few_on_a_busy_one_are_fine() -> None:
+    for fine in (
+        on_crowded_cpu(other=10.0, delay=0.02),
+        on_crowded_cpu(threads=1),
+        on_crowded_cpu(threads=3),
+        on_crowded_cpu(other=10.0, delay=None),
+    ):
+        assert "crowded_threads" not in names(fine)
+    unknown = on_crowded_cpu(delay=None)
+    unknown.memory.sampled = {}
+    assert "other work" in find_bottlenecks(unknown)[1]["crowded_threads"]
+
+
+def test_a_comparison_tells_of_threads_that_the_baseline_had_room_for() -> None:
+    quiet, busy = on_crowded_cpu(other=5.0, delay=0.01), on_crowded_cpu()
+    told = new_bottlenecks([with_bottlenecks(busy)], [with_bottlenecks(quiet)])
+    assert any("crowded_threads" in line and "--threads" in line for line in told)

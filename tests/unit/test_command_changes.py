@@ -88,11 +88,18 @@ def test_the_same_in_other_words_is_no_change(before: str, after: str) -> None:
         "--output_dir {}", "--output-dir={}", "-o {}", "--run_name {}", "--logging_dir {}",
         "--report_to {}", "--hub_model_id {}", "--cache_dir {}", "hydra.run.dir={}",
         "training.output_dir={}", "--wandb_project {}", "--exp_name {}", "--logging_steps {}",
+        "logger.wandb.entity={}", "wandb.group={}", "--log_every_n_steps {}", "logger={}",
     ],
 )  # fmt: skip
 def test_places_and_names_are_shown_and_excuse_nothing(words: str) -> None:
     found = changes(f"python t.py {words.format('a1')}", f"python t.py {words.format('a2')}")
     assert [(c.baseline, c.current, c.cosmetic) for c in found] == [("a1", "a2", True)]
+
+
+@pytest.mark.parametrize("words", ["experiment={}", "--checkpoint_dir {}", "--data {}", "name={}"])
+def test_what_may_choose_what_is_trained_is_no_place(words: str) -> None:
+    """As `experiment=` does in templates for hydra."""
+    assert told(f"python t.py {words.format('a1')}", f"python t.py {words.format('a2')}")
 
 
 def test_a_program_in_another_folder_is_the_same_program() -> None:

@@ -13,6 +13,7 @@ from canary.config.load import BUILTIN, load_config
 from canary.config.render import json_schema, resolved_yaml
 from canary.config.samples import sample_yaml, write_sample
 from canary.config.schema import TIERS, TRAINING_TYPES
+from canary.config.source import read_file
 from canary.errors import ConfigError, UsageError
 from tests.unit.test_config import refused
 
@@ -123,6 +124,33 @@ def test_the_committed_samples_are_the_generated_ones(path: Path) -> None:
     kind, *lora, tier = path.stem.split("_")
     hub = path.parent.name == "hub"
     assert path.read_text() == sample_yaml(kind, tier, lora=bool(lora), hub=hub)
+
+
+def test_where_no_samples_lie_the_shipped_ones_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in SAMPLES:
+        assert read_file(path.relative_to(ROOT)) == path.read_text()
+    (tmp_path / "mine.yaml").write_text("extends: configs/sft_perf.yaml\nname: mine\n")
+    assert load_config("mine.yaml").config.max_steps == 500
+    with pytest.raises(ConfigError, match=r"did you mean configs/kto_lora_perf\.yaml\?"):
+        load_config("configs/kto_lora_pref.yaml")
+    for other in ("configs/hub/grpo_smoke.yaml", "configs/custom_smoke.yaml", "sft_smoke.yaml"):
+        with pytest.raises(ConfigError, match="no config at"):
+            load_config(other)
+
+
+def test_a_file_of_the_users_own_goes_before_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a path that is not typed from the working directory means that file alone."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no config at"):
+        load_config(tmp_path / "configs" / "sft_smoke.yaml")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "sft_smoke.yaml").write_text("name: own\n")
+    assert load_config("configs/sft_smoke.yaml").config.name == "own"
 
 
 def test_without_a_file_the_dpo_smoke_sample_runs() -> None:

@@ -20,6 +20,7 @@ from canary.compare.heuristics import (
 from canary.compare.report import Comparison
 from canary.compare.source_changes import SourceChanges, parse_diff
 from canary.compare.stats import compare_to_baseline
+from canary.compare.suspects import Evidence
 from canary.report.render import render
 from tests.unit.comparing import example, records
 from tests.unit.diagnosing import CASES, LOSSES, TRAJECTORY, changed, diagnosed, sides
@@ -58,6 +59,11 @@ def test_phases_tell_a_dataloader_from_a_host_with_a_wall_clock_that_lies() -> N
         assert top is not None
         assert top.category == category, found.diagnosis.summary
         assert any(item.kind == "phase" and phase in item.message for item in top.evidence)
+
+
+def test_evidence_that_is_printed_reads_as_its_message() -> None:
+    item = Evidence("signal", "label tokens 4 -> 2", 4, 2, "tokens")
+    assert f"- {item}" == "- label tokens 4 -> 2"
 
 
 def test_nothing_worse_has_no_suspects() -> None:

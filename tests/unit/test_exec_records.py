@@ -99,7 +99,7 @@ def test_a_training_that_is_cut_short_uploads_nothing_and_prints_nothing_about_i
     `dryrun` for the same."""
     base = {} if own is None else {"WANDB_MODE": own}
     for stop_after, mode in ((2, left), (None, own)):
-        job = Job("measured", 0, *["x"] * 6, stop_after=stop_after)
+        job = Job("measured", 0, "c", "rows", "r", "s", "cache", "rows", stop_after)
         made = attached_environment(base, job, tmp_path / "job", tmp_path / "marks")
         assert made.get("WANDB_MODE") == mode
 
@@ -122,3 +122,25 @@ def test_a_setting_that_no_command_has_is_refused() -> None:
         UsageError, match="learning_rate in --set is not used by training_type exec"
     ):
         load_request(ExecRequest(("python", "t.py"), settings=("learning_rate=1e-4",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "name"),
+    [
+        ("", None, "train"),
+        ("name: nightly\n", None, "nightly"),
+        ("name: nightly\n", "own", "own"),
+        ("", "own", "own"),
+    ],
+)
+def test_a_run_of_exec_is_named_after_its_program_unless_it_has_a_name(
+    tmp_path: Path, text: str, given: str | None, name: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"{text}probe_steps: 4\n")
+    words = ("torchrun", "--nproc-per-node", "2", "src/train.py", "--lr", "1")
+    assert load_request(ExecRequest(words, name=given, config=file)).config.name == name
+
+
+def test_code_on_the_command_line_leaves_the_usual_name() -> None:
+    assert load_request(ExecRequest(("python", "-c", "1"))).config.name == "canary"

@@ -76,6 +76,27 @@ def test_a_healthy_run_against_three_stored_ones_is_judged(tmp_path: Path) -> No
     assert found.answer.comparison.tier == "default"
 
 
+def test_an_invariant_is_red_where_a_pull_request_breaks_it_and_not_where_the_branch_did(
+    tmp_path: Path,
+) -> None:
+    def unused(run: RunRecord, *tensors: str) -> RunRecord:
+        return altered(run, "exact", "first_update", "tensors_unchanged", to=list(tensors))
+
+    root = tmp_path / "broken"
+    for place in range(3):
+        known = Context(commit=COMMITS[place], verdict="pass")
+        save(root, unused(record(place), "pooler.weight"), context=known)
+    for name, history, tensors, red in (
+        ("same", root, ("pooler.weight",), False),
+        ("more", root, ("pooler.weight", "layer.weight"), True),
+        ("new", stored(tmp_path), ("pooler.weight",), True),
+    ):
+        records = given(tmp_path / name, unused(record(100), *tensors))
+        found = answer(tmp_path, records, history=history).answer.comparison
+        assert (found.verdict == "regression") == red, name
+        assert found.check("trainable_changed").status == ("fail" if red else "warn"), name
+
+
 def test_no_record_of_a_config_is_an_error(tmp_path: Path) -> None:
     nothing = Records(tmp_path, Manifest(error="no GPU to train on: install the driver"))
     found = answer(tmp_path, nothing)

@@ -58,6 +58,22 @@ def test_speed_ups_multiply_up_the_levels() -> None:
     assert found.passed
 
 
+BASIC_ALONE = tuple(switch for switch in SWITCHES if switch.level == "basic")
+
+
+def test_the_headline_names_the_level_in_which_something_was_switched_on() -> None:
+    found = climbed(Workshop(PPO), known=BASIC_ALONE)
+    assert of(found, "advanced").switched == of(found, "optimal").switched == ()
+    assert found.top is of(found, "basic")
+    assert answer(found).startswith("Basic is 2.20x")
+
+
+def test_where_nothing_is_switched_on_no_level_is_named() -> None:
+    found = climbed(Workshop(PPO), known=())
+    assert found.top is None
+    assert answer(found).startswith("No level switches anything on here: all of them are the base")
+
+
 def test_what_slows_the_machine_down_is_left_out_and_told() -> None:
     advanced = of(climbed(Workshop(PPO)), "advanced")
     assert "bfloat16" not in advanced.switched

@@ -47,7 +47,8 @@ def two(
     sides: dict[str, Side] = {}
     for role in ("base", "head"):
         folder = tmp_path if one_folder else tmp_path / role
-        places = (path, folder, Path(sys.executable), {}, tmp_path / "out")
+        environment: dict[str, str] = {}
+        places = (path, folder, Path(sys.executable), environment, tmp_path / "out")
         sides[role] = Recorded(role, role, *places, events=events, children=children)
     return sides, events, children
 

@@ -100,7 +100,9 @@ def test_a_cpu_says_why_the_devices_figures_are_missing() -> None:
     found = summarise_profile(traced)
     summary = Profiler(**found["summary"])
     assert summary.cpu_time_total_ms == 4.0
-    assert summary.cuda_time_total_ms is None
+    assert summary.cuda_time_total_ms == summary.self_cuda_time_total_ms == 0.0
+    share = 100 * summary.cuda_time_total_ms / (summary.cpu_time_total_ms + 1e-9)
+    assert share == 0.0, "arithmetic on them holds"
     assert summary.copies is None
     assert summary.conversions is not None
     assert (summary.conversions.count, summary.conversions.time_ms) == (1, 0.3)
@@ -108,7 +110,7 @@ def test_a_cpu_says_why_the_devices_figures_are_missing() -> None:
     missing = {
         f"profiler.{key}"
         for key in Profiler.model_fields
-        if getattr(summary, key) in (None, []) and "path" not in key
+        if getattr(summary, key) in (None, 0.0, []) and "path" not in key
     }
     assert missing == set(found["unmeasured"])
 

@@ -71,6 +71,28 @@ def test_memory_that_the_profiler_left_behind_is_no_growth() -> None:
     assert stepped.bytes_per_step > MB
 
 
+def test_what_the_profiler_takes_and_leaves_is_no_peak() -> None:
+    rows = with_window(20, 24)
+    plain = [row(step, 1.0) for step in range(1, 61)]
+    for each in (*rows, *plain):
+        each["rss_bytes"] = (600 + (10 if each["step"] == 50 else 0)) * MB
+    for each in rows:
+        step = each["step"]
+        each["rss_bytes"] += (180 if 20 <= step <= 24 else 40 if step > 24 else 0) * MB
+    found, expected = (summarise(record(), side, warmup=0) for side in (rows, plain))
+    assert found.perf.max_mem_mb == expected.perf.max_mem_mb == 610
+    assert found.memory.peak_rss_bytes == 610 * MB
+    assert found.memory.typical_bytes == expected.memory.typical_bytes == 600 * MB
+    assert found.memory.peak_step == 50
+
+
+def test_a_run_whose_every_step_was_profiled_has_their_memory() -> None:
+    rows = with_window(1, 6, steps=6)
+    for each in rows:
+        each["rss_bytes"] = 700 * MB
+    assert summarise(record(), rows, warmup=1).perf.max_mem_mb == 700
+
+
 def test_a_flag_of_the_first_rank_holds_for_the_step_of_all() -> None:
     by_rank = {0: with_window(5, 6, steps=8), 1: [row(step, 1.5) for step in range(1, 9)]}
     merged = merged_rows(by_rank)

@@ -158,7 +158,8 @@ def test_only_decided_comparisons_pass(
     found = compared(made(now, 100), made(before, 0), thresholds, noise)
     event(found.verdict)
     judged = {check.status for check in found.checks}
-    assert found.passed == (judged <= {"pass", "warn", "skip"})
+    assert (found.verdict == "pass") == (judged <= {"pass", "warn", "skip"})
+    assert found.passed == (judged <= {"pass", "warn", "skip", "inconclusive"})
     assert (found.verdict == "regression") == ("fail" in judged)
     for check in found.failed_checks:
         assert check.delta is not None

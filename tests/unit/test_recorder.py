@@ -44,7 +44,7 @@ def bare(folder: Path, **arguments: Any) -> Recorder:
 
 @pytest.fixture(autouse=True)
 def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CANARY_JOB", "RANK", "WORLD_SIZE"):
+    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -82,7 +82,7 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
     job.write(tmp_path / "job.json")
     blocked = (*TRAINING_STACK, *OF_THE_COMMAND_LINE)
     code = LOOP.format(blocked=blocked, folder=str(tmp_path / "none"))
-    environment = os.environ | {"CANARY_JOB": str(tmp_path / "job.json")}
+    environment = os.environ | {"_RLHF_CANARY_JOB": str(tmp_path / "job.json")}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     result = Result.read(Path(files["result"]))
     assert result is not None

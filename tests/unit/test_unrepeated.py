@@ -17,9 +17,12 @@ BATCH: Path = ("exact", "batches", 0, 0, "sha256")
 MODEL: Path = ("exact", "model", "parameters_sha256")
 
 
-def run(number: int, probed: float, *more: tuple[Path, Any], launched: float = 0.0) -> RunRecord:
+def run(
+    number: int, probed: float, *more: tuple[Path, Any], launched: float | None = None
+) -> RunRecord:
     """A run whose first loss is off by such shares in its probe and in its launch."""
     first = FIRST * (1 + probed)
+    launched = number / 100 if launched is None else launched
     whole = altered(record(number), "exact", "first_loss", "loss", to=first)
     whole = altered(whole, "exact", "trajectory", "losses", 0, to=first)
     whole = altered(whole, "stability", "loss_values", 0, to=FIRST * (1 + launched))
@@ -91,6 +94,11 @@ def test_a_baseline_whose_probes_agree_repeats_itself_whatever_its_launch_says()
     later = run(9, 0.05)
     later = altered(later, "exact", "trajectory", "losses", 1, to=99.0)
     assert compared(later, run(0, 0.05)).check("trajectory").status == "fail"
+
+
+def test_launches_that_agree_repeat_whatever_the_probes_say() -> None:
+    found = compared(run(9, -0.04, launched=0.0), run(0, 0.05, launched=0.0))
+    assert found.check("first_loss").status == "fail"
 
 
 def test_a_change_that_takes_the_seed_away_is_red_and_says_so() -> None:

@@ -1,4 +1,4 @@
-"""From checks to one verdict: six of them, exit codes, and that only `pass` is passed."""
+"""From checks to one verdict: six of them, exit codes, and which of them is `passed`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from canary.collect import jsonio
 from canary.collect.record import RunRecord
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import InputError
+from canary.report.document import document
+from canary.report.reading import comparison_from
 from tests.unit.comparing import (
     EXAMPLES,
     altered,
@@ -81,9 +84,67 @@ def test_six_verdicts_and_their_exit_codes(make: Any, verdict: str, code: int, s
     assert found.verdict == verdict
     assert found.exit_code() == code
     assert found.exit_code(strict=True) == strict
-    assert found.passed == (verdict == "pass")
+    # Here the exact lane decided, and the speed alone is open where anything is.
+    assert found.passed == (verdict in ("pass", "inconclusive"))
     assert "\n" not in found.first_line
     assert found.first_line
+
+
+def without_probe(number: int) -> RunRecord:
+    return altered(record(number), "exact", to={})
+
+
+def without_gradient(number: int) -> RunRecord:
+    return altered(record(number), "exact", "first_gradient", to={})
+
+
+def without_memory(number: int) -> RunRecord:
+    return altered(record(number), "perf", "max_mem_mb", to=None)
+
+
+def unsteady() -> Comparison:
+    """The baseline's own launch and probe begin with other losses."""
+    baseline = altered(record(0), "exact", "trajectory", "losses", 0, to=9.0)
+    baseline = altered(baseline, "stability", "loss_values", 0, to=5.0)
+    return compare_to_baseline(HEALTHY, baseline)
+
+
+NEVER_PASSED = {
+    "no probe on either side": lambda: compare_to_baseline(without_probe(9), without_probe(0)),
+    "no probe on this side": lambda: compare_to_baseline(without_probe(9), record(0)),
+    "a stage that one side alone recorded": lambda: compare_to_baseline(
+        without_gradient(9), record(0)
+    ),
+    "memory that one side alone measured": lambda: compare_to_baseline(
+        without_memory(9), record(0)
+    ),
+    "a training that does not repeat itself": unsteady,
+    "a crash": verdict_error,
+    "a change": verdict_changed,
+    "an accepted change": verdict_accepted,
+    "no baseline yet": verdict_no_baseline,
+    "a crash twice": lambda: compare_to_baseline(
+        [crashed(record(100)), crashed(record(101))], STORED
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_PASSED)
+def test_what_the_exact_lane_did_not_decide_is_never_passed(name: str) -> None:
+    found = NEVER_PASSED[name]()
+    assert not found.passed
+    assert not document(found)["passed"]
+
+
+def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict_beside_it() -> (
+    None
+):
+    found = verdict_inconclusive()
+    assert (found.passed, found.verdict) == (True, "inconclusive")
+    assert document(found)["passed"]
+    again = comparison_from(jsonio.loads(jsonio.dumps(document(found))))
+    assert again.passed
+    assert found.exit_code(strict=True) == 3
 
 
 @pytest.mark.parametrize(

@@ -12,25 +12,27 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 STARTED = time.perf_counter()
-WAITED_FOR = "transformers.trainer"
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
 PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 
 
 class Finder:
-    """Answers for one module, once: loads it as ever, then hooks what it defines."""
+    """Answers for some modules, once each: loads them as ever, then tells of it."""
+
+    def __init__(self, wanted: dict[str, Callable[[ModuleType], None]]) -> None:
+        self._wanted = wanted
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The module's own spec, its loader wrapped."""
-        if name != WAITED_FOR:
+        told = self._wanted.pop(name, None)
+        if told is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None or spec.loader is None:
             return spec
@@ -38,15 +40,19 @@ class Finder:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            foreign = foreign_canary()
-            if foreign is not None:
-                mark("foreign", foreign)
-                return
-            if os.path.exists(os.environ["CANARY_JOB"]):  # noqa: PTH110
-                attach(module)
+            told(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def trains(module: ModuleType) -> None:
+    """`transformers.trainer` is loaded."""
+    foreign = foreign_canary()
+    if foreign is not None:
+        mark("foreign", foreign)
+    elif os.path.exists(os.environ["_RLHF_CANARY_JOB"]):  # noqa: PTH110
+        attach(module)
 
 
 def attach(module: ModuleType) -> None:
@@ -61,15 +67,22 @@ def attach(module: ModuleType) -> None:
         mark("broken", f"{type(error).__name__}: {error}")
 
 
-def keep_files() -> None:
-    """In a second launch: nothing of what the first one left is changed."""
-    path = os.path.join(PACKAGE, "runner", "guard.py")  # noqa: PTH118
-    spec = importlib.util.spec_from_file_location("_canary_guard", path)
+def note_files() -> dict[str, Callable[[ModuleType], None]]:
+    """Notes what is changed; returns what must be told of modules that write unheard by Python."""
+    notes = alone("noting").begin()
+    found: dict[str, Callable[[ModuleType], None]] = alone("writers").listeners(notes)
+    return found
+
+
+def alone(name: str) -> ModuleType:
+    """A module of the canary's that needs nothing else of it."""
+    path = os.path.join(PACKAGE, "runner", f"{name}.py")  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location(f"_canary_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.begin()
+    return module
 
 
 def load_canary() -> None:
@@ -101,7 +114,7 @@ def foreign_canary() -> str | None:
 
 def mark(name: str, text: str = "") -> None:
     """Leaves a file that says how far this process came."""
-    folder = os.environ.get("CANARY_MARKS")
+    folder = os.environ.get("_RLHF_CANARY_MARKS")
     if folder:
         try:
             with open(os.path.join(folder, f"{name}.{os.getpid()}"), "w") as stream:  # noqa: PTH118, PTH123
@@ -113,11 +126,12 @@ def mark(name: str, text: str = "") -> None:
 def begin() -> None:
     """Takes this folder off the path, hooks, and gives the word to whom it belongs."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
-    if os.environ.get("CANARY_JOB"):
+    if os.environ.get("_RLHF_CANARY_JOB"):
         mark("seen", sys.executable or "")
-        if os.environ.get("CANARY_KEEP"):
-            keep_files()
-        sys.meta_path.insert(0, Finder())
+        wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trains}
+        if os.environ.get("_RLHF_CANARY_FILES"):
+            wanted |= note_files()
+        sys.meta_path.insert(0, Finder(wanted))
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)

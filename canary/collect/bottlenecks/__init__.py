@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from canary.collect.bottlenecks import (
     attention,
+    crowded_threads,
     data_loading,
     gil,
     gpu_utilization,
@@ -22,6 +23,7 @@ from canary.collect.bottlenecks.seen import NotJudged, too_short
 from canary.collect.record import Bottleneck, RunRecord
 
 ALL = (
+    crowded_threads,
     data_loading,
     gil,
     synchronization,

@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from canary.collect.probes.batches import describe_batch
 from canary.collect.probes.effective import called_code, effective_settings
 from canary.collect.probes.fingerprints import tokenizer_of
-from canary.collect.probes.operators import LiveTensors, WorkProbe, recompiles
+from canary.collect.probes.operators import LiveTensors, WorkProbe, counting_disturbs, recompiles
 from canary.collect.probes.parameters import (
     UpdateProbe,
     combined,
@@ -68,6 +68,8 @@ class ExactProbe:
         self._work: WorkProbe | None = None
         self._update: UpdateProbe | None = None
         self._live = LiveTensors(whole_process)
+        # Within somebody's own training, which must stay as it is.
+        self._guest = not whole_process
         self._sampled = sampled_rows(trainer)
         self._rollouts: RolloutRows | None = None
         self._micro: list[dict[str, Any]] = []
@@ -76,8 +78,10 @@ class ExactProbe:
         # Here, before anything of the canary's own stands around the trainer's methods.
         self.found: dict[str, Any] = {"batches": [], "evidence": {"code": called_code(trainer)}}
 
-    def training_begins(self) -> None:
-        """Describes the initial model; called when optimizer and model are ready."""
+    def training_begins(self, done: int = 0) -> None:
+        """Describes the initial model; called when optimizer and model are ready. `done`: steps of
+        a training that is resumed."""
+        self._work_step += done
         model = self._trainer.model
         self.found["evidence"]["settings"] = effective_settings(self._trainer)
         if model is not None:
@@ -95,7 +99,7 @@ class ExactProbe:
             found = {name: rounded_to(side) for name, side in sides.items() if side is not None}
             described["rounded_to"] = {name: dtype for name, dtype in found.items() if dtype}
         self._live.freeze()
-        self._begin_work_if_next(0)
+        self._begin_work_if_next(done)
 
     def _reference_model(self) -> Any:
         reference = getattr(self._trainer, "ref_model", None)
@@ -104,7 +108,7 @@ class ExactProbe:
         return getattr(reference, "module", reference)
 
     def _begin_work_if_next(self, done: int) -> None:
-        if done + 1 == self._work_step:
+        if done + 1 == self._work_step and not (self._guest and counting_disturbs()):
             self._work = WorkProbe(self._trainer.model)
             self._work.begin()
 

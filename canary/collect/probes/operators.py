@@ -27,6 +27,12 @@ class _Counting(TorchDispatchMode):
         self.tokens_fed = 0
         self._vocabulary = vocabulary
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code stays compiled: uncompiled, a step rounds otherwise and draws another
+        dropout."""
+        return True
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
@@ -66,12 +72,14 @@ class WorkProbe:
         """Stops counting and returns the counts."""
         self._counting.__exit__(None, None, None)
         operators = dict(sorted(self._counting.operators.items()))
+        # Compiled code looks tokens up by kernels of its own.
+        seen = self._counting.forwards > 0 or not recompiles()
         return {
             "operators": operators,
             "operator_total": sum(operators.values()),
             "flops": self._counting.flops,
-            "forwards": self._counting.forwards,
-            "tokens_fed": self._counting.tokens_fed,
+            "forwards": self._counting.forwards if seen else None,
+            "tokens_fed": self._counting.tokens_fed if seen else None,
             "host_reads": operators.get("aten._local_scalar_dense.default", 0),
             "collectives": sum(n for name, n in operators.items() if _is_collective(name)),
         }
@@ -88,6 +96,12 @@ def recompiles() -> int:
     from torch._dynamo.utils import counters
 
     return int(counters["stats"].get("unique_graphs", 0))
+
+
+def counting_disturbs() -> bool:
+    """Whether a step that is counted computes otherwise: older versions of torch run compiled code
+    uncompiled while operators are counted."""
+    return recompiles() > 0 and not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
 WITHOUT_DATA = ("FakeTensor", "FunctionalTensor")

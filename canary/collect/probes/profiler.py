@@ -7,6 +7,7 @@ import ctypes
 import gc
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from canary.collect import jsonio
+from canary.collect.probes.kineto import read_events
 from canary.collect.profile import (
     OPERATORS,
     SCHEMA_VERSION,
@@ -112,22 +114,36 @@ class StepProfiler:
         running.stop()
         copied, untold = self._write_trace(running)
         try:
-            document = summarise_profile(
-                Traced(
-                    steps=tuple(self._steps),
-                    wall_ms=wall_ms,
-                    averages=running.key_averages(),
-                    events=running.events() or (),
-                    copied_bytes=copied,
-                    no_device=self._no_device(),
-                )
-            )
+            document = self._summarised(running, wall_ms, copied)
         except AttributeError as error:
             self._leave_reason(f"the events of torch {torch.__version__} cannot be read: {error}")
             return
         self._leave(document | {"unmeasured": document["unmeasured"] | untold})
-        del running, document
+        running.profiler = None  # `running` holds itself in a circle, and its events with it
         _give_memory_back()
+
+    def _summarised(self, running: profile, wall_ms: float, copied: int | None) -> dict[str, Any]:
+        def of(averages: Sequence[Any], events: Sequence[Any]) -> dict[str, Any]:
+            return summarise_profile(
+                Traced(
+                    steps=tuple(self._steps),
+                    wall_ms=wall_ms,
+                    averages=averages,
+                    events=events,
+                    copied_bytes=copied,
+                    no_device=self._no_device(),
+                )
+            )
+
+        try:
+            results = running.profiler.kineto_results  # type: ignore[union-attr]
+            with read_events(results, on_device=not self._no_device()) as (averages, events):
+                return of(averages, events)
+        except AttributeError:
+            # Another torch than the ones known: its own way, slow as it is.
+            found = of(running.key_averages(), running.events() or ())
+            gc.collect()
+            return found
 
     def _write_trace(self, running: profile) -> tuple[int | None, dict[str, str]]:
         """Bytes that the trace says were copied, and why there is no trace."""
@@ -155,9 +171,7 @@ class StepProfiler:
 
 
 def _give_memory_back() -> None:
-    """What the events took must not look like the training's. They hold each other in circles, and
-    glibc keeps what they leave for later."""
-    gc.collect()
+    """What the events took must not look like the training's: glibc keeps it for later."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -244,7 +244,9 @@ class TrainerProbe(TrainerCallback):
 
     def _begin(self, done: int = 0) -> None:
         if self._exact is not None:
-            self._exact.training_begins()
+            self._exact.training_begins(done)
+            if self._stop_after is not None:
+                self._stop_after += done  # a resumed probe is as long as any
         self._collectives.begin()
         self._ended.begin(done)
 

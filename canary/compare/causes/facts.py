@@ -102,7 +102,12 @@ class Facts:
         return next(
             (
                 check
-                for name in ("step_time_median", "step_time_mean", "cpu_time")
+                for name in (
+                    "step_time_median",
+                    "step_time_mean",
+                    "cpu_time",
+                    "step_time_within_run",
+                )
                 if (check := self.check(name)) is not None
                 and check.status in ("fail", "warn")
                 and (check.delta or 0) > 0

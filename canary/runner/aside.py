@@ -1,0 +1,164 @@
+"""Sets aside what earlier launches left, waits for one more launch, and puts everything back.
+
+A process of its own, so that the user's files come back whatever becomes of the canary: it puts
+them back when its standard input ends. What it moves is written to a journal before it is moved.
+
+    python -m canary.runner.aside FOLDER    puts back what a killed machine left set aside
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shlex
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from canary.runner.left import AFTER, Item, Refused, is_moved, left_by
+from canary.runner.noting import FOLDER, KEPT, LINK, MARKS, copy_file
+from canary.runner.putback import Journal, look, put_back
+
+END_S = 10.0
+"""How long processes of a launch that is over are looked for."""
+README = """These files are not lost: `canary exec` moved them out of the way of its second launch.
+
+It moves them back when that launch is over, also when the canary itself is killed. Where the whole
+machine was stopped meanwhile, this command moves them back:
+
+    {python} -m canary.runner.aside {folder}
+"""
+
+
+def main() -> None:
+    """Runs as the canary's helper, or by hand with the folder alone."""
+    root = Path(sys.argv[1])
+    if len(sys.argv) == 2:
+        for text in put_back(root):
+            print(text)
+        return
+    number, began, marks = int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+    parent = os.getppid()
+    try:
+        set_aside(root, number, left_by(root / "launch0", began))
+    except (Refused, OSError) as error:
+        put_back(root)
+        _tell({"refused": _words(error)})
+        return
+    _tell({"ready": True})
+    sys.stdin.buffer.read()
+    end_processes(marks)
+    told = put_back(root)
+    if os.getppid() != parent and not told:
+        shutil.rmtree(root, ignore_errors=True)
+    _tell({"told": told})
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename} cannot be moved: {error.strerror}"
+    return str(error)
+
+
+def _tell(message: dict[str, Any]) -> None:
+    """To the canary, where it is still there."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(json.dumps(message) + "\n")
+        sys.stdout.flush()
+
+
+def set_aside(root: Path, launch: int, items: list[Item]) -> None:
+    """Moves what is there, and puts the state from before in its place.
+
+    Raises:
+        OSError: something cannot be moved or copied; `put_back` undoes the rest.
+        Refused: the same, in words.
+    """
+    journal = Journal(root / "journal")
+    journal.write({"launch": launch})
+    words = README.format(python=shlex.quote(sys.executable), folder=shlex.quote(str(root)))
+    for parent in {item.path.parent for item in items}:
+        with contextlib.suppress(OSError):
+            found = parent.stat()
+            journal.write({"times": str(parent), "ns": (found.st_atime_ns, found.st_mtime_ns)})
+    (root / "README.txt").write_text(words, encoding="utf-8")
+    for number, item in enumerate(items):
+        at = None
+        if item.moved:
+            at = _moved(item, number, root, journal, words)
+        if item.before is not None:
+            journal.write({"path": str(item.path), "placed": True, "is": None})
+            _place(item, at)
+            journal.write({"path": str(item.path), "is": look(item.path)})
+
+
+def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> Path:
+    """Into the run's own folder, or, where that is on another disk, into one beside it."""
+    beside = item.beside / f"canary-set-aside-{root.parent.name}"
+    for place in (root / "aside", beside):
+        at = place / str(number) / item.path.name
+        at.parent.mkdir(parents=True, exist_ok=True)
+        if place == beside:
+            (beside / "README.txt").write_text(words, encoding="utf-8")
+        journal.write({"path": str(item.path), "at": str(at)})
+        try:
+            item.path.rename(at)
+        except OSError as error:
+            if error.errno == errno.EXDEV and place != beside:
+                at.parent.rmdir()
+                continue
+            raise
+        return at
+    raise AssertionError("unreachable: a rename within one folder is on one disk")
+
+
+def _place(item: Item, at: Path | None) -> None:
+    if item.before == LINK:
+        item.path.symlink_to(item.more)
+    elif item.before == FOLDER:
+        item.path.mkdir(int(item.more, 8))
+    elif item.before == AFTER:
+        assert at is not None
+        copy_file(str(at), str(item.path))
+    elif item.before == KEPT:
+        kept = Path(item.more)
+        if is_moved(kept.stat()):
+            with contextlib.suppress(OSError):
+                kept.rename(item.path)
+                return
+        copy_file(item.more, str(item.path))
+
+
+def end_processes(marks: str) -> None:
+    """Ends what is left of a launch: every process that has its mark in the environment."""
+    wanted = os.fsencode(f"{MARKS}={marks}") + b"\0"
+    end = time.monotonic() + END_S
+    while time.monotonic() < end:
+        living = [pid for pid in _processes() if wanted in _environment(pid) + b"\0"]
+        if not living:
+            return
+        for pid in living:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.02)
+
+
+def _processes() -> list[int]:
+    proc = Path("/proc")
+    return [int(e.name) for e in proc.iterdir() if e.name.isdigit()] if proc.exists() else []
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
+
+
+if __name__ == "__main__":
+    main()

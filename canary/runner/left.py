@@ -1,0 +1,256 @@
+"""What a launch left among the user's files: what is to be set aside before the next launch.
+
+Built from the notes of its processes (see `canary.runner.noting`) and, for what wrote unheard, from
+one look at the folders that they wrote to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from canary.runner.noting import (
+    CACHE,
+    FOLDER,
+    KEPT,
+    LISTED,
+    NEW,
+    OUTPUT,
+    TEMPORARY,
+    UNKEPT,
+    free_folders,
+    is_free,
+)
+
+COPIED_BYTES = 4 << 30
+"""Bytes that are copied at most to put the state from before in place."""
+SMALL = 64 << 20
+"""Bytes up to which a kept file is copied into place, and is there for one more launch."""
+CLOCK_S = 0.05
+"""A file's time may be this much older than the clock was when it was written."""
+CACHED = ("models--", "datasets--")
+"""How folders begin that hold what came from the hub."""
+AFTER = "after"
+"""A state from before that nobody kept: a copy of what is there now takes its place."""
+
+
+class Refused(Exception):
+    """A second launch could change what the first one left; says which path and why."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One path as a process found it; `moment` in nanoseconds since the epoch."""
+
+    moment: int
+    kind: str
+    path: Path
+    more: str
+
+
+@dataclass(frozen=True)
+class Item:
+    """One path: whether something is there to be set aside, and what was there before."""
+
+    path: Path
+    moved: bool
+    before: str | None = None
+    """A kind of note, or `AFTER`; None where nothing was."""
+    more: str = ""
+    """The kept file, the target of the symlink, the mode of the folder."""
+    beside: Path = Path("/")
+    """A folder on the same disk that the launches themselves leave alone."""
+
+
+def read_notes(folder: Path) -> list[Note]:
+    """The notes of every process of a launch, oldest first."""
+    found = []
+    for file in folder.glob("notes.*"):
+        words = file.read_bytes().split(b"\0")
+        for moment, kind, path, more in zip(*[iter(map(os.fsdecode, words))] * 4, strict=False):
+            found.append(Note(int(moment), kind, Path(path), more))
+    return sorted(found, key=lambda note: note.moment)
+
+
+def firsts(notes: list[Note]) -> dict[Path, Note]:
+    """The first note of each path that a launch changed."""
+    found: dict[Path, Note] = {}
+    for note in notes:
+        if note.kind not in (LISTED, CACHE):
+            found.setdefault(note.path, note)
+    return found
+
+
+def listings(notes: list[Note]) -> dict[Path, set[str]]:
+    """The names in each folder that a launch wrote to, before it did."""
+    found: dict[Path, set[str]] = {}
+    for note in notes:
+        if note.kind == LISTED:
+            found.setdefault(note.path, set(note.more.split("/")))
+    return found
+
+
+def is_moved(kept: os.stat_result) -> bool:
+    """Whether a kept file is moved into place, as a copy of it would take long."""
+    return kept.st_size > SMALL and kept.st_nlink == 1
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is one itself, and no symlink to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def is_below(path: Path, folders: set[Path]) -> bool:
+    """Whether the path lies in one of the folders, however deep."""
+    return any(parent in folders for parent in path.parents)
+
+
+def caches(notes: list[Note]) -> set[Path]:
+    """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
+    place, and those that hold nothing else."""
+    found = {note.path for note in notes if note.kind == CACHE}
+    for path, note in firsts(notes).items():
+        if note.kind != NEW or not is_folder(path):
+            continue
+        inside = [*path.iterdir()]
+        cached = [one for one in inside if one in found or one.name.startswith(CACHED)]
+        if cached and all(one in cached or is_beside_cache(one) for one in inside):
+            found.add(path)
+    return found
+
+
+def is_beside_cache(path: Path) -> bool:
+    """Whether this is one of the files that caches have for themselves."""
+    return path.suffix == ".lock" or path.name in (".locks", "downloads", "CACHEDIR.TAG")
+
+
+def left_by(folder: Path, began: float) -> list[Item]:
+    """What the launch whose notes are in `folder` left, parents first; it began at `began`, in
+    seconds since the epoch.
+
+    Raises:
+        Refused: something cannot be set aside, or its state from before cannot be had.
+    """
+    notes = read_notes(folder)
+    warm = caches(notes)
+    listed = listings(notes)
+    first = {
+        path: note
+        for path, note in firsts(notes).items()
+        if path not in warm and not is_below(path, warm)
+    }
+    own = {path for path, note in first.items() if note.kind in (NEW, TEMPORARY)}
+    own = {path for path in own if is_folder(path)}
+    items = {
+        path: item
+        for path, note in first.items()
+        if not is_below(path, own) and (item := _item(note, listed, folder)) is not None
+    }
+    free = free_folders(str(folder.parents[1]))
+    for path, item in _unheard(listed, began):
+        if (
+            path not in first
+            and path not in warm
+            and not is_below(path, own | warm)
+            and not is_free(str(path), free)
+        ):
+            items[path] = item
+    items = {path: replace(item, beside=_beside(path, first)) for path, item in items.items()}
+    whole = {path for path, item in items.items() if item.moved and is_folder(path)}
+    found = [items[path] for path in sorted(items) if not is_below(path, whole)]
+    _require_rights(found)
+    _require_room(found)
+    return found
+
+
+def _beside(path: Path, first: dict[Path, Note]) -> Path:
+    noted = [parent for parent in path.parents if parent in first]
+    return noted[-1].parent if noted else path.parent
+
+
+def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None:
+    path, kind = note.path, note.kind
+    if kind == UNKEPT:
+        raise Refused(f"the command changes {path}, which {note.more}")
+    there = _can_be_moved(path)
+    if kind == OUTPUT:
+        known = path.name in listed.get(path.parent, ())
+        return Item(path, True, AFTER if known else None) if there else None
+    if kind == NEW:
+        return Item(path, True) if there else None
+    if kind == TEMPORARY or (kind == FOLDER and is_folder(path)):
+        return None
+    if kind != KEPT:
+        return Item(path, there, kind, note.more)
+    name, _, moment = note.more.rpartition("/")
+    kept = folder / name
+    if not kept.exists() or kept.stat().st_mtime_ns != int(moment):
+        raise Refused(f"the state of {path} from before the command is not kept")
+    return Item(path, there, KEPT, str(kept))
+
+
+def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[tuple[Path, Item]]:
+    """Files that changed in the folders that were written to: by a shell, another program, or
+    native code. Hidden ones, temporary folders and what is in use are other programs' matter."""
+    used = _in_use()
+    for folder, names in listed.items():
+        if folder in (Path(tempfile.gettempdir()).resolve(), Path("/var/tmp"), Path("/")):
+            continue
+        for path in folder.iterdir() if is_folder(folder) else ():
+            if path.name.startswith(".") or path in used or not _can_be_moved(path):
+                continue
+            if path.lstat().st_ctime < began - CLOCK_S:
+                continue
+            if path.name not in names:
+                yield path, Item(path, True)
+            elif path.is_file() and not path.is_symlink():
+                yield path, Item(path, True, AFTER)
+
+
+def _in_use() -> set[Path]:
+    """Files that a process has open, and every folder above them."""
+    found = set()
+    for link in (*Path("/proc").glob("[0-9]*/fd/*"), *Path("/proc").glob("[0-9]*/cwd")):
+        with contextlib.suppress(OSError):
+            found.add(link.readlink())
+    return found | {parent for path in found for parent in path.parents}
+
+
+def _can_be_moved(path: Path) -> bool:
+    """Whether something is there; sockets, pipes and devices belong to something that runs."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _require_rights(items: list[Item]) -> None:
+    made = {item.path for item in items if item.before == FOLDER}
+    for item in items:
+        parent = item.path.parent
+        if parent not in made and not os.access(parent, os.W_OK | os.X_OK):
+            raise Refused(f"{item.path} cannot be moved: {os.strerror(errno.EACCES)}")
+
+
+def _require_room(items: list[Item]) -> None:
+    """There is space for the copies that must be made; none is so large that it takes long."""
+    total = 0
+    for item in items:
+        if item.before not in (KEPT, AFTER):
+            continue
+        kept = Path(item.more or item.path).stat()
+        if item.before == KEPT and is_moved(kept):
+            continue
+        size = kept.st_size
+        total += size
+        place = next(parent for parent in item.path.parents if parent.is_dir())
+        if total > COPIED_BYTES or total > shutil.disk_usage(place).free:
+            raise Refused(f"{item.path} is too large to copy ({size:,} bytes)")

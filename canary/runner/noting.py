@@ -1,0 +1,307 @@
+"""Notes which files a launch of the user's command changes, and keeps their state before that.
+
+Runs in each Python process of the command, before anything else does. Standard library only, and
+little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
+another program writes is not heard (see `canary.runner.left`).
+"""
+# ruff: noqa: PTH100, PTH101, PTH105, PTH110, PTH111, PTH112, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
+# pathlib costs an import in every process of the command
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+from _thread import get_ident
+from typing import Any
+
+VARIABLE = "_RLHF_CANARY_FILES"
+"""In the environment of a launch: `note:FOLDER`, or `guard:FOLDER` where it may change nothing that
+cannot be put back. Notes and kept files go to the folder, which lies two below the run's own."""
+MARKS = "_RLHF_CANARY_MARKS"
+KEPT_BYTES = 256 << 20
+"""Bytes that one process copies at most: this happens in the middle of the user's training."""
+LOOKED_AT = 10_000
+"""Entries of a folder that are looked at, at most."""
+ENDED = 70
+"""Exit code of a process that was ended here."""
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_CREAT
+NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE = "NKSDUOTFC"
+"""Kinds of a note: nothing was there; a file that is kept; a symlink; a folder; a file that could
+not be kept; what standard output or error goes to; made by `tempfile`; the names in a folder; a
+folder that is a cache."""
+LINKED, COPIED = "linked.", "copied."
+"""How the name of a kept file begins: it is the file itself, or its copy."""
+PATHS: dict[str, tuple[tuple[int, int], ...]] = {
+    "os.remove": ((0, 1),),
+    "os.rmdir": ((0, 1),),
+    "os.mkdir": ((0, 2),),
+    "os.rename": ((0, 2), (1, 3)),
+    "os.symlink": ((1, 2),),
+    "os.link": ((1, 3),),
+}
+"""Audit events by where their arguments hold a path and the open folder that it is relative to."""
+WRITTEN = ("os.truncate", "sqlite3.connect")
+MADE = ("tempfile.mkstemp", "tempfile.mkdtemp")
+EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open"))
+SQLITE = ("-journal", "-wal", "-shm")
+CACHES = (
+    *("HF_HOME", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_MODULES_CACHE"),
+    *("TRANSFORMERS_CACHE", "XDG_CACHE_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR"),
+    *("TRITON_CACHE_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"),
+)
+CACHE_NAMES = ("/__pycache__/", "/models--", "/datasets--", "/.locks/", "/torchinductor_")
+"""Parts of paths of which no launch loses anything: the next one finds them warm."""
+
+
+def free_folders(run: str) -> tuple[str, ...]:
+    """Where a command may do as it likes: the run's own folder, devices, caches. End with `/`."""
+    home = os.path.expanduser("~")
+    found = [
+        run,
+        "/dev",
+        "/proc",
+        "/sys",
+        *(f"{home}/.{name}" for name in ("cache", "triton", "nv")),
+    ]
+    found += [os.environ[name] for name in CACHES if os.environ.get(name)]
+    return tuple(os.path.realpath(path) + "/" for path in found)
+
+
+def is_free(path: str, free: tuple[str, ...]) -> bool:
+    """Whether nobody looks after this path."""
+    whole = path + "/"
+    if whole.startswith(free) or any(name in whole for name in CACHE_NAMES):
+        return True
+    return path.endswith(".arrow") and os.path.basename(path).startswith("cache-")
+
+
+class Notes:
+    """The notes of this process; the first of a path counts, in a folder as told by `VARIABLE`."""
+
+    def __init__(self, folder: str, *, guards: bool = False) -> None:
+        self._folder = folder
+        self._guards = guards
+        self._free = free_folders(os.path.dirname(os.path.dirname(folder)))
+        self._seen: set[str] = set()
+        self._new: set[str] = set()
+        self._listed: set[str] = set()
+        self._busy: set[int] = set()
+        self._kept: dict[tuple[int, int], str] = {}
+        """What was kept, by the number of the file: it may have several names."""
+        self._room = KEPT_BYTES
+
+    def hook(self, event: str, args: tuple[Any, ...]) -> None:
+        """An audit hook: raises nothing, and comes some hundred times a step for other events."""
+        if event not in EVENTS:
+            return
+        thread = get_ident()
+        if thread in self._busy:
+            return
+        self._busy.add(thread)
+        try:
+            self._heard(event, args)
+        except (OSError, TypeError, ValueError):
+            return  # no path, or the run that asked for notes is over
+        finally:
+            self._busy.discard(thread)
+
+    def _heard(self, event: str, args: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, _, flags = args
+            if isinstance(flags, int) and flags & WRITES and isinstance(path, (str, bytes)):
+                self._written(path)
+        elif event in WRITTEN:
+            if isinstance(args[0], (str, bytes)):
+                self._written(args[0])
+            if event == "sqlite3.connect":
+                for end in SQLITE:
+                    self._written(os.fsdecode(args[0]) + end)
+        elif event in MADE:
+            path = located(args[0])
+            self._seen.add(path)
+            self._new.add(path)
+            self._say(TEMPORARY, path)
+        elif not (event == "os.mkdir" and os.path.isdir(args[0])):
+            for place, descriptor in PATHS[event]:
+                self._note(located(args[place], args[descriptor]), moves=True)
+
+    def writes(self, path: Any) -> None:
+        """For what writes without a word to Python; anything but a path is none of ours."""
+        if isinstance(path, (str, bytes, os.PathLike)):
+            self.hook("open", (os.fspath(path), None, os.O_WRONLY))
+
+    def output(self, descriptor: int) -> None:
+        """A shell may have sent standard output or error to a file, before Python began."""
+        try:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            found = os.stat(path)
+        except OSError:
+            return
+        if stat.S_ISREG(found.st_mode) and not is_free(path, self._free):
+            self._list(os.path.dirname(path))
+            self._say(OUTPUT, path)
+
+    def folder(self, path: str) -> None:
+        """What is in a folder before the launch."""
+        self._list(os.path.realpath(path))
+
+    def cache(self, path: str) -> None:
+        """A folder that the next launch is to find as it is left."""
+        self._say(CACHE, os.path.realpath(path))
+
+    def _written(self, path: str | bytes) -> None:
+        # What is written to is at the end of symlinks.
+        place = os.path.realpath(located(path))
+        if self._kept:
+            self._part(place)
+        self._note(place, moves=False)
+
+    def _note(self, path: str, *, moves: bool) -> None:
+        """`moves`: the file itself stays as it is and loses this name at most."""
+        if path in self._seen or is_free(path, self._free):
+            return
+        self._seen.add(path)
+        if self._is_new(path):
+            return
+        self._list(os.path.dirname(path))
+        try:
+            found = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            self._new.add(path)
+            self._say(NEW, path)
+            return
+        if stat.S_ISREG(found.st_mode):
+            self._file(path, found, moves)
+        elif stat.S_ISLNK(found.st_mode):
+            self._say(LINK, path, os.readlink(path))
+        elif stat.S_ISDIR(found.st_mode):
+            self._say(FOLDER, path, oct(stat.S_IMODE(found.st_mode)))
+            self._below(path)
+
+    def _is_new(self, path: str) -> bool:
+        """Whether the path is in a folder that this process made."""
+        while path != "/":
+            path = os.path.dirname(path)
+            if path in self._new:
+                return True
+        return False
+
+    def _below(self, folder: str) -> None:
+        """All that goes with a folder which is renamed."""
+        looked = 0
+        for root, folders, files in os.walk(folder):
+            looked += len(folders) + len(files)
+            if looked > LOOKED_AT:
+                self._cannot(folder, f"holds more than {LOOKED_AT:,} files")
+                return
+            for name in (*folders, *files):
+                self._note(os.path.join(root, name), moves=True)
+
+    def _list(self, folder: str) -> None:
+        if folder in self._listed:
+            return
+        self._listed.add(folder)
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return
+        if len(names) <= LOOKED_AT:
+            self._say(LISTED, folder, "/".join(names))
+
+    def _file(self, path: str, found: os.stat_result, moves: bool) -> None:
+        file, name = (found.st_dev, found.st_ino), f"{os.getpid()}.{time.time_ns()}"
+        if file in self._kept:
+            self._say(KEPT, path, self._kept[file])
+            return
+        if moves and _linked(path, os.path.join(self._folder, LINKED + name)):
+            self._kept[file] = f"{LINKED}{name}/{found.st_mtime_ns}"
+            self._say(KEPT, path, self._kept[file])
+            return
+        if found.st_size > self._room:
+            self._cannot(path, f"has {found.st_size:,} bytes, too many to keep a copy")
+            return
+        self._room -= found.st_size
+        try:
+            copy_file(path, os.path.join(self._folder, COPIED + name))
+        except OSError as error:
+            self._cannot(path, f"cannot be copied: {error.strerror}")
+            return
+        self._kept[file] = f"{COPIED}{name}/{found.st_mtime_ns}"
+        self._say(KEPT, path, self._kept[file])
+
+    def _part(self, path: str) -> None:
+        """A file that only lost a name so far is written to: its copy is kept from here on."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return
+        name = self._kept.get((found.st_dev, found.st_ino), "").rpartition("/")[0]
+        kept = os.path.join(self._folder, name)
+        if not name.startswith(LINKED) or not os.path.exists(kept) or found.st_size > self._room:
+            return
+        if os.path.samefile(kept, path):
+            self._room -= found.st_size
+            copy_file(kept, kept + ".copy")
+            os.replace(kept + ".copy", kept)
+
+    def _cannot(self, path: str, why: str) -> None:
+        """Nobody's handler runs: it could go on to do what this is here to prevent."""
+        if self._guards and os.environ.get(MARKS):
+            mark = os.path.join(os.environ[MARKS], f"guarded.{os.getpid()}")
+            with open(mark, "w") as stream:
+                stream.write(f"{path}, which {why}")
+            os._exit(ENDED)
+        self._say(UNKEPT, path, why)
+
+    def _say(self, kind: str, path: str, more: str = "") -> None:
+        """Whole or not at all; opened anew each time, as the user may close any descriptor."""
+        words = (str(time.time_ns()), kind, path, more)
+        notes = os.path.join(self._folder, f"notes.{os.getpid()}")
+        descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
+        finally:
+            os.close(descriptor)
+
+
+def located(path: Any, descriptor: Any = -1) -> str:
+    """The absolute path, of one that may be relative to an open folder; a symlink stays one."""
+    name = os.fsdecode(path).rstrip("/") or "/"
+    if isinstance(descriptor, int) and descriptor >= 0 and not os.path.isabs(name):
+        name = os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), name)
+    folder, last = os.path.split(os.path.abspath(name))
+    return os.path.join(os.path.realpath(folder), last)
+
+
+def _linked(path: str, kept: str) -> bool:
+    """Whether a second name keeps the file: not where it is on another disk."""
+    try:
+        os.link(path, kept, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def copy_file(path: str, copy: str) -> None:
+    """Content, mode and times."""
+    with open(path, "rb") as source, open(copy, "wb") as sink:
+        while True:
+            chunk = source.read(1 << 20)
+            if not chunk:
+                break
+            sink.write(chunk)
+    found = os.stat(path)
+    os.chmod(copy, stat.S_IMODE(found.st_mode))
+    os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def begin() -> Notes:
+    """Notes from here on, as the environment asks."""
+    wanted, folder = os.environ[VARIABLE].split(":", 1)
+    notes = Notes(folder, guards=wanted == "guard")
+    for descriptor in (1, 2):
+        notes.output(descriptor)
+    sys.addaudithook(notes.hook)
+    return notes

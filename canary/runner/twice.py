@@ -1,0 +1,138 @@
+"""A command that runs more than once: each launch starts from what the first one started from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from canary.collect.folder import RunFolder
+from canary.collect.jsonio import read_rows
+from canary.runner.aside import end_processes
+from canary.runner.base import Job, Kind, Result
+from canary.runner.command import marks_of
+from canary.runner.left import Refused
+from canary.runner.noting import Notes
+from canary.runner.putback import put_back
+from canary.runner.session import Session
+
+PLACE = "set-aside"
+"""In the run's folder: notes of what changed, and the user's files while another launch runs."""
+
+
+class OwnFiles:
+    """The user's files over the launches of one run. Each launch notes what it changes; all but the
+    first begin as the first did, and leave nothing."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._root = session.folder.path / PLACE
+        self._began = time.time()
+        # Without a measured launch the probe is the second one, after one that left nothing.
+        self._before = 0 if session.config.repeats else 1
+
+    def folder_of(self, launch: int) -> Path:
+        """Where a launch's processes leave their notes."""
+        return self._root / f"launch{launch + self._before}"
+
+    @contextlib.contextmanager
+    def around(self, job: Job) -> Iterator[None]:
+        """Around one launch.
+
+        Raises:
+            Refused: what the first launch left cannot be kept from this one; nothing was moved.
+        """
+        self.folder_of(job.launch).mkdir(parents=True)
+        if not job.launch + self._before:
+            self._began = time.time()
+            Notes(str(self.folder_of(job.launch))).folder(str(Path.cwd()))
+            yield
+            return
+        marks = str(marks_of(job))
+        words = [str(self._root), str(job.launch + self._before), repr(self._began), marks]
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "canary.runner.aside", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as helper:
+            try:
+                answer = _answer(helper)
+                if "ready" not in answer:
+                    raise Refused(answer.get("refused", "the process that moves files ended"))
+                yield
+            finally:
+                assert helper.stdin is not None
+                with contextlib.suppress(OSError):
+                    helper.stdin.close()
+                told = _answer(helper, last=True).get("told")
+                if told is None:  # refused, or ended by somebody
+                    end_processes(marks)
+                    told = put_back(self._root)
+                self._session.record.notes += told
+
+
+def forget_files(folder: RunFolder) -> None:
+    """Removes what was kept of the user's files; what could not be put back stays."""
+    root = folder.path / PLACE
+    if not (root / "journal").exists():
+        for kept in root.glob("launch*"):
+            shutil.rmtree(kept, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            root.rmdir()
+
+
+def _answer(helper: subprocess.Popen[str], *, last: bool = False) -> dict[str, Any]:
+    """The next line that the helper says, or its last one, when it is gone; empty for none."""
+    assert helper.stdout is not None
+    lines = helper.stdout.readlines() if last else [helper.stdout.readline()]
+    return dict(json.loads(lines[-1])) if lines and lines[-1] else {}
+
+
+def ended_badly_after_training(result: Result) -> bool:
+    """Whether a command trained to the end and failed after that: its probe still tells."""
+    return result.status == "failed" and bool(result.training) and bool(result.command_code)
+
+
+def not_run(session: Session, kind: Kind, why: Refused) -> None:
+    """Says that a launch was left out, as it could have changed what the first one wrote."""
+    record = session.record
+    words = "the probe was not run" if kind == "probe" else "the command was not run again"
+    if session.config.probe_steps:
+        record.unmeasured["exact"] = f"{words}: {why}"
+    record.notes.append(f"{words}: {why}")
+
+
+def without_probe(session: Session, kind: Kind, result: Result) -> bool:
+    """Whether a user's command was measured well and could not be probed: the record then lacks
+    the exact signals, and says why."""
+    config = session.config
+    own = config.training_type == "exec" and kind == "probe" and bool(config.repeats)
+    reason = result.reason if result.status != "completed" else _other_start(session)
+    if not own or reason is None:
+        return False
+    session.record.unmeasured["exact"] = f"the probe told nothing: {reason}"
+    hint = f" ({result.hint})" if result.hint else ""
+    session.record.notes.append(f"no exact signals, the probe told nothing: {reason}{hint}")
+    return True
+
+
+def _other_start(session: Session) -> str | None:
+    """Why a probe began elsewhere than the launch before it; None where it did not."""
+    files = (session.folder.steps, session.folder.probe_steps)
+    began = [next((row["step"] for row in read_rows(file)), None) for file in files]
+    if began[0] == began[1]:
+        return None
+    if began[1] is None:
+        return "it trained no step"
+    return (
+        f"it began at step {began[1]}, the first launch at step {began[0]}: it went on from "
+        "something that the first one left where the canary does not look"
+    )

@@ -1,0 +1,119 @@
+"""What `pip install` brings without a checkout: the wheel is built, unpacked and used elsewhere."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("pyproject.toml", "README.md", "LICENSE", "canary")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMED = sorted(
+    {name for page in PAGES for name in re.findall(r"configs/[\w/]+\.yaml", page.read_text())}
+)
+CACHES = shutil.ignore_patterns("__pycache__")
+OTHERS = {"configs/small.yaml"}
+"""Of a user's own repository."""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an installed package."""
+    folder = tmp_path_factory.mktemp("package")
+    source = folder / "source"
+    source.mkdir()
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(
+                ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        else:
+            shutil.copy(ROOT / name, source / name)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    if importlib.util.find_spec("setuptools") and Version(version("setuptools")) >= Version("77"):
+        command.append("--no-build-isolation")  # else pip fetches the one that pyproject asks for
+    done = subprocess.run(
+        [*command, "--wheel-dir", str(folder), str(source)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "site")
+    return folder / "site"
+
+
+def canary(installed: Path, place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "canary", *arguments],
+        cwd=place,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_every_config_that_the_docs_name_can_be_had_from_the_package(
+    installed: Path, tmp_path: Path
+) -> None:
+    program = (
+        "import sys, canary\n"
+        "from canary.config.load import load_config\n"
+        "print(canary.__file__, *(load_config(name).config.name for name in sys.argv[1:]))"
+    )
+    names = [name for name in NAMED if name not in OTHERS]
+    assert len(names) > 5
+    done = subprocess.run(
+        [sys.executable, "-c", program, *names],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    where, *found = done.stdout.split()
+    assert Path(where).is_relative_to(installed)
+    assert found == [Path(name).stem for name in names]
+
+
+def test_a_sample_of_the_package_runs_and_says_that_it_does(
+    installed: Path, tmp_path: Path
+) -> None:
+    nothing = ("--set", "model_name=./none", "-o", "out")
+    done = canary(installed, tmp_path, "run", "configs/sft_lora_smoke.yaml", *nothing)
+    assert "note: configs/sft_lora_smoke.yaml is not here; the sample of that name" in done.stderr
+    assert "model './none' is not there" in done.stderr
+
+
+def test_init_config_writes_where_there_is_no_checkout(installed: Path, tmp_path: Path) -> None:
+    wrote = canary(installed, tmp_path, "init-config", "canary.yaml", "--type", "sft")
+    assert wrote.returncode == 0, wrote.stderr
+    assert (tmp_path / "canary.yaml").read_text() == (
+        ROOT / "configs" / "sft_smoke.yaml"
+    ).read_text()
+
+
+def test_the_small_model_of_the_docs_is_a_folder_that_a_config_can_name(
+    installed: Path, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "trainers.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^cp -r .*tiny_dir.*$", page, flags=re.MULTILINE)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    surroundings = os.environ | {"PYTHONPATH": str(installed), "PATH": path}
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=surroundings, check=True)
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {
+        entry.name for entry in (tmp_path / "tiny").iterdir()
+    }
+    done = canary(
+        installed, tmp_path, "run", "--set", "model_name=./tiny", "--set", "dataset_name=./none"
+    )
+    assert "dataset './none' does not exist" in done.stderr

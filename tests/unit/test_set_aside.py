@@ -1,0 +1,491 @@
+"""A command that runs a second time starts from what the first launch started from, and leaves
+nothing. Nothing trains here: the scripts do to their files what training scripts do."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from canary.runner import left, noting
+from canary.runner.base import Job, Kind
+from canary.runner.command import attached_environment, marks_of
+from canary.runner.left import Refused
+from canary.runner.twice import OwnFiles, forget_files
+
+NOBODY = 23456
+
+SEEN = """
+import os, sys
+for root, folders, files in os.walk("."):
+    folders[:] = sorted(name for name in folders if name != "runs" and "aside" not in name)
+    for name in sorted(files):
+        place = os.path.join(root, name)
+        print(place, open(place, "rb").read() if os.path.exists(place) else os.readlink(place))
+    print(root, [n for n in folders])
+sys.stdout.flush()
+"""
+"""What a script finds at its start."""
+
+
+@dataclass
+class Place:
+    """A user's folder, with a run of the canary in `runs`."""
+
+    root: Path
+    user: int | None = None
+    output: Path | None = None
+    launches: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.run = (self.output or self.root / "runs") / "run1"
+        self.run.mkdir(parents=True)
+        self.folder: Any = SimpleNamespace(path=self.run)
+        session: Any = SimpleNamespace(folder=self.folder, record=SimpleNamespace(notes=self.notes))
+        self.files = OwnFiles(session)
+
+    def job(self) -> Job:
+        kind: Kind = "probe" if self.launches else "measured"
+        scratch = self.run / ".scratch" / f"launch{self.launches}"
+        job = Job(
+            kind=kind,
+            launch=self.launches,
+            config_file="",
+            rows_file="",
+            result_file="",
+            scratch_dir=str(scratch),
+            cache_dir="",
+            rows_dir="",
+            stop_after=3 if self.launches else None,
+            files=str(self.files.folder_of(self.launches)),
+        )
+        marks_of(job).mkdir(parents=True)
+        self.launches += 1
+        return job
+
+    def launch(self, *words: str) -> str:
+        """Runs a command as one launch; what it printed."""
+        job = self.job()
+        with self.files.around(job):
+            environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
+            done = subprocess.run(
+                words,
+                cwd=self.root,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def tree(self) -> dict[str, object]:
+        """Of each file its content, mode, links and times, and the folders."""
+        found: dict[str, object] = {}
+        for path in sorted(self.root.rglob("*")):
+            name = str(path.relative_to(self.root))
+            if name.split("/")[0] == "runs":
+                continue
+            state = path.lstat()
+            kept: tuple[object, ...] = (stat.filemode(state.st_mode), state.st_nlink)
+            if path.is_symlink():
+                kept = ("->", str(path.readlink()))
+            elif path.is_file():
+                kept = (*kept, path.read_bytes(), state.st_mtime_ns, state.st_ino)
+            found[name] = kept
+        return found
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def twice(place: Place, script: str) -> None:
+    """Two launches: the second sees what the first saw, and leaves what the first left."""
+    (place.root / "train.py").write_text(SEEN + textwrap.dedent(script))
+    first = place.launch(sys.executable, "train.py")
+    left_behind = place.tree()
+    second = place.launch(sys.executable, "train.py")
+    assert second == first
+    assert place.tree() == left_behind
+    assert place.notes == []
+    forget_files(place.folder)
+    assert not (place.run / "set-aside").exists()
+
+
+def earlier(root: Path) -> None:
+    """What earlier runs of the user's left."""
+    (root / "out" / "checkpoint-2").mkdir(parents=True)
+    (root / "out" / "checkpoint-2" / "model.pt").write_text("two")
+    (root / "out" / "notes").write_text("mine")
+    (root / "out" / "notes").chmod(0o640)
+    os.link(root / "out" / "notes", root / "same")
+    (root / "train.log").write_text("earlier\n")
+    (root / "latest").symlink_to("out/checkpoint-2")
+
+
+SCRIPTS = {
+    "saves at the end": 'open("final.pt", "w").write(str(os.getpid()))',
+    "appends to its log": 'open("train.log", "a").write(str(os.getpid()))',
+    "truncates its log": 'open("train.log", "w").write(str(os.getpid()))',
+    "removes its log": """
+        if os.path.exists("train.log"): os.remove("train.log")
+        open("train.log", "x").write(str(os.getpid()))
+    """,
+    "rotates its log": """
+        if os.path.exists("train.log"): os.rename("train.log", "train.log.1")
+        open("train.log", "x").write(str(os.getpid()))
+        open("train.log.1", "a").write(str(os.getpid()))
+    """,
+    "starts from an empty folder": """
+        import shutil
+        shutil.rmtree("out", ignore_errors=True)
+        os.mkdir("out")
+        open("out/model.pt", "w").write(str(os.getpid()))
+    """,
+    "moves its folder away": """
+        if os.path.exists("out"): os.rename("out", "out.old")
+        os.makedirs("out/deep")
+        open("out/deep/model.pt", "w").write(str(os.getpid()))
+    """,
+    "replaces what it saved": """
+        for step in range(3):
+            open("state.tmp", "w").write(f"{step} {os.getpid()}")
+            os.replace("state.tmp", "state.json")
+            open("train.tmp", "w").write(f"{step} {os.getpid()}")
+            os.replace("train.tmp", "train.log")
+    """,
+    "keeps the newest checkpoint": """
+        import shutil
+        for step in (3, 4):
+            os.makedirs(f"out/checkpoint-{step}", exist_ok=True)
+            open(f"out/checkpoint-{step}/model.pt", "w").write(str(os.getpid()))
+            shutil.rmtree(f"out/checkpoint-{step - 1}", ignore_errors=True)
+            if os.path.lexists("latest"): os.remove("latest")
+            os.symlink(f"out/checkpoint-{step}", "latest")
+    """,
+    "names by process": """
+        os.mkdir(f"run-{os.getpid()}")
+        open(f"run-{os.getpid()}/log", "w").write("x")
+        open(f"{os.getpid()}.log", "w").write("x")
+    """,
+    "writes through another folder": """
+        os.makedirs("out", exist_ok=True)
+        os.chdir("out")
+        open("notes", "a").write(str(os.getpid()))
+        open("../same", "a").write("x")
+    """,
+    "keeps a database": """
+        import sqlite3
+        with sqlite3.connect("runs.db") as base:
+            base.execute("create table if not exists runs (pid)")
+            base.execute("insert into runs values (?)", (os.getpid(),))
+    """,
+    "uses temporary files": """
+        import tempfile
+        with tempfile.NamedTemporaryFile("w", dir=".", delete=False) as file: file.write("x")
+        os.replace(file.name, "final.pt")
+        kept = tempfile.mkdtemp(dir=".")
+        open(os.path.join(kept, "x"), "w").close()
+        os.rename(kept, "made")
+    """,
+    "forks": """
+        child = os.fork()
+        if not child:
+            open("final.pt", "w").write(str(os.getpid())); os._exit(0)
+        os.waitpid(child, 0)
+        open("final.pt", "a").write(str(os.getpid()))
+    """,
+    "closes its files": 'os.closerange(3, 100); open("final.pt", "w").write(str(os.getpid()))',
+    "makes an empty folder": 'os.mkdir("empty")',
+    "changes a mode": """
+        open("locked", "w").write(str(os.getpid()))
+        os.chmod("locked", 0o400)
+    """,
+}
+
+
+@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=[*SCRIPTS])
+def test_a_second_launch_sees_and_leaves_what_the_first_did(
+    tmp_path: Path, script: str, had: bool
+) -> None:
+    if had:
+        earlier(tmp_path)
+    twice(Place(tmp_path), script)
+
+
+@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
+def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> None:
+    script = """
+        import torch
+        from safetensors.torch import save_file
+        from tokenizers import Tokenizer, models
+        os.makedirs("best", exist_ok=True)
+        weights = {"a": torch.full((3,), float(os.getpid()))}
+        torch.save(weights, "best/model.pt")
+        save_file(weights, "best/model.safetensors")
+        Tokenizer(models.WordLevel({str(os.getpid()): 0})).save("best/tokenizer.json")
+    """
+    if had:
+        (tmp_path / "best").mkdir()
+        for name in ("model.pt", "model.safetensors", "tokenizer.json"):
+            (tmp_path / "best" / name).write_text("earlier")
+    twice(Place(tmp_path), script)
+
+
+@pytest.mark.slow
+def test_a_cache_of_datasets_in_the_users_own_folder_stays_warm(tmp_path: Path) -> None:
+    """A second launch that tokenized anew, where the next run's does not, would look slower."""
+    (tmp_path / "data.jsonl").write_text('{"text": "one"}\n')
+    (tmp_path / "train.py").write_text(
+        "import os, datasets\n"
+        "print(os.path.exists('cache'))\n"
+        "rows = datasets.load_dataset('json', data_files='data.jsonl', cache_dir='cache')\n"
+        "open('final.pt', 'x').write(str(os.getpid()))\n"
+    )
+    place = Place(tmp_path)
+    assert place.launch(sys.executable, "train.py") == "False\n"
+    left_behind = place.tree()
+    assert place.launch(sys.executable, "train.py") == "True\n"
+    after = place.tree()
+    locks = [name for name in after if name.endswith(".lock")]
+    assert {k: v for k, v in after.items() if k not in locks} == {
+        k: v for k, v in left_behind.items() if k not in locks
+    }
+
+
+@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
+@pytest.mark.parametrize("mark", [">", ">>"])
+def test_a_log_that_a_shell_writes_is_the_first_launchs(
+    tmp_path: Path, mark: str, had: bool
+) -> None:
+    if had:
+        (tmp_path / "log.txt").write_text("earlier\n")
+    place = Place(tmp_path)
+    line = f"{sys.executable} -c 'import os; print(os.getpid())' {mark} log.txt"
+    place.launch("bash", "-c", line)
+    left_behind = place.tree()
+    place.launch("bash", "-c", line)
+    assert place.tree() == left_behind
+    assert place.notes == []
+
+
+@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
+def test_what_a_shell_writes_unheard_is_the_first_launchs_too(tmp_path: Path, had: bool) -> None:
+    if had:
+        earlier(tmp_path)
+    place = Place(tmp_path)
+    line = f"{sys.executable} -c 1; echo $$ >> train.log; mkdir -p made; echo $$ > made/file"
+    place.launch("bash", "-c", line)
+    left_behind = place.tree()
+    place.launch("bash", "-c", line)
+    assert place.tree() == left_behind
+    # Whose it is cannot be known, so it is not thrown away.
+    assert all("a shell or another program wrote" in note for note in place.notes)
+
+
+def test_every_launch_starts_as_the_first_and_the_first_ones_files_stay(tmp_path: Path) -> None:
+    earlier(tmp_path)
+    place = Place(tmp_path)
+    (tmp_path / "train.py").write_text(SEEN + textwrap.dedent(SCRIPTS["moves its folder away"]))
+    first = place.launch(sys.executable, "train.py")
+    left_behind = place.tree()
+    for _ in range(2):
+        assert place.launch(sys.executable, "train.py") == first
+        assert place.tree() == left_behind
+
+
+def test_files_on_another_disk_are_set_aside_beside_themselves(tmp_path: Path) -> None:
+    if Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one disk")
+    output = Path("/dev/shm") / f"canary-test-{os.getpid()}"
+    try:
+        earlier(tmp_path)
+        twice(Place(tmp_path, output=output), SCRIPTS["starts from an empty folder"])
+    finally:
+        subprocess.run(["rm", "-rf", str(output)], check=False)
+
+
+def refused(place: Place) -> str:
+    """Why a second launch is not begun."""
+    left_behind = place.tree()
+    with pytest.raises(Refused) as why, place.files.around(place.job()):
+        raise AssertionError("it began")
+    assert place.tree() == left_behind
+    forget_files(place.folder)
+    assert not (place.run / "set-aside").exists()
+    return str(why.value)
+
+
+def test_a_folder_that_may_not_be_written_to_stops_the_second_launch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A script may take its own rights away. Root has them all the same: it becomes nobody."""
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.chdir(name)
+        place = Place(Path(name))
+        script = "open('locked/last', 'w'); os.chmod('locked', 0o555)"
+        (place.root / "locked").mkdir()
+        place.launch(sys.executable, "-c", f"import os; {script}")
+        place.root.chmod(0o755)
+        launch = place.files.folder_of(0)
+        for path in launch.glob("*"):
+            path.chmod(0o644)
+        left_behind = place.tree()
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            try:
+                if os.getuid() == 0:
+                    os.setuid(NOBODY)
+                left.left_by(launch, 0.0)
+            except (Refused, OSError) as why:
+                os.write(write, str(why).encode())
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        said = os.read(read, 1000).decode()
+        assert said == f"{name}/locked/last cannot be moved: Permission denied"
+        assert place.tree() == left_behind
+        monkeypatch.undo()
+
+
+def test_a_file_too_large_to_keep_stops_the_second_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    with (tmp_path / "huge.bin").open("wb") as stream:
+        stream.truncate(noting.KEPT_BYTES + 1)
+    place.launch(sys.executable, "-c", "open('small', 'w'); open('huge.bin', 'r+b').write(b'x')")
+    said = refused(place)
+    assert said.startswith(f"the command changes {tmp_path}/huge.bin, which has 268,435,457 bytes")
+
+
+def test_what_another_program_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "notes.md").write_text("first")
+    place.launch("bash", "-c", f"{sys.executable} -c 1; echo second > notes.md")
+    with place.files.around(place.job()):
+        (tmp_path / "notes.md").write_text("by hand, meanwhile")
+    assert (tmp_path / "notes.md").read_text() == "second\n"
+    (told,) = place.notes
+    assert told.startswith(f"a shell or another program wrote {tmp_path}/notes.md")
+    assert Path(told.rpartition("newer one is ")[2]).read_text() == "by hand, meanwhile"
+
+
+def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.launch(sys.executable, "-c", "open('final.pt', 'w')")
+    (tmp_path / "other").mkdir()
+    with (tmp_path / "other" / "log").open("w"), place.files.around(place.job()):
+        assert (tmp_path / "other" / "log").exists()
+        assert not (tmp_path / "final.pt").exists()
+
+
+def test_a_second_launch_that_changes_what_the_first_did_not_is_undone(tmp_path: Path) -> None:
+    earlier(tmp_path)
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "file").write_text("mine")
+    place = Place(tmp_path)
+    (tmp_path / "train.py").write_text("open('a', 'w')")
+    place.launch(sys.executable, "train.py")
+    # The file itself is not looked after: nobody wrote to it in a launch.
+    (tmp_path / "train.py").write_text(
+        "import os, shutil\n"
+        "open('out/notes', 'a').write('more'); os.remove('train.log'); os.remove('latest')\n"
+        "os.rename('out/checkpoint-2', 'new'); shutil.rmtree('deep'); open('a', 'x')\n"
+    )
+    left_behind = place.tree()
+    place.launch(sys.executable, "train.py")
+    assert place.tree() == left_behind
+
+
+def test_what_a_second_launch_leaves_running_ends_before_files_come_back(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    script = """
+        import subprocess
+        writer = "import time\\nwhile True:\\n    open('log', 'a').write('x'); time.sleep(0.01)"
+        if os.environ["_RLHF_CANARY_FILES"].startswith("guard"):
+            subprocess.Popen([sys.executable, "-c", writer], start_new_session=True,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        open("log", "w").write("mine")
+    """
+    twice(place, script)
+    time.sleep(0.1)
+    assert (tmp_path / "log").read_text() == "mine"
+
+
+def test_files_come_back_when_the_canary_is_killed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    script = "open('final.pt', 'w').write('first')"
+    place.launch(sys.executable, "-c", script)
+    left_behind = place.tree()
+    job = place.job()
+    child = os.fork()
+    if not child:
+        with place.files.around(job):
+            assert not (tmp_path / "final.pt").exists()
+            (tmp_path / "begun").touch()
+            time.sleep(60)
+        os._exit(1)
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not (tmp_path / "final.pt").exists()
+    (tmp_path / "begun").unlink()
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    while (place.run / "set-aside").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert place.tree() == left_behind
+    assert not (place.run / "set-aside").exists()
+
+
+def test_what_a_stopped_machine_left_aside_is_put_back_by_hand(tmp_path: Path) -> None:
+    earlier(tmp_path)
+    place = Place(tmp_path)
+    (tmp_path / "train.py").write_text("import os\n" + textwrap.dedent(SCRIPTS["rotates its log"]))
+    place.launch(sys.executable, "train.py")
+    left_behind = place.tree()
+    root = place.run / "set-aside"
+    from canary.runner.aside import set_aside
+
+    set_aside(root, 1, left.left_by(root / "launch0", 0.0))
+    assert place.tree() != left_behind
+    words = (root / "README.txt").read_text()
+    command = next(line.strip() for line in words.splitlines() if line.startswith("    "))
+    subprocess.run(command.split(), check=True, timeout=30)
+    assert place.tree() == left_behind
+    subprocess.run(command.split(), check=True, timeout=30)
+    assert place.tree() == left_behind
+
+
+@pytest.mark.parametrize("name", ["JOB", "KEEP", "MARKS", "PARENT", "FILES", "NODE_RANK"])
+def test_a_variable_of_the_users_own_means_nothing_to_the_canary(tmp_path: Path, name: str) -> None:
+    job = Place(tmp_path).job()
+    environment = attached_environment({f"CANARY_{name}": "30"}, job, Path("job"), Path("marks"))
+    assert environment[f"CANARY_{name}"] == "30"
+    done = subprocess.run(
+        [sys.executable, "-c", "print('ran')"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("ran\n", "")
