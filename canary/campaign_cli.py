@@ -43,7 +43,7 @@ Setup = Annotated[
     typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
 ]
 Exact = Annotated[
-    bool, typer.Option("--exact", help="Probes alone: what differs without noise, and no speed.")
+    bool, typer.Option("--exact", help="Run only the probes: exact signals, no speed.")
 ]
 SidesDir = Annotated[
     Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")

@@ -94,8 +94,8 @@ def _request(
     if len(current) > 1 and not baseline:
         newest, run_id = newest_of(current)
         typer.echo(
-            f"note: {len(current)} runs are named before the baseline; compared is the newest, "
-            f"{printable(run_id)} (--baseline BASELINE takes all of them as one side)",
+            f"note: {len(current)} runs are named before the baseline; only the newest is "
+            f"compared, {printable(run_id)} (--baseline BASELINE compares all of them)",
             err=True,
         )
         current = (newest,)

@@ -82,7 +82,7 @@ def exec_(
         bool, typer.Option("--no-probe", help="No second, short launch for the exact signals.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option("--threads", help="CPU threads of torch [as many as it takes].")
+        int | None, typer.Option("--threads", help="CPU threads of torch [the command's choice].")
     ] = None,
     set_: Set = None,
     stop_on: StopOn = None,

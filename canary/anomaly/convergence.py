@@ -134,8 +134,8 @@ class ConvergenceDetector:
                 "high",
                 "convergence",
                 "convergence_divergence",
-                f"the last {FIRST} losses are {min(last):.4g} and more, and began at {start:.4g} "
-                "at most: it diverges",
+                f"each of the last {FIRST} losses is at least {min(last):.4g}, and the first "
+                f"{FIRST} were at most {start:.4g}: the loss diverges",
                 step,
                 min(last),
                 limit,

@@ -105,8 +105,8 @@ class Watch:
             # A loop that calls nothing back counts no steps.
             told = f"{state.global_step} of {state.max_steps}"
             inside.notes.append(
-                f"ended after step {told if state.global_step else self._job.stop_after}: what "
-                "saves, pushes or uploads after it did nothing"
+                f"ended after step {told if state.global_step else self._job.stop_after}: "
+                "later saves, pushes and uploads were suppressed"
             )
 
         probe = inside.attach(trainer, on_cut=cut)

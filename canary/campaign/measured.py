@@ -61,7 +61,7 @@ class Measured:
         if self.named is not None:
             self.say(
                 f"note: no noise model of {record.name or 'this canary'} on {machine_key(record)} "
-                "there; canary calibrate measures it"
+                "there; measure one with canary calibrate"
             )
         return None
 
@@ -140,6 +140,6 @@ def named_noise(file: Path | None, place: Place | None) -> Iterator[Path | None]
         yield file
         return
     if file is not None:
-        raise UsageError("--noise and --remote are two noise models", "give one of them")
+        raise UsageError("--noise and --remote name two noise models", "give only one of them")
     with pulled(*place) as (_, history):
         yield history

@@ -24,7 +24,7 @@ ROLES: tuple[Role, Role] = ("base", "head")
 PROBED_PAIRS = 2
 """One pair with a probe to compare, one more to see what differs between equal runs."""
 BY_EXACT = (
-    "stopped early: what differs has no noise, and more pairs would not change the answer; "
+    "stopped early: the exact lane failed, and more pairs would not change that; "
     "--pairs N measures the speed too"
 )
 ATTEMPTS = 2

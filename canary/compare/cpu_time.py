@@ -6,8 +6,8 @@ the kernel counts it. So the work is a gate of its own: CPU seconds of all proce
 wall time without the last part bounds what a noisy wall time can hide, waiting included.
 
 That holds for one thread in each process. Threads that compute an operator together spin while they
-wait for each other: measured with two threads on two busy cores, equal work took 0.6 s of CPU time
-per step instead of 0.05 (docs/figures.md). Such runs have no gate on CPU time.
+wait for each other: measured with two threads on two busy cores, equal work took 0.59 s of CPU time
+per step instead of 0.053 (docs/figures.md). Such runs have no gate on CPU time.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def cpu_samples(
     if threads != {1}:
         words = " and ".join(str(count) for count in sorted(threads))
         return (
-            f"{words} threads compute together and spin while they wait for each other: "
-            "CPU time tells only with threads: 1"
+            f"a process has {words} compute threads, which spin while they wait for each other: "
+            "CPU time is judged only with threads: 1"
         )
     now, was = (
         [record for record in side if launch_seconds(record, metric)]
         for side in (current, baseline)
     )
-    absent = "was not measured, as in runs of an older version"
+    absent = "was not measured; runs of older versions lack it"
     if len(now) < len(current):
         return f"it {absent}"
     if len(was) < len(baseline) and (paired or len(was) < LEAST_BASELINES):
@@ -84,7 +84,7 @@ def settled(
         judged = any(c.name in WALL and c.status in ("pass", "warn", "fail") for c in checks)
         if open_ or not judged or not cpu.in_noise:
             return list(checks)
-        why = f"CPU time per step {cpu.delta_pct:+.1f}%: undecided, the step time is judged"
+        why = f"CPU time per step {cpu.delta_pct:+.1f}%: undecided; the step time decides"
         return [replace(c, status="skip", message=why) if c is cpu else c for c in checks]
     samples = cpu_samples("on_core_step_time", current, baseline, paired)
     if not open_ or isinstance(samples, str):

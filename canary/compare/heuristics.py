@@ -70,7 +70,7 @@ def _summary(suspects: Sequence[Suspect]) -> str:
     first = suspects[0]
     others = suspects[1:3]
     # A suspect of another effect may be as likely.
-    how = "Less likely" if all(s.confidence < first.confidence for s in others) else "Beside it"
+    how = "Less likely" if all(s.confidence < first.confidence for s in others) else "Also"
     tail = f" {how}: {', '.join(map(_named, others))}." if others else ""
     return f"{_named(first)}: {first.description}{tail}"
 
@@ -79,7 +79,7 @@ def _of_a_crash(unknown: Suspect, record: RunRecord) -> Suspect:
     """What to do about a run that ended early: nothing of it was timed."""
     actions = (
         f"read the end of log.txt in the folder of run {record.run_id}",
-        "canary run the same config at the head and at the baseline's commit: does one complete?",
+        "run the same config at both commits, head and baseline, to see which one completes",
     )
     return replace(unknown, suggested_actions=actions)
 

@@ -61,7 +61,7 @@ def own_loss(record: RunRecord) -> str:
     """Doubt in what the trainer's class says of its loss; empty where nothing gives rise to it."""
     code = record.exact.get("evidence", {}).get("code", {})
     own = next((slot for slot in code if slot.removeprefix("trainer.") in LOSSES), None)
-    return f"the training has a {own.removeprefix('trainer.')} of its own" if own else ""
+    return f"the trainer has its own {own.removeprefix('trainer.')}" if own else ""
 
 
 def starts_at_reference(record: RunRecord) -> bool:

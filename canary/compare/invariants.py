@@ -173,10 +173,10 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
 def _other_text(record: RunRecord) -> str:
     """What in the data says that its labels are no answers that end; empty where nothing does."""
     if special(record, "mask") is not None:
-        return "the tokenizer has a mask token: is it trained to fill in words?"
+        return "the tokenizer has a mask token: is this a masked language model?"
     seen = [micro.get("eos_inputs") for micro in micro_batches(record)]
     if seen and not any(count is None or count for count in seen):
-        return "no input has one either: is it plain text that never ends?"
+        return "no input has one either: is this plain text without EOS?"
     return ""
 
 
@@ -200,7 +200,7 @@ def at_most_one_bos(record: RunRecord) -> Invariant:
         float(most - 1),
         most,
         items=("BOS of packed rows",) if packed and most > 1 else (),
-        doubt="no row is padded: are they packed texts?" if packed else "",
+        doubt="no row is padded: is this packed text?" if packed else "",
     )
 
 

@@ -59,7 +59,7 @@ def _told(
     if not before or not after:
         return None
     was, now = next(iter(before)), next(iter(after))
-    words = f"the baseline tells {was}, the current side {now}: maybe on another scale"
+    words = f"the baseline logs {was}, the current side {now}: the scales may differ"
     return Check(check, "stability", "trend", "skip", words)
 
 

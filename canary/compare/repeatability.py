@@ -1,4 +1,4 @@
-"""Whether a training repeats itself, by what one record holds: its launch and its probe both begin
+"""Whether a training is reproducible, by what one record holds: its launch and its probe both begin
 at step 1, so the loss of step 1 is one number unless a seed is missing."""
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class Lapse:
             "correctness",
             "exact",
             "inconclusive",
-            f"the training does not repeat itself: the loss of step 1 is {self.launched:.4g} in "
-            f"the baseline's launch and {self.probed:.4g} in its probe, and {seed}",
+            f"the training is not reproducible: the loss of step 1 is {self.launched:.4g} in "
+            f"the baseline's launch and {self.probed:.4g} in its probe; {seed}",
             delta=float(len(differences)),
         )
 
     def warning(self) -> Check:
-        """Of the current side, where the baseline repeats itself."""
+        """Of the current side, where the baseline is reproducible."""
         return Check(
             "repeatability",
             "correctness",
             "exact",
             "warn",
             f"the loss of step 1 is {self.launched:.4g} in the launch and {self.probed:.4g} in its "
-            "probe; the baseline repeats itself: a seed is gone",
+            "probe; the baseline is reproducible: set the seed that is missing",
             delta=self.probed - self.launched,
         )
 
@@ -75,7 +75,7 @@ def follows_a_seed(found: Difference) -> bool:
 
 def lapse_of(record: RunRecord, others: Sequence[RunRecord] = ()) -> Lapse | None:
     """Where launch and probe of a record begin with other losses, and no other record has the first
-    loss of either. None where nothing speaks against its repeating itself."""
+    loss of either. None where nothing speaks against its being reproducible."""
     launched, probed = _launched(record), _probed(record)
     if launched is None or probed is None or is_rollout(record):
         return None

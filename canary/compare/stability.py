@@ -144,7 +144,7 @@ def _final_loss(
             "stability",
             "trend",
             "fail",
-            f"mean of the last tenth of the losses {before:.4g} -> {broken}: the run ended so",
+            f"mean of the last tenth of the losses {before:.4g} -> {broken}: not finite at the end",
             baseline=before,
             current=broken,
             delta=1e9,

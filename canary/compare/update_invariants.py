@@ -43,7 +43,7 @@ def trainable_changed(record: RunRecord) -> Invariant:
         float(len(still)),
         update.get("tensors_changed"),
         items=still,
-        doubt="no gradient reaches them: does the loss not use them?"
+        doubt="no gradient reaches them: are they unused by the loss?"
         if unused >= set(still)
         else "",
     )
@@ -81,7 +81,7 @@ def learning_rate_positive(record: RunRecord) -> Invariant:
         for step, rate in enumerate(rates, start=1)
         if not rate > 0 and not (begun and step <= first) and step != last
     ]
-    doubt = "the first steps, as a warm-up has them" if zero and zero[-1] <= first else ""
+    doubt = "only the first steps: is this a warm-up?" if zero and zero[-1] <= first else ""
     words = f"{len(zero)} step{'' if len(zero) == 1 else 's'} at learning rate 0"
     return result(
         name,

@@ -122,7 +122,7 @@ class CanaryConfig(Strict):
         None, ge=1, description="Use the first so many rows; null: all."
     )
     allow_repeat: bool = Field(
-        False, description="Repeat rows without a note, and take batches below `batch_size`."
+        False, description="Repeat rows without a note, and allow batches below `batch_size`."
     )
 
     max_steps: int | None = Field(

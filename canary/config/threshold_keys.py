@@ -23,7 +23,7 @@ class ThresholdsConfig(Strict):
     max_cpu_time_increase_pct: Real | None = Field(
         None,
         gt=0,
-        description="CPU time per step of all that trains; on a CPU, with `threads: 1`.",
+        description="CPU time per step of all training processes; on a CPU, with `threads: 1`.",
     )
     max_tps_drop_pct: Real | None = Field(
         None,
@@ -156,7 +156,7 @@ class ThresholdsConfig(Strict):
     max_tokenizer_calls_increase_pct: Real | None = Field(
         None,
         gt=0,
-        description="Calls of the tokenizer in a launch; of none, a percentage of one per step.",
+        description="Tokenizer calls in a launch; where the baseline has none, percent of one per step.",
     )
     max_dataset_maps_increase: int | None = Field(
         None,

@@ -25,7 +25,7 @@ def look_beforehand(
     """
     config = loaded.config
     if loaded.source is not None and not loaded.source.exists():
-        warn(f"{loaded.source} is not here; the sample of that name runs, which the package brings")
+        warn(f"{loaded.source} does not exist; the package's own sample of that name is used")
     if config.training_type in ("exec", "custom"):
         return
     prepared = cache_dir / "datasets"

@@ -138,7 +138,7 @@ class CommandRunner(LocalRunner):
             result = replace(
                 result,
                 status="failed",
-                reason="the training ended well, and the command after it with code "
+                reason="the training completed, then the command ended with code "
                 f"{returncode}{_told(watch)}",
                 see_log=True,
             )
@@ -149,8 +149,8 @@ class CommandRunner(LocalRunner):
         if guarded is not None:
             return Result(
                 status="failed",
-                reason=f"run again, it was about to change {guarded}",
-                hint="let it write what it wrote the first time",
+                reason=f"the second launch was about to change {guarded}",
+                hint="make it change the same files as the first launch, or use --no-probe",
             )
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
@@ -225,7 +225,7 @@ def _other_program(name: str) -> str:
     """What to do about a program that cannot be started."""
     usual = [program for program in USUAL if shutil.which(program)]
     near = difflib.get_close_matches(Path(name).name, usual, n=1)
-    remedy = "name a program that is on PATH, or its file"
+    remedy = "name a program on PATH, or give the path of its file"
     return f"did you mean {near[0]}? Or {remedy}" if near else remedy
 
 

@@ -192,7 +192,7 @@ def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None
     name, _, moment = note.more.rpartition("/")
     kept = folder / name
     if not kept.exists() or kept.stat().st_mtime_ns != int(moment):
-        raise Refused(f"the state of {path} from before the command is not kept")
+        raise Refused(f"the earlier state of {path} was not kept")
     return Item(path, there, KEPT, str(kept))
 
 

@@ -89,7 +89,7 @@ def put_back(root: Path) -> list[str]:
         try:
             told += _item_back(path, item, known, root / "found")
         except OSError as error:
-            told.append(f"{path} cannot be moved back, it is {item.get('at')}: {error.strerror}")
+            told.append(f"{path} cannot be moved back, it is at {item.get('at')}: {error.strerror}")
     for folder, times in journal.times.items():
         with contextlib.suppress(OSError):
             os.utime(folder, ns=times)
@@ -112,8 +112,8 @@ def _item_back(path: Path, item: dict[str, Any], known: bool, found: Path) -> li
         kept.parent.mkdir(parents=True)
         path.rename(kept)
         told.append(
-            f"a shell or another program wrote {path} during the second launch; the file of the "
-            f"first one is back, the newer one is {kept}"
+            f"a shell or another program wrote {path} during the second launch; the first "
+            f"launch's file is back in place, the newer one is at {kept}"
         )
     else:
         _remove(path)

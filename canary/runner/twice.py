@@ -118,9 +118,9 @@ def without_probe(session: Session, kind: Kind, result: Result) -> bool:
     reason = result.reason if result.status != "completed" else _other_start(session)
     if not own or reason is None:
         return False
-    session.record.unmeasured["exact"] = f"the probe told nothing: {reason}"
+    session.record.unmeasured["exact"] = f"the probe gave no result: {reason}"
     hint = f" ({result.hint})" if result.hint else ""
-    session.record.notes.append(f"no exact signals, the probe told nothing: {reason}{hint}")
+    session.record.notes.append(f"no exact signals: the probe gave no result: {reason}{hint}")
     return True
 
 
@@ -133,6 +133,6 @@ def _other_start(session: Session) -> str | None:
     if began[1] is None:
         return "it trained no step"
     return (
-        f"it began at step {began[1]}, the first launch at step {began[0]}: it went on from "
-        "something that the first one left where the canary does not look"
+        f"it began at step {began[1]}, the first launch at step {began[0]}: it continued from "
+        "files of the first launch that the canary does not track"
     )

@@ -248,7 +248,7 @@ def _death(code: int | None) -> tuple[str, str | None]:
         return f"died of {signal.Signals(-code).name}", None
     if code is not None:
         return f"ended with code {code} and left no result", None
-    return "ended without a last word", None
+    return "ended and left no result", None
 
 
 def _lives(pid: int) -> bool:

@@ -69,24 +69,24 @@ def require_enough(spec: WorkloadSpec, rows: int) -> None:
     if rows == 0:
         raise InputError(
             f"no row of dataset '{config.dataset_name}' is left for training",
-            "raise max_length: the prompts alone fill it",
+            "raise max_length: the prompts alone exceed it",
         )
     fewest, batch = _fewest(spec)
     if rows < fewest:
         raise InputError(
             f"{batch} takes {fewest} {'rows' if batch == BATCH else 'prompts'} "
-            f"({_factors(spec, batch)}), and dataset '{config.dataset_name}' gives {rows}",
+            f"({_factors(spec, batch)}), but dataset '{config.dataset_name}' has {rows}",
             "lower batch_size, raise dataset_size, or set allow_repeat: true"
             if batch == BATCH
-            else "lower what it is made of, or raise dataset_size",
+            else "lower one of these factors, or raise dataset_size",
         )
     needed = rows_needed(spec)
     if rows >= needed or config.allow_repeat:
         return
     note = (
-        f"{spec.max_steps} steps take {needed} rows ({_factors(spec)}), and dataset "
-        f"'{config.dataset_name}' gives {rows}: rows are seen {needed / rows:.3g} times. "
-        f"{_remedy(most_steps(spec, rows))}; allow_repeat: true says that this is meant"
+        f"{spec.max_steps} steps take {needed} rows ({_factors(spec)}), but dataset "
+        f"'{config.dataset_name}' has {rows}: rows are seen {needed / rows:.3g} times. "
+        f"{_remedy(most_steps(spec, rows))}; allow_repeat: true silences this note"
     )
     if note not in spec.notes:
         spec.notes.append(note)
@@ -94,8 +94,8 @@ def require_enough(spec: WorkloadSpec, rows: int) -> None:
 
 def _remedy(steps: int) -> str:
     if steps == 0:
-        return "One step takes more than there are"
-    return f"With max_steps {steps} or less none is seen twice"
+        return "One step takes more rows than there are"
+    return f"With max_steps {steps} or less no row is seen twice"
 
 
 def _factors(spec: WorkloadSpec, batch: str = "a step") -> str:

@@ -55,12 +55,12 @@ def require_on_hub(
         get_hf_file_metadata(url, timeout=SUSPICION_S if near else PATIENCE_S)
     except HFValidationError as error:
         raise InputError(
-            f"{here}, and no name that the hub could have", near or "check the path"
+            f"{here}, and not a valid name on the hub", near or "check the path"
         ) from error
     except GatedRepoError as error:
         raise InputError(
-            f"{shown} is gated, and the hub does not give it to this machine",
-            f"accept its terms at {page}, and set HF_TOKEN to a token of yours",
+            f"{shown} is gated, and this machine has no access to it",
+            f"accept its terms at {page}, and set HF_TOKEN to your token",
         ) from error
     except RevisionNotFoundError as error:
         raise InputError(
@@ -68,7 +68,7 @@ def require_on_hub(
         ) from error
     except RepositoryNotFoundError as error:
         if get_token():
-            words = "the hub has none that this machine's token may read"
+            words = "the hub has none that your token can read"
         else:
             words = "the hub has none, or it is private and HF_TOKEN is not set"
         raise InputError(f"{here}, and {words}", near or f"check the name: {page}") from error

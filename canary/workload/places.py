@@ -45,7 +45,7 @@ def model_folder(name: str, what: str = "model") -> Path | None:
     if path is not None and not path.is_dir():
         own = EMBEDDED_REWARD if what == "reward model" else EMBEDDED_MODEL
         raise InputError(
-            f"{what} '{name}' is not there: no folder {path.absolute()}",
+            f"{what} '{name}' does not exist: no folder {path.absolute()}",
             meant(path, "model") or f"give a folder made by save_pretrained, a hub id, or {own}",
         )
     return path

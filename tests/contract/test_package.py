@@ -90,8 +90,8 @@ def test_a_sample_of_the_package_runs_and_says_that_it_does(
 ) -> None:
     nothing = ("--set", "model_name=./none", "-o", "out")
     done = canary(installed, tmp_path, "run", "configs/sft_lora_smoke.yaml", *nothing)
-    assert "note: configs/sft_lora_smoke.yaml is not here; the sample of that name" in done.stderr
-    assert "model './none' is not there" in done.stderr
+    assert "note: configs/sft_lora_smoke.yaml does not exist; the package's" in done.stderr
+    assert "model './none' does not exist" in done.stderr
 
 
 def test_init_config_writes_where_there_is_no_checkout(installed: Path, tmp_path: Path) -> None:

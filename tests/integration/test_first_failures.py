@@ -87,7 +87,7 @@ def test_an_interpreter_that_cannot_be_started_is_named(
         ({"model_name": "./models/lama"}, "did you mean models/llama?"),
         ({"dataset_name": "rows.jsonll"}, "did you mean rows.jsonl?"),
         ({"model_name": "embedded/random-11m"}, "did you mean 'embedded/random-10m'?"),
-        ({"batch_size": 25}, "a batch takes 25 rows (batch_size 25), and dataset"),
+        ({"batch_size": 25}, "a batch takes 25 rows (batch_size 25), but dataset"),
         ({"training_type": "grpo", "dataset_size": 1}, "a rollout takes 2 prompts"),
     ],
 )
@@ -111,12 +111,12 @@ def test_a_data_set_smaller_than_its_training_is_repeated_and_that_is_said(tmp_p
     """As configs that come from elsewhere have it."""
     done = run_config(tmp_path, settings("sft", probe_steps=0, dataset_size=7))
     assert done.code == 0, done.err
-    note = "4 steps take 16 rows (batch_size 2 x gradient_accumulation_steps 2), and dataset "
+    note = "4 steps take 16 rows (batch_size 2 x gradient_accumulation_steps 2), but dataset "
     lines = done.err.splitlines()
     told = [number for number, line in enumerate(lines) if line.startswith(f"note: {note}")]
     begun = [number for number, line in enumerate(lines) if line.startswith("measured:")]
     assert told < begun
-    assert "With max_steps 1 or less none is seen twice" in lines[told[0]]
+    assert "With max_steps 1 or less no row is seen twice" in lines[told[0]]
     record = done.record()
     assert [one for one in record.notes if one.startswith(note)]
     assert len(record.stability.loss_values) == 4

@@ -297,7 +297,7 @@ def test_of_several_runs_before_the_baseline_the_newest_is_taken_and_named(
     assert answer.code == 0
     newest = record((20, 30, 40)[count - 1]).run_id
     assert json.loads(answer.out)["current"]["run_ids"] == [newest]
-    said = f"{count} runs are named before the baseline; compared is the newest, {newest}"
+    said = f"{count} runs are named before the baseline; only the newest is compared, {newest}"
     assert (said in answer.err) == (count > 1)
 
 

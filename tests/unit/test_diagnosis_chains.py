@@ -182,7 +182,7 @@ def test_another_schedule_is_no_suspect_of_a_slow_collator() -> None:
     assert first.confidence > 0.9
     assert second.category == "optimizer"
     assert "max_steps" in told(second)
-    assert "Beside it: optimizer" in found.diagnosis.summary
+    assert "Also: optimizer" in found.diagnosis.summary
     assert "Likely cause: dataloader" in found.first_line
 
 

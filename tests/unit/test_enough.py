@@ -34,13 +34,13 @@ def note_for(spec: WorkloadSpec, rows: int) -> str:
 def test_too_few_rows_are_seen_again_and_the_largest_max_steps_is_told() -> None:
     note = note_for(spec_of(10), 45)
     assert note == (
-        "10 steps take 80 rows (batch_size 4 x gradient_accumulation_steps 2), and dataset "
-        "'embedded/tasks' gives 45: rows are seen 1.78 times. With max_steps 5 or less none is "
-        "seen twice; allow_repeat: true says that this is meant"
+        "10 steps take 80 rows (batch_size 4 x gradient_accumulation_steps 2), but dataset "
+        "'embedded/tasks' has 45: rows are seen 1.78 times. With max_steps 5 or less no row is "
+        "seen twice; allow_repeat: true silences this note"
     )
     assert note_for(spec_of(5), 45) == ""
     assert note_for(spec_of(10, allow_repeat=True), 45) == ""
-    assert "One step takes more than there are" in note_for(spec_of(10), 5)
+    assert "One step takes more rows than there are" in note_for(spec_of(10), 5)
 
 
 @pytest.mark.parametrize(

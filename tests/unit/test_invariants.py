@@ -297,7 +297,7 @@ DOUBTED: list[tuple[str, str, list[Change], str]] = [
         "learning_rate_positive",
         "sft",
         [((*TRAJECTORY, "learning_rates", 0), 0.0)],
-        "1 step at learning rate 0; the first steps, as a warm-up has them",
+        "1 step at learning rate 0; only the first steps: is this a warm-up",
     ),
     (
         "trainable_changed",
@@ -306,13 +306,13 @@ DOUBTED: list[tuple[str, str, list[Change], str]] = [
             ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
             ((EXACT, "first_gradient", "tensors_without_gradient"), ["pooler.weight"]),
         ],
-        "no gradient reaches them: does the loss not use them",
+        "no gradient reaches them: are they unused by the loss",
     ),
     (
         "loss_not_negative",
         "sft",
         [NEGATIVE, ((EXACT, "evidence"), {"code": {"trainer.compute_loss": {"name": "f"}}})],
-        "the training has a compute_loss of its own",
+        "the trainer has its own compute_loss",
     ),
 ]
 

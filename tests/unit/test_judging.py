@@ -143,7 +143,7 @@ def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, 
 def test_a_probe_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
     tmp_path: Path,
 ) -> None:
-    why = "the probe told nothing: run again, it was about to remove out"
+    why = "the probe gave no result: the second launch was about to change out"
     bare = record(100).model_copy(update={"exact": {}, "unmeasured": {"exact": why}})
     found = answer(tmp_path, given(tmp_path, bare))
     assert found.answer.verdict == "error"

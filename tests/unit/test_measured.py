@@ -125,7 +125,7 @@ def test_the_branch_is_asked_for_by_remote_or_branch_alone(tmp_path: Path) -> No
     assert place is not None
     assert (place[0].url, place[0].branch) == (str(tmp_path), "other")
     with (
-        pytest.raises(UsageError, match="two noise models"),
+        pytest.raises(UsageError, match="name two noise models"),
         named_noise(tmp_path / "noise.json", place),
     ):
         pass

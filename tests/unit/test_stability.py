@@ -141,7 +141,7 @@ def test_a_run_that_ends_without_a_finite_loss_ends_with_that(last: float, broke
     made = check("final_loss", losing(losses))
     assert made.status == "fail"
     assert made.current == str(last)
-    assert f"-> {last}: the run ended so" in made.message
+    assert f"-> {last}: not finite at the end" in made.message
 
 
 def test_final_losses_that_have_no_scale_are_skipped() -> None:

@@ -1,4 +1,4 @@
-"""A training that does not repeat itself is called so before anybody is blamed."""
+"""A training that is not reproducible is called so before anybody is blamed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def compared(now: RunRecord, *baseline: RunRecord) -> Comparison:
 def test_an_unseeded_split_is_undecided_and_nobody_is_blamed() -> None:
     found = compared(unseeded(9, -0.04, "a"), unseeded(0, 0.05, "b"))
     assert found.verdict == "inconclusive"
-    assert found.first_line.startswith("Inconclusive: the training does not repeat itself")
+    assert found.first_line.startswith("Inconclusive: the training is not reproducible")
     assert f"{FIRST:.4g} in the baseline's launch and {FIRST * 1.05:.4g} in its probe" in (
         found.first_line
     )

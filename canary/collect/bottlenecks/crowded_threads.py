@@ -16,7 +16,7 @@ def judge(record: RunRecord) -> Answer:
     """The threads of one operator wait at its end for the last of them, and that is each time the
     one whose core another process holds. One thread fewer than cores leaves room for it."""
     if on_gpu(record):
-        return NotJudged("for trainings on a CPU")
+        return NotJudged("only judged for training on a CPU")
     device = record.env.get("device") or {}
     threads, cores = device.get("threads"), record.env.get("cpu_usable")
     if threads is None or cores is None:
@@ -40,8 +40,8 @@ def judge(record: RunRecord) -> Answer:
         severity="bottleneck",
         cost=min(1.0, delay or 0.0),
         evidence=evidence,
-        advice="the threads wait for each other: take fewer than there are cores, such as "
-        "--threads 1 (canary exec), threads: 1 (a config)",
+        advice="use fewer threads than cores, as they wait for each other: --threads 1 "
+        "(canary exec) or threads: 1 (a config)",
     )
 
 
