@@ -88,7 +88,7 @@ class Thresholds(BaseModel):
     max_bytes_written_increase_mb: Real = Field(1.0, gt=0)
     """Bytes written in the probe, in MB."""
     max_tokenizer_calls_increase_pct: Real = Field(10.0, gt=0)
-    """Tokenizer calls in a launch; where the baseline has none, percent of one per step."""
+    """Tokenizer calls in a launch; from zero, in percent of one call per step."""
     max_dataset_maps_increase: int = Field(0, ge=0)
     """Passes over the dataset that were not found in the cache."""
 

@@ -156,7 +156,7 @@ class ThresholdsConfig(Strict):
     max_tokenizer_calls_increase_pct: Real | None = Field(
         None,
         gt=0,
-        description="Tokenizer calls in a launch; where the baseline has none, percent of one per step.",
+        description="Tokenizer calls in a launch; from zero, in percent of one call per step.",
     )
     max_dataset_maps_increase: int | None = Field(
         None,

@@ -343,7 +343,7 @@ def refusal(spec: WorkloadSpec, kind: type[Exception] = InputError) -> str:
 
 def test_a_missing_model_folder_is_named_and_not_looked_up(tmp_path: Path) -> None:
     text = refusal(make_spec(tmp_path, "sft", model_name="./no/such/model"))
-    assert "'./no/such/model' is not there" in text
+    assert "'./no/such/model' does not exist" in text
 
 
 def test_an_unreachable_hub_model_says_so(tmp_path: Path, monkeypatch: Any) -> None:
