@@ -61,6 +61,6 @@ def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
 def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
     kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
     if len(kinds) > 1:
-        words = "the peak of device memory stands against that of resident memory"
+        words = "one side has peak device memory, the other peak resident memory"
         return Check("max_memory", "memory", "timing", "inconclusive", words)
     return Check("max_memory", "memory", "timing", "skip", "peak memory is not on both sides")

@@ -28,8 +28,8 @@ END_S = 10.0
 """How long processes of a launch that is over are looked for."""
 README = """These files are not lost: `canary exec` moved them out of the way of its second launch.
 
-It moves them back when that launch is over, also when the canary itself is killed. Where the whole
-machine was stopped meanwhile, this command moves them back:
+It moves them back when that launch ends, even if the canary itself is killed. If the whole machine
+stopped meanwhile, this command moves them back:
 
     {python} -m canary.runner.aside {folder}
 """

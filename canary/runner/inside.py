@@ -176,7 +176,7 @@ class Inside:
         assert self._probe is not None  # attach came first
         reason = self._probe.why_no_step()
         if reason is not None:
-            hint = "let it call on_step_end of its callback_handler, or use canary.Recorder"
+            hint = "call callback_handler.on_step_end in its loop, or use canary.Recorder"
             return Result(status="failed", reason=reason, hint=hint, usage_error=True)
         result = self.finished(trainer, torch.device(trainer.args.device), calls)
         return replace(result, unmeasured={**result.unmeasured, **self._probe.unmeasured()})

@@ -68,9 +68,9 @@ def require_on_hub(
         ) from error
     except RepositoryNotFoundError as error:
         if get_token():
-            words = "the hub has none that your token can read"
+            words = f"your token can read no such {kind} on the hub"
         else:
-            words = "the hub has none, or it is private and HF_TOKEN is not set"
+            words = f"the hub has no such {kind}, or it is private and HF_TOKEN is not set"
         raise InputError(f"{here}, and {words}", near or f"check the name: {page}") from error
     except (EntryNotFoundError, HfHubHTTPError):
         return  # It is there without that file, or the hub is busy: the training asks again.

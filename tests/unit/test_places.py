@@ -151,7 +151,7 @@ def test_gated_absent_private_and_an_unknown_revision_are_told_apart(hub: str) -
     assert "'org/gated' is gated" in gated
     assert f"accept its terms at {hub}/org/gated, and set HF_TOKEN" in gated
     assert "dataset 'org/absent' is no file or folder here" in absent
-    assert "the hub has none, or it is private and HF_TOKEN is not set" in absent
+    assert "the hub has no such model, or it is private and HF_TOKEN is not set" in absent
     assert f"check the name: {hub}/datasets/org/absent" in absent
     assert "model 'org/older' has no revision 'v1' on the hub" in older
     assert "did you mean models/llama?" in near
@@ -159,7 +159,7 @@ def test_gated_absent_private_and_an_unknown_revision_are_told_apart(hub: str) -
 
 def test_with_a_token_a_private_model_is_not_blamed_on_its_absence(hub: str) -> None:
     (hidden,) = asked(("model", "org/hidden"), HF_ENDPOINT=hub, HF_TOKEN="hf_own")
-    assert "the hub has none that your token can read" in hidden
+    assert "your token can read no such model on the hub" in hidden
 
 
 def test_a_hub_that_cannot_be_reached_is_told_as_that() -> None:

@@ -384,7 +384,7 @@ def test_what_another_program_writes_meanwhile_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "notes.md").read_text() == "second\n"
     (told,) = place.notes
     assert told.startswith(f"a shell or another program wrote {tmp_path}/notes.md")
-    assert Path(told.rpartition("newer one is ")[2]).read_text() == "by hand, meanwhile"
+    assert Path(told.rpartition("newer one is at ")[2]).read_text() == "by hand, meanwhile"
 
 
 def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_change_that_takes_the_seed_away_is_red_and_says_so() -> None:
     assert found.verdict == "regression"
     check = found.check("repeatability")
     assert check.status == "warn"
-    assert "the baseline repeats" in check.message
+    assert "the baseline is reproducible" in check.message
 
 
 def test_online_trainers_compare_what_they_sampled_and_are_not_asked() -> None:

@@ -41,7 +41,7 @@ class SilentLoop:
         """What its steps did not show, and why."""
         loop = f"the training loop of {type(trainer).__name__}"
         why = {
-            "batches": f"{loop} hands no batch to compute_loss or training_step",
+            "batches": f"{loop} passes no batch to compute_loss or training_step",
             "losses": f"{loop} calls neither compute_loss nor training_step",
         }
         keys = {"batches": ("exact.batches", "tokens"), "losses": ("stability.loss_values",)}

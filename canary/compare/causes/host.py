@@ -91,7 +91,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.HOST,
             0.4,
-            "the process is busier for the same work, in every phase",
+            "the process uses more CPU time for the same work, in every phase",
             cpu,
             ACTIONS,
             "cpu_seconds_per_step",
