@@ -147,7 +147,7 @@ def _final_loss(
             f"mean of the last tenth of the losses {before:.4g} -> {broken}: not finite at the end",
             baseline=before,
             current=broken,
-            delta=1e9,
+            delta=NOT_FINITE,
             threshold=thresholds.max_final_loss_increase_pct,
         )
     if before is None or after is None or before <= 1e-6:

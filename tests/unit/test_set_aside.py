@@ -52,7 +52,11 @@ class Place:
         self.run = (self.output or self.root / "runs") / "run1"
         self.run.mkdir(parents=True)
         self.folder: Any = SimpleNamespace(path=self.run)
-        session: Any = SimpleNamespace(folder=self.folder, record=SimpleNamespace(notes=self.notes))
+        session: Any = SimpleNamespace(
+            folder=self.folder,
+            record=SimpleNamespace(notes=self.notes),
+            config=SimpleNamespace(repeats=1),
+        )
         self.files = OwnFiles(session)
 
     def job(self) -> Job:

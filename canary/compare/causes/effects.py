@@ -30,7 +30,7 @@ SLOWS: Mapping[C, tuple[str, ...]] = {
     C.KERNEL: (*MODEL, "optimizer", "generation", "reward", "advantage", "other"),
     C.ROLLOUT: (*MODEL, "generation", "reward", "advantage"),
     C.DATALOADER: ("data",),
-    C.IO: ("checkpoint", "logging", "data", "other"),
+    C.IO: ("checkpoint", "evaluation", "logging", "data", "other"),
     C.COMMUNICATION: ("backward", "forward", "optimizer", "other"),
 }
 """Phases that a mechanism can slow when the config or what is learned names it; all where it is not

@@ -20,6 +20,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
             "evaluation within the training takes longer",
             (evidence_of_phase(evaluation),),
             ("compare eval_strategy, eval_steps, the evaluation dataset and its batch size",),
+            sign="evaluation",
         )
     counted = [
         check
