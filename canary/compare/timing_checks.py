@@ -41,9 +41,13 @@ TIMING_GATES: tuple[Metric, ...] = (
 )
 
 
+LARGEST = 700.0
+"""A log ratio whose exponential still is a number."""
+
+
 def percent(log_ratio: float) -> float:
     """A log ratio as a percentage."""
-    return 100 * math.expm1(log_ratio)
+    return 100 * math.expm1(min(log_ratio, LARGEST))
 
 
 def timing_checks(
@@ -108,7 +112,7 @@ def _check(gate: Gate, thresholds: Thresholds) -> Check:
     else:
         status = "pass" if found.upper() < d else "inconclusive"
     before = samples.scale(samples.baseline)
-    after = before * math.exp(found.change)
+    after = before * math.exp(min(found.change, LARGEST))
     return Check(
         name=samples.metric,
         group="memory" if samples.metric == "max_memory" else "performance",
@@ -256,7 +260,7 @@ def _tokens_per_sec(
             status = "pass"
         else:
             status = "inconclusive"
-    after = before * math.exp(-drop)
+    after = before * math.exp(min(-drop, LARGEST))
     change = percent(-drop)
     return Check(
         name="tokens_per_sec",

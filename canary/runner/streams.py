@@ -74,6 +74,7 @@ class PassedOn:
                 stderr=err.inlet,
                 env=environment,
                 start_new_session=True,
+                close_fds=False,  # what a shell opened for the command is the command's
             )
             if spools:
                 assert child.stdin is not None

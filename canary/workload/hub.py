@@ -10,6 +10,7 @@ from pathlib import Path
 
 from canary.errors import InputError
 from canary.workload.places import Kind, meant
+from canary.workload.spec import is_there
 
 PATIENCE_S = 5.0
 """How long the hub has for its answer."""
@@ -91,7 +92,7 @@ def _is_cached(kind: Kind, name: str, cache: Path, prepared: Path) -> bool:
         kept = os.environ.get("HF_DATASETS_CACHE")
         own = name.replace("/", "___")
         places += [prepared / own, *([Path(kept) / own] if kept else [])]
-    return any(place.is_dir() for place in places)
+    return any(is_there(place) for place in places)
 
 
 def _typed(kind: Kind, name: str) -> str:

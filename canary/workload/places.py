@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
 from pathlib import Path
 from typing import Literal
 
@@ -20,11 +21,13 @@ from canary.workload.embedded import (
     tiny_dir,
 )
 from canary.workload.embedded.sizes import parse_random_name
-from canary.workload.spec import local_path, view_for
+from canary.workload.spec import is_there, local_path, view_for
 
 Kind = Literal["model", "dataset"]
 FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 """Endings of files of data, and what `load_dataset` calls them."""
+LOOKED_AT = 5_000
+"""Names of a folder that are looked at for one that is nearly so."""
 
 
 def model_folder(name: str, what: str = "model") -> Path | None:
@@ -42,7 +45,7 @@ def model_folder(name: str, what: str = "model") -> Path | None:
             f"known: {EMBEDDED_MODEL}, {EMBEDDED_REWARD} and embedded/random-70m (10m to 1b)",
         )
     path = local_path(name)
-    if path is not None and not path.is_dir():
+    if path is not None and not (is_there(path) and path.is_dir()):
         own = EMBEDDED_REWARD if what == "reward model" else EMBEDDED_MODEL
         raise InputError(
             f"{what} '{name}' does not exist: no folder {path.absolute()}",
@@ -63,7 +66,7 @@ def data_place(name: str, training_type: str) -> Path | None:
     path = local_path(name)
     if path is None and Path(name).suffix in FORMATS:
         path = Path(name)
-    if path is not None and not path.exists():
+    if path is not None and not is_there(path):
         raise InputError(
             f"dataset '{name}' does not exist: no file or folder {path.absolute()}",
             meant(path, "dataset")
@@ -78,10 +81,11 @@ def meant(path: Path, kind: Kind) -> str | None:
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
         step = found / part
-        if not (step.is_dir() if kind == "model" else step.exists()):
+        if not (is_there(step) and (kind == "dataset" or step.is_dir())):
             names: list[str] = []
             with contextlib.suppress(OSError):
-                names = [e.name for e in found.iterdir() if kind == "dataset" or e.is_dir()]
+                entries = itertools.islice(found.iterdir(), LOOKED_AT)
+                names = [e.name for e in entries if kind == "dataset" or e.is_dir()]
             close = difflib.get_close_matches(part, names, n=1)
             if not close:
                 return None

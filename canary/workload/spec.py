@@ -60,4 +60,12 @@ def view_for(training_type: str) -> View:
 def local_path(name: str) -> Path | None:
     """`name` as a path where it is one: it exists, or is written like a path. None for hub ids."""
     path = Path(name).expanduser()
-    return path if path.exists() or name.startswith(_PATH_STARTS) else None
+    return path if name.startswith(_PATH_STARTS) or is_there(path) else None
+
+
+def is_there(path: Path) -> bool:
+    """Whether such a file or folder exists; a name that is too long for one is that of nothing."""
+    try:
+        return path.exists()
+    except OSError:
+        return False

@@ -240,3 +240,12 @@ def test_shared_caches_explain_some_cpu_time_of_a_run_that_was_crowded(
 def test_a_launch_without_cpu_time_has_none_of_its_record() -> None:
     assert launch_seconds(record(0, 0.05), "cpu_time") == []
     assert launch_seconds(told(record(0, 0.05), 0.0), "cpu_time") == []
+
+
+@pytest.mark.parametrize("least", [5e-324, 1e308])
+def test_a_strangers_figure_at_the_ends_of_what_numbers_hold_ends_no_comparison(
+    least: float,
+) -> None:
+    odd, plain = side([0.07] * 3, [least] * 3), side([0.07] * 3, [0.02] * 3, first=3)
+    assert cpu_check(compared(plain[0], odd)).status
+    assert cpu_check(compared(odd[0], plain)).status

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -45,6 +45,14 @@ def test_a_model_folder_that_is_not_there_is_told_with_the_nearest_one(
         model_folder(name)
     hint = f"did you mean {near}?" if near else "give a folder made by save_pretrained"
     assert hint in str(raised.value)
+
+
+@pytest.mark.parametrize("read", [model_folder, lambda name: data_place(name, "sft")])
+def test_a_name_that_is_too_long_for_any_file_is_that_of_nothing(
+    read: Callable[[str], Path | None],
+) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read("./" + "x" * 400)
 
 
 def test_an_absolute_path_is_corrected_as_one(tmp_path: Path) -> None:
