@@ -100,6 +100,10 @@ UNHEALTHY = 3.0
 GROWN_LEVEL = 0.001
 
 
+LARGEST = 700.0
+"""A logarithm whose exponential still is a number."""
+
+
 @dataclass(frozen=True)
 class Samples:
     """Logarithms of one metric, a value a launch, both sides; equal lengths where paired."""
@@ -113,7 +117,7 @@ class Samples:
 
     def scale(self, logs: Sequence[float]) -> float:
         """Geometric mean, in the metric's unit."""
-        return math.exp(statistics.fmean(logs))
+        return math.exp(min(statistics.fmean(logs), LARGEST))
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ def time_samples(
         values = []
         for record in records:
             unit = (completion_tokens_per_step(record) if by_token else None) or 1.0
-            values += [math.log(1000 * s / unit) for s in launch_seconds(record, metric)]
+            values += [math.log(1000 / unit) + math.log(s) for s in launch_seconds(record, metric)]
         return tuple(values)
 
     unit = "ms/token" if by_token else "ms"

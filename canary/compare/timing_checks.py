@@ -15,6 +15,7 @@ from canary.compare.thresholds import Thresholds
 from canary.compare.timing import (
     DRIFTS,
     FAMILY_BUDGET,
+    LARGEST,
     OWN_SPREAD_SHARE,
     PRIOR_SOURCE,
     WORDS,
@@ -39,10 +40,6 @@ TIMING_GATES: tuple[Metric, ...] = (
     "step_time_drift",
     "cpu_time_drift",
 )
-
-
-LARGEST = 700.0
-"""A log ratio whose exponential still is a number."""
 
 
 def percent(log_ratio: float) -> float:
@@ -136,7 +133,7 @@ def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
         return thresholds.max_cpu_time_increase_pct
     if samples.metric != "max_memory":
         return thresholds.max_step_time_increase_pct
-    before = math.exp(statistics.fmean(samples.baseline))
+    before = math.exp(min(statistics.fmean(samples.baseline), LARGEST))
     return min(thresholds.max_mem_increase_pct, 100 * thresholds.max_mem_increase_mb / before)
 
 
