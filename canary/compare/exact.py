@@ -35,6 +35,7 @@ from canary.compare.recorded_stages import (
     LEARNED_STAGES,
     OUTCOME_STAGES,
     compared_stages,
+    equal_outcomes,
     not_recorded,
     recorded_on_both,
 )
@@ -244,6 +245,7 @@ def _learned_checks(
 ) -> list[Check]:
     """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
+    alike = equal_outcomes(before, after)
     checks = []
     for stage, words in compared_stages(before, after).items():
         found = [d for d in differences if d.stage == stage]
@@ -257,7 +259,7 @@ def _learned_checks(
         status: CheckStatus = "warn"
         if outcome:
             status = "changed" if explained else "fail"
-        tail = "" if outcome else "; loss, gradient and update are equal"
+        tail = "" if outcome else alike
         first = found[0]
         checks.append(
             Check(

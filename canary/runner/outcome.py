@@ -50,7 +50,7 @@ def outcome_text(record: RunRecord) -> str:
     else:
         why = record.unmeasured.get("perf.step_time", "no step was timed")
         lines.append(f"  step time   {why}")
-    lines += _line("throughput", throughput_words(record))
+    lines += _line("throughput", throughput_words(record) or _no_samples(record))
     lines += _line("utilisation", utilisation_words(record))
     if perf.max_mem_mb is not None:
         lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
@@ -82,6 +82,12 @@ def _line(name: str, words: list[str]) -> list[str]:
 def share_words(phases: list[tuple[str, float]], whole_s: float) -> list[str]:
     """Each phase in percent of the step."""
     return [f"{name} {100 * seconds / whole_s:.0f}%" for name, seconds in phases]
+
+
+def _no_samples(record: RunRecord) -> list[str]:
+    """Why there is no rate; none where no step was timed, which is said already."""
+    why = record.unmeasured.get("perf.samples_per_sec")
+    return [f"not measured: {why}"] if why and record.perf.step_time.count else []
 
 
 def throughput_words(record: RunRecord) -> list[str]:
