@@ -163,11 +163,10 @@ def exact_lane(
         *change_difference("config", 1, config),
     ]
     explained = any(not change.cosmetic for change in (*config, *environment))
-    missing = [
-        side for side, record in (("baseline", before), ("current", after)) if not record.exact
-    ]
+    sides = (("the baseline", before), ("the current side", after))
+    missing = [side for side, record in sides if not record.exact]
     if missing:
-        reason = f"the {' and the '.join(missing)} has no probe"
+        reason = "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"
         stages = compared_stages(before, after)
         checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))

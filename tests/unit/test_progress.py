@@ -97,6 +97,7 @@ def test_the_outcome_is_told_in_units() -> None:
         "  loss        2.0000 -> 2.0000, 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
         "  exact       no probe: what is learned and the work done cannot be compared",
+        "  note        2 steps timed after warm-up, 5 needed to compare; raise max_steps",
     ]
 
 

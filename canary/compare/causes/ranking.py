@@ -56,7 +56,8 @@ def _as_recorded(finding: Finding, facts: Facts) -> Finding:
     if not missing:
         return finding
     differs = LEARNED_STAGES.get(facts.entry or "")
-    first = f"{differs}: different. " if differs else ""
+    verb = "differs" if facts.entry in ("first_loss", "first_gradient", "model") else "differ"
+    first = f"{differs} {verb}. " if differs else ""
     return replace(
         finding,
         strength=min(finding.strength, ONE_OF_SEVERAL),
