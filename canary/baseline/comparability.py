@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from canary.collect.record import RunRecord
-
-MIN_STEPS = 5
-"""Timed steps after warm-up below which a launch says nothing."""
+from canary.collect.summary import MIN_STEPS
 
 
 def usable(record: RunRecord) -> str:

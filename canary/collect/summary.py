@@ -28,6 +28,9 @@ from canary.collect.slowing import slowing
 
 Row = dict[str, Any]
 
+MIN_STEPS = 5
+"""Timed steps after warm-up below which a launch says nothing."""
+
 
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The share-quantile of an ordered sample, linear between neighbours (numpy's default)."""

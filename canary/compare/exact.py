@@ -35,6 +35,7 @@ from canary.compare.recorded_stages import (
     LEARNED_STAGES,
     OUTCOME_STAGES,
     compared_stages,
+    equal_outcomes,
     not_recorded,
     recorded_on_both,
 )
@@ -162,11 +163,10 @@ def exact_lane(
         *change_difference("config", 1, config),
     ]
     explained = any(not change.cosmetic for change in (*config, *environment))
-    missing = [
-        side for side, record in (("baseline", before), ("current", after)) if not record.exact
-    ]
+    sides = (("the baseline", before), ("the current side", after))
+    missing = [side for side, record in sides if not record.exact]
     if missing:
-        reason = f"the {' and the '.join(missing)} has no probe"
+        reason = "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"
         stages = compared_stages(before, after)
         checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
@@ -244,6 +244,7 @@ def _learned_checks(
 ) -> list[Check]:
     """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
+    alike = equal_outcomes(before, after)
     checks = []
     for stage, words in compared_stages(before, after).items():
         found = [d for d in differences if d.stage == stage]
@@ -257,7 +258,7 @@ def _learned_checks(
         status: CheckStatus = "warn"
         if outcome:
             status = "changed" if explained else "fail"
-        tail = "" if outcome else "; loss, gradient and update are equal"
+        tail = "" if outcome else alike
         first = found[0]
         checks.append(
             Check(

@@ -152,7 +152,20 @@ def _telling(
         words = ", ".join(f"{k.replace('_', ' ')} {a} -> {b}" for k, a, b in totals)
         return key, was, now, f"{words} over {len(before)} steps, {place}"
     was, now = (short(_hashes(side[first])[0]) for side in (before, after))
-    return "sha256", was, now, f"other tokens in equal numbers, {place}"
+    return "sha256", was, now, f"{_without_counts(before, after)}, {place}"
+
+
+def _without_counts(
+    before: Sequence[Sequence[Mapping[str, Any]]], after: Sequence[Sequence[Mapping[str, Any]]]
+) -> str:
+    """What differs where no count does: no more than the rows tell."""
+    sides = [[micro.get("rows") for step in side for micro in step] for side in (before, after)]
+    if not all(rows for side in sides for rows in side):
+        return "other values of the same shape"
+    if sides[0] == sides[1]:
+        return "the same sequences with other masks or labels"
+    counted = all(_total(side, "input_tokens") is not None for side in (before, after))
+    return "other tokens in equal numbers" if counted else "other sequences or another order"
 
 
 def _total(steps: Sequence[Sequence[Mapping[str, Any]]], key: str) -> int | None:

@@ -200,6 +200,10 @@ def first_update_differences(
                     ^ set(after.get("tensors_unchanged", []))
                 )
                 or 1,
+                detail=(
+                    f"tensors changed {before.get('tensors_changed')} -> "
+                    f"{after.get('tensors_changed')}"
+                ),
                 learned=True,
             )
         )

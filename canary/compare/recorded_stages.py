@@ -20,6 +20,14 @@ LEARNED_STAGES: dict[str, str] = {
     "first_update": "the first update and the learning rates",
     "trajectory": "the losses that follow",
 }
+
+
+def _any_told(exact: Mapping[str, Any], series: str) -> bool:
+    """Whether a step told a value: a list of nothing is not recorded."""
+    told = exact.get("trajectory", {}).get(series) or ()
+    return any(value is not None for value in told)
+
+
 RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "data": lambda exact: exact.get("data"),
     "batches": lambda exact: exact.get("batches"),
@@ -34,7 +42,9 @@ RECORDED: dict[str, Callable[[Mapping[str, Any]], Any]] = {
         exact.get("first_update", {}).get("delta_norm") is not None
         and exact.get("trajectory", {}).get("learning_rates")
     ),
-    "trajectory": lambda exact: exact.get("trajectory", {}).get("losses"),
+    "trajectory": lambda exact: (
+        _any_told(exact, "losses") or _any_told(exact, "grad_norms") or _any_told(exact, "rl")
+    ),
 }
 """Whether a probe recorded a stage: what nobody recorded is not equal."""
 OUTCOME_STAGES = ("rollout", "first_loss", "first_gradient", "first_update", "trajectory")
@@ -44,6 +54,23 @@ OUTCOME_STAGES = ("rollout", "first_loss", "first_gradient", "first_update", "tr
 def recorded_on_both(stage: str, before: RunRecord, after: RunRecord) -> bool:
     """Whether both probes have it."""
     return all(bool(RECORDED[stage](record.exact)) for record in (before, after))
+
+
+def told_losses(before: RunRecord, after: RunRecord) -> bool:
+    """Whether both probes have losses of steps."""
+    return all(_told("trajectory", record) for record in (before, after))
+
+
+OUTCOMES = {"first_loss": "loss", "first_gradient": "gradient", "first_update": "update"}
+
+
+def equal_outcomes(before: RunRecord, after: RunRecord) -> str:
+    """Of inputs that differ where no outcome does: which outcomes both sides recorded."""
+    both = [words for stage, words in OUTCOMES.items() if recorded_on_both(stage, before, after)]
+    if not both:
+        return "; loss, gradient and update were not recorded on both sides"
+    named = f"{', '.join(both[:-1])} and {both[-1]}" if both[1:] else both[0]
+    return f"; {named} {'are' if both[1:] else 'is'} equal"
 
 
 def _steps_of(stage: str, record: RunRecord) -> int:
@@ -64,13 +91,21 @@ def compared_stages(before: RunRecord, after: RunRecord) -> dict[str, str]:
     return {name: words for name, words in LEARNED_STAGES.items() if told or name != ROLLOUT}
 
 
+def _told(stage: str, record: RunRecord) -> bool:
+    """Whether the record has what the check of the stage names: of the trajectory its losses,
+    though metrics and norms are compared without them."""
+    if stage == "trajectory":
+        return _any_told(record.exact, "losses")
+    return bool(RECORDED[stage](record.exact))
+
+
 def not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
     """The check of a stage that a side did not record, or not as far; None where both did."""
     words = LEARNED_STAGES[stage]
     unlike = not_compared(before, after) if stage == ROLLOUT else None
     if unlike is not None:
         return unlike
-    was, now = (bool(RECORDED[stage](record.exact)) for record in (before, after))
+    was, now = (_told(stage, record) for record in (before, after))
     if was and now:
         steps, expected = _steps_of(stage, after), _steps_of(stage, before)
         if steps >= expected:

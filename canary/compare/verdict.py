@@ -159,15 +159,18 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     undecided = [check for check in checks if check.status == "inconclusive"]
     # That it does not repeat itself comes before everything that follows from it.
     undecided.sort(key=lambda check: check.name != "repeatability")
+    inputs = next((c for c in checks if c.status == "warn" and c.name in LEARNED_STAGES), None)
+    tail = f" To look at: {inputs.name}: {inputs.message}." if inputs else ""
     if undecided:
-        return f"Inconclusive: {undecided[0].message}."
+        return f"Inconclusive: {undecided[0].message}.{tail}"
     skipped = next(
         (c for c in checks if c.lane in ("exact", "timing") and c.status == "skip"), None
     )
     lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
     absent = " and ".join(lane for lane in ("exact", "timing") if lane not in lanes)
     return (
-        f"Inconclusive: no {absent} check ran ({skipped.message if skipped else 'none recorded'})."
+        f"Inconclusive: no {absent} check ran "
+        f"({skipped.message if skipped else 'none recorded'}).{tail}"
     )
 
 

@@ -88,7 +88,9 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
             {**origins, "training_type": FROM_COMMAND},
         )
     name = str(source or "the built-in config")
-    _refuse_unknown(values, "", CanaryConfig, origins, name)
+    # Without one, it may be that of ppo that is missing.
+    kind = str(values.get("training_type", "ppo"))
+    _refuse_unknown(values, "", CanaryConfig, origins, name, kind)
     try:
         given = CanaryConfig.model_validate(values)
     except ValidationError as error:
@@ -100,18 +102,26 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
 
 
 def _refuse_unknown(
-    values: Mapping[str, Any], prefix: str, model: type[BaseModel], origins: Origins, source: str
+    values: Mapping[str, Any],
+    prefix: str,
+    model: type[BaseModel],
+    origins: Origins,
+    source: str,
+    kind: str,
 ) -> None:
+    """Raises ConfigError for a key that the model lacks, in a config of that `training_type`."""
     for key, value in values.items():
         dotted = f"{prefix}{key}"
         if key not in model.model_fields:
             place = origins.get(dotted, source)
             near = _nearest(str(key), prefix, model)
             hint = f"did you mean '{near}'?" if near else "see `canary config show`"
+            if near and near.startswith("ppo.") and kind != "ppo":
+                hint = f"'{near}' is for training_type ppo alone, and this is {kind}"
             raise ConfigError(f"unknown key {dotted!r} in {place}", hint, file=source, key=dotted)
         section = SECTIONS.get(dotted)
         if section is not None and isinstance(value, Mapping):
-            _refuse_unknown(value, f"{dotted}.", section, origins, source)
+            _refuse_unknown(value, f"{dotted}.", section, origins, source, kind)
 
 
 def _nearest(key: str, prefix: str, model: type[BaseModel]) -> str | None:

@@ -9,7 +9,7 @@ from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.workload.enough import require_enough, rows_there
 from canary.workload.hub import require_on_hub
-from canary.workload.places import data_place, model_folder
+from canary.workload.places import data_place, model_folder, require_weights
 from canary.workload.spec import WorkloadSpec
 
 
@@ -34,7 +34,10 @@ def look_beforehand(
         (config.model_name, "model", config.model_revision),
         (reward, "reward model", None),
     ):
-        if name is not None and model_folder(name, what) is None:
+        folder = None if name is None else model_folder(name, what)
+        if folder is not None:
+            require_weights(f"{what} '{name}'", folder)
+        elif name is not None:
             require_on_hub("model", name, revision, what=what, prepared=prepared)
     if data_place(config.dataset_name, config.training_type) is None:
         require_on_hub("dataset", config.dataset_name, config.dataset_revision, prepared=prepared)

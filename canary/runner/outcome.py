@@ -8,6 +8,7 @@ from canary.collect.alerts import WORST_FIRST, alert_words
 from canary.collect.bottlenecks import one_line
 from canary.collect.record import RunRecord
 from canary.collect.stages import is_online, shown_phases
+from canary.collect.summary import MIN_STEPS
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.runner.base import Result
 from canary.runner.pace import shown_metrics
@@ -50,7 +51,7 @@ def outcome_text(record: RunRecord) -> str:
     else:
         why = record.unmeasured.get("perf.step_time", "no step was timed")
         lines.append(f"  step time   {why}")
-    lines += _line("throughput", throughput_words(record))
+    lines += _line("throughput", throughput_words(record) or _no_samples(record))
     lines += _line("utilisation", utilisation_words(record))
     if perf.max_mem_mb is not None:
         lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
@@ -71,6 +72,9 @@ def outcome_text(record: RunRecord) -> str:
     if record.profiler.steps:
         lines.append(f"  profile     {profile_line(record)}")
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
+    if time_.count < MIN_STEPS:
+        few = f"{time_.count} steps timed after warm-up, {MIN_STEPS} needed to compare"
+        lines.append(f"  note        {few}; raise max_steps")
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
 
@@ -82,6 +86,12 @@ def _line(name: str, words: list[str]) -> list[str]:
 def share_words(phases: list[tuple[str, float]], whole_s: float) -> list[str]:
     """Each phase in percent of the step."""
     return [f"{name} {100 * seconds / whole_s:.0f}%" for name, seconds in phases]
+
+
+def _no_samples(record: RunRecord) -> list[str]:
+    """Why there is no rate; none where no step was timed, which is said already."""
+    why = record.unmeasured.get("perf.samples_per_sec")
+    return [f"not measured: {why}"] if why and record.perf.step_time.count else []
 
 
 def throughput_words(record: RunRecord) -> list[str]:

@@ -76,7 +76,8 @@ def require_enough(spec: WorkloadSpec, rows: int) -> None:
         raise InputError(
             f"{batch} takes {fewest} {'rows' if batch == BATCH else 'prompts'} "
             f"({_factors(spec, batch)}), but dataset '{config.dataset_name}' has {rows}",
-            "lower batch_size, raise dataset_size, or set allow_repeat: true"
+            f"lower batch_size{_with_one(spec, rows)}, raise dataset_size, or set allow_repeat: "
+            "true"
             if batch == BATCH
             else "lower one of these factors, or raise dataset_size",
         )
@@ -96,6 +97,12 @@ def _remedy(steps: int) -> str:
     if steps == 0:
         return "One step takes more rows than there are"
     return f"With max_steps {steps} or less no row is seen twice"
+
+
+def _with_one(spec: WorkloadSpec, rows: int) -> str:
+    """The largest `max_steps` that sees no row twice in batches of one; empty where none does."""
+    steps = rows // (spec.config.gradient_accumulation_steps * spec.ranks)
+    return f" (with batch_size 1, max_steps {steps} is the most)" if steps else ""
 
 
 def _factors(spec: WorkloadSpec, batch: str = "a step") -> str:

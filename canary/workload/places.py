@@ -29,6 +29,9 @@ FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 LOOKED_AT = 5_000
 """Names of a folder that are looked at for one that is nearly so."""
 
+WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf"}
+"""Endings of files of weights; an index of several files has one before its own."""
+
 
 def model_folder(name: str, what: str = "model") -> Path | None:
     """The folder that a model is loaded from; None where only the hub can have it.
@@ -52,6 +55,18 @@ def model_folder(name: str, what: str = "model") -> Path | None:
             meant(path, "model") or f"give a folder made by save_pretrained, a hub id, or {own}",
         )
     return path
+
+
+def require_weights(named: str, folder: Path) -> None:
+    """Before torch is loaded, which takes longer than to look.
+
+    Raises InputError, with the model as `named`, where the folder holds no file of weights.
+    """
+    if not any(WEIGHTS.intersection(file.suffixes) for file in folder.iterdir()):
+        raise InputError(
+            f"{named} has no weights: no .safetensors or .bin file in {folder.absolute()}",
+            "give a folder made by save_pretrained",
+        )
 
 
 def data_place(name: str, training_type: str) -> Path | None:

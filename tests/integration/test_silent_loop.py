@@ -174,7 +174,9 @@ def test_a_loop_that_shows_neither_batches_nor_losses_says_so(tmp_path: Path) ->
     assert [row["loss"] for row in rows] == [None] * STEPS
     assert exact.found["first_update"]["tensors_changed"] > 0
     found = probe.unmeasured()
-    assert set(found) == {"exact.batches", "tokens", "stability.loss_values"}
+    assert [row["samples"] for row in rows] == [None] * STEPS
+    reasons = {"exact.batches", "tokens", "stability.loss_values", "perf.samples_per_sec"}
+    assert set(found) == reasons
     assert "the training loop of BareLoop" in found["exact.batches"]
 
 
@@ -185,3 +187,63 @@ def test_a_loop_whose_steps_cannot_be_told_apart_says_so(tmp_path: Path) -> None
     assert reason is not None
     assert f"Undivided made {STEPS} updates" in reason
     assert "on_step_end" in reason
+
+
+class OfTuples(Trainer):
+    """Its batches are lists of tensors, as torch collates a dataset of tuples."""
+
+    def compute_loss(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
+        ids, labels = batch
+        return model(input_ids=ids, labels=labels).loss
+
+
+class OwnStepOfTuples(Trainer):
+    """The same in a step of its own, which empties its batch."""
+
+    def training_step(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:
+        model.train()
+        labels, ids = batch.pop(), batch.pop()
+        loss = model(input_ids=ids, labels=labels).loss
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
+class OfTexts(OfTuples):
+    """Its batches hold nothing that the canary can hash."""
+
+    def compute_loss(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
+        rows = torch.tensor([row["input_ids"] for row in batch])
+        return model(input_ids=rows, labels=rows).loss
+
+
+def of_tuples(kind: type[Trainer], folder: Path, first: int = 0) -> Any:
+    trainer = built(kind, folder)
+    rows = [torch.tensor(row["input_ids"]) for row in ROWS]
+    trainer.train_dataset = [(row, row.clone()) for row in (*rows[first:], *rows[:first])]
+    trainer.data_collator = torch.utils.data.default_collate
+    trainer.args.remove_unused_columns = False
+    return trainer
+
+
+@pytest.mark.parametrize("kind", [OfTuples, OwnStepOfTuples])
+def test_batches_that_are_lists_are_recorded_by_their_places(
+    tmp_path: Path, kind: type[Trainer]
+) -> None:
+    probe, exact, rows = watched(of_tuples(kind, tmp_path / "one"))
+    assert len(rows) == STEPS
+    batches = exact.found["batches"]
+    assert [list(step[0]["shapes"]) for step in batches] == [["0", "1"]] * STEPS
+    assert set(probe.unmeasured()) == {"tokens"}
+    assert "no input_ids" in probe.unmeasured()["tokens"]
+    _, other, _ = watched(of_tuples(kind, tmp_path / "other", first=3))
+    assert other.found["batches"][0][0]["rows"] != batches[0][0]["rows"]
+
+
+def test_batches_without_a_tensor_are_said_to_have_none(tmp_path: Path) -> None:
+    trainer = built(OfTexts, tmp_path)
+    trainer.data_collator = list
+    trainer.args.remove_unused_columns = False
+    probe, exact, rows = watched(trainer)
+    assert len(rows) == STEPS
+    assert "batches" not in exact.found
+    assert "hold no tensor" in probe.unmeasured()["exact.batches"]

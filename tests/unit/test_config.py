@@ -474,3 +474,12 @@ def test_a_key_of_another_section_is_refused_with_its_place(
     line = refused(tmp_path / "c.yaml", text)
     assert f"unknown key {key!r}" in line
     assert f"did you mean '{hint}" in line
+
+
+def test_a_key_of_ppo_is_not_proposed_to_another_trainer(tmp_path: Path) -> None:
+    file = tmp_path / "canary.yaml"
+    file.write_text("training_type: dpo\nppo_epochs: 2\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert "did you mean" not in str(caught.value)
+    assert "'ppo.ppo_epochs' is for training_type ppo alone" in str(caught.value)

@@ -122,3 +122,18 @@ def test_another_order_is_the_datas_where_the_learning_rate_begins_at_zero_on_bo
     assert top.category == "data", found.diagnosis.summary
     assert top.confidence > 0.9
     assert "optimizer" not in {s.category for s in found.diagnosis.suspects}
+
+
+def test_hashes_of_the_same_rows_are_masks_or_labels_in_the_evidence_too() -> None:
+    found, diagnosis = diagnosed("sft", *OTHER_HASHES, *OTHER_LOSS)
+    top = diagnosis.top_suspect
+    assert top is not None
+    assert "masks or labels differ" in top.description.lower()
+    shown = " ".join(map(str, top.evidence))
+    assert "the same sequences with other masks or labels" in shown
+    assert "other tokens" not in shown + found.first_line
+
+
+def test_a_first_line_that_decides_nothing_names_batches_that_differ() -> None:
+    found, _ = diagnosed("sft", *OTHER_HASHES)
+    assert "same sequences with other masks or labels" in found.first_line, found.first_line

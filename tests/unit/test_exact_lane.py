@@ -352,7 +352,7 @@ def test_a_later_batch_of_a_rollout_belongs_to_the_trajectory() -> None:
 def test_without_a_probe_on_both_sides_the_lane_is_skipped_and_nothing_passes() -> None:
     found = compared(CURRENT.model_copy(update={"exact": {}}))
     assert {found.check(stage).status for stage in LEARNED_STAGES} == {"skip"}
-    assert "the current has no probe" in found.check("trajectory").message
+    assert "the current side has no probe" in found.check("trajectory").message
     assert found.verdict == "inconclusive"
     assert "no exact check ran" in found.first_line
 
@@ -410,3 +410,14 @@ def test_what_an_older_version_did_not_record_is_no_difference() -> None:
     found = compare_to_baseline(newer, older, gates=())
     assert [change.key for change in found.config_changes] == ["use_peft"]
     assert [d.signal for d in found.differences] == ["use_peft", "sharded"]
+
+
+def test_a_stage_is_named_once_where_a_number_of_tensors_differs() -> None:
+    moved = altered(CURRENT, "exact", "first_update", "tensors_changed", to=28)
+    message = compared(moved).check("first_update").message
+    assert message.startswith("tensors changed 29 -> 28"), message
+
+
+def test_without_any_probe_neither_side_is_said_to_have_one() -> None:
+    bare = [side.model_copy(update={"exact": {}}) for side in (CURRENT, *BASELINE)]
+    assert "neither side has a probe" in compared(bare[0], bare[1:]).check("trajectory").message

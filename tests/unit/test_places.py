@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from canary.config.load import load_config
 from canary.errors import InputError
+from canary.runner.beforehand import look_beforehand
 from canary.workload.places import data_place, model_folder
 
 
@@ -111,7 +113,9 @@ def hub() -> Iterator[str]:
 ASK = """
 import json, sys, time
 from pathlib import Path
+from canary.config.load import load_config
 from canary.errors import InputError
+from canary.runner.beforehand import look_beforehand
 from canary.workload.hub import require_on_hub
 
 told = []
@@ -193,3 +197,20 @@ def test_offline_only_the_cache_counts(tmp_path: Path) -> None:
 def test_what_is_no_name_of_the_hubs_is_a_path_that_is_not_there() -> None:
     (told,) = asked(("model", "runs/last/models/llama"))
     assert "not a valid name on the hub" in told
+
+
+@pytest.mark.parametrize(
+    "weights", ["model.safetensors", "pytorch_model.bin", "model.safetensors.index.json"]
+)
+def test_a_model_folder_without_weights_is_refused_before_anything_starts(
+    tmp_path: Path, weights: str
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_text("{}", encoding="utf-8")
+    loaded = load_config(None, [f"model_name={folder}"])
+    with pytest.raises(InputError, match=r"model '.*mine' has no weights: no \.safetensors"):
+        look_beforehand(loaded, tmp_path, 1, lambda note: None)
+    (folder / weights).touch()
+    look_beforehand(loaded, tmp_path, 1, lambda note: None)

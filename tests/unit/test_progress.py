@@ -97,6 +97,7 @@ def test_the_outcome_is_told_in_units() -> None:
         "  loss        2.0000 -> 2.0000, 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
         "  exact       no probe: what is learned and the work done cannot be compared",
+        "  note        2 steps timed after warm-up, 5 needed to compare; raise max_steps",
     ]
 
 
@@ -146,3 +147,16 @@ def test_an_alert_of_ones_own_stays_on_its_line() -> None:
     lines.step_ended("measured", row(1, 0.5) | {"alerts": [alert | {"message": told}]})
     (line,) = [one for one in stream.getvalue().splitlines() if "bad" in one]
     assert "bad ::error::stop [2J" in line
+
+
+def test_a_rate_that_was_not_measured_has_its_reason() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        duration_seconds=12.0,
+        launches=[Launch(index=1, kind="measured", status="completed")],
+        unmeasured={"perf.samples_per_sec": "the loop calls nothing"},
+    )
+    bare = [row(step, 0.5) | {"samples": None, "input_tokens": None} for step in (1, 2)]
+    text = outcome_text(summarise(record, bare, warmup=0))
+    assert "  throughput  not measured: the loop calls nothing" in text.splitlines()

@@ -18,7 +18,8 @@ class SilentLoop:
         self.ends_told = False
         """Whether it calls back at a step's beginning or end."""
         self.seen: set[str] = set()
-        """Whether its steps had `batches` and `losses`."""
+        """Whether its steps `passed` batches, and had `batches` of tensors,
+        `tokens`, `losses`, `samples`."""
         self._updates = 0
         self._updated = False
 
@@ -39,13 +40,20 @@ class SilentLoop:
 
     def unmeasured(self, trainer: Any) -> dict[str, str]:
         """What its steps did not show, and why."""
-        loop = f"the training loop of {type(trainer).__name__}"
+        name = type(trainer).__name__
+        loop = f"the training loop of {name}"
+        batches = f"{loop} passes no batch to compute_loss or training_step"
+        if "passed" in self.seen:
+            batches = f"the batches of {name} hold no tensor"
+        named = f"the batches of {name} hold no input_ids or labels by name"
+        losses = f"{loop} calls neither compute_loss nor training_step"
         why = {
-            "batches": f"{loop} passes no batch to compute_loss or training_step",
-            "losses": f"{loop} calls neither compute_loss nor training_step",
+            "exact.batches": ("batches", batches),
+            "tokens": ("tokens", named if "batches" in self.seen else batches),
+            "stability.loss_values": ("losses", losses),
+            "perf.samples_per_sec": ("samples", losses),
         }
-        keys = {"batches": ("exact.batches", "tokens"), "losses": ("stability.loss_values",)}
-        return {key: why[part] for part in why if part not in self.seen for key in keys[part]}
+        return {key: reason for key, (part, reason) in why.items() if part not in self.seen}
 
     def why_no_step(self, trainer: Any) -> str | None:
         """Why updates were made and no step was seen; None where there was no update."""

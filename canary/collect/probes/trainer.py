@@ -17,6 +17,7 @@ from transformers import Trainer, TrainerCallback
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.metrics import StepMetrics
+from canary.collect.probes.named import hashable, named
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.silent_loop import SilentLoop
@@ -136,7 +137,7 @@ class TrainerProbe(TrainerCallback):
         return original(*args, **kwargs)
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        inputs = args[1] if len(args) > 1 else kwargs["inputs"]
+        inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         training = self._trainer.model.training
         if training:
             self._silent_loop_goes_on()
@@ -155,8 +156,16 @@ class TrainerProbe(TrainerCallback):
 
     def _batch_enters(self, inputs: Any) -> None:
         self._entered = True
+        self._silent.seen.add("passed")
+        if not isinstance(inputs, Mapping):
+            inputs = hashable(named(inputs))
+        if not inputs:
+            return
         self._silent.seen.add("batches")
-        for name, count in count_tokens(inputs).items():
+        counts = count_tokens(inputs)
+        if counts:
+            self._silent.seen.add("tokens")
+        for name, count in counts.items():
             self._tokens[name] = self._tokens.get(name, 0) + count
         if self._watch is not None:
             self._watch.batch(inputs)
@@ -169,13 +178,13 @@ class TrainerProbe(TrainerCallback):
         self._silent_loop_goes_on()
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         # A step of the user's own may take its batch apart.
-        batch = dict(inputs) if isinstance(inputs, Mapping) else None
+        batch = dict(inputs) if isinstance(inputs, Mapping) else hashable(named(inputs))
         self._in_step, self._entered = True, False
         try:
             loss = original(*args, **kwargs)
         finally:
             self._in_step = False
-        if not self._entered and batch is not None:
+        if not self._entered and inputs is not None:
             self._batch_enters(batch)
         self._losses.append(loss.detach())
         return loss
@@ -351,10 +360,13 @@ class TrainerProbe(TrainerCallback):
         self._metrics.step_ended()
         if row["micro_batches"]:
             self._silent.seen.add("losses")
+        if row["samples"]:
+            self._silent.seen.add("samples")
         mean = self._mean or self._own_loop is not None
         self._ended.close(row, scalars, functools.partial(_fill, mean=mean))
 
-    def _samples(self) -> int:
+    def _samples(self) -> int | None:
+        """None where the loop told of none: that is not 0 a second."""
         if self._own_loop is not None:
-            return self._own_loop.samples
-        return int(self._trainer.args.per_device_train_batch_size) * len(self._losses)
+            return self._own_loop.samples or None
+        return int(self._trainer.args.per_device_train_batch_size) * len(self._losses) or None

@@ -64,6 +64,7 @@ def _not_reached(facts: Facts) -> Iterator[Finding]:
         "the dataset differs, and not in what the probe's steps saw",
         (evidence_of(found),),
         ("compare the dataset's revision and its preparation",),
+        equal=("batches",),
     )
 
 

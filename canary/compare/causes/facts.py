@@ -19,6 +19,7 @@ from canary.compare.inputs_stages import is_rollout
 from canary.compare.learning_stages import VANISHING, loss_floor
 from canary.compare.operators import OperatorDifferences, operator_differences
 from canary.compare.phases import PhaseGrowth, StepGrowth, phase_growth
+from canary.compare.recorded_stages import LEARNED_STAGES, recorded_on_both, told_losses
 from canary.compare.report import Check, Comparison, Difference
 from canary.compare.rollout_stage import SIGNALS
 from canary.compare.source_changes import SourceChanges
@@ -66,6 +67,15 @@ class Facts:
                 value = value.get(key) if isinstance(value, Mapping) else None
             found.append(value)
         return found[0], found[1]
+
+    def unrecorded(self, stages: Sequence[str]) -> list[str]:
+        """Those of the stages, in words, that a side did not record."""
+        return [
+            LEARNED_STAGES[stage]
+            for stage in stages
+            if not recorded_on_both(stage, self.before, self.now)
+            or (stage == "trajectory" and not told_losses(self.before, self.now))
+        ]
 
     # Checks and differences.
 

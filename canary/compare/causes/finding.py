@@ -22,6 +22,8 @@ class Finding:
     sign: str = ""
     """The count, phase or share of time that it rests on, by a name of `chains.FOLLOWS`; empty for
     what is learned, and for settings."""
+    equal: tuple[str, ...] = ()
+    """Stages that it takes to be equal: it is weaker where a side did not record one."""
 
     def __post_init__(self) -> None:
         """Raises:

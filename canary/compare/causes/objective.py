@@ -123,6 +123,7 @@ def _later_updates(facts: Facts) -> Iterator[Finding]:
         "term that is 0 at first, or a bound that nothing reaches at first",
         (*facts.first_evidence(), *([clipped] if clipped else [])),
         ("look at ratios, their bounds, the bounds of the values, and the masks", *ACTIONS),
+        equal=("first_update",),
     )
 
 
@@ -152,6 +153,7 @@ def _first_loss(facts: Facts) -> Iterator[Finding]:
         f"the same batch and parameters have another loss{scale}",
         tuple(evidence),
         ACTIONS,
+        equal=("batches", "model"),
     )
 
 
@@ -165,6 +167,7 @@ def _first_gradient(facts: Facts) -> Iterator[Finding]:
             "every module",
             facts.first_evidence(),
             ("look for a coefficient of the loss: beta, a weight, a divisor", *ACTIONS),
+            equal=("batches", "first_loss"),
         )
         return
     rollout = facts.rollout and facts.metric_moved("entropy")
@@ -175,6 +178,7 @@ def _first_gradient(facts: Facts) -> Iterator[Finding]:
         f"the first loss is the same and its gradient is not{CUT if cut else ''}",
         (*facts.first_evidence(), *([cut] if cut else [])),
         (LOOK_FOR_CUTS, *ACTIONS),
+        equal=("batches", "first_loss"),
     )
 
 
@@ -200,6 +204,7 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
                 ),
             ),
             ("look at terms that compare policy and reference: KL, margins, ratios", *ACTIONS),
+            equal=("batches", "first_update"),
         )
     elif norm is not None and (loss is None or norm < loss):
         cut = gradient_cut(facts)
@@ -210,6 +215,7 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
             f"at step {norm} the same loss has another gradient{CUT if cut else ''}",
             (*facts.first_evidence(), *([cut] if cut else [])),
             (LOOK_FOR_CUTS, *ACTIONS) if cut or small else ACTIONS,
+            equal=("batches", "trajectory"),
         )
 
 

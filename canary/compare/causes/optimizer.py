@@ -80,6 +80,7 @@ def _first_update(facts: Facts) -> Iterator[Finding]:
             "compare optimizer class, betas, epsilon, weight decay and parameter groups",
             "every trainable parameter must be in exactly one group",
         ),
+        equal=("first_gradient",),
     )
 
 
@@ -96,6 +97,7 @@ def _other_gradient(facts: Facts, step: int, actions: tuple[str, ...]) -> Iterat
         f"at step {step} the same loss has another gradient{more}",
         facts.first_evidence(),
         ("every step must begin with gradients of zero", *actions),
+        equal=("batches", "trajectory"),
     )
 
 
@@ -132,6 +134,7 @@ def _later(facts: Facts) -> Iterator[Finding]:
             f"{update} of step 1 on: what the optimizer carries over",
             facts.first_evidence(),
             actions,
+            equal=("batches", "first_update"),
         )
     elif loss is not None and loss >= 3:
         yield Finding(
@@ -141,4 +144,5 @@ def _later(facts: Facts) -> Iterator[Finding]:
             "optimizer carries over",
             facts.first_evidence(),
             actions,
+            equal=("batches", "first_update"),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import get_args
 
 from canary.compare.causes.chains import chained
@@ -10,6 +11,7 @@ from canary.compare.causes.effects import can_cause, effects
 from canary.compare.causes.environment import environment_evidence
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
+from canary.compare.recorded_stages import LEARNED_STAGES
 from canary.compare.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
 
 UNKNOWN = RegressionCategory.UNKNOWN
@@ -19,6 +21,8 @@ SOMETHING_ELSE = 1.0
 MOST = 0.97
 LEAST = 0.1
 """A suspect below this is not named."""
+ONE_OF_SEVERAL = 0.4
+"""Of a cause that rests on what was not recorded: less likely than one that nobody thought of."""
 TELLS_APART = 1.05
 """Two mechanisms whose confidences differ by less than this factor are not told apart."""
 
@@ -27,7 +31,7 @@ def ranked(found: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
     """Suspects of the worst effects first, and of these the likeliest; rivals are who can cause the
     same effect. `unknown` stands first where the first two are not told apart, or where nothing
     tells enough for anyone."""
-    findings = chained(found)
+    findings = chained(_as_recorded(finding, facts) for finding in found)
     if not (tiers := effects(facts)):
         return _of_one_effect(findings, facts)
     named: dict[RegressionCategory, Suspect] = {}
@@ -44,6 +48,21 @@ def ranked(found: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
         for suspect in (*first, *known, *unknown) if place == 0 else known:
             named.setdefault(suspect.category, suspect)
     return tuple(named.values())
+
+
+def _as_recorded(finding: Finding, facts: Facts) -> Finding:
+    """What a side did not record is not called equal: then the cause is one of several."""
+    missing = facts.unrecorded(finding.equal)
+    if not missing:
+        return finding
+    differs = LEARNED_STAGES.get(facts.entry or "")
+    verb = "differs" if facts.entry in ("first_loss", "first_gradient", "model") else "differ"
+    first = f"{differs} {verb}. " if differs else ""
+    return replace(
+        finding,
+        strength=min(finding.strength, ONE_OF_SEVERAL),
+        description=f"{first}Not recorded on both sides: {', '.join(missing)}",
+    )
 
 
 def _of_one_effect(findings: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:

@@ -1,0 +1,82 @@
+"""No cause calls equal what was recorded on neither side."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from tests.unit.diagnosing import (
+    GRADIENT,
+    LOSSES,
+    OTHER_LOSS,
+    TOTAL,
+    TRAJECTORY,
+    Change,
+    changed,
+    every_micro,
+    later,
+    sides,
+)
+
+NO_BATCHES: Change = (("exact", "batches"), [])
+NO_LOSSES: list[Change] = [
+    (("exact", "first_loss"), {"loss": None, "micro_losses": []}),
+    ((*TRAJECTORY, "losses"), [None] * len(LOSSES)),
+]
+OTHER_GRADIENT: list[Change] = [((*GRADIENT, "total"), 1.2 * TOTAL)]
+OTHER_UPDATE: list[Change] = [(("exact", "first_update", "delta_norm"), 0.2)]
+
+
+def compared(both: list[Change], current: list[Change]) -> Comparison:
+    """Sides that are equal but for `current`, without what `both` takes away."""
+    before, after = sides()
+    return compare_to_baseline(changed(after, *both, *current), changed(before, *both), gates=())
+
+
+@pytest.mark.parametrize(
+    ("both", "current", "named", "never"),
+    [
+        ([NO_BATCHES], OTHER_LOSS, "batches", "same batch"),
+        (NO_LOSSES, OTHER_GRADIENT, "the loss of step 1", "loss is the same"),
+        ([NO_BATCHES], OTHER_GRADIENT, "batches", "loss is the same"),
+        (
+            [((*GRADIENT, "total"), None), ((*GRADIENT, "groups"), {})],
+            OTHER_UPDATE,
+            "the gradient of step 1",
+            "same gradient",
+        ),
+    ],
+)
+def test_what_neither_side_recorded_is_not_called_equal(
+    both: list[Change], current: list[Change], named: str, never: str
+) -> None:
+    found = compared(both, current)
+    suspects = found.diagnosis.suspects
+    told = [s.description for s in suspects]
+    assert not any(never in words.lower() for words in told), told
+    assert any("Not recorded on both sides" in words and named in words for words in told), told
+    assert suspects[0].category == "unknown", told
+    assert "Likely cause" not in found.first_line
+
+
+def test_a_loss_that_nobody_recorded_is_not_the_same_at_a_later_step() -> None:
+    norms = sides()[0].exact["trajectory"]["grad_norms"]
+    other: list[Change] = [((*TRAJECTORY, "grad_norms"), later(norms, 4, 1.5))]
+    told = [s.description for s in compared(NO_LOSSES, other).diagnosis.suspects]
+    assert not any("same loss" in words for words in told), told
+
+
+def test_losses_that_nobody_recorded_are_not_equal() -> None:
+    norms: list[Change] = [((*TRAJECTORY, "grad_norms"), [None] * len(LOSSES))]
+    found = compared([*NO_LOSSES, *norms], [])
+    check = next(c for c in found.checks if c.name == "trajectory")
+    assert check.status == "skip"
+    assert "recorded on neither side" in check.message
+
+
+def test_other_batches_alone_are_not_said_to_have_equal_losses_that_nobody_recorded() -> None:
+    other = every_micro("sha256", "f" * 64)
+    message = next(c for c in compared(NO_LOSSES, other).checks if c.name == "batches").message
+    assert "loss" not in message
+    assert "gradient and update are equal" in message
