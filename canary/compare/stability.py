@@ -34,16 +34,28 @@ def stability_checks(
     return found + metric_checks(current, baseline, thresholds)
 
 
+BadSteps = Literal["nan_steps", "inf_steps"]
+
+
+def bad_steps(record: RunRecord, name: BadSteps) -> int | None:
+    """Steps of a run whose loss was none; None where it told no losses."""
+    count: int = getattr(record.stability, name)
+    return count if count or record.stability.loss_values else None
+
+
 def _bad_steps(
-    name: Literal["nan_steps", "inf_steps"],
+    name: BadSteps,
     current: Sequence[RunRecord],
     baseline: Sequence[RunRecord],
     limit: int,
 ) -> Check:
     word = "NaN" if name == "nan_steps" else "Inf"
+    if all(bad_steps(record, name) is None for record in current):
+        return Check(name, "stability", "invariant", "skip", "the loop told no losses")
     worst = max(current, key=lambda record: getattr(record.stability, name))
     count = int(getattr(worst.stability, name))
-    before = max(int(getattr(record.stability, name)) for record in baseline) if baseline else 0
+    counts = [bad_steps(record, name) for record in baseline]
+    before = max((known for known in counts if known is not None), default=None)
     places = worst.stability.nan_at if name == "nan_steps" else worst.stability.inf_at
     where = f", first at step {places[0]}" if places else ""
     return Check(
@@ -55,7 +67,7 @@ def _bad_steps(
         baseline=before,
         current=count,
         unit="steps",
-        delta=float(count - before),
+        delta=float(count - (before or 0)),
         threshold=float(limit),
         scale="steps",
     )

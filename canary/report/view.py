@@ -211,6 +211,7 @@ def side_words(side: Side) -> str:
     sha = f"commit {side.sha[:9]}{' with changes' if side.dirty else ''}" if side.sha else ""
     runs = side.run_ids[-1] if len(side.run_ids) == 1 else f"{len(side.run_ids)} runs"
     launches = f"{side.launches} launch{'es' if side.launches != 1 else ''} of {side.steps} steps"
+    launches = launches if side.launches else "no timed launch"
     return ", ".join(filter(None, (runs, launches, sha)))
 
 

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from canary.collect.record import AlertSummary, Launch, RunRecord, Stability
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.report.document import document
@@ -70,6 +71,38 @@ def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> Non
     found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
     assert len(found.baseline.run_ids) == 3
     assert any("lost" in note and "oom" in note for note in found.notes)
+
+
+def probe_alone(whole: RunRecord) -> RunRecord:
+    """The record as of `repeats: 0`: nothing was timed, no loss told, nothing watched."""
+    made = RunRecord(run_id=whole.run_id, timestamp=whole.timestamp, status="completed")
+    launch = Launch(index=0, kind="probe", status="completed", steps=12)
+    kept = {"config": whole.config | {"repeats": 0}, "env": whole.env, "exact": whole.exact}
+    return made.model_copy(
+        update={**kept, "launches": [launch], "alert_summary": AlertSummary(total=0)}
+    )
+
+
+def test_probes_alone_show_no_figure_that_nobody_measured() -> None:
+    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
+    shown = render(found, "text")
+    for never in ("NaN steps", "Inf steps", "0 launches of 0 steps", "0 types"):
+        assert never not in shown
+    assert "no timed launch" in shown
+    for side in (found.baseline, found.current):
+        assert side.summary["nan_steps"] is None
+    assert found.check("alerts").status == "skip"
+
+
+def test_a_loop_that_told_no_loss_has_no_count_of_bad_ones_and_its_own_number_of_steps() -> None:
+    def silent(number: int) -> RunRecord:
+        return altered(record(number), "stability", to=Stability())
+
+    steps = record(1).launches[0].steps
+    found = compare_to_baseline(silent(10), [silent(number) for number in range(3)])
+    assert found.check("nan_steps").status == "skip"
+    assert found.current.summary["nan_steps"] is None
+    assert found.current.steps == steps > 0
 
 
 def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
