@@ -9,7 +9,7 @@ from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.report import Check, Side
-from canary.compare.stability import bad_steps
+from canary.compare.stability import bad_steps, end_loss
 
 CHECKED = {
     "step_time_mean_s": ("step_time_mean", "ms", 1e-3),
@@ -55,7 +55,7 @@ def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
     def typical(figure: Callable[[RunRecord], float | None]) -> float | None:
         return _geometric_mean(map(figure, records))
 
-    losses = [record.stability.final_loss for record in records]
+    losses = map(end_loss, records)
     told = [loss for loss in losses if loss is not None]
     return {
         "step_time_mean_s": typical(lambda record: record.perf.step_time.mean),

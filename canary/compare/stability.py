@@ -85,6 +85,14 @@ def tail_mean(values: Sequence[float]) -> float | None:
     return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
 
 
+def end_loss(record: RunRecord) -> float | None:
+    """Mean of the last tenth of a run's losses; the last one, where that is not finite."""
+    losses = record.stability.loss_values
+    return (
+        tail_mean(losses) if losses and math.isfinite(losses[-1]) else next(iter(losses[-1:]), None)
+    )
+
+
 def _rises(records: Sequence[RunRecord]) -> list[float]:
     """The last tenth of the losses over the first; of losses that cancel to zero there is none."""
     rises = []

@@ -33,7 +33,7 @@ SUMMARY_ROWS = (
     ("step time, p95", "step_time_p95_s", "ms", 1000.0),
     ("tokens per second", "tokens_per_sec", "", 1.0),
     ("peak memory", "max_mem_mb", "MB", 1.0),
-    ("final loss", "final_loss", "", 1.0),
+    ("loss, last tenth", "final_loss", "", 1.0),
     ("NaN steps", "nan_steps", "", 1),
     ("Inf steps", "inf_steps", "", 1),
 )

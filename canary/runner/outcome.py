@@ -56,7 +56,8 @@ def outcome_text(record: RunRecord) -> str:
         lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
     if stability.loss_values and stability.final_loss is not None:
         lines.append(
-            f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f}, "
+            f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f} "
+            "(first and last step), "
             f"{stability.nan_steps} NaN, {stability.inf_steps} Inf"
         )
     means = {name: sample.mean for name, sample in record.rl.items() if sample.count}

@@ -105,6 +105,20 @@ def test_a_loop_that_told_no_loss_has_no_count_of_bad_ones_and_its_own_number_of
     assert found.current.steps == steps > 0
 
 
+def test_the_loss_of_a_run_that_no_check_judged_is_the_same_figure_as_of_one_that_was() -> None:
+    judged = compare_to_baseline(record(10), record(1)).current.summary["final_loss"]
+    crash = compare_to_baseline(crashed(record(10)), record(1)).current.summary["final_loss"]
+    assert record(10).stability.final_loss != pytest.approx(judged), "that is the last loss alone"
+    assert crash == pytest.approx(judged)
+    assert "loss, last tenth" in render(compare_to_baseline(record(10), record(1)), "text")
+
+
+def test_a_last_loss_that_is_none_is_no_mean_of_those_before_it() -> None:
+    losses = [*record(10).stability.loss_values[:-1], math.nan]
+    broken = crashed(altered(record(10), "stability", "loss_values", to=losses))
+    assert math.isnan(compare_to_baseline(broken, record(1)).current.summary["final_loss"])
+
+
 def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
     empty = altered(crashed(record(10, 0.1)), "perf", "step_time", "mean", to=math.nan)
     found = compare_to_baseline(empty, records(UNEVEN))
