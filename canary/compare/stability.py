@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
+from canary.collect.jsonio import shown
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.metric_trends import metric_checks
@@ -164,7 +165,8 @@ def _final_loss(
             "stability",
             "trend",
             "fail",
-            f"mean of the last tenth of the losses {before:.4g} -> {broken}: not finite at the end",
+            f"mean of the last tenth of the losses {before:.4g} -> {shown(broken)}: "
+            "not finite at the end",
             baseline=before,
             current=broken,
             delta=NOT_FINITE,

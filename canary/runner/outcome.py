@@ -6,6 +6,7 @@ from pathlib import Path
 
 from canary.collect.alerts import WORST_FIRST, alert_words
 from canary.collect.bottlenecks import one_line
+from canary.collect.host import typical_cpu_s_per_step
 from canary.collect.record import RunRecord
 from canary.collect.stages import is_online, shown_phases
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
@@ -103,8 +104,9 @@ def utilisation_words(record: RunRecord) -> list[str]:
     words = []
     if host.cpu_utilization_of_cores is not None:
         words.append(f"CPU {host.cpu_utilization_of_cores:.0f}% of {cores} cores")
-    if host.cpu_seconds_per_step is not None:
-        words.append(f"{1000 * host.cpu_seconds_per_step:.1f} ms of CPU a step")
+    cpu_s = typical_cpu_s_per_step(record)
+    if cpu_s is not None:
+        words.append(f"{1000 * cpu_s:.1f} ms of CPU a step")
     if record.perf.gpu_utilization_avg is not None:
         words.append(f"GPU {record.perf.gpu_utilization_avg:.0f}%")
     if host.gil_contention is not None:

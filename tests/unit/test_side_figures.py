@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
@@ -12,6 +13,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.report.document import document
 from canary.report.render import render
 from canary.report.story import story_of, story_text
+from canary.runner.outcome import outcome_text
 from tests.unit.comparing import altered, crashed, example, record, records
 
 UNEVEN = [0.030, 0.035, 0.0628]
@@ -117,6 +119,38 @@ def test_a_last_loss_that_is_none_is_no_mean_of_those_before_it() -> None:
     losses = [*record(10).stability.loss_values[:-1], math.nan]
     broken = crashed(altered(record(10), "stability", "loss_values", to=losses))
     assert math.isnan(compare_to_baseline(broken, record(1)).current.summary["final_loss"])
+
+
+@pytest.mark.parametrize("factor", [1.154, 0.5])
+def test_the_message_of_a_loss_tells_the_same_share_as_its_row(factor: float) -> None:
+    was = record(1).exact["first_loss"]["loss"]
+    check = compare_to_baseline(
+        altered(record(10), "exact", "first_loss", "loss", to=was * factor), record(1)
+    ).check("first_loss")
+    assert check.delta_pct == pytest.approx(100 * (factor - 1))
+    assert f"({abs(factor - 1):.1e} relative)" in check.message
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_loss_that_is_no_number_has_one_name_and_no_share(form: str) -> None:
+    broken = altered(record(10), "exact", "first_loss", "loss", to="nan")
+    broken = altered(broken, "stability", "loss_values", -1, to=math.nan)
+    shown = render(compare_to_baseline(broken, record(1)), form)
+    assert "inf relative" not in shown
+    assert not re.search(r"\b(nan|inf)\b(?!\\)", shown)
+
+
+def test_cpu_time_of_one_run_is_one_number_wherever_it_is_shown() -> None:
+    run, before = (record(number, cpu_s=0.1424) for number in (10, 1))
+    for one in (run, before):
+        one.host = one.host.model_copy(update={"cpu_seconds_per_step": 0.1435})
+        one.launches[0].phases_cpu = {"forward": 0.1435}
+        one.launches[0].phases_steady = {"forward": 0.1}
+    found = compare_to_baseline(run, before)
+    story = story_of(found, [run], [before])
+    told = {row.name: row.current for row in story.metrics}
+    assert told["CPU time of a step"] == "142.4 ms"
+    assert "142.4 ms of CPU a step" in outcome_text(run)
 
 
 def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
