@@ -92,12 +92,18 @@ def _request(
 
     current, against = sides(runs, baseline or [])
     if len(current) > 1 and not baseline:
-        newest, run_id = newest_of(current)
+        newest, run_id, passed_over = newest_of(current)
         typer.echo(
             f"note: {len(current)} runs are named before the baseline; only the newest is "
             f"compared, {printable(run_id)} (--baseline BASELINE compares all of them)",
             err=True,
         )
+        if passed_over:
+            typer.echo(
+                "note: passed over, for it did not complete: "
+                f"{printable(', '.join(passed_over))} (name it alone to compare it)",
+                err=True,
+            )
         current = (newest,)
     asks = partial(source_between, repository or Path.cwd())
     return Request(current, against, tier, threshold_file, noise, accept, source=asks)

@@ -38,7 +38,10 @@ def usable(record: RunRecord) -> str:
 
 def how_it_ended(record: RunRecord) -> str:
     """Of a run that did not complete: why, and how far it had come."""
-    steps = record.launches[-1].steps if record.launches else 0
+    # The launch that ended it: a probe may have run after a command that failed at its end.
+    ended = [launch for launch in record.launches if launch.status != "completed"]
+    last = [*ended[:1], *record.launches[-1:]]
+    steps = last[0].steps if last else 0
     steps = steps or len(record.stability.loss_values)
     if record.reason and "failed_rank" in record.ranks:
         return record.reason  # which tells after what step of which rank

@@ -141,20 +141,23 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
         def launch(role: Role, *, probe: bool) -> RunRecord:
             return sides[role].run(probe=probe)
 
-        teller = Teller(say, plan)
+        teller = Teller(say, plan, probes_alone=request.exact)
         teller.begins(sides["base"], sides["head"], folder)
         if request.exact:
             with at_once(sides, [PROBE_ALONE]) as probe_of:
                 found, runs = run_pairs(plan, probe_of, judge, teller, time.monotonic)
-                return _exact(found, runs, probe_of, judge), folder
+                return _exact(found, runs, probe_of, judge, say), folder
         found, runs = run_pairs(plan, launch, judge, teller, time.monotonic)
     return _told(found, runs), folder
 
 
-def _exact(found: Comparison, runs: Runs, launch: Launch, judge: Judge) -> Comparison:
+def _exact(
+    found: Comparison, runs: Runs, launch: Launch, judge: Judge, say: Callable[[str], None]
+) -> Comparison:
     """Where the probes differ, a second one of the base tells what differs between equal runs."""
     note = "probes alone: the speed was not measured"
     if found.failed_checks and runs.head:
+        say("they differ: a second probe of the base shows what differs between equal runs")
         again = launch("base", probe=True)
         if again.status == "completed":
             found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)

@@ -19,9 +19,12 @@ BAR_REACH = 40.0
 class Teller:
     """Says it line by line."""
 
-    def __init__(self, say: Callable[[str], None], plan: Plan) -> None:
+    def __init__(
+        self, say: Callable[[str], None], plan: Plan, *, probes_alone: bool = False
+    ) -> None:
         self._say = say
         self._plan = plan
+        self._probes_alone = probes_alone
         self._spent: list[float] = []
         self._next = plan.pairs or LOOKS[0]
 
@@ -29,6 +32,7 @@ class Teller:
         """What is compared, how often, and where the records go."""
         fixed = self._plan.pairs
         how = pairs_of(fixed) if fixed else "looks after 3, 5 and 8 pairs"
+        how = "one probe of each side" if self._probes_alone else how
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 

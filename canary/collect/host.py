@@ -37,6 +37,14 @@ def host_of(record: RunRecord, rows: Sequence[Row]) -> Host:
     )
 
 
+def typical_cpu_s_per_step(record: RunRecord) -> float | None:
+    """CPU seconds per step of a run's launches, as comparisons have it; of a device, and of earlier
+    versions, the process's mean."""
+    told = [launch.cpu_s_per_step for launch in record.launches if launch.kind == "measured"]
+    known = [seconds for seconds in told if seconds]
+    return statistics.geometric_mean(known) if known else record.host.cpu_seconds_per_step
+
+
 def on_core_step_time_s(rows: Sequence[Row]) -> float | None:
     """As `Launch` has it. A device works on while the thread has no core."""
     told = [row for row in rows if row.get("cpu_s") is not None]

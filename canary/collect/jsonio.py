@@ -47,6 +47,14 @@ def number(value: Any) -> Any:
     return NON_FINITE.get(value, value) if isinstance(value, str) else value
 
 
+SHOWN = {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}
+
+
+def shown(text: str) -> str:
+    """A number's text as people read it: those that are not finite have one name each."""
+    return SHOWN.get(text, text)
+
+
 def dumps(value: Any, indent: int | None = None) -> str:
     """Serialises to strict JSON."""
     try:

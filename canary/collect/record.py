@@ -74,6 +74,7 @@ class Stability(Section):
     loss_values: list[Number] = Field(default_factory=list)
     grad_norm_values: list[Number | None] = Field(default_factory=list)
     final_loss: Number | None = None
+    """The last of them; comparisons judge the mean of the last tenth."""
     loss_diverged: bool = False
     """The mean of the last tenth of the losses is above 1.5 times that of the first tenth, or the
     last loss is not finite."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from canary.baseline.comparability import probe_alone
 from canary.collect.alerts import WORST_FIRST
 from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
@@ -38,10 +39,15 @@ def _order(alert: Mapping[str, Any]) -> tuple[int, int]:
     return WORST_FIRST.index(alert["severity"]), int(alert["step"])
 
 
+def _watched(record: RunRecord) -> bool:
+    """Whether detectors looked on; nothing does so in a probe."""
+    return record.alert_summary is not None and not probe_alone(record)
+
+
 def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[Check]:
     """The check `alerts`; none where neither side was watched."""
-    watched = [record.alert_summary is not None for record in (*current, *baseline)]
-    if not any(watched):
+    watched = list(map(_watched, (*current, *baseline)))
+    if not any(record.alert_summary is not None for record in (*current, *baseline)):
         return []
     if not any(watched[: len(current)]):
         reason = "nothing watched the current side while it trained"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from canary.collect.jsonio import number
+from canary.collect.jsonio import number, shown
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.micro_batches import cut_otherwise
@@ -70,6 +71,7 @@ def _cut_in(baseline: RunRecord, current: RunRecord, steps: int) -> bool:
 def _loss_difference(signal: str, was: Any, now: Any, relative: float, floor: float) -> Difference:
     """Of losses compared on a scale of at least `floor`; it is named where it is 1."""
     scale = SCALE_OF_ONE if floor == 1.0 and _within_one(was, now) else ""
+    how = f"{relative:.1e} {scale}" if scale else _share(was, now, relative)
     return Difference(
         ORDER["first_loss"],
         "first_loss",
@@ -78,7 +80,7 @@ def _loss_difference(signal: str, was: Any, now: Any, relative: float, floor: fl
         now,
         relative=relative,
         scale=scale,
-        detail=f"{signal} {_show(was)} -> {_show(now)} ({relative:.1e} {scale or 'relative'})",
+        detail=f"{signal} {_show(was)} -> {_show(now)} ({how})",
         learned=True,
     )
 
@@ -293,7 +295,11 @@ def _sequence(
             detail=(
                 f"{signal} {_show(before[first])} -> {_show(after[first])} at step {first + 1}, "
                 f"{len(over)} of {len(sizes)} steps beyond tolerance, "
-                f"up to {max(sizes):.1e} {scale or 'relative'}"
+                + (
+                    f"up to {max(sizes):.1e} {scale or 'relative'}"
+                    if math.isfinite(max(sizes))
+                    else "not finite on one side"
+                )
             ),
             learned=True,
             step=first + 1,
@@ -313,7 +319,17 @@ def _worst(before: Sequence[Any], after: Sequence[Any], floor: float) -> tuple[i
 
 
 def _show(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+    return shown(f"{value:.6g}" if isinstance(value, int | float) else str(value))
+
+
+def _share(was: Any, now: Any, relative: float) -> str:
+    """A relative difference in words: of the baseline, as the row of the check has it."""
+    if was is None or now is None:
+        return "missing on one side"
+    if not math.isfinite(relative):
+        return "not finite"
+    of_baseline = abs(now / was - 1) if was else relative
+    return f"{of_baseline:.1e} relative"
 
 
 def _difference(stage: str, signal: str, was: Any, now: Any, relative: float) -> Difference:
@@ -324,6 +340,6 @@ def _difference(stage: str, signal: str, was: Any, now: Any, relative: float) ->
         was,
         now,
         relative=relative,
-        detail=f"{signal} {_show(was)} -> {_show(now)} ({relative:.1e} relative)",
+        detail=f"{signal} {_show(was)} -> {_show(now)} ({_share(was, now, relative)})",
         learned=True,
     )

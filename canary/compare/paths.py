@@ -89,15 +89,21 @@ def _matches(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def newest_of(paths: Sequence[Path]) -> tuple[Path, str]:
-    """The path of the newest of several runs, and its run id.
+def newest_of(paths: Sequence[Path]) -> tuple[Path, str, tuple[str, ...]]:
+    """The path of the newest completed run of several, or of the newest where none completed; its
+    run id; and newer runs that were passed over, with how they ended.
 
     Raises:
         InputError, RecordError: one that is not there, or cannot be read.
     """
     records = {path: load_record(path) for path in paths}
-    newest = max(paths, key=lambda path: (records[path].timestamp, records[path].run_id))
-    return newest, records[newest].run_id
+    ordered = sorted(paths, key=lambda path: (records[path].timestamp, records[path].run_id))
+    newest = next(
+        (path for path in reversed(ordered) if records[path].status == "completed"), ordered[-1]
+    )
+    newer = [records[path] for path in ordered[ordered.index(newest) + 1 :]]
+    passed_over = tuple(f"{record.run_id} ({record.status})" for record in newer)
+    return newest, records[newest].run_id, passed_over
 
 
 def compare_paths(request: Request) -> Comparison:

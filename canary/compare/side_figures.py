@@ -9,6 +9,7 @@ from typing import Any
 
 from canary.collect.record import RunRecord
 from canary.compare.report import Check, Side
+from canary.compare.stability import bad_steps, end_loss
 
 CHECKED = {
     "step_time_mean_s": ("step_time_mean", "ms", 1e-3),
@@ -34,16 +35,27 @@ def side_of(records: Sequence[RunRecord]) -> Side:
         launches=sum(
             sum(launch.kind == "measured" for launch in record.launches) for record in records
         ),
-        steps=len(newest.stability.loss_values),
+        steps=_steps(newest),
         summary=_over_all(records),
     )
+
+
+def _steps(record: RunRecord) -> int:
+    """Steps of the first measured launch, of a loop that told no loss too."""
+    measured = [launch for launch in record.launches if launch.kind == "measured"]
+    return len(record.stability.loss_values) or (measured[0].steps if measured else 0)
+
+
+def _most(counts: Iterable[int | None]) -> int | None:
+    """The largest of those that were counted."""
+    return max((count for count in counts if count is not None), default=None)
 
 
 def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
     def typical(figure: Callable[[RunRecord], float | None]) -> float | None:
         return _geometric_mean(map(figure, records))
 
-    losses = [record.stability.final_loss for record in records]
+    losses = map(end_loss, records)
     told = [loss for loss in losses if loss is not None]
     return {
         "step_time_mean_s": typical(lambda record: record.perf.step_time.mean),
@@ -51,8 +63,8 @@ def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
         "tokens_per_sec": typical(lambda record: record.perf.approx_tokens_per_sec),
         "max_mem_mb": typical(lambda record: record.perf.max_mem_mb),
         "final_loss": statistics.median(told) if told else None,
-        "nan_steps": max(record.stability.nan_steps for record in records),
-        "inf_steps": max(record.stability.inf_steps for record in records),
+        "nan_steps": _most(bad_steps(record, "nan_steps") for record in records),
+        "inf_steps": _most(bad_steps(record, "inf_steps") for record in records),
     }
 
 

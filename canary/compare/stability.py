@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
+from canary.collect.jsonio import shown
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.metric_trends import metric_checks
@@ -34,16 +35,28 @@ def stability_checks(
     return found + metric_checks(current, baseline, thresholds)
 
 
+BadSteps = Literal["nan_steps", "inf_steps"]
+
+
+def bad_steps(record: RunRecord, name: BadSteps) -> int | None:
+    """Steps of a run whose loss was none; None where it told no losses."""
+    count: int = getattr(record.stability, name)
+    return count if count or record.stability.loss_values else None
+
+
 def _bad_steps(
-    name: Literal["nan_steps", "inf_steps"],
+    name: BadSteps,
     current: Sequence[RunRecord],
     baseline: Sequence[RunRecord],
     limit: int,
 ) -> Check:
     word = "NaN" if name == "nan_steps" else "Inf"
+    if all(bad_steps(record, name) is None for record in current):
+        return Check(name, "stability", "invariant", "skip", "the loop told no losses")
     worst = max(current, key=lambda record: getattr(record.stability, name))
     count = int(getattr(worst.stability, name))
-    before = max(int(getattr(record.stability, name)) for record in baseline) if baseline else 0
+    counts = [bad_steps(record, name) for record in baseline]
+    before = max((known for known in counts if known is not None), default=None)
     places = worst.stability.nan_at if name == "nan_steps" else worst.stability.inf_at
     where = f", first at step {places[0]}" if places else ""
     return Check(
@@ -55,7 +68,7 @@ def _bad_steps(
         baseline=before,
         current=count,
         unit="steps",
-        delta=float(count - before),
+        delta=float(count - (before or 0)),
         threshold=float(limit),
         scale="steps",
     )
@@ -71,6 +84,14 @@ def tail_mean(values: Sequence[float]) -> float | None:
     kept = finite(values)
     count = max(2, len(kept) // TAIL_SHARE)
     return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
+
+
+def end_loss(record: RunRecord) -> float | None:
+    """Mean of the last tenth of a run's losses; the last one, where that is not finite."""
+    losses = record.stability.loss_values
+    return (
+        tail_mean(losses) if losses and math.isfinite(losses[-1]) else next(iter(losses[-1:]), None)
+    )
 
 
 def _rises(records: Sequence[RunRecord]) -> list[float]:
@@ -144,7 +165,8 @@ def _final_loss(
             "stability",
             "trend",
             "fail",
-            f"mean of the last tenth of the losses {before:.4g} -> {broken}: not finite at the end",
+            f"mean of the last tenth of the losses {before:.4g} -> {shown(broken)}: "
+            "not finite at the end",
             baseline=before,
             current=broken,
             delta=NOT_FINITE,

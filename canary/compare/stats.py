@@ -20,7 +20,7 @@ from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.bottlenecks import new_bottlenecks
 from canary.compare.changes import config_changes
 from canary.compare.cpu_time import settled
-from canary.compare.exact import exact_lane
+from canary.compare.exact import exact_lane, newest_probed
 from canary.compare.heuristics import analyze_regression, with_likely_cause
 from canary.compare.invariants import invariant_checks
 from canary.compare.lost import with_what_was_lost
@@ -38,6 +38,7 @@ from canary.compare.within_run import within_run_checks
 from canary.errors import InputError
 
 CRASHED = ("failed", "oom", "timeout")
+NO_DIFFERENCE = "the probe saw no difference from the baseline in what both sides recorded"
 
 
 def load_metrics(path: Path | str) -> RunRecord:
@@ -99,6 +100,8 @@ def compare_to_baseline(
     judged = found.verdict != "error" and now[-1].status == "completed"
     seen = found if judged else _with_what_differs(found, now, good, thresholds)
     diagnosis = analyze_regression(seen, now, good, source)
+    if seen is not found and _both_probed(now, good):
+        found = _with_what_the_probe_saw(found, seen)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)
 
@@ -156,6 +159,24 @@ def _with_what_differs(
         differences=lane.differences,
         config_changes=lane.config_changes,
         environment_changes=lane.environment_changes,
+        notes=(*refused.notes, *lane.notes),
+    )
+
+
+def _both_probed(now: Sequence[RunRecord], good: Sequence[RunRecord]) -> bool:
+    return bool(good and newest_probed(good).exact and newest_probed(now).exact)
+
+
+def _with_what_the_probe_saw(found: Comparison, seen: Comparison) -> Comparison:
+    """Shows the differences of a run that ended; no check of them, for it is not judged."""
+    silent = not seen.differences and seen.notes == found.notes
+    return replace(
+        found,
+        notes=(*seen.notes, NO_DIFFERENCE) if silent else seen.notes,
+        first_difference=seen.first_difference,
+        differences=seen.differences,
+        config_changes=seen.config_changes,
+        environment_changes=seen.environment_changes,
     )
 
 

@@ -161,12 +161,18 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
     return [whole.mean if metric == "step_time_mean" else whole.median]
 
 
-def completion_tokens_per_step(record: RunRecord) -> float | None:
-    """Tokens generated a step; None where nothing is generated."""
-    tokens = record.tokens.get("completion_tokens")
+def tokens_per_step(record: RunRecord, kind: str) -> float | None:
+    """Tokens of a kind (`input_tokens`) per step of the launch that counted them, the first
+    measured one; None where none were counted."""
+    tokens = record.tokens.get(kind)
     launches = [launch for launch in record.launches if launch.kind == "measured"]
     steps = launches[0].steps if launches else len(record.stability.loss_values)
     return tokens / steps if tokens and steps else None
+
+
+def completion_tokens_per_step(record: RunRecord) -> float | None:
+    """Tokens generated a step; None where nothing is generated."""
+    return tokens_per_step(record, "completion_tokens")
 
 
 def time_samples(

@@ -28,6 +28,7 @@ from canary.compare.timing import (
     runner_unhealthy,
     runs_needed,
     spread_grew,
+    tokens_per_step,
     tolerance,
 )
 from canary.compare.timing_samples import all_known, timing_samples
@@ -205,12 +206,6 @@ def _followers(
     return listed
 
 
-def _tokens_per_launch(record: RunRecord) -> float | None:
-    tokens = record.tokens.get("input_tokens")
-    steps = record.launches[-1].steps if record.launches else len(record.stability.loss_values)
-    return tokens / steps if tokens and steps else None
-
-
 def _mean(values: Sequence[float | None]) -> float | None:
     found = [value for value in values if value is not None and math.isfinite(value)]
     return statistics.fmean(found) if found and len(found) == len(values) else None
@@ -233,8 +228,8 @@ def _tokens_per_sec(
     name: Metric = "step_time_mean" if "step_time_mean" in gates else "step_time_median"
     gate, source = gates.get(name), checks.get(name)
     before = _rate([record.perf.approx_tokens_per_sec for record in baseline])
-    now_tokens = _mean([_tokens_per_launch(record) for record in current])
-    was_tokens = _mean([_tokens_per_launch(record) for record in baseline])
+    now_tokens = _mean([tokens_per_step(record, "input_tokens") for record in current])
+    was_tokens = _mean([tokens_per_step(record, "input_tokens") for record in baseline])
     if gate is None or source is None or not before or not now_tokens or not was_tokens:
         return Check(
             "tokens_per_sec",

@@ -16,7 +16,7 @@ from canary.publish.comment import merged
 from canary.publish.hub import Refused, connect
 from canary.publish.publish import Channels, publish, sections_by
 from canary.publish.section import TEMPLATE
-from canary.publish.source import Answer, Source
+from canary.publish.source import NO_COMMIT, Answer, Source
 from canary.publish.status import status_of
 from canary.publish.workflow import Job
 from canary.report.reading import load_comparison
@@ -66,7 +66,7 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
         templates=_templates(posting.template),
     )
     if posting.dry_run:
-        _show(answers, Source(sha if SHA.fullmatch(sha) else "0" * 40), channels, posting, out)
+        _show(answers, Source(sha if SHA.fullmatch(sha) else NO_COMMIT), channels, posting, out)
         return EXIT_OK
     _require(posting, sha)
     source = Source(sha, _run_url(environ), _run_id(environ))
@@ -175,7 +175,7 @@ def _show(
         print(f"note: {problem}", file=out)
     where = posting.repository or "(no --repository)"
     text = status_of(answers, channels.strict)
-    place = f"on {source.sha[:9]} of {where}"
+    place = f"on {source.sha[:9] if source.named else 'no commit'} of {where}"
     if channels.commit_status:
         print(f"commit-status {place}: {text.state}: {text.description}", file=out)
     if channels.check_run:

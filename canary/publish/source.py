@@ -18,6 +18,10 @@ WORST_FIRST: tuple[Verdict, ...] = (
 """Of several canaries, the one that decides for all: fail closed."""
 
 
+NO_COMMIT = "0" * 40
+"""In a dry run: stands for the commit that nobody named."""
+
+
 @dataclass(frozen=True)
 class Source:
     """The commit that was judged, and the workflow run that says so."""
@@ -30,6 +34,11 @@ class Source:
     attempt: int = 1
     origin: str = ""
     """owner/name of the repository that the commit came from; empty outside of a run."""
+
+    @property
+    def named(self) -> bool:
+        """Whether there is a commit to show."""
+        return self.sha != NO_COMMIT
 
     @property
     def age(self) -> tuple[int, int]:

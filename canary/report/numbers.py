@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from canary.collect.jsonio import shown
+
 LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 SHORTENED_FROM = 1e7
 
@@ -12,7 +14,7 @@ SHORTENED_FROM = 1e7
 def significant(value: float, digits: int = 4) -> str:
     """So many digits, thousands separated; from ten millions on with M, G or T."""
     if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Inf" if value > 0 else "-Inf")
+        return shown(str(value))
     if value == 0:
         return "0"
     size = abs(value)
@@ -31,7 +33,7 @@ def amount(value: Any, unit: str = "") -> str:
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
+        return shown(str(value))
     whole = isinstance(value, int) and abs(value) < SHORTENED_FROM
     text = f"{value:,}" if whole else significant(float(value))
     return f"{text} {unit}" if unit and unit != "%" else f"{text}{unit}"

@@ -66,7 +66,7 @@ def story_of(
             suspects=view.suspects,
             chain=view.chain,
             actions=view.suspects[0].actions if view.suspects else (),
-            metrics=(*_summary(found, noisy), *_phases(current, baseline, noisy)),
+            metrics=(*_summary(found, noisy), *_phases(found, current, baseline, noisy)),
         )
     )
 
@@ -109,7 +109,7 @@ def _row(name: str, was: float, now: float, unit: str, *, noisy: bool) -> Metric
 
 
 def _phases(
-    current: Sequence[RunRecord], baseline: Sequence[RunRecord], noisy: bool
+    found: Comparison, current: Sequence[RunRecord], baseline: Sequence[RunRecord], noisy: bool
 ) -> Iterator[MetricRow]:
     growth = phase_growth(current, baseline) if current and baseline else None
     if growth is None:
@@ -120,9 +120,13 @@ def _phases(
         ):
             was, now = 1e3 * phase.baseline_s, 1e3 * phase.current_s
             yield _row(f"{phase.phase} phase", was, now, "ms", noisy=noisy)
-    if growth.baseline_cpu_s and growth.current_cpu_s:
-        was, now = 1e3 * growth.baseline_cpu_s, 1e3 * growth.current_cpu_s
-        yield _row("CPU time of a step", was, now, "ms", noisy=noisy)
+    check = next((one for one in found.checks if one.name == "cpu_time"), None)
+    cpu = (check.baseline, check.current) if check and check.unit == "ms" else ()
+    judged = [value for value in cpu if isinstance(value, float)]
+    if len(judged) < 2:
+        judged = [1e3 * (s or 0.0) for s in (growth.baseline_cpu_s, growth.current_cpu_s)]
+    if all(judged):
+        yield _row("CPU time of a step", judged[0], judged[1], "ms", noisy=noisy)
 
 
 def story_text(story: Story, form: str, found: Comparison) -> str:

@@ -33,7 +33,7 @@ SUMMARY_ROWS = (
     ("step time, p95", "step_time_p95_s", "ms", 1000.0),
     ("tokens per second", "tokens_per_sec", "", 1.0),
     ("peak memory", "max_mem_mb", "MB", 1.0),
-    ("final loss", "final_loss", "", 1.0),
+    ("loss, last tenth", "final_loss", "", 1.0),
     ("NaN steps", "nan_steps", "", 1),
     ("Inf steps", "inf_steps", "", 1),
 )
@@ -211,6 +211,7 @@ def side_words(side: Side) -> str:
     sha = f"commit {side.sha[:9]}{' with changes' if side.dirty else ''}" if side.sha else ""
     runs = side.run_ids[-1] if len(side.run_ids) == 1 else f"{len(side.run_ids)} runs"
     launches = f"{side.launches} launch{'es' if side.launches != 1 else ''} of {side.steps} steps"
+    launches = launches if side.launches else "no timed launch"
     return ", ".join(filter(None, (runs, launches, sha)))
 
 

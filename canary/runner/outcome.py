@@ -6,6 +6,7 @@ from pathlib import Path
 
 from canary.collect.alerts import WORST_FIRST, alert_words
 from canary.collect.bottlenecks import one_line
+from canary.collect.host import typical_cpu_s_per_step
 from canary.collect.record import RunRecord
 from canary.collect.stages import is_online, shown_phases
 from canary.collect.summary import MIN_STEPS
@@ -57,7 +58,8 @@ def outcome_text(record: RunRecord) -> str:
         lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
     if stability.loss_values and stability.final_loss is not None:
         lines.append(
-            f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f}, "
+            f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f} "
+            "(first and last step), "
             f"{stability.nan_steps} NaN, {stability.inf_steps} Inf"
         )
     means = {name: sample.mean for name, sample in record.rl.items() if sample.count}
@@ -112,8 +114,9 @@ def utilisation_words(record: RunRecord) -> list[str]:
     words = []
     if host.cpu_utilization_of_cores is not None:
         words.append(f"CPU {host.cpu_utilization_of_cores:.0f}% of {cores} cores")
-    if host.cpu_seconds_per_step is not None:
-        words.append(f"{1000 * host.cpu_seconds_per_step:.1f} ms of CPU a step")
+    cpu_s = typical_cpu_s_per_step(record)
+    if cpu_s is not None:
+        words.append(f"{1000 * cpu_s:.1f} ms of CPU a step")
     if record.perf.gpu_utilization_avg is not None:
         words.append(f"GPU {record.perf.gpu_utilization_avg:.0f}%")
     if host.gil_contention is not None:

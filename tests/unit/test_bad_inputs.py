@@ -301,6 +301,24 @@ def test_of_several_runs_before_the_baseline_the_newest_is_taken_and_named(
     assert (said in answer.err) == (count > 1)
 
 
+@pytest.mark.parametrize("last", [("completed", "failed"), ("failed", "failed")])
+def test_a_run_that_failed_is_the_newest_only_where_none_completed(
+    last: tuple[str, str], canary: Canary, tmp_path: Path
+) -> None:
+    for number, status in zip((20, 30), last, strict=True):
+        run = record(number).model_copy(update={"status": status})
+        write(tmp_path / "out" / str(number) / "metrics.json", run)
+    before = write(tmp_path / "baseline.json", record(0))
+    named = tmp_path / "out" / "*" / "metrics.json"
+    answer = canary("compare", named, before, "--format", "json")
+    older, newer = record(20).run_id, record(30).run_id
+    completed = "completed" in last
+    taken = json.loads(answer.out)["current"]["run_ids"]
+    assert taken == ([older] if completed else [newer])
+    assert answer.code == (0 if completed else 4)
+    assert (f"passed over, for it did not complete: {newer} (failed)" in answer.err) == completed
+
+
 def test_a_baseline_among_the_runs_is_none_of_them(canary: Canary, tmp_path: Path) -> None:
     for name, number in (("a", 1), ("b", 2)):
         write(tmp_path / "out" / name / "metrics.json", record(number))

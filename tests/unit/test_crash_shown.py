@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.collect.record import RunRecord
+from canary.collect.record import Launch, RunRecord
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.report.render import render
@@ -53,6 +53,35 @@ def test_a_crash_shows_no_number_that_is_none(make: object, form: str) -> None:
 def test_a_crash_says_why_and_after_how_many_steps(make: object) -> None:
     found: Comparison = make()  # type: ignore[operator]
     assert "ValueError: no good (at train.py:12), after step 3" in found.first_line
+
+
+def after_training(number: int, how: str = "after training: no such metric") -> RunRecord:
+    """A command that trained 12 steps and failed at its end; its probe of 4 steps ran after it."""
+    run = crashed(record(number), "failed", how)
+    trained = run.launches[0].model_copy(update={"status": "failed", "steps": 12})
+    probe = Launch(index=2, kind="probe", status="completed", steps=4)
+    return run.model_copy(update={"launches": [trained, probe]})
+
+
+def test_a_crash_after_the_training_is_told_by_its_own_steps_and_not_the_probes() -> None:
+    found = compare_to_baseline(after_training(100), BASELINE)
+    assert "after step 12" in found.first_line
+
+
+def test_what_the_probe_of_a_crash_saw_is_shown() -> None:
+    other = after_training(100)
+    other.exact["model"]["trainable_parameters"] += 8
+    found = compare_to_baseline(other, BASELINE)
+    assert found.verdict == "error"
+    assert found.first_difference is not None
+    assert found.first_difference.signal == "trainable_parameters"
+    assert "trainable parameters 403104 -> 403112" in render(found, "text")
+
+
+def test_the_probe_of_a_crash_that_saw_no_difference_says_so() -> None:
+    found = compare_to_baseline(after_training(100), BASELINE)
+    assert found.first_difference is None
+    assert "the probe saw no difference from the baseline" in render(found, "text")
 
 
 def test_a_crash_before_the_first_step_says_so() -> None:

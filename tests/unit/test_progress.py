@@ -94,7 +94,7 @@ def test_the_outcome_is_told_in_units() -> None:
         "  step time   500.0 ms mean, 500.0 p50, 500.0 p95 over 2 steps",
         "  throughput  16.0 samples/s, 200 tokens/s",
         "  memory      300 MB peak (resident)",
-        "  loss        2.0000 -> 2.0000, 0 NaN, 0 Inf",
+        "  loss        2.0000 -> 2.0000 (first and last step), 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
         "  exact       no probe: what is learned and the work done cannot be compared",
         "  note        2 steps timed after warm-up, 5 needed to compare; raise max_steps",

@@ -82,6 +82,13 @@ def test_a_dry_run_says_what_is_missing_and_posts_no_verdict_as_exit_code(postin
     assert "(no --pull-request)" in text
 
 
+def test_a_dry_run_without_a_commit_makes_none_up(posting: Posting) -> None:
+    text = said(replace(posting, sha=""))
+    assert "`000000000`" not in text
+    assert "commit-status on no commit of org/repo" in text
+    assert "<sub>no commit</sub>" in text
+
+
 def test_a_template_is_tried_in_a_dry_run(posting: Posting, tmp_path: Path) -> None:
     path = tmp_path / "own.jinja"
     path.write_text('{% extends "comment.md.jinja" %}{% block footer %}ours{% endblock %}')

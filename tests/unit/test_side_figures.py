@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 
+from canary.collect.record import AlertSummary, Launch, RunRecord, Stability
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.report.document import document
 from canary.report.render import render
 from canary.report.story import story_of, story_text
+from canary.runner.outcome import outcome_text
 from tests.unit.comparing import altered, crashed, example, record, records
 
 UNEVEN = [0.030, 0.035, 0.0628]
@@ -70,6 +73,84 @@ def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> Non
     found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
     assert len(found.baseline.run_ids) == 3
     assert any("lost" in note and "oom" in note for note in found.notes)
+
+
+def probe_alone(whole: RunRecord) -> RunRecord:
+    """The record as of `repeats: 0`: nothing was timed, no loss told, nothing watched."""
+    made = RunRecord(run_id=whole.run_id, timestamp=whole.timestamp, status="completed")
+    launch = Launch(index=0, kind="probe", status="completed", steps=12)
+    kept = {"config": whole.config | {"repeats": 0}, "env": whole.env, "exact": whole.exact}
+    return made.model_copy(
+        update={**kept, "launches": [launch], "alert_summary": AlertSummary(total=0)}
+    )
+
+
+def test_probes_alone_show_no_figure_that_nobody_measured() -> None:
+    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
+    shown = render(found, "text")
+    for never in ("NaN steps", "Inf steps", "0 launches of 0 steps", "0 types"):
+        assert never not in shown
+    assert "no timed launch" in shown
+    for side in (found.baseline, found.current):
+        assert side.summary["nan_steps"] is None
+    assert found.check("alerts").status == "skip"
+
+
+def test_a_loop_that_told_no_loss_has_no_count_of_bad_ones_and_its_own_number_of_steps() -> None:
+    def silent(number: int) -> RunRecord:
+        return altered(record(number), "stability", to=Stability())
+
+    steps = record(1).launches[0].steps
+    found = compare_to_baseline(silent(10), [silent(number) for number in range(3)])
+    assert found.check("nan_steps").status == "skip"
+    assert found.current.summary["nan_steps"] is None
+    assert found.current.steps == steps > 0
+
+
+def test_the_loss_of_a_run_that_no_check_judged_is_the_same_figure_as_of_one_that_was() -> None:
+    judged = compare_to_baseline(record(10), record(1)).current.summary["final_loss"]
+    crash = compare_to_baseline(crashed(record(10)), record(1)).current.summary["final_loss"]
+    assert record(10).stability.final_loss != pytest.approx(judged), "that is the last loss alone"
+    assert crash == pytest.approx(judged)
+    assert "loss, last tenth" in render(compare_to_baseline(record(10), record(1)), "text")
+
+
+def test_a_last_loss_that_is_none_is_no_mean_of_those_before_it() -> None:
+    losses = [*record(10).stability.loss_values[:-1], math.nan]
+    broken = crashed(altered(record(10), "stability", "loss_values", to=losses))
+    assert math.isnan(compare_to_baseline(broken, record(1)).current.summary["final_loss"])
+
+
+@pytest.mark.parametrize("factor", [1.154, 0.5])
+def test_the_message_of_a_loss_tells_the_same_share_as_its_row(factor: float) -> None:
+    was = record(1).exact["first_loss"]["loss"]
+    check = compare_to_baseline(
+        altered(record(10), "exact", "first_loss", "loss", to=was * factor), record(1)
+    ).check("first_loss")
+    assert check.delta_pct == pytest.approx(100 * (factor - 1))
+    assert f"({abs(factor - 1):.1e} relative)" in check.message
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_loss_that_is_no_number_has_one_name_and_no_share(form: str) -> None:
+    broken = altered(record(10), "exact", "first_loss", "loss", to="nan")
+    broken = altered(broken, "stability", "loss_values", -1, to=math.nan)
+    shown = render(compare_to_baseline(broken, record(1)), form)
+    assert "inf relative" not in shown
+    assert not re.search(r"\b(nan|inf)\b(?!\\)", shown)
+
+
+def test_cpu_time_of_one_run_is_one_number_wherever_it_is_shown() -> None:
+    run, before = (record(number, cpu_s=0.1424) for number in (10, 1))
+    for one in (run, before):
+        one.host = one.host.model_copy(update={"cpu_seconds_per_step": 0.1435})
+        one.launches[0].phases_cpu = {"forward": 0.1435}
+        one.launches[0].phases_steady = {"forward": 0.1}
+    found = compare_to_baseline(run, before)
+    story = story_of(found, [run], [before])
+    told = {row.name: row.current for row in story.metrics}
+    assert told["CPU time of a step"] == "142.4 ms"
+    assert "142.4 ms of CPU a step" in outcome_text(run)
 
 
 def test_a_run_without_steps_has_no_time_and_shows_none() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from canary.collect.jsonio import shown
 from canary.collect.record import RunRecord
 from canary.compare.report import Check
 from canary.compare.stability import stability_checks, tail_mean
@@ -141,7 +142,7 @@ def test_a_run_that_ends_without_a_finite_loss_ends_with_that(last: float, broke
     made = check("final_loss", losing(losses))
     assert made.status == "fail"
     assert made.current == str(last)
-    assert f"-> {last}: not finite at the end" in made.message
+    assert f"-> {shown(str(last))}: not finite at the end" in made.message
 
 
 def test_final_losses_that_have_no_scale_are_skipped() -> None:

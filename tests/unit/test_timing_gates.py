@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from canary.collect.record import RunRecord
+from canary.collect.record import Launch, RunRecord
 from canary.compare.estimate import Estimate, Spread, unpaired_estimate
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
@@ -143,6 +143,19 @@ def with_tokens(whole: RunRecord, factor: float) -> RunRecord:
 def test_more_tokens_in_the_same_time_are_not_a_slowdown_of_tokens() -> None:
     tokens = compared(with_tokens(record(100, 0.1), 1.25), history(0.005)).check("tokens_per_sec")
     assert tokens.delta_pct == pytest.approx(25.0)
+    assert tokens.status == "pass"
+
+
+def of_exec(whole: RunRecord, probe_steps: int) -> RunRecord:
+    """The record as `exec` leaves it: the probe runs after what was timed."""
+    probe = Launch(index=2, kind="probe", status="completed", steps=probe_steps)
+    return whole.model_copy(update={"launches": [*whole.launches, probe]})
+
+
+def test_the_length_of_a_probe_that_ran_last_is_no_change_of_tokens() -> None:
+    before = [of_exec(one, 12) for one in history(0.005)]
+    tokens = compared(of_exec(record(100, 0.1), 3), before).check("tokens_per_sec")
+    assert tokens.delta_pct == pytest.approx(0.0)
     assert tokens.status == "pass"
 
 
