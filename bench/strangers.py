@@ -69,7 +69,7 @@ class Outcome:
     script: str
     files: int = 0
     wrong_files: list[str] = field(default_factory=list)
-    wrong_codes: list[str] = field(default_factory=list)
+    wrong_ways: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     equal: Compared | None = None
     equal_wrong: list[str] = field(default_factory=list)
@@ -205,9 +205,11 @@ def files_of(script: str, place: Path, seen: Ran, outcome: Outcome) -> None:
         again = train(script, place / "bare-again", watched=False)
         wrong = unlike(alone, seen, again)
     outcome.wrong_files = wrong
+    for name in sorted(tree(alone.work).keys() ^ set(EXPECTED[script]["files"])):
+        outcome.wrong_ways.append(f"bare: {name} is not as {SCRIPTS.name}/expected.json says")
     codes = {"bare": alone.code, "exec": seen.code}
     wanted = {"bare": EXPECTED[script]["exit_code"], "exec": EXPECTED[script]["exec_exit_code"]}
-    outcome.wrong_codes = [
+    outcome.wrong_ways += [
         f"{way}: exit code {code}, not {wanted[way]}"
         for way, code in codes.items()
         if code != wanted[way]
@@ -271,7 +273,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
     """One script's figures for a person."""
     good = outcome.files - len([w for w in outcome.wrong_files if not w.endswith("is new")])
     yield f"{outcome.script}: {good} of {outcome.files} files equal"
-    yield from (f"  ! {wrong}" for wrong in (*outcome.wrong_files, *outcome.wrong_codes))
+    yield from (f"  ! {wrong}" for wrong in (*outcome.wrong_files, *outcome.wrong_ways))
     yield from (f"  exec: {line}" for line in outcome.said)
     if outcome.equal:
         yield f"  unchanged: {outcome.equal.verdict}: {outcome.equal.first_line}"
