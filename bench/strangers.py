@@ -269,9 +269,13 @@ def judge(script: str, place: Path, faults: Sequence[str]) -> Outcome:
     return outcome
 
 
+def _new(outcome: Outcome) -> int:
+    return sum(wrong.endswith("is new") for wrong in outcome.wrong_files)
+
+
 def lines(outcome: Outcome) -> Iterator[str]:
     """One script's figures for a person."""
-    good = outcome.files - len([w for w in outcome.wrong_files if not w.endswith("is new")])
+    good = outcome.files - len(outcome.wrong_files) + _new(outcome)
     yield f"{outcome.script}: {good} of {outcome.files} files equal"
     yield from (f"  ! {wrong}" for wrong in (*outcome.wrong_files, *outcome.wrong_ways))
     yield from (f"  exec: {line}" for line in outcome.said)
@@ -286,13 +290,15 @@ def lines(outcome: Outcome) -> Iterator[str]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """The three figures, as docs/figures.md has them."""
+    """The figures as docs/figures.md has them."""
     files = sum(outcome.files for outcome in outcomes)
-    bad = sum(len(outcome.wrong_files) for outcome in outcomes)
+    new = sum(_new(outcome) for outcome in outcomes)
+    other = sum(len(outcome.wrong_files) for outcome in outcomes) - new
     fine = sum(not outcome.equal_wrong for outcome in outcomes)
     faults = [wrong for outcome in outcomes for wrong in outcome.faults_wrong.values()]
     return (
-        f"{files - bad} of {files} files equal, {fine} of {len(outcomes)} unchanged scripts right, "
+        f"{files - other} of {files} files equal and {new} too many, "
+        f"{fine} of {len(outcomes)} unchanged scripts right, "
         f"{sum(not wrong for wrong in faults)} of {len(faults)} faults named"
     )
 

@@ -17,7 +17,7 @@ def test_every_script_has_its_expectations_and_its_faults() -> None:
         assert [name for name in by_name if f'"{name}"' not in text] == [], script
 
 
-@pytest.mark.parametrize("script", ["keeps_best", "truncates_log", "fails_after"])
+@pytest.mark.parametrize("script", ["keeps_best", "lambda_loop", "truncates_log", "fails_after"])
 @pytest.mark.train
 @pytest.mark.slow
 def test_exec_leaves_the_files_and_the_exit_code_of_the_command(
