@@ -39,7 +39,7 @@ def main() -> None:
     """Runs as the canary's helper, or by hand with the folder alone."""
     root = Path(sys.argv[1])
     if len(sys.argv) == 2:
-        for text in put_back(root):
+        for text in put_back(root, by_hand=True):
             print(text)
         return
     number, began, marks = int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
@@ -92,9 +92,11 @@ def set_aside(root: Path, launch: int, items: list[Item]) -> None:
         if item.moved:
             at = _moved(item, number, root, journal, words)
         if item.before is not None:
-            journal.write({"path": str(item.path), "placed": True, "is": None})
+            output = item.before == AFTER
+            entry = {"path": str(item.path), "placed": True, "output": output}
+            journal.write(entry | {"is": None})
             _place(item, at)
-            journal.write({"path": str(item.path), "is": look(item.path)})
+            journal.write(entry | {"is": look(item.path)})
 
 
 def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> Path:

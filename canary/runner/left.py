@@ -21,6 +21,8 @@ from canary.runner.noting import (
     FOLDER,
     KEPT,
     LISTED,
+    LOOKED_AT,
+    MADE_IN,
     NEW,
     OUTPUT,
     TEMPORARY,
@@ -37,6 +39,8 @@ CLOCK_S = 0.05
 """A file's time may be this much older than the clock was when it was written."""
 CACHED = ("models--", "datasets--")
 """How folders begin that hold what came from the hub."""
+OWN = (NEW, TEMPORARY, MADE_IN)
+"""Kinds of a first note that say: the launch itself made this."""
 AFTER = "after"
 """A state from before that nobody kept: a copy of what is there now takes its place."""
 
@@ -74,8 +78,15 @@ def read_notes(folder: Path) -> list[Note]:
     found = []
     for file in folder.glob("notes.*"):
         words = file.read_bytes().split(b"\0")
-        for moment, kind, path, more in zip(*[iter(map(os.fsdecode, words))] * 4, strict=False):
-            found.append(Note(int(moment), kind, Path(path), more))
+        at = 0
+        while at + 4 <= len(words):
+            moment, kind, path, more = words[at : at + 4]
+            if moment.isdigit() and len(kind) == 1 and path.startswith(b"/"):
+                more_text = os.fsdecode(more)
+                found.append(Note(int(moment), kind.decode(), Path(os.fsdecode(path)), more_text))
+                at += 4
+            else:
+                at += 1  # a note that was cut short
     return sorted(found, key=lambda note: note.moment)
 
 
@@ -112,6 +123,11 @@ def is_below(path: Path, folders: set[Path]) -> bool:
     return any(parent in folders for parent in path.parents)
 
 
+def is_sound(path: Path) -> bool:
+    """Whether no folder on the way to this path has become a symlink."""
+    return os.path.realpath(path.parent) == str(path.parent)
+
+
 def caches(notes: list[Note]) -> set[Path]:
     """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
     place, and those that hold nothing else."""
@@ -146,24 +162,27 @@ def left_by(folder: Path, began: float) -> list[Item]:
         for path, note in firsts(notes).items()
         if path not in warm and not is_below(path, warm)
     }
-    own = {path for path, note in first.items() if note.kind in (NEW, TEMPORARY)}
-    own = {path for path in own if is_folder(path)}
+    own = {path for path, note in first.items() if note.kind in OWN and is_folder(path)}
     items = {
         path: item
         for path, note in first.items()
         if not is_below(path, own) and (item := _item(note, listed, folder)) is not None
     }
     free = free_folders(str(folder.parents[1]))
-    for path, item in _unheard(listed, began):
+    known = _inodes([*folder.iterdir(), *first])
+    for path in _unheard(listed, began):
         if (
             path not in first
+            and not _inodes([path]) & known
             and path not in warm
             and not is_below(path, own | warm)
             and not is_free(str(path), free)
         ):
-            items[path] = item
+            words = "was changed by a shell or another program while the command ran"
+            raise Refused(f"{path} {words}")
     items = {path: replace(item, beside=_beside(path, first)) for path, item in items.items()}
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
+    _require_own(whole, {path for path, note in first.items() if note.kind in OWN}, free)
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)
@@ -183,7 +202,7 @@ def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None
     if kind == OUTPUT:
         known = path.name in listed.get(path.parent, ())
         return Item(path, True, AFTER if known else None) if there else None
-    if kind == NEW:
+    if kind in (NEW, MADE_IN):
         return Item(path, True) if there else None
     if kind == TEMPORARY or (kind == FOLDER and is_folder(path)):
         return None
@@ -196,8 +215,8 @@ def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None
     return Item(path, there, KEPT, str(kept))
 
 
-def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[tuple[Path, Item]]:
-    """Files that changed in the folders that were written to: by a shell, another program, or
+def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[Path]:
+    """What is new or changed in the folders that were written to: by a shell, another program, or
     native code. Hidden ones, temporary folders and what is in use are other programs' matter."""
     used = _in_use()
     for folder, names in listed.items():
@@ -208,10 +227,33 @@ def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[tuple[Path,
                 continue
             if path.lstat().st_ctime < began - CLOCK_S:
                 continue
-            if path.name not in names:
-                yield path, Item(path, True)
-            elif path.is_file() and not path.is_symlink():
-                yield path, Item(path, True, AFTER)
+            if path.name not in names or not is_folder(path):
+                yield path
+
+
+def _require_own(whole: set[Path], own: set[Path], free: tuple[str, ...]) -> None:
+    """Everything in a folder that is moved whole was made by the command."""
+    looked = 0
+    for folder in sorted(path for path in whole if not is_below(path, whole)):
+        for root, folders, files in os.walk(folder):
+            looked += len(folders) + len(files)
+            if looked > LOOKED_AT:
+                raise Refused(f"{folder} holds more than {LOOKED_AT:,} files")
+            for path in (Path(root) / name for name in (*folders, *files)):
+                if f"{path}/".startswith(free):
+                    raise Refused(f"{path} is a cache in a folder that the command made")
+                if path not in own and not is_free(str(path), free):
+                    raise Refused(f"{path} was not seen to be written by the command")
+
+
+def _inodes(paths: list[Path]) -> set[tuple[int, int]]:
+    """Files by number: one that lost another of its names looks changed, and is not."""
+    found = set()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            one = path.lstat()
+            found.add((one.st_dev, one.st_ino))
+    return found
 
 
 def _in_use() -> set[Path]:

@@ -4,7 +4,7 @@ Runs in each Python process of the command, before anything else does. Standard 
 little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
 another program writes is not heard (see `canary.runner.left`).
 """
-# ruff: noqa: PTH100, PTH101, PTH105, PTH110, PTH111, PTH112, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
+# ruff: noqa: PTH100, PTH101, PTH105, PTH110, PTH111, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LOOKED_AT = 10_000
 ENDED = 70
 """Exit code of a process that was ended here."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_CREAT
-NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE = "NKSDUOTFC"
+NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE, MADE_IN = "NKSDUOTFCM"
 """Kinds of a note: nothing was there; a file that is kept; a symlink; a folder; a file that could
 not be kept; what standard output or error goes to; made by `tempfile`; the names in a folder; a
-folder that is a cache."""
+folder that is a cache; made in, or moved along with, a folder that this process made."""
 LINKED, COPIED = "linked.", "copied."
 """How the name of a kept file begins: it is the file itself, or its copy."""
 PATHS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -123,9 +123,12 @@ class Notes:
             self._seen.add(path)
             self._new.add(path)
             self._say(TEMPORARY, path)
-        elif not (event == "os.mkdir" and os.path.isdir(args[0])):
-            for place, descriptor in PATHS[event]:
-                self._note(located(args[place], args[descriptor]), moves=True)
+        elif not (event == "os.mkdir" and os.path.isdir(located(args[0], args[2]))):
+            paths = [located(args[place], args[of]) for place, of in PATHS[event]]
+            for path in paths:
+                self._note(path, moves=True)
+            if event == "os.rename":
+                self._along(*paths)
 
     def writes(self, path: Any) -> None:
         """For what writes without a word to Python; anything but a path is none of ours."""
@@ -163,7 +166,8 @@ class Notes:
         if path in self._seen or is_free(path, self._free):
             return
         self._seen.add(path)
-        if self._is_new(path):
+        if self._is_new(path) and not os.path.lexists(path):
+            self._say(MADE_IN, path)
             return
         self._list(os.path.dirname(path))
         try:
@@ -198,6 +202,21 @@ class Notes:
                 return
             for name in (*folders, *files):
                 self._note(os.path.join(root, name), moves=True)
+
+    def _along(self, source: str, target: str) -> None:
+        """All that a renamed folder takes with it is the command's at its new place."""
+        if os.path.islink(source) or is_free(target, self._free):
+            return
+        looked = 0
+        for root, folders, files in os.walk(source):
+            looked += len(folders) + len(files)
+            if looked > LOOKED_AT:
+                return
+            for name in (*folders, *files):
+                path = target + os.path.join(root, name)[len(source) :]
+                if path not in self._seen:
+                    self._seen.add(path)
+                    self._say(MADE_IN, path)
 
     def _list(self, folder: str) -> None:
         if folder in self._listed:

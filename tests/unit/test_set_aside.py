@@ -80,6 +80,8 @@ class Place:
 
     def launch(self, *words: str) -> str:
         """Runs a command as one launch; what it printed."""
+        if not self.launches:
+            time.sleep(left.CLOCK_S)  # what was written before is older than the launch
         job = self.job()
         with self.files.around(job):
             environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
@@ -288,18 +290,18 @@ def test_a_log_that_a_shell_writes_is_the_first_launchs(
     assert place.notes == []
 
 
-@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
-def test_what_a_shell_writes_unheard_is_the_first_launchs_too(tmp_path: Path, had: bool) -> None:
-    if had:
-        earlier(tmp_path)
+@pytest.mark.parametrize("written", ["train.log", "made", "latest"])
+def test_what_a_shell_writes_unheard_stops_the_second_launch(tmp_path: Path, written: str) -> None:
+    earlier(tmp_path)
+    lines = {
+        "train.log": "echo $$ >> train.log",
+        "made": "mkdir -p made; echo $$ > made/file",
+        "latest": "ln -sfn out latest",
+    }
     place = Place(tmp_path)
-    line = f"{sys.executable} -c 1; echo $$ >> train.log; mkdir -p made; echo $$ > made/file"
-    place.launch("bash", "-c", line)
-    left_behind = place.tree()
-    place.launch("bash", "-c", line)
-    assert place.tree() == left_behind
-    # Whose it is cannot be known, so it is not thrown away.
-    assert all("a shell or another program wrote" in note for note in place.notes)
+    place.launch("bash", "-c", f"{sys.executable} -c 1; {lines[written]}")
+    said = f"{tmp_path}/{written} was changed by a shell or another program while the command ran"
+    assert refused(place) == said
 
 
 def test_every_launch_starts_as_the_first_and_the_first_ones_files_stay(tmp_path: Path) -> None:
@@ -379,16 +381,69 @@ def test_a_file_too_large_to_keep_stops_the_second_launch(
     assert said.startswith(f"the command changes {tmp_path}/huge.bin, which has 268,435,457 bytes")
 
 
-def test_what_another_program_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+def test_what_another_program_writes_meanwhile_stays_and_the_first_ones_is_found(
+    tmp_path: Path,
+) -> None:
     place = Place(tmp_path)
-    (tmp_path / "notes.md").write_text("first")
-    place.launch("bash", "-c", f"{sys.executable} -c 1; echo second > notes.md")
+    place.launch(sys.executable, "-c", "open('notes.md', 'w').write('first')")
     with place.files.around(place.job()):
         (tmp_path / "notes.md").write_text("by hand, meanwhile")
-    assert (tmp_path / "notes.md").read_text() == "second\n"
-    (told,) = place.notes
-    assert told.startswith(f"a shell or another program wrote {tmp_path}/notes.md")
-    assert Path(told.rpartition("newer one is at ")[2]).read_text() == "by hand, meanwhile"
+    assert (tmp_path / "notes.md").read_text() == "by hand, meanwhile"
+    said, where = place.notes
+    assert said.startswith(f"{tmp_path}/notes.md stays as it is: a shell or another program wrote")
+    assert Path(where.rpartition(" is at ")[2]).read_text() == "first"
+
+
+def test_what_another_program_writes_in_a_folder_of_both_launches_stays(tmp_path: Path) -> None:
+    """Two jobs share a folder that the first launch made: nothing of the other is removed."""
+    place = Place(tmp_path)
+    (tmp_path / "train.py").write_text(
+        "import os; os.makedirs('outputs/a'); open('outputs/a/model', 'w').write(str(os.getpid()))"
+    )
+    place.launch(sys.executable, "train.py")
+    left_behind = place.tree()
+    job = place.job()
+    with place.files.around(job):
+        environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
+        subprocess.run([sys.executable, "train.py"], env=environment, check=True, timeout=30)
+        (tmp_path / "outputs" / "b").mkdir()
+        (tmp_path / "outputs" / "b" / "model").write_text("the other's")
+        (tmp_path / "outputs" / "a" / "more").write_text("the other's")
+    other = {"outputs/b", "outputs/b/model", "outputs/a/more"}
+    after = place.tree()
+    assert other <= after.keys()
+    assert after["outputs/a/model"] == left_behind["outputs/a/model"]
+
+
+def test_a_new_folder_that_another_job_writes_to_is_not_moved(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    line = f"{sys.executable} -c 'import os; os.makedirs(\"outputs/a\")'; mkdir outputs/b"
+    place.launch("bash", "-c", line)
+    assert refused(place) == f"{tmp_path}/outputs/b was not seen to be written by the command"
+
+
+def test_a_folder_renamed_into_place_is_the_commands_with_all_in_it(tmp_path: Path) -> None:
+    script = """
+        import subprocess
+        os.makedirs("tmp/deep")
+        subprocess.run(["touch", "tmp/deep/file"], check=True)
+        os.rename("tmp", "checkpoint")
+    """
+    twice(Place(tmp_path), script)
+
+
+def test_a_folder_too_large_to_look_at_is_not_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    place.launch(
+        sys.executable,
+        "-c",
+        "import os; os.mkdir('out'); [open(f'out/{n}', 'x') for n in range(5)]",
+    )
+    monkeypatch.setattr(left, "LOOKED_AT", 4)
+    with pytest.raises(Refused, match=f"{tmp_path}/out holds more than 4 files"):
+        left.left_by(place.files.folder_of(0), time.time())
 
 
 def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:
@@ -405,14 +460,15 @@ def test_a_second_launch_that_changes_what_the_first_did_not_is_undone(tmp_path:
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "file").write_text("mine")
     place = Place(tmp_path)
-    (tmp_path / "train.py").write_text("open('a', 'w')")
-    place.launch(sys.executable, "train.py")
-    # The file itself is not looked after: nobody wrote to it in a launch.
-    (tmp_path / "train.py").write_text(
+    script = (
         "import os, shutil\n"
-        "open('out/notes', 'a').write('more'); os.remove('train.log'); os.remove('latest')\n"
-        "os.rename('out/checkpoint-2', 'new'); shutil.rmtree('deep'); open('a', 'x')\n"
+        "open('a', 'x')\n"
+        "if os.environ['_RLHF_CANARY_FILES'].startswith('guard'):\n"
+        "  open('out/notes', 'a').write('more'); os.remove('train.log'); os.remove('latest')\n"
+        "  os.rename('out/checkpoint-2', 'new'); shutil.rmtree('deep')\n"
     )
+    (tmp_path / "train.py").write_text(script)
+    place.launch(sys.executable, "train.py")
     left_behind = place.tree()
     place.launch(sys.executable, "train.py")
     assert place.tree() == left_behind
@@ -468,7 +524,7 @@ def test_what_a_stopped_machine_left_aside_is_put_back_by_hand(tmp_path: Path) -
     root = place.run / "set-aside"
     from canary.runner.aside import set_aside
 
-    set_aside(root, 1, left.left_by(root / "launch0", 0.0))
+    set_aside(root, 1, left.left_by(root / "launch0", time.time()))
     assert place.tree() != left_behind
     words = (root / "README.txt").read_text()
     command = next(line.strip() for line in words.splitlines() if line.startswith("    "))
