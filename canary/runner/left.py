@@ -18,8 +18,11 @@ from pathlib import Path
 
 from canary.runner.noting import (
     CACHE,
+    COPIED,
     FOLDER,
+    HUB,
     KEPT,
+    LINKED,
     LISTED,
     LOOKED_AT,
     MADE_IN,
@@ -29,6 +32,9 @@ from canary.runner.noting import (
     UNKEPT,
     free_folders,
     is_free,
+    is_hub_cache,
+    is_within,
+    started_in,
 )
 
 COPIED_BYTES = 4 << 30
@@ -37,10 +43,9 @@ SMALL = 64 << 20
 """Bytes up to which a kept file is copied into place, and is there for one more launch."""
 CLOCK_S = 0.05
 """A file's time may be this much older than the clock was when it was written."""
-CACHED = ("models--", "datasets--")
-"""How folders begin that hold what came from the hub."""
 OWN = (NEW, TEMPORARY, MADE_IN)
 """Kinds of a first note that say: the launch itself made this."""
+BESIDE_CACHES = (".locks", "downloads", "CACHEDIR.TAG", "token", "stored_tokens", "version.txt")
 AFTER = "after"
 """A state from before that nobody kept: a copy of what is there now takes its place."""
 
@@ -69,7 +74,7 @@ class Item:
     """A kind of note, or `AFTER`; None where nothing was."""
     more: str = ""
     """The kept file, the target of the symlink, the mode of the folder."""
-    beside: Path = Path("/")
+    beside: Path | None = None
     """A folder on the same disk that the launches themselves leave alone."""
 
 
@@ -128,7 +133,14 @@ def is_sound(path: Path) -> bool:
     return os.path.realpath(path.parent) == str(path.parent)
 
 
-def caches(notes: list[Note]) -> set[Path]:
+def is_cache(path: Path, free: tuple[str, ...]) -> bool:
+    """Whether a folder is a cache by its place, or by what it holds."""
+    if path.name.startswith(HUB):
+        return is_hub_cache(str(path))
+    return is_within(str(path), free)
+
+
+def caches(notes: list[Note], free: tuple[str, ...]) -> set[Path]:
     """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
     place, and those that hold nothing else."""
     found = {note.path for note in notes if note.kind == CACHE}
@@ -136,7 +148,7 @@ def caches(notes: list[Note]) -> set[Path]:
         if note.kind != NEW or not is_folder(path):
             continue
         inside = [*path.iterdir()]
-        cached = [one for one in inside if one in found or one.name.startswith(CACHED)]
+        cached = [one for one in inside if one in found or is_cache(one, free)]
         if cached and all(one in cached or is_beside_cache(one) for one in inside):
             found.add(path)
     return found
@@ -144,7 +156,7 @@ def caches(notes: list[Note]) -> set[Path]:
 
 def is_beside_cache(path: Path) -> bool:
     """Whether this is one of the files that caches have for themselves."""
-    return path.suffix == ".lock" or path.name in (".locks", "downloads", "CACHEDIR.TAG")
+    return path.suffix == ".lock" or path.name in BESIDE_CACHES
 
 
 def left_by(folder: Path, began: float) -> list[Item]:
@@ -155,20 +167,23 @@ def left_by(folder: Path, began: float) -> list[Item]:
         Refused: something cannot be set aside, or its state from before cannot be had.
     """
     notes = read_notes(folder)
-    warm = caches(notes)
+    free = free_folders(str(folder.parents[1]), started_in(str(folder)))
+    warm = caches(notes, free)
     listed = listings(notes)
     first = {
         path: note
         for path, note in firsts(notes).items()
-        if path not in warm and not is_below(path, warm)
+        if path not in warm and not is_below(path, warm) and not is_free(str(path), free)
     }
+    for path in first:
+        if not is_sound(path):
+            raise Refused(f"{path} now lies behind a symlink")
     own = {path for path, note in first.items() if note.kind in OWN and is_folder(path)}
     items = {
         path: item
         for path, note in first.items()
         if not is_below(path, own) and (item := _item(note, listed, folder)) is not None
     }
-    free = free_folders(str(folder.parents[1]))
     known = _inodes([*folder.iterdir(), *first])
     for path in _unheard(listed, began):
         if (
@@ -180,18 +195,30 @@ def left_by(folder: Path, began: float) -> list[Item]:
         ):
             words = "was changed by a shell or another program while the command ran"
             raise Refused(f"{path} {words}")
-    items = {path: replace(item, beside=_beside(path, first)) for path, item in items.items()}
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
     _require_own(whole, {path for path, note in first.items() if note.kind in OWN}, free)
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)
-    return found
+    taken = (set(first), set(listed), Path(started_in(str(folder))))
+    return [replace(item, beside=_beside(item, folder, *taken)) for item in found]
 
 
-def _beside(path: Path, first: dict[Path, Note]) -> Path:
-    noted = [parent for parent in path.parents if parent in first]
-    return noted[-1].parent if noted else path.parent
+def _beside(
+    item: Item, folder: Path, noted: set[Path], listed: set[Path], cwd: Path
+) -> Path | None:
+    """For what lies on another disk than the run: the topmost folder there that may be written to
+    and that the command has nothing to do with."""
+    if not item.moved:
+        return None
+    disk = item.path.parent.stat().st_dev
+    if disk == folder.stat().st_dev:
+        return None
+    for place in reversed(item.path.parents):
+        taken = place in noted | listed or is_below(place, noted) or place.is_relative_to(cwd)
+        if place.stat().st_dev == disk and not taken and os.access(place, os.W_OK | os.X_OK):
+            return place
+    raise Refused(f"{item.path} is on another disk, where no other folder may be written to")
 
 
 def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None:
@@ -240,7 +267,7 @@ def _require_own(whole: set[Path], own: set[Path], free: tuple[str, ...]) -> Non
             if looked > LOOKED_AT:
                 raise Refused(f"{folder} holds more than {LOOKED_AT:,} files")
             for path in (Path(root) / name for name in (*folders, *files)):
-                if f"{path}/".startswith(free):
+                if is_within(str(path), free):
                     raise Refused(f"{path} is a cache in a folder that the command made")
                 if path not in own and not is_free(str(path), free):
                     raise Refused(f"{path} was not seen to be written by the command")
@@ -253,6 +280,10 @@ def _inodes(paths: list[Path]) -> set[tuple[int, int]]:
         with contextlib.suppress(OSError):
             one = path.lstat()
             found.add((one.st_dev, one.st_ino))
+        if path.name.startswith((COPIED, LINKED)):
+            with contextlib.suppress(ValueError):
+                device, number = path.name.split(".")[-2:]
+                found.add((int(device), int(number)))
     return found
 
 

@@ -29,7 +29,16 @@ from canary.runner.left import (
     is_sound,
     read_notes,
 )
-from canary.runner.noting import COPIED, FOLDER, KEPT, LINK, copy_file
+from canary.runner.noting import (
+    COPIED,
+    FOLDER,
+    KEPT,
+    LINK,
+    copy_file,
+    free_folders,
+    is_free,
+    started_in,
+)
 
 LATER_NS = 2 * 10**9
 """By hand: a file that changed this long after the last note is the user's newer work."""
@@ -97,8 +106,11 @@ class _Back:
         self._journal = journal
         self._launch = root / f"launch{journal.launch}"
         notes = read_notes(self._launch)
-        self._warm = caches(notes) | caches(read_notes(root / "launch0"))
-        self._first = firsts(notes)
+        free = free_folders(str(root.parent), started_in(str(self._launch)))
+        self._warm = caches(notes, free) | caches(read_notes(root / "launch0"), free)
+        self._first = {
+            path: note for path, note in firsts(notes).items() if not is_free(str(path), free)
+        }
         self._told: list[str] = []
         self._newest: int | None = None
         if by_hand:

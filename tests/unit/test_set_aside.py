@@ -321,9 +321,92 @@ def test_files_on_another_disk_are_set_aside_beside_themselves(tmp_path: Path) -
     output = Path("/dev/shm") / f"canary-test-{os.getpid()}"
     try:
         earlier(tmp_path)
-        twice(Place(tmp_path, output=output), SCRIPTS["starts from an empty folder"])
+        place = Place(tmp_path, output=output)
+        twice(place, SCRIPTS["starts from an empty folder"])
     finally:
         subprocess.run(["rm", "-rf", str(output)], check=False)
+
+
+def test_on_another_disk_no_folder_of_the_commands_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one disk")
+    output = Path("/dev/shm") / f"canary-beside-{os.getpid()}"
+    try:
+        place = Place(tmp_path, output=output)
+        place.launch(sys.executable, "-c", "open('final.pt', 'w')")
+        (item,) = left.left_by(place.files.folder_of(0), time.time())
+        assert item.beside is not None
+        assert item.beside not in (tmp_path, *tmp_path.rglob("*"))
+        writable = {tmp_path}
+        monkeypatch.setattr(os, "access", lambda path, _: Path(path) in writable)
+        with pytest.raises(Refused, match="is on another disk"):
+            left.left_by(place.files.folder_of(0), time.time())
+    finally:
+        subprocess.run(["rm", "-rf", str(output)], check=False)
+
+
+def test_a_folder_that_became_a_symlink_stops_the_second_launch(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "out").mkdir()
+    place = Place(tmp_path)
+    script = "import os; open('out/x', 'w'); os.rename('out', 'old'); os.symlink('data', 'out')"
+    place.launch(sys.executable, "-c", script)
+    assert refused(place) == f"{tmp_path}/out/x now lies behind a symlink"
+
+
+def test_nothing_is_removed_or_put_behind_a_symlink(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    place = Place(tmp_path)
+    place.launch(sys.executable, "-c", "open('out/x', 'w').write('first')")
+    with place.files.around(place.job()):
+        (tmp_path / "out").rename(tmp_path / "old")
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "x").write_text("mine")
+        (tmp_path / "out").symlink_to("data")
+    assert (tmp_path / "data" / "x").read_text() == "mine"
+    assert Path(place.notes[-1].rpartition(" is at ")[2]).read_text() == "first"
+
+
+def test_a_path_is_what_the_system_makes_of_it(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("deep/er")
+    assert noting.located("link/../file") == str(tmp_path / "deep" / "file")
+    descriptor = os.open(tmp_path / "deep", os.O_RDONLY)
+    try:
+        assert noting.located("file", descriptor) == str(tmp_path / "deep" / "file")
+    finally:
+        os.close(descriptor)
+
+
+def test_a_file_opened_relative_to_a_folder_is_noted_there(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "file").write_text("earlier")
+    script = """
+        folder = os.open("deep", os.O_RDONLY)
+        for name in ("file", "other"):
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, dir_fd=folder)
+            os.write(file, str(os.getpid()).encode())
+    """
+    twice(Place(tmp_path), script)
+
+
+def test_a_log_that_tee_writes_is_the_first_launchs(tmp_path: Path) -> None:
+    for name in ("logs", "transformers"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "transformers" / "__init__.py").touch()
+    (tmp_path / "transformers" / "trainer.py").touch()
+    (tmp_path / "train.py").write_text(
+        "import os, time; time.sleep(0.2); import transformers.trainer; print(os.getpid())"
+    )
+    place = Place(tmp_path)
+    line = f"{sys.executable} train.py | tee logs/train.log"
+    place.launch("bash", "-c", line)
+    left_behind = place.tree()
+    place.launch("bash", "-c", line)
+    assert place.tree() == left_behind
+    assert place.notes == []
 
 
 def refused(place: Place) -> str:
@@ -444,6 +527,40 @@ def test_a_folder_too_large_to_look_at_is_not_moved(
     monkeypatch.setattr(left, "LOOKED_AT", 4)
     with pytest.raises(Refused, match=f"{tmp_path}/out holds more than 4 files"):
         left.left_by(place.files.folder_of(0), time.time())
+
+
+def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.launch("bash", "-c", f"{sys.executable} -c 1; sleep 20 >/dev/null 2>&1 & echo $! >pid")
+    number = int((tmp_path / "pid").read_text())
+    try:
+        assert refused(place) == "the command left sleep running"
+    finally:
+        os.kill(number, 9)
+
+
+@pytest.mark.parametrize(
+    ("path", "made", "free"),
+    [
+        ("/dev/shm/out/model", (), False),
+        ("/dev/null", (), True),
+        ("{home}/train.py", (), False),
+        ("{home}/hub/blob", (), True),
+        ("{home}/out/models--x/model", (), False),
+        ("{home}/out/models--x/model", ("snapshots",), False),
+        ("{home}/out/models--x/model", ("snapshots", "refs"), True),
+        ("{home}/work/cache/here/file", (), False),
+    ],
+)
+def test_only_a_cache_is_left_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, made: tuple[str, ...], free: bool
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "work" / "cache"))
+    for name in made:
+        (tmp_path / "out" / "models--x" / name).mkdir(parents=True)
+    folders = noting.free_folders(str(tmp_path / "run"), str(tmp_path / "work" / "cache" / "here"))
+    assert noting.is_free(path.format(home=tmp_path), folders) == free
 
 
 def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:

@@ -19,6 +19,9 @@ STARTED = time.perf_counter()
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
 PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 
+BEGINNING: list[Callable[[], None]] = []
+"""What to call when a training is about to begin."""
+
 
 class Finder:
     """Answers for some modules, once each: loads them as ever, then tells of it."""
@@ -48,6 +51,8 @@ class Finder:
 
 def trains(module: ModuleType) -> None:
     """`transformers.trainer` is loaded."""
+    for told in BEGINNING:
+        told()
     foreign = foreign_canary()
     if foreign is not None:
         mark("foreign", foreign)
@@ -70,7 +75,10 @@ def attach(module: ModuleType) -> None:
 def note_files() -> dict[str, Callable[[ModuleType], None]]:
     """Notes what is changed; returns what must be told of modules that write unheard by Python."""
     notes = alone("noting").begin()
-    found: dict[str, Callable[[ModuleType], None]] = alone("writers").listeners(notes)
+    writers = alone("writers")
+    writers.hear_open(notes)
+    BEGINNING.append(notes.trains)
+    found: dict[str, Callable[[ModuleType], None]] = writers.listeners(notes)
     return found
 
 
