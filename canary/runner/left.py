@@ -196,7 +196,7 @@ def left_by(folder: Path, began: float) -> list[Item]:
             words = "was changed by a shell or another program while the command ran"
             raise Refused(f"{path} {words}")
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
-    _require_own(whole, {path for path, note in first.items() if note.kind in OWN}, free)
+    _require_own(whole, {path for path, note in first.items() if note.kind in (*OWN, OUTPUT)}, free)
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)

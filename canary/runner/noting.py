@@ -4,7 +4,7 @@ Runs in each Python process of the command, before anything else does. Standard 
 little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
 another program writes is not heard (see `canary.runner.left`).
 """
-# ruff: noqa: PTH100, PTH101, PTH105, PTH109, PTH110, PTH111, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
+# ruff: noqa: PTH101, PTH105, PTH109, PTH110, PTH111, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ from canary.runner.noting import (
     FOLDER,
     KEPT,
     LINK,
+    OUTPUT,
     copy_file,
     free_folders,
     is_free,
@@ -129,7 +130,7 @@ class _Back:
         for path, item in reversed(journal.items.items()):
             self._try(path, self._item_back, item)
         for folder, times in journal.times.items():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, TypeError, ValueError):
                 os.utime(folder, ns=times)
         if not any(_is_away(item) for item in journal.items.values()):
             _tidy(self._root, journal)
@@ -149,8 +150,10 @@ class _Back:
         items = self._journal.items.items()
         back = {path for path, item in items if item.get("at") and not _is_away(item)}
         kept = back | self._warm
+        own = {path for path, note in self._first.items() if note.kind in OWN}
         for path, note in sorted(self._first.items(), reverse=True):
-            if note.kind in OWN and path not in kept and not is_below(path, kept):
+            made = note.kind in OWN or (note.kind == OUTPUT and is_below(path, own))
+            if made and path not in kept and not is_below(path, kept):
                 self._try(path, self._made, note)
 
     def _made(self, path: Path, _: Note) -> None:
@@ -207,7 +210,9 @@ class _Back:
                     return True
             self._told.append(f"{path} stays: it holds files that the command did not write")
             return False
-        placed = item.get("placed") and item.get("is") in (None, there)
+        placed = item.get("placed") and item.get("is") == there
+        if item.get("placed") and item.get("is") is None:
+            placed = self._newest is None  # interrupted just now, while it was placed
         known = bool(placed or path in self._first or item.get("output"))
         if placed:
             if not is_sound(path):

@@ -86,7 +86,7 @@ def hear_tokenizers(module: ModuleType, notes: Hears) -> None:
     def save_model(self: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
         prefix = next(iter((*args, *kwargs.values())), None)
         for name in VOCABULARIES:
-            notes.writes(os.path.join(folder, f"{prefix}-{name}" if prefix else name))
+            notes.writes(f"{os.fspath(folder)}/{prefix}-{name}" if prefix else f"{folder}/{name}")
         return model_save(self, folder, *args, **kwargs)
 
     module.models.Model.save = save_model

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from canary.runner import left, noting
+from canary.runner import left, noting, putback
+from canary.runner.aside import set_aside
 from canary.runner.base import Job, Kind
 from canary.runner.command import attached_environment, marks_of
 from canary.runner.left import Refused
@@ -245,6 +246,8 @@ def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> Non
         torch.save(weights, "best/model.pt")
         save_file(weights, "best/model.safetensors")
         Tokenizer(models.WordLevel({str(os.getpid()): 0})).save("best/tokenizer.json")
+        os.makedirs("own", exist_ok=True)
+        Tokenizer(models.WordLevel({str(os.getpid()): 0})).model.save("own", "a")
     """
     if had:
         (tmp_path / "best").mkdir()
@@ -639,8 +642,6 @@ def test_what_a_stopped_machine_left_aside_is_put_back_by_hand(tmp_path: Path) -
     place.launch(sys.executable, "train.py")
     left_behind = place.tree()
     root = place.run / "set-aside"
-    from canary.runner.aside import set_aside
-
     set_aside(root, 1, left.left_by(root / "launch0", time.time()))
     assert place.tree() != left_behind
     words = (root / "README.txt").read_text()
@@ -649,6 +650,83 @@ def test_what_a_stopped_machine_left_aside_is_put_back_by_hand(tmp_path: Path) -
     assert place.tree() == left_behind
     subprocess.run(command.split(), check=True, timeout=30)
     assert place.tree() == left_behind
+
+
+def second_launch_ran(place: Place, script: str) -> Path:
+    """Both launches ran, and nothing is back yet; the folder with what was set aside."""
+    (place.root / "train.py").write_text(textwrap.dedent(script))
+    place.launch(sys.executable, "train.py")
+    root, job = place.run / "set-aside", place.job()
+    place.files.folder_of(1).mkdir()
+    set_aside(root, 1, left.left_by(root / "launch0", time.time()))
+    environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
+    subprocess.run([sys.executable, "train.py"], env=environment, check=True, timeout=30)
+    return root
+
+
+CHANGES = """
+    import os, shutil
+    os.makedirs("new/deep")
+    open("new/deep/model", "w").write(str(os.getpid()))
+    open("train.log", "a").write(str(os.getpid()))
+    if os.environ["_RLHF_CANARY_FILES"].startswith("guard"):
+        shutil.rmtree("out"); os.remove("same"); os.remove("latest")
+"""
+
+
+def test_files_come_back_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two names of one file, a journal and notes with broken lines, and all of it once more."""
+    earlier(tmp_path)
+    root = second_launch_ran(Place(tmp_path), CHANGES)
+    with (root / "journal").open("a") as stream:
+        stream.write('[]\n{"path": 5}\n{"times": "x", "ns": 3}\n{"path"\n')
+    notes = next((root / "launch1").glob("notes.*"))
+    notes.write_bytes(b"17\0N\0" + notes.read_bytes() + b"x\0")
+    monkeypatch.setattr(putback, "_tidy", lambda *_: None)
+    assert putback.put_back(root) == []
+    assert (tmp_path / "same").samefile(tmp_path / "out" / "notes")
+    after = Path("new/deep/model").read_text(), Path("train.log").read_text()
+    lines = (root / "journal").read_text().splitlines()
+    (root / "journal").write_text("\n".join(one for one in lines if "cleared" not in one) + "\n")
+    for _ in range(2):
+        assert putback.put_back(root) == []
+        assert after == (Path("new/deep/model").read_text(), Path("train.log").read_text())
+        assert (tmp_path / "same").samefile(tmp_path / "out" / "notes")
+        assert (tmp_path / "latest").readlink() == Path("out/checkpoint-2")
+
+
+def test_one_file_that_cannot_come_back_keeps_no_other_away(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    script = "for name in 'abc': open(f'{name}/file', 'w').write('x')"
+    root = second_launch_ran(Place(tmp_path), script)
+    (tmp_path / "b" / "file").unlink()
+    (tmp_path / "b").rmdir()
+    (tmp_path / "b").touch()
+    (told,) = putback.put_back(root)
+    assert told.startswith(f"{tmp_path}/b/file cannot be put back")
+    assert (tmp_path / "a" / "file").read_text() == (tmp_path / "c" / "file").read_text() == "x"
+    (tmp_path / "b").unlink()
+    assert putback.put_back(root) == []
+    assert (tmp_path / "b" / "file").read_text() == "x"
+
+
+def test_by_hand_what_is_newer_than_the_second_launch_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(putback, "LATER_NS", 0)
+    root = second_launch_ran(Place(tmp_path), CHANGES.replace("shutil.rmtree", "() and print"))
+    time.sleep(0.1)
+    (tmp_path / "train.log").write_text("days later")
+    (tmp_path / "new" / "deep" / "more").write_text("days later")
+    told = putback.put_back(root, by_hand=True)
+    assert (tmp_path / "train.log").read_text() == "days later"
+    assert (tmp_path / "new" / "deep" / "more").read_text() == "days later"
+    assert (tmp_path / "new" / "deep" / "model").exists()
+    assert f"{tmp_path}/train.log stays as it is: it is newer than the second launch" in told
+    assert len([*(root / "found").rglob("train.log")]) == 1
 
 
 @pytest.mark.parametrize("name", ["JOB", "KEEP", "MARKS", "PARENT", "FILES", "NODE_RANK"])
