@@ -22,7 +22,7 @@ from typing import Any
 
 from canary.runner.left import AFTER, Item, Refused, is_moved, left_by
 from canary.runner.noting import FOLDER, KEPT, LINK, MARKS, copy_file
-from canary.runner.putback import Journal, look, put_back
+from canary.runner.putback import BESIDE, Journal, look, put_back
 
 END_S = 10.0
 """How long processes of a launch that is over are looked for."""
@@ -106,7 +106,7 @@ def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) ->
     place = root / "aside"
     if item.beside is not None:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
-        place = item.beside / f"canary-set-aside-{root.parent.name}-{name}"
+        place = item.beside / f"{BESIDE}{root.parent.name}-{name}"
     at = place / str(number) / item.path.name
     at.parent.mkdir(parents=True)
     if item.beside is not None:

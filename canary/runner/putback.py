@@ -41,6 +41,8 @@ from canary.runner.noting import (
     started_in,
 )
 
+BESIDE = "canary-set-aside-"
+"""How the folder begins that holds what was set aside on another disk."""
 LATER_NS = 2 * 10**9
 """By hand: a file that changed this long after the last note is the user's newer work."""
 
@@ -242,14 +244,11 @@ class _Back:
 
     def _to_found(self, at: Path, path: Path) -> None:
         """`at` cannot have its place `path`: it is kept, and said where."""
-        kept = at.parents[1] / "found" if self._other_disk(at) else self._root / "found"
-        kept = kept / f"{time.time_ns()}" / path.name
+        places = (one for one in at.parents if one.name.startswith(BESIDE))
+        kept = next(places, self._root) / "found" / f"{time.time_ns()}" / path.name
         kept.parent.mkdir(parents=True)
         at.rename(kept)
         self._told.append(f"the first launch's {path} is at {kept}")
-
-    def _other_disk(self, at: Path) -> bool:
-        return at.parent.stat().st_dev != self._root.stat().st_dev
 
     def _restore(self, path: Path, note: Note) -> None:
         """What the launch changed though the ones before it had not."""

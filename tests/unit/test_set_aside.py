@@ -717,6 +717,7 @@ def test_by_hand_what_is_newer_than_the_second_launch_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(putback, "LATER_NS", 0)
+    earlier(tmp_path)
     root = second_launch_ran(Place(tmp_path), CHANGES.replace("shutil.rmtree", "() and print"))
     time.sleep(0.1)
     (tmp_path / "train.log").write_text("days later")
