@@ -49,13 +49,16 @@ LATER_NS = 2 * 10**9
 
 @dataclass
 class Journal:
-    """What was moved and placed, in order, and whether what the launch made is gone again."""
+    """What was moved and placed, in order, and how far the way back is done."""
 
     file: Path
     launch: int | None = None
     items: dict[Path, dict[str, Any]] = field(default_factory=dict)
     times: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    removed: bool = False
+    """Whether what the launch made is gone."""
     cleared: bool = False
+    """Whether what it changed is restored, too."""
 
     @classmethod
     def read(cls, file: Path) -> Journal:
@@ -75,6 +78,7 @@ class Journal:
 
     def _take(self, entry: dict[str, Any]) -> None:
         self.launch = entry.get("launch", self.launch)
+        self.removed = entry.get("removed", self.removed)
         self.cleared = entry.get("cleared", self.cleared)
         if "path" in entry:
             self.items.setdefault(Path(entry["path"]), {}).update(entry)
@@ -122,30 +126,41 @@ class _Back:
     def run(self) -> list[str]:
         """All of it, in the order that lets folders come before what is in them."""
         journal = self._journal
-        if not journal.cleared:
+        restored = True
+        if not journal.removed:
             self._clear()
+            self._wrote("removed")
+        if not journal.cleared:
+            items = set(journal.items)
             for path, note in sorted(self._first.items()):
-                if path not in journal.items:
-                    self._try(path, self._restore, note)
-            with contextlib.suppress(OSError):
-                journal.write({"cleared": True})
+                # What lies below an item was not there before the launch.
+                if path not in items and not is_below(path, items):
+                    restored &= self._try(path, self._restore, note)
+            if restored:
+                self._wrote("cleared")
         for path, item in reversed(journal.items.items()):
             self._try(path, self._item_back, item)
         for folder, times in journal.times.items():
             with contextlib.suppress(OSError, TypeError, ValueError):
                 os.utime(folder, ns=times)
-        if not any(_is_away(item) for item in journal.items.values()):
+        if restored and not any(_is_away(item) for item in journal.items.values()):
             _tidy(self._root, journal)
         return self._told
 
-    def _try(self, path: Path, what: Callable[[Path, Any], None], more: Any) -> None:
+    def _wrote(self, what: str) -> None:
+        with contextlib.suppress(OSError):  # a full disk: all of it may be done again
+            self._journal.write({what: True})
+
+    def _try(self, path: Path, what: Callable[[Path, Any], None], more: Any) -> bool:
         try:
             what(path, more)
+            return True
         except (OSError, ValueError, TypeError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             self._told.append(
                 f"{path} cannot be put back, its earlier state is in {self._root}: {why}"
             )
+            return False
 
     def _clear(self) -> None:
         """Removes what the launch made, what is deepest first."""

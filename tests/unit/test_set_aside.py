@@ -689,7 +689,9 @@ def test_files_come_back_where_it_was_interrupted(
     assert (tmp_path / "same").samefile(tmp_path / "out" / "notes")
     after = Path("new/deep/model").read_text(), Path("train.log").read_text()
     lines = (root / "journal").read_text().splitlines()
-    (root / "journal").write_text("\n".join(one for one in lines if "cleared" not in one) + "\n")
+    (root / "journal").write_text(
+        "\n".join(one for one in lines if not one.endswith(": true}") or "path" in one) + "\n"
+    )
     for _ in range(2):
         assert putback.put_back(root) == []
         assert after == (Path("new/deep/model").read_text(), Path("train.log").read_text())
@@ -728,6 +730,23 @@ def test_by_hand_what_is_newer_than_the_second_launch_stays(
     assert (tmp_path / "new" / "deep" / "model").exists()
     assert f"{tmp_path}/train.log stays as it is: it is newer than the second launch" in told
     assert len([*(root / "found").rglob("train.log")]) == 1
+
+
+def test_what_was_kept_stays_until_it_could_be_restored(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "log").write_text("mine")
+    script = """
+        import os
+        if os.environ["_RLHF_CANARY_FILES"].startswith("guard"): os.remove("out/log")
+    """
+    root = second_launch_ran(Place(tmp_path), script)
+    (tmp_path / "out").rmdir()
+    (tmp_path / "out").touch()
+    (told,) = putback.put_back(root)
+    assert told.startswith(f"{tmp_path}/out/log cannot be put back, its earlier state is in {root}")
+    (tmp_path / "out").unlink()
+    assert putback.put_back(root) == []
+    assert (tmp_path / "out" / "log").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["JOB", "KEEP", "MARKS", "PARENT", "FILES", "NODE_RANK"])
