@@ -238,6 +238,8 @@ def test_a_second_launch_sees_and_leaves_what_the_first_did(
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
 def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> None:
     script = """
+        import importlib.util
+        assert importlib.util.find_spec("tokenizers")  # transformers looks before it loads
         import torch
         from safetensors.torch import save_file
         from tokenizers import Tokenizer, models

@@ -24,7 +24,8 @@ BEGINNING: list[Callable[[], None]] = []
 
 
 class Finder:
-    """Answers for some modules, once each: loads them as ever, then tells of it."""
+    """Answers for some modules: loads them as ever, then tells of it, once each. To be asked for a
+    module (`importlib.util.find_spec`) is not yet to load it."""
 
     def __init__(self, wanted: dict[str, Callable[[ModuleType], None]]) -> None:
         self._wanted = wanted
@@ -33,8 +34,7 @@ class Finder:
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The module's own spec, its loader wrapped."""
-        told = self._wanted.pop(name, None)
-        if told is None:
+        if name not in self._wanted:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None or spec.loader is None:
@@ -43,7 +43,9 @@ class Finder:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            told(module)
+            told = self._wanted.pop(name, None)
+            if told is not None:
+                told(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
