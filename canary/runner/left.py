@@ -184,7 +184,7 @@ def left_by(folder: Path, began: float) -> list[Item]:
         for path, note in first.items()
         if not is_below(path, own) and (item := _item(note, listed, folder)) is not None
     }
-    known = _inodes([*folder.iterdir(), *first])
+    known = _inodes([*folder.glob("*"), *first])
     for path in _unheard(listed, began):
         if (
             path not in first

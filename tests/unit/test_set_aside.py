@@ -751,6 +751,10 @@ def test_what_was_kept_stays_until_it_could_be_restored(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "log").read_text() == "mine"
 
 
+def test_a_probe_alone_comes_after_nothing(tmp_path: Path) -> None:
+    assert left.left_by(tmp_path / "set-aside" / "launch0", time.time()) == []
+
+
 @pytest.mark.parametrize("name", ["JOB", "KEEP", "MARKS", "PARENT", "FILES", "NODE_RANK"])
 def test_a_variable_of_the_users_own_means_nothing_to_the_canary(tmp_path: Path, name: str) -> None:
     job = Place(tmp_path).job()
