@@ -9,7 +9,7 @@ them back when its standard input ends. What it moves is written to a journal be
 from __future__ import annotations
 
 import contextlib
-import errno
+import hashlib
 import json
 import os
 import shlex
@@ -22,10 +22,12 @@ from typing import Any
 
 from canary.runner.left import AFTER, Item, Refused, is_moved, left_by
 from canary.runner.noting import FOLDER, KEPT, LINK, MARKS, copy_file
-from canary.runner.putback import Journal, look, put_back
+from canary.runner.putback import BESIDE, Journal, look, put_back
 
 END_S = 10.0
 """How long processes of a launch that is over are looked for."""
+LINGERS_S = 2.0
+"""How long a process of the first launch may take to end after it."""
 README = """These files are not lost: `canary exec` moved them out of the way of its second launch.
 
 It moves them back when that launch ends, even if the canary itself is killed. If the whole machine
@@ -39,7 +41,7 @@ def main() -> None:
     """Runs as the canary's helper, or by hand with the folder alone."""
     root = Path(sys.argv[1])
     if len(sys.argv) == 2:
-        for text in put_back(root):
+        for text in put_back(root, by_hand=True):
             print(text)
         return
     number, began, marks = int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
@@ -92,29 +94,26 @@ def set_aside(root: Path, launch: int, items: list[Item]) -> None:
         if item.moved:
             at = _moved(item, number, root, journal, words)
         if item.before is not None:
-            journal.write({"path": str(item.path), "placed": True, "is": None})
+            output = item.before == AFTER
+            entry = {"path": str(item.path), "placed": True, "output": output}
+            journal.write(entry | {"is": None})
             _place(item, at)
-            journal.write({"path": str(item.path), "is": look(item.path)})
+            journal.write(entry | {"is": look(item.path)})
 
 
 def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> Path:
-    """Into the run's own folder, or, where that is on another disk, into one beside it."""
-    beside = item.beside / f"canary-set-aside-{root.parent.name}"
-    for place in (root / "aside", beside):
-        at = place / str(number) / item.path.name
-        at.parent.mkdir(parents=True, exist_ok=True)
-        if place == beside:
-            (beside / "README.txt").write_text(words, encoding="utf-8")
-        journal.write({"path": str(item.path), "at": str(at)})
-        try:
-            item.path.rename(at)
-        except OSError as error:
-            if error.errno == errno.EXDEV and place != beside:
-                at.parent.rmdir()
-                continue
-            raise
-        return at
-    raise AssertionError("unreachable: a rename within one folder is on one disk")
+    """Into the run's own folder, or, where that is on another disk, into one there."""
+    place = root / "aside"
+    if item.beside is not None:
+        name = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
+        place = item.beside / f"{BESIDE}{root.parent.name}-{name}"
+    at = place / str(number) / item.path.name
+    at.parent.mkdir(parents=True)
+    if item.beside is not None:
+        (place / "README.txt").write_text(words, encoding="utf-8")
+    journal.write({"path": str(item.path), "at": str(at)})
+    item.path.rename(at)
+    return at
 
 
 def _place(item: Item, at: Path | None) -> None:
@@ -134,12 +133,33 @@ def _place(item: Item, at: Path | None) -> None:
         copy_file(item.more, str(item.path))
 
 
+def require_ended(marks: str) -> None:
+    """Waits a little for what is left of a launch to end by itself.
+
+    Raises:
+        Refused: something still runs; it may write at any time.
+    """
+    end = time.monotonic() + LINGERS_S
+    while living := _living(marks):
+        if time.monotonic() > end:
+            try:
+                name = Path(f"/proc/{living[0]}/comm").read_text(encoding="utf-8").strip()
+            except OSError:
+                continue
+            raise Refused(f"the command left {name} running")
+        time.sleep(0.05)
+
+
+def _living(marks: str) -> list[int]:
+    wanted = os.fsencode(f"{MARKS}={marks}") + b"\0"
+    return [pid for pid in _processes() if wanted in _environment(pid) + b"\0"]
+
+
 def end_processes(marks: str) -> None:
     """Ends what is left of a launch: every process that has its mark in the environment."""
-    wanted = os.fsencode(f"{MARKS}={marks}") + b"\0"
     end = time.monotonic() + END_S
     while time.monotonic() < end:
-        living = [pid for pid in _processes() if wanted in _environment(pid) + b"\0"]
+        living = _living(marks)
         if not living:
             return
         for pid in living:

@@ -18,15 +18,23 @@ from pathlib import Path
 
 from canary.runner.noting import (
     CACHE,
+    COPIED,
     FOLDER,
+    HUB,
     KEPT,
+    LINKED,
     LISTED,
+    LOOKED_AT,
+    MADE_IN,
     NEW,
     OUTPUT,
     TEMPORARY,
     UNKEPT,
     free_folders,
     is_free,
+    is_hub_cache,
+    is_within,
+    started_in,
 )
 
 COPIED_BYTES = 4 << 30
@@ -35,8 +43,9 @@ SMALL = 64 << 20
 """Bytes up to which a kept file is copied into place, and is there for one more launch."""
 CLOCK_S = 0.05
 """A file's time may be this much older than the clock was when it was written."""
-CACHED = ("models--", "datasets--")
-"""How folders begin that hold what came from the hub."""
+OWN = (NEW, TEMPORARY, MADE_IN)
+"""Kinds of a first note that say: the launch itself made this."""
+BESIDE_CACHES = (".locks", "downloads", "CACHEDIR.TAG", "token", "stored_tokens", "version.txt")
 AFTER = "after"
 """A state from before that nobody kept: a copy of what is there now takes its place."""
 
@@ -65,7 +74,7 @@ class Item:
     """A kind of note, or `AFTER`; None where nothing was."""
     more: str = ""
     """The kept file, the target of the symlink, the mode of the folder."""
-    beside: Path = Path("/")
+    beside: Path | None = None
     """A folder on the same disk that the launches themselves leave alone."""
 
 
@@ -74,8 +83,15 @@ def read_notes(folder: Path) -> list[Note]:
     found = []
     for file in folder.glob("notes.*"):
         words = file.read_bytes().split(b"\0")
-        for moment, kind, path, more in zip(*[iter(map(os.fsdecode, words))] * 4, strict=False):
-            found.append(Note(int(moment), kind, Path(path), more))
+        at = 0
+        while at + 4 <= len(words):
+            moment, kind, path, more = words[at : at + 4]
+            if moment.isdigit() and len(kind) == 1 and path.startswith(b"/"):
+                more_text = os.fsdecode(more)
+                found.append(Note(int(moment), kind.decode(), Path(os.fsdecode(path)), more_text))
+                at += 4
+            else:
+                at += 1  # a note that was cut short
     return sorted(found, key=lambda note: note.moment)
 
 
@@ -112,7 +128,19 @@ def is_below(path: Path, folders: set[Path]) -> bool:
     return any(parent in folders for parent in path.parents)
 
 
-def caches(notes: list[Note]) -> set[Path]:
+def is_sound(path: Path) -> bool:
+    """Whether no folder on the way to this path has become a symlink."""
+    return os.path.realpath(path.parent) == str(path.parent)
+
+
+def is_cache(path: Path, free: tuple[str, ...]) -> bool:
+    """Whether a folder is a cache by its place, or by what it holds."""
+    if path.name.startswith(HUB):
+        return is_hub_cache(str(path))
+    return is_within(str(path), free)
+
+
+def caches(notes: list[Note], free: tuple[str, ...]) -> set[Path]:
     """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
     place, and those that hold nothing else."""
     found = {note.path for note in notes if note.kind == CACHE}
@@ -120,7 +148,7 @@ def caches(notes: list[Note]) -> set[Path]:
         if note.kind != NEW or not is_folder(path):
             continue
         inside = [*path.iterdir()]
-        cached = [one for one in inside if one in found or one.name.startswith(CACHED)]
+        cached = [one for one in inside if one in found or is_cache(one, free)]
         if cached and all(one in cached or is_beside_cache(one) for one in inside):
             found.add(path)
     return found
@@ -128,7 +156,7 @@ def caches(notes: list[Note]) -> set[Path]:
 
 def is_beside_cache(path: Path) -> bool:
     """Whether this is one of the files that caches have for themselves."""
-    return path.suffix == ".lock" or path.name in (".locks", "downloads", "CACHEDIR.TAG")
+    return path.suffix == ".lock" or path.name in BESIDE_CACHES
 
 
 def left_by(folder: Path, began: float) -> list[Item]:
@@ -139,40 +167,58 @@ def left_by(folder: Path, began: float) -> list[Item]:
         Refused: something cannot be set aside, or its state from before cannot be had.
     """
     notes = read_notes(folder)
-    warm = caches(notes)
+    free = free_folders(str(folder.parents[1]), started_in(str(folder)))
+    warm = caches(notes, free)
     listed = listings(notes)
     first = {
         path: note
         for path, note in firsts(notes).items()
-        if path not in warm and not is_below(path, warm)
+        if path not in warm and not is_below(path, warm) and not is_free(str(path), free)
     }
-    own = {path for path, note in first.items() if note.kind in (NEW, TEMPORARY)}
-    own = {path for path in own if is_folder(path)}
+    for path in first:
+        if not is_sound(path):
+            raise Refused(f"{path} now lies behind a symlink")
+    own = {path for path, note in first.items() if note.kind in OWN and is_folder(path)}
     items = {
         path: item
         for path, note in first.items()
         if not is_below(path, own) and (item := _item(note, listed, folder)) is not None
     }
-    free = free_folders(str(folder.parents[1]))
-    for path, item in _unheard(listed, began):
+    known = _inodes([*folder.glob("*"), *first])
+    for path in _unheard(listed, began):
         if (
             path not in first
+            and not _inodes([path]) & known
             and path not in warm
             and not is_below(path, own | warm)
             and not is_free(str(path), free)
         ):
-            items[path] = item
-    items = {path: replace(item, beside=_beside(path, first)) for path, item in items.items()}
+            words = "was changed by a shell or another program while the command ran"
+            raise Refused(f"{path} {words}")
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
+    _require_own(whole, {path for path, note in first.items() if note.kind in (*OWN, OUTPUT)}, free)
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)
-    return found
+    taken = (set(first), set(listed), Path(started_in(str(folder))))
+    return [replace(item, beside=_beside(item, folder, *taken)) for item in found]
 
 
-def _beside(path: Path, first: dict[Path, Note]) -> Path:
-    noted = [parent for parent in path.parents if parent in first]
-    return noted[-1].parent if noted else path.parent
+def _beside(
+    item: Item, folder: Path, noted: set[Path], listed: set[Path], cwd: Path
+) -> Path | None:
+    """For what lies on another disk than the run: the topmost folder there that may be written to
+    and that the command has nothing to do with."""
+    if not item.moved:
+        return None
+    disk = item.path.parent.stat().st_dev
+    if disk == folder.stat().st_dev:
+        return None
+    for place in reversed(item.path.parents):
+        taken = place in noted | listed or is_below(place, noted) or place.is_relative_to(cwd)
+        if place.stat().st_dev == disk and not taken and os.access(place, os.W_OK | os.X_OK):
+            return place
+    raise Refused(f"{item.path} is on another disk, where no other folder may be written to")
 
 
 def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None:
@@ -183,7 +229,7 @@ def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None
     if kind == OUTPUT:
         known = path.name in listed.get(path.parent, ())
         return Item(path, True, AFTER if known else None) if there else None
-    if kind == NEW:
+    if kind in (NEW, MADE_IN):
         return Item(path, True) if there else None
     if kind == TEMPORARY or (kind == FOLDER and is_folder(path)):
         return None
@@ -196,8 +242,8 @@ def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None
     return Item(path, there, KEPT, str(kept))
 
 
-def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[tuple[Path, Item]]:
-    """Files that changed in the folders that were written to: by a shell, another program, or
+def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[Path]:
+    """What is new or changed in the folders that were written to: by a shell, another program, or
     native code. Hidden ones, temporary folders and what is in use are other programs' matter."""
     used = _in_use()
     for folder, names in listed.items():
@@ -208,10 +254,37 @@ def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[tuple[Path,
                 continue
             if path.lstat().st_ctime < began - CLOCK_S:
                 continue
-            if path.name not in names:
-                yield path, Item(path, True)
-            elif path.is_file() and not path.is_symlink():
-                yield path, Item(path, True, AFTER)
+            if path.name not in names or not is_folder(path):
+                yield path
+
+
+def _require_own(whole: set[Path], own: set[Path], free: tuple[str, ...]) -> None:
+    """Everything in a folder that is moved whole was made by the command."""
+    looked = 0
+    for folder in sorted(path for path in whole if not is_below(path, whole)):
+        for root, folders, files in os.walk(folder):
+            looked += len(folders) + len(files)
+            if looked > LOOKED_AT:
+                raise Refused(f"{folder} holds more than {LOOKED_AT:,} files")
+            for path in (Path(root) / name for name in (*folders, *files)):
+                if is_within(str(path), free):
+                    raise Refused(f"{path} is a cache in a folder that the command made")
+                if path not in own and not is_free(str(path), free):
+                    raise Refused(f"{path} was not seen to be written by the command")
+
+
+def _inodes(paths: list[Path]) -> set[tuple[int, int]]:
+    """Files by number: one that lost another of its names looks changed, and is not."""
+    found = set()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            one = path.lstat()
+            found.add((one.st_dev, one.st_ino))
+        if path.name.startswith((COPIED, LINKED)):
+            with contextlib.suppress(ValueError):
+                device, number = path.name.split(".")[-2:]
+                found.add((int(device), int(number)))
+    return found
 
 
 def _in_use() -> set[Path]:

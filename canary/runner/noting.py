@@ -4,7 +4,7 @@ Runs in each Python process of the command, before anything else does. Standard 
 little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
 another program writes is not heard (see `canary.runner.left`).
 """
-# ruff: noqa: PTH100, PTH101, PTH105, PTH110, PTH111, PTH112, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
+# ruff: noqa: PTH101, PTH105, PTH109, PTH110, PTH111, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import stat
 import sys
 import time
 from _thread import get_ident
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 VARIABLE = "_RLHF_CANARY_FILES"
@@ -27,12 +29,13 @@ LOOKED_AT = 10_000
 ENDED = 70
 """Exit code of a process that was ended here."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_CREAT
-NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE = "NKSDUOTFC"
+NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE, MADE_IN = "NKSDUOTFCM"
 """Kinds of a note: nothing was there; a file that is kept; a symlink; a folder; a file that could
 not be kept; what standard output or error goes to; made by `tempfile`; the names in a folder; a
-folder that is a cache."""
+folder that is a cache; made in, or moved along with, a folder that this process made."""
 LINKED, COPIED = "linked.", "copied."
-"""How the name of a kept file begins: it is the file itself, or its copy."""
+"""How the name of a kept file begins: it is the file itself, or its copy. It ends with the numbers
+of the disk and of the file."""
 PATHS: dict[str, tuple[tuple[int, int], ...]] = {
     "os.remove": ((0, 1),),
     "os.rmdir": ((0, 1),),
@@ -47,34 +50,62 @@ MADE = ("tempfile.mkstemp", "tempfile.mkdtemp")
 EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open"))
 SQLITE = ("-journal", "-wal", "-shm")
 CACHES = (
-    *("HF_HOME", "HF_DATASETS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_MODULES_CACHE"),
+    *("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_MODULES_CACHE"),
     *("TRANSFORMERS_CACHE", "XDG_CACHE_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR"),
     *("TRITON_CACHE_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"),
 )
-CACHE_NAMES = ("/__pycache__/", "/models--", "/datasets--", "/.locks/", "/torchinductor_")
+HF_CACHES = ("hub", "datasets", "modules", "xet", "assets")
+"""What in `HF_HOME` is a cache."""
+CACHE_NAMES = ("/__pycache__/", "/.locks/", "/torchinductor_")
 """Parts of paths of which no launch loses anything: the next one finds them warm."""
+HUB = ("models--", "datasets--")
+"""How folders begin that hold what came from the hub."""
+STARTED_IN = "cwd"
+"""In the folder of notes: where the command was started."""
 
 
-def free_folders(run: str) -> tuple[str, ...]:
-    """Where a command may do as it likes: the run's own folder, devices, caches. End with `/`."""
+def free_folders(run: str, cwd: str) -> tuple[str, ...]:
+    """Where a command that was started in `cwd` may do as it likes: the run's own folder, devices,
+    caches. End with `/`; no cache holds `cwd`."""
     home = os.path.expanduser("~")
-    found = [
-        run,
-        "/dev",
-        "/proc",
-        "/sys",
-        *(f"{home}/.{name}" for name in ("cache", "triton", "nv")),
-    ]
+    found = [f"{home}/.{name}" for name in ("cache", "triton", "nv")]
     found += [os.environ[name] for name in CACHES if os.environ.get(name)]
-    return tuple(os.path.realpath(path) + "/" for path in found)
+    hub = os.environ.get("HF_HOME") or f"{home}/.cache/huggingface"
+    found += [os.path.join(hub, name) for name in HF_CACHES]
+    caches = [os.path.realpath(path) + "/" for path in found]
+    here = os.path.realpath(cwd) + "/"
+    caches = [path for path in caches if not here.startswith(path)]
+    return (os.path.realpath(run) + "/", "/dev/", "/proc/", "/sys/", *caches)
 
 
 def is_free(path: str, free: tuple[str, ...]) -> bool:
     """Whether nobody looks after this path."""
     whole = path + "/"
-    if whole.startswith(free) or any(name in whole for name in CACHE_NAMES):
+    if is_within(path, free) or any(name in whole for name in CACHE_NAMES) or _in_hub_cache(path):
         return True
     return path.endswith(".arrow") and os.path.basename(path).startswith("cache-")
+
+
+def is_within(path: str, free: tuple[str, ...]) -> bool:
+    """Whether the path is in a free folder; shared memory is no device."""
+    whole = path + "/"
+    if whole.startswith("/dev/shm/"):
+        return any(whole.startswith(one) for one in free if one != "/dev/")
+    return whole.startswith(free)
+
+
+def _in_hub_cache(path: str) -> bool:
+    parts = path.split("/")
+    return any(
+        part.startswith(HUB) and is_hub_cache("/".join(parts[: number + 1]))
+        for number, part in enumerate(parts)
+    )
+
+
+def is_hub_cache(folder: str) -> bool:
+    """Whether the folder has what the hub's cache has in each of its folders."""
+    has = [os.path.isdir(os.path.join(folder, name)) for name in ("snapshots", "blobs", "refs")]
+    return has[0] and any(has[1:])
 
 
 class Notes:
@@ -83,7 +114,7 @@ class Notes:
     def __init__(self, folder: str, *, guards: bool = False) -> None:
         self._folder = folder
         self._guards = guards
-        self._free = free_folders(os.path.dirname(os.path.dirname(folder)))
+        self._free = free_folders(os.path.dirname(os.path.dirname(folder)), started_in(folder))
         self._seen: set[str] = set()
         self._new: set[str] = set()
         self._listed: set[str] = set()
@@ -91,6 +122,8 @@ class Notes:
         self._kept: dict[tuple[int, int], str] = {}
         """What was kept, by the number of the file: it may have several names."""
         self._room = KEPT_BYTES
+        self._looked = False
+        """Whether it was seen what other programs of the command write to."""
 
     def hook(self, event: str, args: tuple[Any, ...]) -> None:
         """An audit hook: raises nothing, and comes some hundred times a step for other events."""
@@ -123,9 +156,43 @@ class Notes:
             self._seen.add(path)
             self._new.add(path)
             self._say(TEMPORARY, path)
-        elif not (event == "os.mkdir" and os.path.isdir(args[0])):
-            for place, descriptor in PATHS[event]:
-                self._note(located(args[place], args[descriptor]), moves=True)
+        elif not (event == "os.mkdir" and os.path.isdir(located(args[0], args[2]))):
+            paths = [located(args[place], args[of]) for place, of in PATHS[event]]
+            for path in paths:
+                self._note(path, moves=True)
+            if event == "os.rename":
+                self._along(*paths)
+
+    def opened(self, path: Any, flags: int, descriptor: int) -> None:
+        """Before a file is opened by a path that is relative to an open folder."""
+        if flags & WRITES and isinstance(path, (str, bytes)):
+            self.hook("open", (located(path, descriptor), None, flags))
+
+    @contextmanager
+    def deaf(self) -> Iterator[None]:
+        """What this thread does now was noted before."""
+        thread = get_ident()
+        was = thread in self._busy
+        self._busy.add(thread)
+        try:
+            yield
+        finally:
+            if not was:
+                self._busy.discard(thread)
+
+    def trains(self) -> None:
+        """A training begins: a shell has started what its output goes to by now."""
+        with self.deaf():
+            self._outputs()
+        self._looked = False
+
+    def _outputs(self) -> None:
+        """Files that other programs of the command have open for writing, such as `tee`."""
+        self._looked = True
+        for path in written_by(os.environ.get(MARKS, "")):
+            if path not in self._seen and not is_free(path, self._free):
+                self._list(os.path.dirname(path))
+                self._say(OUTPUT, path)
 
     def writes(self, path: Any) -> None:
         """For what writes without a word to Python; anything but a path is none of ours."""
@@ -163,7 +230,10 @@ class Notes:
         if path in self._seen or is_free(path, self._free):
             return
         self._seen.add(path)
-        if self._is_new(path):
+        if not self._looked:
+            self._outputs()
+        if self._is_new(path) and not os.path.lexists(path):
+            self._say(MADE_IN, path)
             return
         self._list(os.path.dirname(path))
         try:
@@ -199,6 +269,21 @@ class Notes:
             for name in (*folders, *files):
                 self._note(os.path.join(root, name), moves=True)
 
+    def _along(self, source: str, target: str) -> None:
+        """All that a renamed folder takes with it is the command's at its new place."""
+        if os.path.islink(source) or is_free(target, self._free):
+            return
+        looked = 0
+        for root, folders, files in os.walk(source):
+            looked += len(folders) + len(files)
+            if looked > LOOKED_AT:
+                return
+            for name in (*folders, *files):
+                path = target + os.path.join(root, name)[len(source) :]
+                if path not in self._seen:
+                    self._seen.add(path)
+                    self._say(MADE_IN, path)
+
     def _list(self, folder: str) -> None:
         if folder in self._listed:
             return
@@ -212,6 +297,7 @@ class Notes:
 
     def _file(self, path: str, found: os.stat_result, moves: bool) -> None:
         file, name = (found.st_dev, found.st_ino), f"{os.getpid()}.{time.time_ns()}"
+        name += f".{found.st_dev}.{found.st_ino}"
         if file in self._kept:
             self._say(KEPT, path, self._kept[file])
             return
@@ -266,13 +352,57 @@ class Notes:
             os.close(descriptor)
 
 
+def written_by(marks: str) -> list[str]:
+    """Files that another process of the launch with these marks has open for writing."""
+    wanted = os.fsencode(f"{MARKS}={marks}") + b"\0"
+    own, found = str(os.getpid()), []
+    for number in os.listdir("/proc") if marks and os.path.isdir("/proc") else ():
+        if number.isdigit() and number != own:
+            try:
+                with open(f"/proc/{number}/environ", "rb") as stream:
+                    if wanted in stream.read() + b"\0":
+                        found += _open_files(f"/proc/{number}")
+            except OSError:
+                continue  # it ended, or is another user's
+    return found
+
+
+def _open_files(process: str) -> list[str]:
+    found = []
+    for name in os.listdir(f"{process}/fd"):
+        try:
+            with open(f"{process}/fdinfo/{name}") as stream:
+                words = stream.read().split()
+            flags = int(words[words.index("flags:") + 1], 8)
+            path = os.readlink(f"{process}/fd/{name}")
+            file = os.stat(f"{process}/fd/{name}")
+            same = os.path.samestat(file, os.stat(path))
+        except (OSError, ValueError):
+            continue
+        if flags & (os.O_WRONLY | os.O_RDWR) and stat.S_ISREG(file.st_mode) and same:
+            found.append(path)
+    return found
+
+
+def started_in(folder: str) -> str:
+    """Where the launch was started whose notes are in `folder`."""
+    try:
+        with open(os.path.join(folder, STARTED_IN)) as stream:
+            return stream.read()
+    except (OSError, ValueError):
+        return os.getcwd()
+
+
 def located(path: Any, descriptor: Any = -1) -> str:
     """The absolute path, of one that may be relative to an open folder; a symlink stays one."""
     name = os.fsdecode(path).rstrip("/") or "/"
     if isinstance(descriptor, int) and descriptor >= 0 and not os.path.isabs(name):
         name = os.path.join(os.readlink(f"/proc/self/fd/{descriptor}"), name)
-    folder, last = os.path.split(os.path.abspath(name))
-    return os.path.join(os.path.realpath(folder), last)
+    folder, last = os.path.split(name)
+    if last in ("", ".", ".."):
+        return os.path.realpath(name)
+    # By realpath first: `..` after a symlink is the folder above its target.
+    return os.path.join(os.path.realpath(folder or "."), last)
 
 
 def _linked(path: str, kept: str) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 
 from canary.collect.folder import RunFolder
 from canary.collect.jsonio import read_rows
-from canary.runner.aside import end_processes
+from canary.runner.aside import end_processes, require_ended
 from canary.runner.base import Job, Kind, Result
 from canary.runner.command import marks_of
 from canary.runner.left import Refused
-from canary.runner.noting import Notes
+from canary.runner.noting import STARTED_IN, Notes
 from canary.runner.putback import put_back
 from canary.runner.session import Session
 
@@ -34,6 +34,7 @@ class OwnFiles:
         self._session = session
         self._root = session.folder.path / PLACE
         self._began = time.time()
+        self._first_marks: str | None = None
         # Without a measured launch the probe is the second one, after one that left nothing.
         self._before = 0 if session.config.repeats else 1
 
@@ -49,11 +50,15 @@ class OwnFiles:
             Refused: what the first launch left cannot be kept from this one; nothing was moved.
         """
         self.folder_of(job.launch).mkdir(parents=True)
+        (self.folder_of(job.launch) / STARTED_IN).write_text(str(Path.cwd()))
         if not job.launch + self._before:
             self._began = time.time()
+            self._first_marks = str(marks_of(job))
             Notes(str(self.folder_of(job.launch))).folder(str(Path.cwd()))
             yield
             return
+        if self._first_marks is not None:
+            require_ended(self._first_marks)
         marks = str(marks_of(job))
         words = [str(self._root), str(job.launch + self._before), repr(self._began), marks]
         with subprocess.Popen(

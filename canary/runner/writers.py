@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
+from contextlib import AbstractContextManager, suppress
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -21,6 +21,31 @@ class Hears(Protocol):
 
     def cache(self, path: str) -> None:
         """A folder is a cache."""
+
+    def opened(self, path: Any, flags: int, descriptor: int) -> None:
+        """A file is about to be opened, relative to an open folder."""
+
+    def deaf(self) -> AbstractContextManager[None]:
+        """Nothing is heard meanwhile."""
+
+    def trains(self) -> None:
+        """A training begins."""
+
+
+def hear_open(notes: Hears) -> None:
+    """Of `os.open`, Python tells the path and not the folder that it is relative to."""
+    original = os.open
+
+    @wraps(original)
+    def opens(path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if dir_fd is None:
+            return original(path, flags, mode)
+        notes.opened(path, flags, dir_fd)
+        with notes.deaf():
+            return original(path, flags, mode, dir_fd=dir_fd)
+
+    os.supports_dir_fd.add(opens)
+    os.open = opens
 
 
 def hear_torch(module: ModuleType, notes: Hears) -> None:
@@ -56,6 +81,15 @@ def hear_tokenizers(module: ModuleType, notes: Hears) -> None:
         return original(self, path, *args, **kwargs)
 
     module.Tokenizer.save = save
+    model_save = module.models.Model.save
+
+    def save_model(self: Any, folder: Any, *args: Any, **kwargs: Any) -> Any:
+        prefix = next(iter((*args, *kwargs.values())), None)
+        for name in VOCABULARIES:
+            notes.writes(f"{os.fspath(folder)}/{prefix}-{name}" if prefix else f"{folder}/{name}")
+        return model_save(self, folder, *args, **kwargs)
+
+    module.models.Model.save = save_model
 
 
 def hear_datasets(module: ModuleType, notes: Hears) -> None:
@@ -74,6 +108,8 @@ def hear_datasets(module: ModuleType, notes: Hears) -> None:
     module.DatasetBuilder.__init__ = init
 
 
+VOCABULARIES = ("vocab.json", "merges.txt", "vocab.txt", "unigram.json")
+"""What the models of tokenizers save."""
 WRITERS = {
     "datasets.builder": hear_datasets,
     "torch.serialization": hear_torch,

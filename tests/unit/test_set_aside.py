@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from canary.runner import left, noting
+from canary.runner import left, noting, putback
+from canary.runner.aside import set_aside
 from canary.runner.base import Job, Kind
 from canary.runner.command import attached_environment, marks_of
 from canary.runner.left import Refused
@@ -80,6 +81,8 @@ class Place:
 
     def launch(self, *words: str) -> str:
         """Runs a command as one launch; what it printed."""
+        if not self.launches:
+            time.sleep(left.CLOCK_S)  # what was written before is older than the launch
         job = self.job()
         with self.files.around(job):
             environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
@@ -235,6 +238,8 @@ def test_a_second_launch_sees_and_leaves_what_the_first_did(
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
 def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> None:
     script = """
+        import importlib.util
+        assert importlib.util.find_spec("tokenizers")  # transformers looks before it loads
         import torch
         from safetensors.torch import save_file
         from tokenizers import Tokenizer, models
@@ -243,6 +248,8 @@ def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> Non
         torch.save(weights, "best/model.pt")
         save_file(weights, "best/model.safetensors")
         Tokenizer(models.WordLevel({str(os.getpid()): 0})).save("best/tokenizer.json")
+        os.makedirs("own", exist_ok=True)
+        Tokenizer(models.WordLevel({str(os.getpid()): 0})).model.save("own", "a")
     """
     if had:
         (tmp_path / "best").mkdir()
@@ -288,18 +295,18 @@ def test_a_log_that_a_shell_writes_is_the_first_launchs(
     assert place.notes == []
 
 
-@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
-def test_what_a_shell_writes_unheard_is_the_first_launchs_too(tmp_path: Path, had: bool) -> None:
-    if had:
-        earlier(tmp_path)
+@pytest.mark.parametrize("written", ["train.log", "made", "latest"])
+def test_what_a_shell_writes_unheard_stops_the_second_launch(tmp_path: Path, written: str) -> None:
+    earlier(tmp_path)
+    lines = {
+        "train.log": "echo $$ >> train.log",
+        "made": "mkdir -p made; echo $$ > made/file",
+        "latest": "ln -sfn out latest",
+    }
     place = Place(tmp_path)
-    line = f"{sys.executable} -c 1; echo $$ >> train.log; mkdir -p made; echo $$ > made/file"
-    place.launch("bash", "-c", line)
-    left_behind = place.tree()
-    place.launch("bash", "-c", line)
-    assert place.tree() == left_behind
-    # Whose it is cannot be known, so it is not thrown away.
-    assert all("a shell or another program wrote" in note for note in place.notes)
+    place.launch("bash", "-c", f"{sys.executable} -c 1; {lines[written]}")
+    said = f"{tmp_path}/{written} was changed by a shell or another program while the command ran"
+    assert refused(place) == said
 
 
 def test_every_launch_starts_as_the_first_and_the_first_ones_files_stay(tmp_path: Path) -> None:
@@ -319,9 +326,92 @@ def test_files_on_another_disk_are_set_aside_beside_themselves(tmp_path: Path) -
     output = Path("/dev/shm") / f"canary-test-{os.getpid()}"
     try:
         earlier(tmp_path)
-        twice(Place(tmp_path, output=output), SCRIPTS["starts from an empty folder"])
+        place = Place(tmp_path, output=output)
+        twice(place, SCRIPTS["starts from an empty folder"])
     finally:
         subprocess.run(["rm", "-rf", str(output)], check=False)
+
+
+def test_on_another_disk_no_folder_of_the_commands_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if Path("/dev/shm").stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("one disk")
+    output = Path("/dev/shm") / f"canary-beside-{os.getpid()}"
+    try:
+        place = Place(tmp_path, output=output)
+        place.launch(sys.executable, "-c", "open('final.pt', 'w')")
+        (item,) = left.left_by(place.files.folder_of(0), time.time())
+        assert item.beside is not None
+        assert item.beside not in (tmp_path, *tmp_path.rglob("*"))
+        writable = {tmp_path}
+        monkeypatch.setattr(os, "access", lambda path, _: Path(path) in writable)
+        with pytest.raises(Refused, match="is on another disk"):
+            left.left_by(place.files.folder_of(0), time.time())
+    finally:
+        subprocess.run(["rm", "-rf", str(output)], check=False)
+
+
+def test_a_folder_that_became_a_symlink_stops_the_second_launch(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "out").mkdir()
+    place = Place(tmp_path)
+    script = "import os; open('out/x', 'w'); os.rename('out', 'old'); os.symlink('data', 'out')"
+    place.launch(sys.executable, "-c", script)
+    assert refused(place) == f"{tmp_path}/out/x now lies behind a symlink"
+
+
+def test_nothing_is_removed_or_put_behind_a_symlink(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    place = Place(tmp_path)
+    place.launch(sys.executable, "-c", "open('out/x', 'w').write('first')")
+    with place.files.around(place.job()):
+        (tmp_path / "out").rename(tmp_path / "old")
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "x").write_text("mine")
+        (tmp_path / "out").symlink_to("data")
+    assert (tmp_path / "data" / "x").read_text() == "mine"
+    assert Path(place.notes[-1].rpartition(" is at ")[2]).read_text() == "first"
+
+
+def test_a_path_is_what_the_system_makes_of_it(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("deep/er")
+    assert noting.located("link/../file") == str(tmp_path / "deep" / "file")
+    descriptor = os.open(tmp_path / "deep", os.O_RDONLY)
+    try:
+        assert noting.located("file", descriptor) == str(tmp_path / "deep" / "file")
+    finally:
+        os.close(descriptor)
+
+
+def test_a_file_opened_relative_to_a_folder_is_noted_there(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "file").write_text("earlier")
+    script = """
+        folder = os.open("deep", os.O_RDONLY)
+        for name in ("file", "other"):
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, dir_fd=folder)
+            os.write(file, str(os.getpid()).encode())
+    """
+    twice(Place(tmp_path), script)
+
+
+def test_a_log_that_tee_writes_is_the_first_launchs(tmp_path: Path) -> None:
+    for name in ("logs", "transformers"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "transformers" / "__init__.py").touch()
+    (tmp_path / "transformers" / "trainer.py").touch()
+    (tmp_path / "train.py").write_text(
+        "import os, time; time.sleep(0.2); import transformers.trainer; print(os.getpid())"
+    )
+    place = Place(tmp_path)
+    line = f"{sys.executable} train.py | tee logs/train.log"
+    place.launch("bash", "-c", line)
+    left_behind = place.tree()
+    place.launch("bash", "-c", line)
+    assert place.tree() == left_behind
+    assert place.notes == []
 
 
 def refused(place: Place) -> str:
@@ -379,16 +469,103 @@ def test_a_file_too_large_to_keep_stops_the_second_launch(
     assert said.startswith(f"the command changes {tmp_path}/huge.bin, which has 268,435,457 bytes")
 
 
-def test_what_another_program_writes_meanwhile_is_kept(tmp_path: Path) -> None:
+def test_what_another_program_writes_meanwhile_stays_and_the_first_ones_is_found(
+    tmp_path: Path,
+) -> None:
     place = Place(tmp_path)
-    (tmp_path / "notes.md").write_text("first")
-    place.launch("bash", "-c", f"{sys.executable} -c 1; echo second > notes.md")
+    place.launch(sys.executable, "-c", "open('notes.md', 'w').write('first')")
     with place.files.around(place.job()):
         (tmp_path / "notes.md").write_text("by hand, meanwhile")
-    assert (tmp_path / "notes.md").read_text() == "second\n"
-    (told,) = place.notes
-    assert told.startswith(f"a shell or another program wrote {tmp_path}/notes.md")
-    assert Path(told.rpartition("newer one is at ")[2]).read_text() == "by hand, meanwhile"
+    assert (tmp_path / "notes.md").read_text() == "by hand, meanwhile"
+    said, where = place.notes
+    assert said.startswith(f"{tmp_path}/notes.md stays as it is: a shell or another program wrote")
+    assert Path(where.rpartition(" is at ")[2]).read_text() == "first"
+
+
+def test_what_another_program_writes_in_a_folder_of_both_launches_stays(tmp_path: Path) -> None:
+    """Two jobs share a folder that the first launch made: nothing of the other is removed."""
+    place = Place(tmp_path)
+    (tmp_path / "train.py").write_text(
+        "import os; os.makedirs('outputs/a'); open('outputs/a/model', 'w').write(str(os.getpid()))"
+    )
+    place.launch(sys.executable, "train.py")
+    left_behind = place.tree()
+    job = place.job()
+    with place.files.around(job):
+        environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
+        subprocess.run([sys.executable, "train.py"], env=environment, check=True, timeout=30)
+        (tmp_path / "outputs" / "b").mkdir()
+        (tmp_path / "outputs" / "b" / "model").write_text("the other's")
+        (tmp_path / "outputs" / "a" / "more").write_text("the other's")
+    other = {"outputs/b", "outputs/b/model", "outputs/a/more"}
+    after = place.tree()
+    assert other <= after.keys()
+    assert after["outputs/a/model"] == left_behind["outputs/a/model"]
+
+
+def test_a_new_folder_that_another_job_writes_to_is_not_moved(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    line = f"{sys.executable} -c 'import os; os.makedirs(\"outputs/a\")'; mkdir outputs/b"
+    place.launch("bash", "-c", line)
+    assert refused(place) == f"{tmp_path}/outputs/b was not seen to be written by the command"
+
+
+def test_a_folder_renamed_into_place_is_the_commands_with_all_in_it(tmp_path: Path) -> None:
+    script = """
+        import subprocess
+        os.makedirs("tmp/deep")
+        subprocess.run(["touch", "tmp/deep/file"], check=True)
+        os.rename("tmp", "checkpoint")
+    """
+    twice(Place(tmp_path), script)
+
+
+def test_a_folder_too_large_to_look_at_is_not_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path)
+    place.launch(
+        sys.executable,
+        "-c",
+        "import os; os.mkdir('out'); [open(f'out/{n}', 'x') for n in range(5)]",
+    )
+    monkeypatch.setattr(left, "LOOKED_AT", 4)
+    with pytest.raises(Refused, match=f"{tmp_path}/out holds more than 4 files"):
+        left.left_by(place.files.folder_of(0), time.time())
+
+
+def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.launch("bash", "-c", f"{sys.executable} -c 1; sleep 20 >/dev/null 2>&1 & echo $! >pid")
+    number = int((tmp_path / "pid").read_text())
+    try:
+        assert refused(place) == "the command left sleep running"
+    finally:
+        os.kill(number, 9)
+
+
+@pytest.mark.parametrize(
+    ("path", "made", "free"),
+    [
+        ("/dev/shm/out/model", (), False),
+        ("/dev/null", (), True),
+        ("{home}/train.py", (), False),
+        ("{home}/hub/blob", (), True),
+        ("{home}/out/models--x/model", (), False),
+        ("{home}/out/models--x/model", ("snapshots",), False),
+        ("{home}/out/models--x/model", ("snapshots", "refs"), True),
+        ("{home}/work/cache/here/file", (), False),
+    ],
+)
+def test_only_a_cache_is_left_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, made: tuple[str, ...], free: bool
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "work" / "cache"))
+    for name in made:
+        (tmp_path / "out" / "models--x" / name).mkdir(parents=True)
+    folders = noting.free_folders(str(tmp_path / "run"), str(tmp_path / "work" / "cache" / "here"))
+    assert noting.is_free(path.format(home=tmp_path), folders) == free
 
 
 def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:
@@ -405,14 +582,15 @@ def test_a_second_launch_that_changes_what_the_first_did_not_is_undone(tmp_path:
     (tmp_path / "deep" / "er").mkdir(parents=True)
     (tmp_path / "deep" / "er" / "file").write_text("mine")
     place = Place(tmp_path)
-    (tmp_path / "train.py").write_text("open('a', 'w')")
-    place.launch(sys.executable, "train.py")
-    # The file itself is not looked after: nobody wrote to it in a launch.
-    (tmp_path / "train.py").write_text(
+    script = (
         "import os, shutil\n"
-        "open('out/notes', 'a').write('more'); os.remove('train.log'); os.remove('latest')\n"
-        "os.rename('out/checkpoint-2', 'new'); shutil.rmtree('deep'); open('a', 'x')\n"
+        "open('a', 'x')\n"
+        "if os.environ['_RLHF_CANARY_FILES'].startswith('guard'):\n"
+        "  open('out/notes', 'a').write('more'); os.remove('train.log'); os.remove('latest')\n"
+        "  os.rename('out/checkpoint-2', 'new'); shutil.rmtree('deep')\n"
     )
+    (tmp_path / "train.py").write_text(script)
+    place.launch(sys.executable, "train.py")
     left_behind = place.tree()
     place.launch(sys.executable, "train.py")
     assert place.tree() == left_behind
@@ -466,9 +644,7 @@ def test_what_a_stopped_machine_left_aside_is_put_back_by_hand(tmp_path: Path) -
     place.launch(sys.executable, "train.py")
     left_behind = place.tree()
     root = place.run / "set-aside"
-    from canary.runner.aside import set_aside
-
-    set_aside(root, 1, left.left_by(root / "launch0", 0.0))
+    set_aside(root, 1, left.left_by(root / "launch0", time.time()))
     assert place.tree() != left_behind
     words = (root / "README.txt").read_text()
     command = next(line.strip() for line in words.splitlines() if line.startswith("    "))
@@ -476,6 +652,107 @@ def test_what_a_stopped_machine_left_aside_is_put_back_by_hand(tmp_path: Path) -
     assert place.tree() == left_behind
     subprocess.run(command.split(), check=True, timeout=30)
     assert place.tree() == left_behind
+
+
+def second_launch_ran(place: Place, script: str) -> Path:
+    """Both launches ran, and nothing is back yet; the folder with what was set aside."""
+    (place.root / "train.py").write_text(textwrap.dedent(script))
+    place.launch(sys.executable, "train.py")
+    root, job = place.run / "set-aside", place.job()
+    place.files.folder_of(1).mkdir()
+    set_aside(root, 1, left.left_by(root / "launch0", time.time()))
+    environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
+    subprocess.run([sys.executable, "train.py"], env=environment, check=True, timeout=30)
+    return root
+
+
+CHANGES = """
+    import os, shutil
+    os.makedirs("new/deep")
+    open("new/deep/model", "w").write(str(os.getpid()))
+    open("train.log", "a").write(str(os.getpid()))
+    if os.environ["_RLHF_CANARY_FILES"].startswith("guard"):
+        shutil.rmtree("out"); os.remove("same"); os.remove("latest")
+"""
+
+
+def test_files_come_back_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two names of one file, a journal and notes with broken lines, and all of it once more."""
+    earlier(tmp_path)
+    root = second_launch_ran(Place(tmp_path), CHANGES)
+    with (root / "journal").open("a") as stream:
+        stream.write('[]\n{"path": 5}\n{"times": "x", "ns": 3}\n{"path"\n')
+    notes = next((root / "launch1").glob("notes.*"))
+    notes.write_bytes(b"17\0N\0" + notes.read_bytes() + b"x\0")
+    monkeypatch.setattr(putback, "_tidy", lambda *_: None)
+    assert putback.put_back(root) == []
+    assert (tmp_path / "same").samefile(tmp_path / "out" / "notes")
+    after = Path("new/deep/model").read_text(), Path("train.log").read_text()
+    lines = (root / "journal").read_text().splitlines()
+    (root / "journal").write_text(
+        "\n".join(one for one in lines if not one.endswith(": true}") or "path" in one) + "\n"
+    )
+    for _ in range(2):
+        assert putback.put_back(root) == []
+        assert after == (Path("new/deep/model").read_text(), Path("train.log").read_text())
+        assert (tmp_path / "same").samefile(tmp_path / "out" / "notes")
+        assert (tmp_path / "latest").readlink() == Path("out/checkpoint-2")
+
+
+def test_one_file_that_cannot_come_back_keeps_no_other_away(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    script = "for name in 'abc': open(f'{name}/file', 'w').write('x')"
+    root = second_launch_ran(Place(tmp_path), script)
+    (tmp_path / "b" / "file").unlink()
+    (tmp_path / "b").rmdir()
+    (tmp_path / "b").touch()
+    (told,) = putback.put_back(root)
+    assert told.startswith(f"{tmp_path}/b/file cannot be put back")
+    assert (tmp_path / "a" / "file").read_text() == (tmp_path / "c" / "file").read_text() == "x"
+    (tmp_path / "b").unlink()
+    assert putback.put_back(root) == []
+    assert (tmp_path / "b" / "file").read_text() == "x"
+
+
+def test_by_hand_what_is_newer_than_the_second_launch_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(putback, "LATER_NS", 0)
+    earlier(tmp_path)
+    root = second_launch_ran(Place(tmp_path), CHANGES.replace("shutil.rmtree", "() and print"))
+    time.sleep(0.1)
+    (tmp_path / "train.log").write_text("days later")
+    (tmp_path / "new" / "deep" / "more").write_text("days later")
+    told = putback.put_back(root, by_hand=True)
+    assert (tmp_path / "train.log").read_text() == "days later"
+    assert (tmp_path / "new" / "deep" / "more").read_text() == "days later"
+    assert (tmp_path / "new" / "deep" / "model").exists()
+    assert f"{tmp_path}/train.log stays as it is: it is newer than the second launch" in told
+    assert len([*(root / "found").rglob("train.log")]) == 1
+
+
+def test_what_was_kept_stays_until_it_could_be_restored(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "log").write_text("mine")
+    script = """
+        import os
+        if os.environ["_RLHF_CANARY_FILES"].startswith("guard"): os.remove("out/log")
+    """
+    root = second_launch_ran(Place(tmp_path), script)
+    (tmp_path / "out").rmdir()
+    (tmp_path / "out").touch()
+    (told,) = putback.put_back(root)
+    assert told.startswith(f"{tmp_path}/out/log cannot be put back, its earlier state is in {root}")
+    (tmp_path / "out").unlink()
+    assert putback.put_back(root) == []
+    assert (tmp_path / "out" / "log").read_text() == "mine"
+
+
+def test_a_probe_alone_comes_after_nothing(tmp_path: Path) -> None:
+    assert left.left_by(tmp_path / "set-aside" / "launch0", time.time()) == []
 
 
 @pytest.mark.parametrize("name", ["JOB", "KEEP", "MARKS", "PARENT", "FILES", "NODE_RANK"])

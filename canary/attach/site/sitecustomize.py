@@ -19,9 +19,13 @@ STARTED = time.perf_counter()
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
 PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
 
+BEGINNING: list[Callable[[], None]] = []
+"""What to call when a training is about to begin."""
+
 
 class Finder:
-    """Answers for some modules, once each: loads them as ever, then tells of it."""
+    """Answers for some modules: loads them as ever, then tells of it, once each. To be asked for a
+    module (`importlib.util.find_spec`) is not yet to load it."""
 
     def __init__(self, wanted: dict[str, Callable[[ModuleType], None]]) -> None:
         self._wanted = wanted
@@ -30,8 +34,7 @@ class Finder:
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """The module's own spec, its loader wrapped."""
-        told = self._wanted.pop(name, None)
-        if told is None:
+        if name not in self._wanted:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         if spec is None or spec.loader is None:
@@ -40,7 +43,9 @@ class Finder:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            told(module)
+            told = self._wanted.pop(name, None)
+            if told is not None:
+                told(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -48,6 +53,8 @@ class Finder:
 
 def trains(module: ModuleType) -> None:
     """`transformers.trainer` is loaded."""
+    for told in BEGINNING:
+        told()
     foreign = foreign_canary()
     if foreign is not None:
         mark("foreign", foreign)
@@ -70,7 +77,10 @@ def attach(module: ModuleType) -> None:
 def note_files() -> dict[str, Callable[[ModuleType], None]]:
     """Notes what is changed; returns what must be told of modules that write unheard by Python."""
     notes = alone("noting").begin()
-    found: dict[str, Callable[[ModuleType], None]] = alone("writers").listeners(notes)
+    writers = alone("writers")
+    writers.hear_open(notes)
+    BEGINNING.append(notes.trains)
+    found: dict[str, Callable[[ModuleType], None]] = writers.listeners(notes)
     return found
 
 
