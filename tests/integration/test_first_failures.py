@@ -40,7 +40,7 @@ def test_a_missing_package_is_told_with_its_line_the_python_and_the_log(
     config = command_config(tmp_path, sys.executable, "train.py")
     done = canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path)
     line = only_line(done)
-    assert f"ModuleNotFoundError: No module named 'nosuchpackage' (at {script}:3)" in line
+    assert f"ModuleNotFoundError: No module named 'nosuchpackage' (at {script.name}:3)" in line
     assert f"its Python is {sys.executable}" in line
     log = done.folder / "log.txt"
     assert f"see {log})" in line
