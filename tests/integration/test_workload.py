@@ -411,7 +411,7 @@ def test_more_steps_than_rows_see_them_again_and_say_so_unless_that_is_meant(
     assert len(load_rows(spec, load_tokenizer(spec))) == 4
     (note,) = spec.notes
     assert "3 steps take 6 rows" in note
-    assert "gives 4" in note
+    assert "has 4" in note
     assert "With max_steps 2 or less" in note
     spec = make_spec(tmp_path, "sft", dataset_size=4, allow_repeat=True)
     assert len(load_rows(spec, load_tokenizer(spec))) == 4
