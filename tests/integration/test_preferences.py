@@ -155,4 +155,4 @@ def test_empty_completions_are_left_out_where_trl_would_keep_them(tmp_path: Path
     assert len(trainer.train_dataset) == 8
     few = make_spec(tmp_path, "cpo", dataset_name=data, max_length=32, dataset_size=6)
     build_trainer(few)
-    assert any("3 steps take 6 rows" in note and "gives 3:" in note for note in few.notes)
+    assert any("3 steps take 6 rows" in note and "has 3:" in note for note in few.notes)
