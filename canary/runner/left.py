@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from canary.runner.free import HUB, free_of, is_free, is_hub_cache, is_within, started_in
 from canary.runner.noting import (
     CACHE,
     COPIED,
     FOLDER,
-    HUB,
     KEPT,
     LINKED,
     LISTED,
@@ -30,11 +30,6 @@ from canary.runner.noting import (
     OUTPUT,
     TEMPORARY,
     UNKEPT,
-    free_folders,
-    is_free,
-    is_hub_cache,
-    is_within,
-    started_in,
 )
 
 COPIED_BYTES = 4 << 30
@@ -167,7 +162,7 @@ def left_by(folder: Path, began: float) -> list[Item]:
         Refused: something cannot be set aside, or its state from before cannot be had.
     """
     notes = read_notes(folder)
-    free = free_folders(str(folder.parents[1]), started_in(str(folder)))
+    free = free_of(str(folder))
     warm = caches(notes, free)
     listed = listings(notes)
     first = {

@@ -4,7 +4,7 @@ Runs in each Python process of the command, before anything else does. Standard 
 little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
 another program writes is not heard (see `canary.runner.left`).
 """
-# ruff: noqa: PTH101, PTH105, PTH109, PTH110, PTH111, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH119, PTH120, PTH121, PTH123, PTH208
+# ruff: noqa: PTH101, PTH105, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import stat
 import sys
 import time
 from _thread import get_ident
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,72 +49,17 @@ WRITTEN = ("os.truncate", "sqlite3.connect")
 MADE = ("tempfile.mkstemp", "tempfile.mkdtemp")
 EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open"))
 SQLITE = ("-journal", "-wal", "-shm")
-CACHES = (
-    *("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_MODULES_CACHE"),
-    *("TRANSFORMERS_CACHE", "XDG_CACHE_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR"),
-    *("TRITON_CACHE_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"),
-)
-HF_CACHES = ("hub", "datasets", "modules", "xet", "assets")
-"""What in `HF_HOME` is a cache."""
-CACHE_NAMES = ("/__pycache__/", "/.locks/", "/torchinductor_")
-"""Parts of paths of which no launch loses anything: the next one finds them warm."""
-HUB = ("models--", "datasets--")
-"""How folders begin that hold what came from the hub."""
-STARTED_IN = "cwd"
-"""In the folder of notes: where the command was started."""
-
-
-def free_folders(run: str, cwd: str) -> tuple[str, ...]:
-    """Where a command that was started in `cwd` may do as it likes: the run's own folder, devices,
-    caches. End with `/`; no cache holds `cwd`."""
-    home = os.path.expanduser("~")
-    found = [f"{home}/.{name}" for name in ("cache", "triton", "nv")]
-    found += [os.environ[name] for name in CACHES if os.environ.get(name)]
-    hub = os.environ.get("HF_HOME") or f"{home}/.cache/huggingface"
-    found += [os.path.join(hub, name) for name in HF_CACHES]
-    caches = [os.path.realpath(path) + "/" for path in found]
-    here = os.path.realpath(cwd) + "/"
-    caches = [path for path in caches if not here.startswith(path)]
-    return (os.path.realpath(run) + "/", "/dev/", "/proc/", "/sys/", *caches)
-
-
-def is_free(path: str, free: tuple[str, ...]) -> bool:
-    """Whether nobody looks after this path."""
-    whole = path + "/"
-    if is_within(path, free) or any(name in whole for name in CACHE_NAMES) or _in_hub_cache(path):
-        return True
-    return path.endswith(".arrow") and os.path.basename(path).startswith("cache-")
-
-
-def is_within(path: str, free: tuple[str, ...]) -> bool:
-    """Whether the path is in a free folder; shared memory is no device."""
-    whole = path + "/"
-    if whole.startswith("/dev/shm/"):
-        return any(whole.startswith(one) for one in free if one != "/dev/")
-    return whole.startswith(free)
-
-
-def _in_hub_cache(path: str) -> bool:
-    parts = path.split("/")
-    return any(
-        part.startswith(HUB) and is_hub_cache("/".join(parts[: number + 1]))
-        for number, part in enumerate(parts)
-    )
-
-
-def is_hub_cache(folder: str) -> bool:
-    """Whether the folder has what the hub's cache has in each of its folders."""
-    has = [os.path.isdir(os.path.join(folder, name)) for name in ("snapshots", "blobs", "refs")]
-    return has[0] and any(has[1:])
 
 
 class Notes:
     """The notes of this process; the first of a path counts, in a folder as told by `VARIABLE`."""
 
-    def __init__(self, folder: str, *, guards: bool = False) -> None:
+    def __init__(
+        self, folder: str, is_free: Callable[[str], bool], *, guards: bool = False
+    ) -> None:
         self._folder = folder
+        self._is_free = is_free
         self._guards = guards
-        self._free = free_folders(os.path.dirname(os.path.dirname(folder)), started_in(folder))
         self._seen: set[str] = set()
         self._new: set[str] = set()
         self._listed: set[str] = set()
@@ -190,7 +135,7 @@ class Notes:
         """Files that other programs of the command have open for writing, such as `tee`."""
         self._looked = True
         for path in written_by(os.environ.get(MARKS, "")):
-            if path not in self._seen and not is_free(path, self._free):
+            if path not in self._seen and not self._is_free(path):
                 self._list(os.path.dirname(path))
                 self._say(OUTPUT, path)
 
@@ -206,7 +151,7 @@ class Notes:
             found = os.stat(path)
         except OSError:
             return
-        if stat.S_ISREG(found.st_mode) and not is_free(path, self._free):
+        if stat.S_ISREG(found.st_mode) and not self._is_free(path):
             self._list(os.path.dirname(path))
             self._say(OUTPUT, path)
 
@@ -227,7 +172,7 @@ class Notes:
 
     def _note(self, path: str, *, moves: bool) -> None:
         """`moves`: the file itself stays as it is and loses this name at most."""
-        if path in self._seen or is_free(path, self._free):
+        if path in self._seen or self._is_free(path):
             return
         self._seen.add(path)
         if not self._looked:
@@ -271,7 +216,7 @@ class Notes:
 
     def _along(self, source: str, target: str) -> None:
         """All that a renamed folder takes with it is the command's at its new place."""
-        if os.path.islink(source) or is_free(target, self._free):
+        if os.path.islink(source) or self._is_free(target):
             return
         looked = 0
         for root, folders, files in os.walk(source):
@@ -384,15 +329,6 @@ def _open_files(process: str) -> list[str]:
     return found
 
 
-def started_in(folder: str) -> str:
-    """Where the launch was started whose notes are in `folder`."""
-    try:
-        with open(os.path.join(folder, STARTED_IN)) as stream:
-            return stream.read()
-    except (OSError, ValueError):
-        return os.getcwd()
-
-
 def located(path: Any, descriptor: Any = -1) -> str:
     """The absolute path, of one that may be relative to an open folder; a symlink stays one."""
     name = os.fsdecode(path).rstrip("/") or "/"
@@ -427,10 +363,11 @@ def copy_file(path: str, copy: str) -> None:
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def begin() -> Notes:
-    """Notes from here on, as the environment asks."""
+def begin(rules: Any) -> Notes:
+    """Notes from here on, as the environment asks; `rules` is the module `canary.runner.free`."""
     wanted, folder = os.environ[VARIABLE].split(":", 1)
-    notes = Notes(folder, guards=wanted == "guard")
+    free = rules.free_of(folder)
+    notes = Notes(folder, lambda path: bool(rules.is_free(path, free)), guards=wanted == "guard")
     for descriptor in (1, 2):
         notes.output(descriptor)
     sys.addaudithook(notes.hook)

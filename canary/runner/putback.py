@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from canary.runner.free import free_of, is_free
 from canary.runner.left import (
     OWN,
     Note,
@@ -36,9 +37,6 @@ from canary.runner.noting import (
     LINK,
     OUTPUT,
     copy_file,
-    free_folders,
-    is_free,
-    started_in,
 )
 
 BESIDE = "canary-set-aside-"
@@ -113,7 +111,7 @@ class _Back:
         self._journal = journal
         self._launch = root / f"launch{journal.launch}"
         notes = read_notes(self._launch)
-        free = free_folders(str(root.parent), started_in(str(self._launch)))
+        free = free_of(str(self._launch))
         self._warm = caches(notes, free) | caches(read_notes(root / "launch0"), free)
         self._first = {
             path: note for path, note in firsts(notes).items() if not is_free(str(path), free)

@@ -17,8 +17,9 @@ from canary.collect.jsonio import read_rows
 from canary.runner.aside import end_processes, require_ended
 from canary.runner.base import Job, Kind, Result
 from canary.runner.command import marks_of
+from canary.runner.free import STARTED_IN
 from canary.runner.left import Refused
-from canary.runner.noting import STARTED_IN, Notes
+from canary.runner.noting import Notes
 from canary.runner.putback import put_back
 from canary.runner.session import Session
 
@@ -54,7 +55,7 @@ class OwnFiles:
         if not job.launch + self._before:
             self._began = time.time()
             self._first_marks = str(marks_of(job))
-            Notes(str(self.folder_of(job.launch))).folder(str(Path.cwd()))
+            Notes(str(self.folder_of(job.launch)), lambda _: False).folder(str(Path.cwd()))
             yield
             return
         if self._first_marks is not None:

@@ -68,10 +68,7 @@ def require_on_hub(
             f"{shown} has no revision '{revision}' on the hub", f"see {page}/commits/main"
         ) from error
     except RepositoryNotFoundError as error:
-        if get_token():
-            words = f"your token can read no such {kind} on the hub"
-        else:
-            words = f"the hub has no such {kind}, or it is private and HF_TOKEN is not set"
+        words = _unreadable(kind, with_token=bool(get_token()))
         raise InputError(f"{here}, and {words}", near or f"check the name: {page}") from error
     except (EntryNotFoundError, HfHubHTTPError):
         return  # It is there without that file, or the hub is busy: the training asks again.
@@ -81,6 +78,13 @@ def require_on_hub(
             f"{' '.join(str(error).split())[:200]}",
             near or "check the network, or give a local one",
         ) from error
+
+
+def _unreadable(kind: Kind, *, with_token: bool) -> str:
+    """The hub gives one answer for what is absent and for what is private."""
+    if with_token:
+        return f"your token can read no such {kind} on the hub"
+    return f"the hub has no such {kind}, or it is private and HF_TOKEN is not set"
 
 
 def _is_cached(kind: Kind, name: str, cache: Path, prepared: Path) -> bool:

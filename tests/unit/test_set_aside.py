@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from canary.runner import left, noting, putback
+from canary.runner import free, left, noting, putback
 from canary.runner.aside import set_aside
 from canary.runner.base import Job, Kind
 from canary.runner.command import attached_environment, marks_of
@@ -545,7 +545,7 @@ def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "made", "free"),
+    ("path", "made", "is_so"),
     [
         ("/dev/shm/out/model", (), False),
         ("/dev/null", (), True),
@@ -554,18 +554,18 @@ def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> 
         ("{home}/out/models--x/model", (), False),
         ("{home}/out/models--x/model", ("snapshots",), False),
         ("{home}/out/models--x/model", ("snapshots", "refs"), True),
-        ("{home}/work/cache/here/file", (), False),
+        ("{home}/job/cache/here/file", (), False),
     ],
 )
 def test_only_a_cache_is_left_to_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, made: tuple[str, ...], free: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, made: tuple[str, ...], is_so: bool
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "work" / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "job" / "cache"))
     for name in made:
         (tmp_path / "out" / "models--x" / name).mkdir(parents=True)
-    folders = noting.free_folders(str(tmp_path / "run"), str(tmp_path / "work" / "cache" / "here"))
-    assert noting.is_free(path.format(home=tmp_path), folders) == free
+    folders = free.free_folders(str(tmp_path / "run"), str(tmp_path / "job" / "cache" / "here"))
+    assert free.is_free(path.format(home=tmp_path), folders) == is_so
 
 
 def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def attach(module: ModuleType) -> None:
 
 def note_files() -> dict[str, Callable[[ModuleType], None]]:
     """Notes what is changed; returns what must be told of modules that write unheard by Python."""
-    notes = alone("noting").begin()
+    notes = alone("noting").begin(alone("free"))
     writers = alone("writers")
     writers.hear_open(notes)
     BEGINNING.append(notes.trains)

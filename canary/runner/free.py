@@ -1,0 +1,82 @@
+"""Where a launch of the user's command may do as it likes: caches, devices, the run's own folder.
+
+Loaded in each Python process of the command (see `canary.runner.noting`). Standard library only.
+"""
+# ruff: noqa: PTH111, PTH112, PTH118, PTH119, PTH120, PTH123, PTH109
+# pathlib costs an import in every process of the command
+
+from __future__ import annotations
+
+import os
+
+CACHES = (
+    *("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_MODULES_CACHE"),
+    *("TRANSFORMERS_CACHE", "XDG_CACHE_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR"),
+    *("TRITON_CACHE_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"),
+)
+HF_CACHES = ("hub", "datasets", "modules", "xet", "assets")
+"""What in `HF_HOME` is a cache."""
+CACHE_NAMES = ("/__pycache__/", "/.locks/", "/torchinductor_")
+"""Parts of paths of which no launch loses anything: the next one finds them warm."""
+HUB = ("models--", "datasets--")
+"""How folders begin that hold what came from the hub."""
+STARTED_IN = "cwd"
+"""In the folder of notes: where the command was started."""
+
+
+def free_of(notes: str) -> tuple[str, ...]:
+    """The free folders of the launch whose notes are in a folder two below the run's own."""
+    return free_folders(os.path.dirname(os.path.dirname(notes)), started_in(notes))
+
+
+def started_in(folder: str) -> str:
+    """Where the launch was started whose notes are in `folder`."""
+    try:
+        with open(os.path.join(folder, STARTED_IN)) as stream:
+            return stream.read()
+    except (OSError, ValueError):
+        return os.getcwd()
+
+
+def free_folders(run: str, cwd: str) -> tuple[str, ...]:
+    """Where a command that was started in `cwd` may do as it likes: the run's own folder, devices,
+    caches. End with `/`; no cache holds `cwd`."""
+    home = os.path.expanduser("~")
+    found = [f"{home}/.{name}" for name in ("cache", "triton", "nv")]
+    found += [os.environ[name] for name in CACHES if os.environ.get(name)]
+    hub = os.environ.get("HF_HOME") or f"{home}/.cache/huggingface"
+    found += [os.path.join(hub, name) for name in HF_CACHES]
+    caches = [os.path.realpath(path) + "/" for path in found]
+    here = os.path.realpath(cwd) + "/"
+    caches = [path for path in caches if not here.startswith(path)]
+    return (os.path.realpath(run) + "/", "/dev/", "/proc/", "/sys/", *caches)
+
+
+def is_free(path: str, free: tuple[str, ...]) -> bool:
+    """Whether nobody looks after this path."""
+    whole = path + "/"
+    if is_within(path, free) or any(name in whole for name in CACHE_NAMES) or _in_hub_cache(path):
+        return True
+    return path.endswith(".arrow") and os.path.basename(path).startswith("cache-")
+
+
+def is_within(path: str, free: tuple[str, ...]) -> bool:
+    """Whether the path is in a free folder; shared memory is no device."""
+    whole = path + "/"
+    if whole.startswith("/dev/shm/"):
+        return any(whole.startswith(one) for one in free if one != "/dev/")
+    return whole.startswith(free)
+
+
+def _in_hub_cache(path: str) -> bool:
+    parts = path.split("/")
+    return any(
+        part.startswith(HUB) and is_hub_cache("/".join(parts[: number + 1]))
+        for number, part in enumerate(parts)
+    )
+
+
+def is_hub_cache(folder: str) -> bool:
+    """Whether the folder has what the hub's cache has in each of its folders."""
+    has = [os.path.isdir(os.path.join(folder, name)) for name in ("snapshots", "blobs", "refs")]
+    return has[0] and any(has[1:])
