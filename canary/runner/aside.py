@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from canary.runner.left import AFTER, Item, Refused, is_moved, left_by
+from canary.runner.left import Item, Refused, is_moved, left_by
 from canary.runner.noting import FOLDER, KEPT, LINK, MARKS, copy_file
 from canary.runner.putback import BESIDE, Journal, look, put_back
 
@@ -44,10 +44,10 @@ def main() -> None:
         for text in put_back(root, by_hand=True):
             print(text)
         return
-    number, began, marks = int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+    number, marks = int(sys.argv[2]), sys.argv[3]
     parent = os.getppid()
     try:
-        set_aside(root, number, left_by(root / "launch0", began))
+        set_aside(root, number, left_by(root / "launch0"))
     except (Refused, OSError) as error:
         put_back(root)
         _tell({"refused": _words(error)})
@@ -90,18 +90,16 @@ def set_aside(root: Path, launch: int, items: list[Item]) -> None:
             journal.write({"times": str(parent), "ns": (found.st_atime_ns, found.st_mtime_ns)})
     (root / "README.txt").write_text(words, encoding="utf-8")
     for number, item in enumerate(items):
-        at = None
         if item.moved:
-            at = _moved(item, number, root, journal, words)
+            _moved(item, number, root, journal, words)
         if item.before is not None:
-            output = item.before == AFTER
-            entry = {"path": str(item.path), "placed": True, "output": output}
+            entry = {"path": str(item.path), "placed": True}
             journal.write(entry | {"is": None})
-            _place(item, at)
+            _place(item)
             journal.write(entry | {"is": look(item.path)})
 
 
-def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> Path:
+def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> None:
     """Into the run's own folder, or, where that is on another disk, into one there."""
     place = root / "aside"
     if item.beside is not None:
@@ -113,17 +111,13 @@ def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) ->
         (place / "README.txt").write_text(words, encoding="utf-8")
     journal.write({"path": str(item.path), "at": str(at)})
     item.path.rename(at)
-    return at
 
 
-def _place(item: Item, at: Path | None) -> None:
+def _place(item: Item) -> None:
     if item.before == LINK:
         item.path.symlink_to(item.more)
     elif item.before == FOLDER:
         item.path.mkdir(int(item.more, 8))
-    elif item.before == AFTER:
-        assert at is not None
-        copy_file(str(at), str(item.path))
     elif item.before == KEPT:
         kept = Path(item.more)
         if is_moved(kept.stat()):

@@ -16,8 +16,9 @@ from pathlib import Path
 from canary.errors import InputError, Stopped
 from canary.runner.base import JOB, PARENT, Job, Listener, Result
 from canary.runner.failure import last_words
+from canary.runner.left import Refused
 from canary.runner.local import LocalRunner, RowTail, died, end_tree
-from canary.runner.noting import MARKS, VARIABLE
+from canary.runner.noting import GUARD, MARKS, NOTE, VARIABLE
 from canary.runner.streams import Streams
 from canary.runner.watching import RankWatch
 
@@ -47,15 +48,16 @@ def attached_environment(
     }
     if job.stop_after is not None:
         environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
-        if environment.get("WANDB_MODE") not in WANDB_QUIET:
+        if job.kind == "probe":
+            environment["WANDB_MODE"] = "disabled"
+        elif environment.get("WANDB_MODE") not in WANDB_QUIET:
             environment["WANDB_MODE"] = WANDB_UNHEARD
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
     environment.pop(VARIABLE, None)  # of a canary around this one
     if job.files is not None:
-        environment[VARIABLE] = (
-            f"{'guard' if job.launch or job.kind == 'probe' else 'note'}:{job.files}"
-        )
+        wanted = GUARD if job.launch or job.kind == "probe" else NOTE
+        environment[VARIABLE] = f"{wanted}:{job.files}"
     if job.kind == "probe":
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         environment.setdefault("PYTHONHASHSEED", "0")
@@ -147,11 +149,11 @@ class CommandRunner(LocalRunner):
     def _without_result(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
         guarded = _guarded(job)
         if guarded is not None:
-            return Result(
-                status="failed",
-                reason=f"the second launch was about to change {guarded}",
-                hint="make it change the same files as the first launch, or use --no-probe",
-            )
+            what, remedy = guarded
+            reason = f"it was ended when it was about to {what}"
+            if job.kind == "measured":
+                raise Refused(reason)
+            return Result(status="failed", reason=reason, hint=f"{remedy}, or use --no-probe")
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
         if returncode:
@@ -238,14 +240,16 @@ def _told(watch: RankWatch) -> str:
 def _interpreter(job: Job) -> str | None:
     """Which Python it was: a package that is missing may be there for another one."""
     seen = sorted(marks_of(job).glob("seen.*"), key=lambda mark: mark.stat().st_mtime_ns)
-    path = seen[-1].read_text(encoding="utf-8") if seen else ""
+    path = seen[-1].read_text(encoding="utf-8").partition("\n")[2] if seen else ""
     return f"its Python is {path}" if path else None
 
 
-def _guarded(job: Job) -> str | None:
-    """What a launch was ended for, in words of `canary.runner.noting`."""
+def _guarded(job: Job) -> tuple[str, str] | None:
+    """What a launch was ended for and what to do about it, in words of `canary.runner.noting`."""
     mark = next(marks_of(job).glob("guarded.*"), None)
-    return None if mark is None else mark.read_text(encoding="utf-8")
+    text = "" if mark is None else mark.read_text(encoding="utf-8")
+    what, sign, remedy = text.partition("\n")
+    return (what, remedy) if sign else None
 
 
 def marks_of(job: Job) -> Path:

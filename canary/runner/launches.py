@@ -33,6 +33,7 @@ from canary.runner.local import LocalRunner
 from canary.runner.readings import Readings, reading_path
 from canary.runner.session import Session, with_output_dir
 from canary.runner.settings import as_config
+from canary.runner.started import Start, started_with
 from canary.runner.streams import LogOnly, PassedOn, Streams
 from canary.runner.surroundings import child_environment, remove_tree, require_training_stack
 from canary.runner.twice import (
@@ -123,7 +124,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             job = _job(session, kind, launch, cache_dir, files)
             try:
                 with files.around(job) if files is not None else contextlib.nullcontext():
-                    result = _launch(session, job, deadline, watch)
+                    start = files.start if files is not None else None
+                    result = _launch(session, job, deadline, watch, start)
             except Refused as why:
                 not_run(session, kind, why)
                 return measured
@@ -149,9 +151,11 @@ def _notes_files(config: CanaryConfig) -> bool:
     return config.training_type == "exec" and (len(plan) > 1 or plan == ["probe"])
 
 
-def _launch(session: Session, job: Job, deadline: float, watch: DeviceWatch) -> Result:
-    """One launch, sampled where it is measured."""
-    runner = runner_for(session, job.kind, job.launch, Path(job.cache_dir), watch)
+def _launch(
+    session: Session, job: Job, deadline: float, watch: DeviceWatch, start: Start | None
+) -> Result:
+    """One launch, sampled where it is measured; `start`: of what of a user's command it repeats."""
+    runner = runner_for(session, job.kind, job.launch, Path(job.cache_dir), watch, start)
     session.launch_begins(job.kind, job.launch, steps_of(session.config, job.kind))
     with _sampling(watch, session, job.kind):
         told = reading_path(Path(job.scratch_dir)) if session.config.report_to else None
@@ -176,7 +180,12 @@ def steps_of(config: CanaryConfig, kind: Kind) -> int | None:
 
 
 def runner_for(
-    session: Session, kind: Kind, launch: int, cache_dir: Path, watch: DeviceWatch
+    session: Session,
+    kind: Kind,
+    launch: int,
+    cache_dir: Path,
+    watch: DeviceWatch,
+    start: Start | None = None,
 ) -> LocalRunner:
     """The runner of one launch."""
     config, folder = session.config, session.folder
@@ -190,8 +199,11 @@ def runner_for(
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
     spool = folder.scratch / "stdin"
-    first = session.echo and launch == 0
-    streams: Streams = PassedOn(spool) if first else LogOnly(spool)
+    if start is not None:
+        again: Streams = LogOnly(Path(start.stdin) if start.stdin else spool, start.cwd)
+        environment = started_with(start, dict(os.environ))
+        return CommandRunner(folder.log, environment, start.words, again, on_start)
+    streams: Streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
     return CommandRunner(folder.log, os.environ, config.command, streams, on_start)
 
 

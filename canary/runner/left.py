@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import stat
@@ -20,6 +21,7 @@ from canary.runner.free import HUB, free_of, is_free, is_hub_cache, is_within, s
 from canary.runner.noting import (
     CACHE,
     COPIED,
+    ENDED_AT,
     FOLDER,
     KEPT,
     LINKED,
@@ -31,6 +33,7 @@ from canary.runner.noting import (
     TEMPORARY,
     UNKEPT,
 )
+from canary.runner.started import start_file
 
 COPIED_BYTES = 4 << 30
 """Bytes that are copied at most to put the state from before in place."""
@@ -41,8 +44,8 @@ CLOCK_S = 0.05
 OWN = (NEW, TEMPORARY, MADE_IN)
 """Kinds of a first note that say: the launch itself made this."""
 BESIDE_CACHES = (".locks", "downloads", "CACHEDIR.TAG", "token", "stored_tokens", "version.txt")
-AFTER = "after"
-"""A state from before that nobody kept: a copy of what is there now takes its place."""
+TRAINING = "training"
+"""In the folder of notes: the number of the process whose launch is to be repeated."""
 
 
 class Refused(Exception):
@@ -57,6 +60,8 @@ class Note:
     kind: str
     path: Path
     more: str
+    root: int
+    """The first of the line of Python processes that it came from."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class Item:
     path: Path
     moved: bool
     before: str | None = None
-    """A kind of note, or `AFTER`; None where nothing was."""
+    """A kind of note; None where nothing was."""
     more: str = ""
     """The kept file, the target of the symlink, the mode of the folder."""
     beside: Path | None = None
@@ -77,13 +82,15 @@ def read_notes(folder: Path) -> list[Note]:
     """The notes of every process of a launch, oldest first."""
     found = []
     for file in folder.glob("notes.*"):
+        root = int(file.name.split(".")[1])
         words = file.read_bytes().split(b"\0")
         at = 0
         while at + 4 <= len(words):
             moment, kind, path, more = words[at : at + 4]
             if moment.isdigit() and len(kind) == 1 and path.startswith(b"/"):
                 more_text = os.fsdecode(more)
-                found.append(Note(int(moment), kind.decode(), Path(os.fsdecode(path)), more_text))
+                place = Path(os.fsdecode(path))
+                found.append(Note(int(moment), kind.decode(), place, more_text, root))
                 at += 4
             else:
                 at += 1  # a note that was cut short
@@ -154,49 +161,61 @@ def is_beside_cache(path: Path) -> bool:
     return path.suffix == ".lock" or path.name in BESIDE_CACHES
 
 
-def left_by(folder: Path, began: float) -> list[Item]:
-    """What the launch whose notes are in `folder` left, parents first; it began at `began`, in
-    seconds since the epoch.
+def left_by(folder: Path) -> list[Item]:
+    """What the process that trained, and those it started, left in the launch whose notes are in
+    `folder`, parents first. What the rest of the command did before and after it stays.
 
     Raises:
         Refused: something cannot be set aside, or its state from before cannot be had.
     """
-    notes = read_notes(folder)
+    if not folder.exists():
+        return []  # no launch came before
+    everyones = read_notes(folder)
+    root = int((folder / TRAINING).read_text(encoding="utf-8"))
+    notes = [note for note in everyones if note.root == root]
     free = free_of(str(folder))
-    warm = caches(notes, free)
+    warm = caches(everyones, free)
     listed = listings(notes)
     first = {
         path: note
         for path, note in firsts(notes).items()
         if path not in warm and not is_below(path, warm) and not is_free(str(path), free)
     }
-    for path in first:
-        if not is_sound(path):
+    for path, note in first.items():
+        if note.kind != OUTPUT and not is_sound(path):
             raise Refused(f"{path} now lies behind a symlink")
     own = {path for path, note in first.items() if note.kind in OWN and is_folder(path)}
     items = {
         path: item
         for path, note in first.items()
-        if not is_below(path, own) and (item := _item(note, listed, folder)) is not None
+        if not is_below(path, own) and (item := _item(note, folder)) is not None
     }
-    known = _inodes([*folder.glob("*"), *first])
-    for path in _unheard(listed, began):
+    known = firsts(everyones)
+    inodes = _inodes([*folder.glob("*"), *known])
+    for path in _unheard(listed, *_while_it_ran(folder, root)):
         if (
-            path not in first
-            and not _inodes([path]) & known
+            path not in known
+            and not _inodes([path]) & inodes
             and path not in warm
             and not is_below(path, own | warm)
             and not is_free(str(path), free)
         ):
-            words = "was changed by a shell or another program while the command ran"
-            raise Refused(f"{path} {words}")
+            raise Refused(f"{path} was changed by something else while the command trained")
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
-    _require_own(whole, {path for path, note in first.items() if note.kind in (*OWN, OUTPUT)}, free)
+    _require_own(whole, {path for path, note in known.items() if note.kind in (*OWN, OUTPUT)}, free)
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)
     taken = (set(first), set(listed), Path(started_in(str(folder))))
     return [replace(item, beside=_beside(item, folder, *taken)) for item in found]
+
+
+def _while_it_ran(folder: Path, root: int) -> tuple[float, float]:
+    """When a process began and ended, in seconds since the epoch; without end where it was ended
+    from outside."""
+    began = Path(start_file(str(folder), root)).stat().st_ctime
+    ended = folder / f"{ENDED_AT}{root}"
+    return began, ended.stat().st_ctime if ended.exists() else math.inf
 
 
 def _beside(
@@ -216,17 +235,14 @@ def _beside(
     raise Refused(f"{item.path} is on another disk, where no other folder may be written to")
 
 
-def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None:
+def _item(note: Note, folder: Path) -> Item | None:
     path, kind = note.path, note.kind
     if kind == UNKEPT:
         raise Refused(f"the command changes {path}, which {note.more}")
     there = _can_be_moved(path)
-    if kind == OUTPUT:
-        known = path.name in listed.get(path.parent, ())
-        return Item(path, True, AFTER if known else None) if there else None
     if kind in (NEW, MADE_IN):
         return Item(path, True) if there else None
-    if kind == TEMPORARY or (kind == FOLDER and is_folder(path)):
+    if kind in (TEMPORARY, OUTPUT) or (kind == FOLDER and is_folder(path)):
         return None
     if kind != KEPT:
         return Item(path, there, kind, note.more)
@@ -237,9 +253,10 @@ def _item(note: Note, listed: dict[Path, set[str]], folder: Path) -> Item | None
     return Item(path, there, KEPT, str(kept))
 
 
-def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[Path]:
-    """What is new or changed in the folders that were written to: by a shell, another program, or
-    native code. Hidden ones, temporary folders and what is in use are other programs' matter."""
+def _unheard(listed: dict[Path, set[str]], began: float, ended: float) -> Iterator[Path]:
+    """What became new or changed meanwhile in the folders that were written to: by native code, or
+    by another program. Hidden ones, temporary folders and what is in use are other programs'
+    matter."""
     used = _in_use()
     for folder, names in listed.items():
         if folder in (Path(tempfile.gettempdir()).resolve(), Path("/var/tmp"), Path("/")):
@@ -247,7 +264,7 @@ def _unheard(listed: dict[Path, set[str]], began: float) -> Iterator[Path]:
         for path in folder.iterdir() if is_folder(folder) else ():
             if path.name.startswith(".") or path in used or not _can_be_moved(path):
                 continue
-            if path.lstat().st_ctime < began - CLOCK_S:
+            if not began - CLOCK_S <= path.lstat().st_ctime <= ended:
                 continue
             if path.name not in names or not is_folder(path):
                 yield path
@@ -312,10 +329,10 @@ def _require_room(items: list[Item]) -> None:
     """There is space for the copies that must be made; none is so large that it takes long."""
     total = 0
     for item in items:
-        if item.before not in (KEPT, AFTER):
+        if item.before != KEPT:
             continue
-        kept = Path(item.more or item.path).stat()
-        if item.before == KEPT and is_moved(kept):
+        kept = Path(item.more).stat()
+        if is_moved(kept):
             continue
         size = kept.st_size
         total += size

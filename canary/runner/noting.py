@@ -4,23 +4,25 @@ Runs in each Python process of the command, before anything else does. Standard 
 little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
 another program writes is not heard (see `canary.runner.left`).
 """
-# ruff: noqa: PTH101, PTH105, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH123, PTH208
+# ruff: noqa: PTH101, PTH105, PTH109, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations
 
+import atexit
 import os
 import stat
 import sys
 import time
 from _thread import get_ident
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 VARIABLE = "_RLHF_CANARY_FILES"
 """In the environment of a launch: `note:FOLDER`, or `guard:FOLDER` where it may change nothing that
 cannot be put back. Notes and kept files go to the folder, which lies two below the run's own."""
+NOTE, GUARD = "note", "guard"
 MARKS = "_RLHF_CANARY_MARKS"
 KEPT_BYTES = 256 << 20
 """Bytes that one process copies at most: this happens in the middle of the user's training."""
@@ -28,10 +30,12 @@ LOOKED_AT = 10_000
 """Entries of a folder that are looked at, at most."""
 ENDED = 70
 """Exit code of a process that was ended here."""
+ENDED_AT = "ended."
+"""How the file begins whose time says when a process ended."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_CREAT
 NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE, MADE_IN = "NKSDUOTFCM"
 """Kinds of a note: nothing was there; a file that is kept; a symlink; a folder; a file that could
-not be kept; what standard output or error goes to; made by `tempfile`; the names in a folder; a
+not be kept; what a shell or another program writes to; made by `tempfile`; the names in a folder; a
 folder that is a cache; made in, or moved along with, a folder that this process made."""
 LINKED, COPIED = "linked.", "copied."
 """How the name of a kept file begins: it is the file itself, or its copy. It ends with the numbers
@@ -52,12 +56,16 @@ SQLITE = ("-journal", "-wal", "-shm")
 
 
 class Notes:
-    """The notes of this process; the first of a path counts, in a folder as told by `VARIABLE`."""
+    """The notes of this process; the first of a path counts, in a folder as told by `VARIABLE`.
+
+    `root` is the number of the first Python process in the line of processes that led to this one.
+    """
 
     def __init__(
-        self, folder: str, is_free: Callable[[str], bool], *, guards: bool = False
+        self, folder: str, root: int, is_free: Callable[[str], bool], *, guards: bool = False
     ) -> None:
         self._folder = folder
+        self._root = root
         self._is_free = is_free
         self._guards = guards
         self._seen: set[str] = set()
@@ -66,6 +74,8 @@ class Notes:
         self._busy: set[int] = set()
         self._kept: dict[tuple[int, int], str] = {}
         """What was kept, by the number of the file: it may have several names."""
+        self._given: set[str] = set()
+        """Files that were open for writing when this process began: a shell's."""
         self._room = KEPT_BYTES
         self._looked = False
         """Whether it was seen what other programs of the command write to."""
@@ -135,29 +145,37 @@ class Notes:
         """Files that other programs of the command have open for writing, such as `tee`."""
         self._looked = True
         for path in written_by(os.environ.get(MARKS, "")):
-            if path not in self._seen and not self._is_free(path):
-                self._list(os.path.dirname(path))
-                self._say(OUTPUT, path)
+            self._other(path)
 
     def writes(self, path: Any) -> None:
         """For what writes without a word to Python; anything but a path is none of ours."""
         if isinstance(path, (str, bytes, os.PathLike)):
             self.hook("open", (os.fspath(path), None, os.O_WRONLY))
 
-    def output(self, descriptor: int) -> None:
-        """A shell may have sent standard output or error to a file, before Python began."""
-        try:
-            path = os.readlink(f"/proc/self/fd/{descriptor}")
-            found = os.stat(path)
-        except OSError:
-            return
-        if stat.S_ISREG(found.st_mode) and not self._is_free(path):
+    def begins(self) -> None:
+        """What is there at the start of this process: a shell may have opened files for it."""
+        with self.deaf(), suppress(OSError, ValueError):
+            for path in open_files("/proc/self"):
+                self._given.add(path)
+                self._other(path)
+            if os.getpid() == self._root:
+                self._list(os.getcwd())
+
+    def ends(self) -> None:
+        """Python ends here. Native code may write to what it has open even after that."""
+        with self.deaf(), suppress(OSError, ValueError):
+            for path in open_files("/proc/self"):
+                if path not in self._seen | self._given and not self._is_free(path):
+                    self._say(UNKEPT, path, "native code still had open when Python ended")
+            if os.getpid() == self._root:
+                with open(os.path.join(self._folder, f"{ENDED_AT}{self._root}"), "w"):
+                    pass
+
+    def _other(self, path: str) -> None:
+        """A file that another program of the command writes to."""
+        if path not in self._seen and not self._is_free(path):
             self._list(os.path.dirname(path))
             self._say(OUTPUT, path)
-
-    def folder(self, path: str) -> None:
-        """What is in a folder before the launch."""
-        self._list(os.path.realpath(path))
 
     def cache(self, path: str) -> None:
         """A folder that the next launch is to find as it is left."""
@@ -278,23 +296,28 @@ class Notes:
             os.replace(kept + ".copy", kept)
 
     def _cannot(self, path: str, why: str) -> None:
-        """Nobody's handler runs: it could go on to do what this is here to prevent."""
-        if self._guards and os.environ.get(MARKS):
-            mark = os.path.join(os.environ[MARKS], f"guarded.{os.getpid()}")
-            with open(mark, "w") as stream:
-                stream.write(f"{path}, which {why}")
-            os._exit(ENDED)
+        if self._guards:
+            end_here(f"change {path}, which {why}", "make it change what the first launch changes")
         self._say(UNKEPT, path, why)
 
     def _say(self, kind: str, path: str, more: str = "") -> None:
         """Whole or not at all; opened anew each time, as the user may close any descriptor."""
         words = (str(time.time_ns()), kind, path, more)
-        notes = os.path.join(self._folder, f"notes.{os.getpid()}")
+        notes = os.path.join(self._folder, f"notes.{self._root}.{os.getpid()}")
         descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
         finally:
             os.close(descriptor)
+
+
+def end_here(what: str, remedy: str) -> None:
+    """Ends a further launch before it does what could not be undone. Nobody's handler runs: it
+    could go on to do what this is here to prevent."""
+    if os.environ.get(MARKS):
+        with open(os.path.join(os.environ[MARKS], f"guarded.{os.getpid()}"), "w") as stream:
+            stream.write(f"{what}\n{remedy}")
+        os._exit(ENDED)
 
 
 def written_by(marks: str) -> list[str]:
@@ -306,15 +329,20 @@ def written_by(marks: str) -> list[str]:
             try:
                 with open(f"/proc/{number}/environ", "rb") as stream:
                     if wanted in stream.read() + b"\0":
-                        found += _open_files(f"/proc/{number}")
+                        found += open_files(f"/proc/{number}")
             except OSError:
                 continue  # it ended, or is another user's
     return found
 
 
-def _open_files(process: str) -> list[str]:
+def open_files(process: str) -> list[str]:
+    """Files that a process, such as `/proc/self`, has open for writing, and that have a name."""
     found = []
-    for name in os.listdir(f"{process}/fd"):
+    try:
+        names = os.listdir(f"{process}/fd")
+    except OSError:
+        return []
+    for name in names:
         try:
             with open(f"{process}/fdinfo/{name}") as stream:
                 words = stream.read().split()
@@ -363,12 +391,16 @@ def copy_file(path: str, copy: str) -> None:
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def begin(rules: Any) -> Notes:
+def begin(rules: Any, root: int) -> Notes:
     """Notes from here on, as the environment asks; `rules` is the module `canary.runner.free`."""
     wanted, folder = os.environ[VARIABLE].split(":", 1)
     free = rules.free_of(folder)
-    notes = Notes(folder, lambda path: bool(rules.is_free(path, free)), guards=wanted == "guard")
-    for descriptor in (1, 2):
-        notes.output(descriptor)
+
+    def is_free(path: str) -> bool:
+        return bool(rules.is_free(path, free))
+
+    notes = Notes(folder, root, is_free, guards=wanted == GUARD)
+    notes.begins()
+    atexit.register(notes.ends)
     sys.addaudithook(notes.hook)
     return notes

@@ -35,7 +35,6 @@ from canary.runner.noting import (
     FOLDER,
     KEPT,
     LINK,
-    OUTPUT,
     copy_file,
 )
 
@@ -165,10 +164,8 @@ class _Back:
         items = self._journal.items.items()
         back = {path for path, item in items if item.get("at") and not _is_away(item)}
         kept = back | self._warm
-        own = {path for path, note in self._first.items() if note.kind in OWN}
         for path, note in sorted(self._first.items(), reverse=True):
-            made = note.kind in OWN or (note.kind == OUTPUT and is_below(path, own))
-            if made and path not in kept and not is_below(path, kept):
+            if note.kind in OWN and path not in kept and not is_below(path, kept):
                 self._try(path, self._made, note)
 
     def _made(self, path: Path, _: Note) -> None:
@@ -228,7 +225,7 @@ class _Back:
         placed = item.get("placed") and item.get("is") == there
         if item.get("placed") and item.get("is") is None:
             placed = self._newest is None  # interrupted just now, while it was placed
-        known = bool(placed or path in self._first or item.get("output"))
+        known = bool(placed or path in self._first)
         if placed:
             if not is_sound(path):
                 return not self._stays(path, known=True)

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from canary.runner.started import STDIN
+
 CHUNK = 1 << 16
 
 
@@ -27,8 +29,9 @@ class Streams(Protocol):
 class LogOnly:
     """Output to the log alone; `stdin` is what the command read in its first launch, or nothing."""
 
-    def __init__(self, stdin: Path | None = None) -> None:
+    def __init__(self, stdin: Path | None = None, cwd: str | None = None) -> None:
         self._stdin = stdin
+        self._cwd = cwd
 
     @contextlib.contextmanager
     def started(
@@ -43,6 +46,7 @@ class LogOnly:
                 stdout=stream,
                 stderr=subprocess.STDOUT,
                 env=environment,
+                cwd=self._cwd,
                 start_new_session=True,
             )
 
@@ -66,19 +70,21 @@ class PassedOn:
         with log.open("ab", buffering=0) as log_stream:
             out = _Outlet(sys.stdout.buffer, log_stream)
             err = _Outlet(sys.stderr.buffer, log_stream)
-            spools = _spools_stdin()
+            stdin, sink = os.pipe() if _spools_stdin() else (None, None)
+            if stdin is not None:
+                environment = environment | {STDIN: pipe_name(stdin)}
             child = subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE if spools else None,
+                stdin=stdin,
                 stdout=out.inlet,
                 stderr=err.inlet,
                 env=environment,
                 start_new_session=True,
                 close_fds=False,  # what a shell opened for the command is the command's
             )
-            if spools:
-                assert child.stdin is not None
-                self._begin(_pump_stdin, child.stdin, self.spool)
+            if stdin is not None and sink is not None:
+                os.close(stdin)
+                self._begin(_pump_stdin, os.fdopen(sink, "wb"), self.spool)
             for outlet in (out, err):
                 outlet.begin()
             try:
@@ -91,6 +97,14 @@ class PassedOn:
         thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
         thread.start()
         self._threads.append(thread)
+
+
+def pipe_name(descriptor: int) -> str:
+    """What the system calls a pipe; empty where it does not say."""
+    try:
+        return str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    except OSError:
+        return ""
 
 
 def _spools_stdin() -> bool:

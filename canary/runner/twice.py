@@ -1,4 +1,5 @@
-"""A command that runs more than once: each launch starts from what the first one started from."""
+"""A command that trains more than once. Its first launch runs whole. Each further one starts the
+process that trained by itself, from the files that it started from."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ from canary.runner.aside import end_processes, require_ended
 from canary.runner.base import Job, Kind, Result
 from canary.runner.command import marks_of
 from canary.runner.free import STARTED_IN
-from canary.runner.left import Refused
-from canary.runner.noting import Notes
+from canary.runner.left import TRAINING, Refused
 from canary.runner.putback import put_back
 from canary.runner.session import Session
+from canary.runner.started import Start, read_start
 
 PLACE = "set-aside"
 """In the run's folder: notes of what changed, and the user's files while another launch runs."""
@@ -34,8 +34,9 @@ class OwnFiles:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._root = session.folder.path / PLACE
-        self._began = time.time()
         self._first_marks: str | None = None
+        self.start: Start | None = None
+        """How the process that trained was started; None before the first launch ended."""
         # Without a measured launch the probe is the second one, after one that left nothing.
         self._before = 0 if session.config.repeats else 1
 
@@ -50,18 +51,22 @@ class OwnFiles:
         Raises:
             Refused: what the first launch left cannot be kept from this one; nothing was moved.
         """
-        self.folder_of(job.launch).mkdir(parents=True)
-        (self.folder_of(job.launch) / STARTED_IN).write_text(str(Path.cwd()))
+        folder = self.folder_of(job.launch)
+        folder.mkdir(parents=True)
+        (folder / STARTED_IN).write_text(str(Path.cwd()))
         if not job.launch + self._before:
-            self._began = time.time()
             self._first_marks = str(marks_of(job))
-            Notes(str(self.folder_of(job.launch)), lambda _: False).folder(str(Path.cwd()))
             yield
+            root = _training(job)
+            if root is not None:
+                (folder / TRAINING).write_text(str(root))
+                self.start = read_start(str(folder), root)
             return
         if self._first_marks is not None:
             require_ended(self._first_marks)
+            _require_repeatable(self.start)
         marks = str(marks_of(job))
-        words = [str(self._root), str(job.launch + self._before), repr(self._began), marks]
+        words = [str(self._root), str(job.launch + self._before), marks]
         with subprocess.Popen(
             [sys.executable, "-P", "-m", "canary.runner.aside", *words],
             stdin=subprocess.PIPE,
@@ -83,6 +88,25 @@ class OwnFiles:
                     end_processes(marks)
                     told = put_back(self._root)
                 self._session.record.notes += told
+
+
+def _training(job: Job) -> int | None:
+    """The number of the first of the Python processes that led to the training; None where nothing
+    trained, or where something else started several of its ranks."""
+    found = set()
+    for claim in Path(job.scratch_dir).glob("claim*"):
+        seen = marks_of(job) / f"seen.{claim.read_text()}"
+        found.add(seen.read_text().splitlines()[0] if seen.exists() else None)
+    root = found.pop() if len(found) == 1 else None
+    return None if root is None else int(root)
+
+
+def _require_repeatable(start: Start | None) -> None:
+    """Raises Refused where the process that trained cannot be started once more by itself."""
+    if start is None:
+        raise Refused("the canary does not know which process to start again")
+    if start.stdin is None:
+        raise Refused("the training reads its standard input from another program")
 
 
 def forget_files(folder: RunFolder) -> None:

@@ -22,6 +22,8 @@ from canary.runner.aside import set_aside
 from canary.runner.base import Job, Kind
 from canary.runner.command import attached_environment, marks_of
 from canary.runner.left import Refused
+from canary.runner.started import STDIN, started_with
+from canary.runner.streams import pipe_name
 from canary.runner.twice import OwnFiles, forget_files
 
 NOBODY = 23456
@@ -37,6 +39,12 @@ for root, folders, files in os.walk("."):
 sys.stdout.flush()
 """
 """What a script finds at its start."""
+TRAINS = """
+import os
+with open(os.path.join(os.path.dirname(os.environ["_RLHF_CANARY_MARKS"]), "claim"), "x") as stream:
+    stream.write(str(os.getpid()))
+"""
+"""What the process does that trains."""
 
 
 @dataclass
@@ -79,24 +87,44 @@ class Place:
         self.launches += 1
         return job
 
-    def launch(self, *words: str) -> str:
-        """Runs a command as one launch; what it printed."""
+    def launch(self, *words: str, stdin: str = "") -> str:
+        """Runs a command as one launch, or, after the first one, what trained in it; what it
+        printed."""
         if not self.launches:
             time.sleep(left.CLOCK_S)  # what was written before is older than the launch
+        start = self.files.start
         job = self.job()
         with self.files.around(job):
-            environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
+            base = dict(os.environ) if start is None else started_with(start, dict(os.environ))
+            read, write = os.pipe()
+            os.write(write, stdin.encode())
+            os.close(write)
             done = subprocess.run(
-                words,
-                cwd=self.root,
-                env=environment,
+                words if start is None else start.words,
+                cwd=self.root if start is None else start.cwd,
+                env=attached_environment(base, job, Path("none"), marks_of(job))
+                | {STDIN: pipe_name(read)},
+                stdin=read,
                 capture_output=True,
                 text=True,
                 timeout=60,
                 check=False,
             )
+            os.close(read)
+            self.claimed(job)
+        guarded = next(marks_of(job).glob("guarded.*"), None)
+        if guarded is not None:
+            return guarded.read_text()
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def claimed(self, job: Job) -> None:
+        """The process that the script called `trains` in is the one that trains, or else the first
+        that was seen."""
+        seen = sorted(marks_of(job).glob("seen.*"), key=lambda mark: mark.stat().st_ctime_ns)
+        claim = Path(job.scratch_dir) / "claim"
+        if seen and not claim.exists():
+            claim.write_text(seen[0].name.split(".")[1])
 
     def tree(self) -> dict[str, object]:
         """Of each file its content, mode, links and times, and the folders."""
@@ -296,7 +324,10 @@ def test_a_log_that_a_shell_writes_is_the_first_launchs(
 
 
 @pytest.mark.parametrize("written", ["train.log", "made", "latest"])
-def test_what_a_shell_writes_unheard_stops_the_second_launch(tmp_path: Path, written: str) -> None:
+def test_what_is_written_unheard_while_it_trains_stops_the_second_launch(
+    tmp_path: Path, written: str
+) -> None:
+    """Native code of the training itself may have done it."""
     earlier(tmp_path)
     lines = {
         "train.log": "echo $$ >> train.log",
@@ -304,9 +335,145 @@ def test_what_a_shell_writes_unheard_stops_the_second_launch(tmp_path: Path, wri
         "latest": "ln -sfn out latest",
     }
     place = Place(tmp_path)
-    place.launch("bash", "-c", f"{sys.executable} -c 1; {lines[written]}")
-    said = f"{tmp_path}/{written} was changed by a shell or another program while the command ran"
+    script = "import time; time.sleep(1)"
+    place.launch(
+        "bash", "-c", f"{sys.executable} -c '{script}' & sleep 0.5; {lines[written]}; wait"
+    )
+    said = f"{tmp_path}/{written} was changed by something else while the command trained"
     assert refused(place) == said
+
+
+STAGES = f"""
+set -e
+export STAGE=two
+mkdir -p data logs kept
+{sys.executable} -c 'open("data/rows", "a").write("rows ")'
+mv logs/old logs/older 2> logs/errors || true
+{sys.executable} train.py data/rows 2>&1 | tee logs/old
+{sys.executable} -c 'open("out/eval", "w").write("good")'
+sleep 0.1
+cp out/model kept/model.$$
+mv out/second second
+rm -f data/rows
+tar cf kept.tar kept
+ln -sfn kept latest
+"""
+"""A training among other stages."""
+
+
+@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
+def test_of_a_shell_script_only_the_training_is_done_twice(tmp_path: Path, had: bool) -> None:
+    """It finds what the stage before it left, and what the later ones did stays."""
+    if had:
+        earlier(tmp_path)
+    (tmp_path / "all.sh").write_text(STAGES)
+    (tmp_path / "train.py").write_text(
+        TRAINS
+        + "import sys\n"
+        + "found = os.path.exists('out/model'), os.path.exists('second'), os.environ['STAGE']\n"
+        + "os.makedirs('out', exist_ok=True)\n"
+        + "for name in ('model', 'second'): open(f'out/{name}', 'a').write(str(os.getpid()))\n"
+        + "os.chdir('/')\n"
+        + "print(*sys.argv, *found)\n"
+    )
+    place = Place(tmp_path)
+    first = place.launch("bash", "all.sh")
+    left_behind = place.tree()
+    assert first == "train.py data/rows False False two\n"
+    second = place.launch()
+    # What a later stage renamed stays where that put it.
+    assert second == first.replace("False False", "False True")
+    assert place.tree() == left_behind
+    assert place.notes == []
+
+
+def test_what_trains_is_started_again_with_the_launcher_that_it_needs(tmp_path: Path) -> None:
+    """torchrun starts Python by Python; a shell between them ends what is repeated."""
+    (tmp_path / "train.py").write_text(TRAINS + "print('trains')")
+    (tmp_path / "launcher.py").write_text(
+        "import subprocess, sys\n"
+        "print('launches', flush=True)\n"
+        "subprocess.run([sys.executable, 'train.py'], check=True)\n"
+    )
+    (tmp_path / "driver.py").write_text(
+        "import subprocess, sys\n"
+        "print('drives', flush=True)\n"
+        "subprocess.run(f'cd .; {sys.executable} launcher.py; true', shell=True, check=True)\n"
+    )
+    place = Place(tmp_path)
+    assert place.launch(sys.executable, "driver.py") == "drives\nlaunches\ntrains\n"
+    assert place.launch() == "launches\ntrains\n"
+
+
+def test_a_training_that_reads_from_a_program_is_not_repeated(tmp_path: Path) -> None:
+    """What it read is gone; a file, and what the canary itself was given, can be read again."""
+    (tmp_path / "rows").write_text("some rows")
+    script = "import sys; print(sys.stdin.read())"
+    for number, line in enumerate(("{} < rows", "{}", "cat rows | {}")):
+        (tmp_path / "runs").rename(tmp_path / f"runs{number}") if number else None
+        place = Place(tmp_path)
+        line = line.format(f'{sys.executable} -c "{script}"')
+        assert place.launch("bash", "-c", line, stdin="given") in ("some rows\n", "given\n")
+        if "|" in line:
+            said = "the training reads its standard input from another program"
+            assert refused(place) == said
+        else:
+            assert place.files.start is not None
+            assert place.files.start.stdin == (f"{tmp_path}/rows" if "<" in line else "")
+
+
+def test_what_native_code_still_has_open_at_the_end_stops_the_second_launch(
+    tmp_path: Path,
+) -> None:
+    """It may write to it when Python hears nothing any more."""
+    script = "import ctypes; ctypes.CDLL(None).fopen(b'rows.h5', b'w')"
+    place = Place(tmp_path)
+    place.launch(sys.executable, "-c", script)
+    said = f"the command changes {tmp_path}/rows.h5, which native code still had open when"
+    assert refused(place).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("call", "program"),
+    [
+        ("subprocess.run(['cp', 'note', 'copy'])", "cp"),
+        ("subprocess.run('git rev-parse HEAD; cp note copy', shell=True)", "cp"),
+        ("subprocess.run('uname -r > copy', shell=True)", "sh"),
+        ("subprocess.run([sys.executable, '-I', '-c', 'open(\"copy\", \"w\")'])", "python"),
+        ("os.system('touch copy')", "touch"),
+        ("os.spawnlp(os.P_WAIT, 'touch', 'touch', 'copy')", "touch"),
+        ("os.posix_spawnp('touch', ['touch', 'copy'], os.environ)", "touch"),
+        ("os.execvp('touch', ['touch', 'copy'])", "touch"),
+        ("subprocess.run(['git', 'gc'])", "git"),
+    ],
+)
+def test_a_second_launch_is_ended_before_a_program_that_may_write_unheard(
+    tmp_path: Path, call: str, program: str
+) -> None:
+    guarded = "os.environ['_RLHF_CANARY_FILES'].startswith('guard')"
+    (tmp_path / "note").touch()
+    (tmp_path / "train.py").write_text(f"import os, subprocess, sys\nif {guarded}: {call}\n")
+    place = Place(tmp_path)
+    place.launch(sys.executable, "train.py")
+    said = place.launch()
+    assert said.startswith(f"start {program}"), said
+    assert "which may write files that the canary does not hear of" in said
+    assert not (tmp_path / "copy").exists()
+
+
+def test_programs_that_write_nothing_of_the_users_may_start(tmp_path: Path) -> None:
+    script = """
+        import multiprocessing, shutil, subprocess
+        def run(*words, **more): subprocess.run(*words, capture_output=True, **more)
+        run(["git", "-C", ".", "rev-parse", "HEAD"])
+        run("uname -r 2>/dev/null | grep -c x; A=1 true && id", shell=True)
+        run([sys.executable, "-c", "open('child', 'w').write('x')"])
+        run([os.path.join(os.path.dirname(sys.executable), "torchrun"), "--help"])
+        if __name__ == "__main__":
+            child = multiprocessing.get_context("spawn").Process(target=print)
+            child.start(); child.join()
+    """
+    twice(Place(tmp_path), script)
 
 
 def test_every_launch_starts_as_the_first_and_the_first_ones_files_stay(tmp_path: Path) -> None:
@@ -341,13 +508,13 @@ def test_on_another_disk_no_folder_of_the_commands_is_used(
     try:
         place = Place(tmp_path, output=output)
         place.launch(sys.executable, "-c", "open('final.pt', 'w')")
-        (item,) = left.left_by(place.files.folder_of(0), time.time())
+        (item,) = left.left_by(place.files.folder_of(0))
         assert item.beside is not None
         assert item.beside not in (tmp_path, *tmp_path.rglob("*"))
         writable = {tmp_path}
         monkeypatch.setattr(os, "access", lambda path, _: Path(path) in writable)
         with pytest.raises(Refused, match="is on another disk"):
-            left.left_by(place.files.folder_of(0), time.time())
+            left.left_by(place.files.folder_of(0))
     finally:
         subprocess.run(["rm", "-rf", str(output)], check=False)
 
@@ -446,7 +613,7 @@ def test_a_folder_that_may_not_be_written_to_stops_the_second_launch(
             try:
                 if os.getuid() == 0:
                     os.setuid(NOBODY)
-                left.left_by(launch, 0.0)
+                left.left_by(launch)
             except (Refused, OSError) as why:
                 os.write(write, str(why).encode())
             finally:
@@ -512,9 +679,8 @@ def test_a_new_folder_that_another_job_writes_to_is_not_moved(tmp_path: Path) ->
 
 def test_a_folder_renamed_into_place_is_the_commands_with_all_in_it(tmp_path: Path) -> None:
     script = """
-        import subprocess
         os.makedirs("tmp/deep")
-        subprocess.run(["touch", "tmp/deep/file"], check=True)
+        os.mknod("tmp/deep/file")  # no event tells of it
         os.rename("tmp", "checkpoint")
     """
     twice(Place(tmp_path), script)
@@ -531,7 +697,7 @@ def test_a_folder_too_large_to_look_at_is_not_moved(
     )
     monkeypatch.setattr(left, "LOOKED_AT", 4)
     with pytest.raises(Refused, match=f"{tmp_path}/out holds more than 4 files"):
-        left.left_by(place.files.folder_of(0), time.time())
+        left.left_by(place.files.folder_of(0))
 
 
 def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> None:
@@ -644,7 +810,7 @@ def test_what_a_stopped_machine_left_aside_is_put_back_by_hand(tmp_path: Path) -
     place.launch(sys.executable, "train.py")
     left_behind = place.tree()
     root = place.run / "set-aside"
-    set_aside(root, 1, left.left_by(root / "launch0", time.time()))
+    set_aside(root, 1, left.left_by(root / "launch0"))
     assert place.tree() != left_behind
     words = (root / "README.txt").read_text()
     command = next(line.strip() for line in words.splitlines() if line.startswith("    "))
@@ -660,7 +826,7 @@ def second_launch_ran(place: Place, script: str) -> Path:
     place.launch(sys.executable, "train.py")
     root, job = place.run / "set-aside", place.job()
     place.files.folder_of(1).mkdir()
-    set_aside(root, 1, left.left_by(root / "launch0", time.time()))
+    set_aside(root, 1, left.left_by(root / "launch0"))
     environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
     subprocess.run([sys.executable, "train.py"], env=environment, check=True, timeout=30)
     return root
@@ -752,7 +918,7 @@ def test_what_was_kept_stays_until_it_could_be_restored(tmp_path: Path) -> None:
 
 
 def test_a_probe_alone_comes_after_nothing(tmp_path: Path) -> None:
-    assert left.left_by(tmp_path / "set-aside" / "launch0", time.time()) == []
+    assert left.left_by(tmp_path / "set-aside" / "launch0") == []
 
 
 @pytest.mark.parametrize("name", ["JOB", "KEEP", "MARKS", "PARENT", "FILES", "NODE_RANK"])

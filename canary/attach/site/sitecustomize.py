@@ -74,9 +74,15 @@ def attach(module: ModuleType) -> None:
         mark("broken", f"{type(error).__name__}: {error}")
 
 
-def note_files() -> dict[str, Callable[[ModuleType], None]]:
+def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
     """Notes what is changed; returns what must be told of modules that write unheard by Python."""
-    notes = alone("noting").begin(alone("free"))
+    noting = alone("noting")
+    wanted, folder = os.environ[noting.VARIABLE].split(":", 1)
+    if wanted == noting.NOTE and root == os.getpid():
+        alone("started").keep_start(folder, HERE)
+    notes = noting.begin(alone("free"), root)
+    if wanted == noting.GUARD:
+        alone("programs").begin(noting.end_here, lambda: alone("command_line", "config"))
     writers = alone("writers")
     writers.hear_open(notes)
     BEGINNING.append(notes.trains)
@@ -84,13 +90,17 @@ def note_files() -> dict[str, Callable[[ModuleType], None]]:
     return found
 
 
-def alone(name: str) -> ModuleType:
+def alone(name: str, folder: str = "runner") -> ModuleType:
     """A module of the canary's that needs nothing else of it."""
-    path = os.path.join(PACKAGE, "runner", f"{name}.py")  # noqa: PTH118
+    known = sys.modules.get(f"_canary_{name}")
+    if known is not None:
+        return known
+    path = os.path.join(PACKAGE, folder, f"{name}.py")  # noqa: PTH118
     spec = importlib.util.spec_from_file_location(f"_canary_{name}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[f"_canary_{name}"] = module  # dataclasses look there
     spec.loader.exec_module(module)
     return module
 
@@ -122,6 +132,22 @@ def foreign_canary() -> str | None:
     return None if ours else folders[0]
 
 
+def seen() -> int:
+    """Marks this process, and each that it forks. Returns the first Python process of those that
+    led to it without a shell or another program between them."""
+    folder = os.environ.get("_RLHF_CANARY_MARKS", "")
+    root = os.getpid()
+    try:
+        with open(os.path.join(folder, f"seen.{os.getppid()}")) as stream:  # noqa: PTH118, PTH123
+            root = int(stream.readline())
+    except (OSError, ValueError):
+        pass
+    text = f"{root}\n{sys.executable or ''}"
+    mark("seen", text)
+    os.register_at_fork(after_in_child=lambda: mark("seen", text))
+    return root
+
+
 def mark(name: str, text: str = "") -> None:
     """Leaves a file that says how far this process came."""
     folder = os.environ.get("_RLHF_CANARY_MARKS")
@@ -137,10 +163,10 @@ def begin() -> None:
     """Takes this folder off the path, hooks, and gives the word to whom it belongs."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("_RLHF_CANARY_JOB"):
-        mark("seen", sys.executable or "")
+        root = seen()
         wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trains}
         if os.environ.get("_RLHF_CANARY_FILES"):
-            wanted |= note_files()
+            wanted |= note_files(root)
         sys.meta_path.insert(0, Finder(wanted))
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:

@@ -1,0 +1,114 @@
+"""How the Python process that trains was started: a further launch starts it alone.
+
+What a shell script does before and after it is done once. Loaded in each Python process of the
+user's command: standard library only, and little of it.
+"""
+# ruff: noqa: PTH109, PTH110, PTH115, PTH116, PTH118, PTH123
+# pathlib costs an import in every process of the command
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from typing import Any, NamedTuple
+
+PARENT = "_RLHF_CANARY_PARENT"
+STDIN = "_RLHF_CANARY_STDIN"
+"""In the environment of a command: which pipe the canary gave it as standard input."""
+OURS = "_RLHF_CANARY_"
+"""How variables begin that each launch gets anew."""
+GIVEN = ""
+"""Standard input is what the canary gave to the command."""
+
+
+class Start(NamedTuple):
+    """One process at its start."""
+
+    words: list[str]
+    cwd: str
+    changed: dict[str, str | None]
+    """Variables that differ from the canary's own environment; None for one that is gone."""
+    stdin: str | None
+    """The file that it reads, or `GIVEN`; None where another program writes to it."""
+
+
+def start_file(folder: str, root: int) -> str:
+    """Where the start of a process is kept, in the folder of notes."""
+    return os.path.join(folder, f"start.{root}")
+
+
+def keep_start(folder: str, site: str) -> None:
+    """Of this process, before it does anything; nothing is kept where it cannot be known. `site` is
+    the folder that the canary put on PYTHONPATH."""
+    parent = os.environ.get(PARENT, "")
+    try:
+        before = _environment(f"/proc/{parent}/environ")
+        start = Start(_words(), os.getcwd(), _changed(before, site), _stdin())
+        descriptor = os.open(
+            start_file(folder, os.getpid()), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
+        )
+        with open(descriptor, "w", errors="surrogateescape") as stream:
+            stream.write(repr(tuple(start)))
+    except OSError:
+        return
+
+
+def read_start(folder: str, root: int) -> Start | None:
+    """What was kept of a process; None where nothing was."""
+    import ast  # here: it is slow to import, and users' processes only write
+
+    try:
+        with open(start_file(folder, root), errors="surrogateescape") as stream:
+            return Start(*ast.literal_eval(stream.read()))
+    except (OSError, ValueError, SyntaxError, TypeError):
+        return None
+
+
+def _words() -> list[str]:
+    words: list[str] = list(getattr(sys, "orig_argv", ()))
+    if not words:  # Python 3.9
+        with open("/proc/self/cmdline", "rb") as stream:
+            words = [os.fsdecode(word) for word in stream.read().split(b"\0")[:-1]]
+    return [sys.executable or words[0], *words[1:]]
+
+
+def _environment(file: str) -> dict[str, str]:
+    with open(file, "rb") as stream:
+        pairs = (os.fsdecode(pair).partition("=") for pair in stream.read().split(b"\0"))
+        return {name: value for name, sign, value in pairs if sign}
+
+
+def _changed(before: dict[str, str], site: str) -> dict[str, str | None]:
+    now = dict(os.environ)
+    folders = now.get("PYTHONPATH", "").split(os.pathsep)
+    if site in folders:
+        folders.remove(site)
+        now["PYTHONPATH"] = os.pathsep.join(folders)
+    if not now.get("PYTHONPATH"):
+        now.pop("PYTHONPATH", None)
+    names = {*before, *now}
+    return {
+        name: now.get(name)
+        for name in names
+        if now.get(name) != before.get(name) and not name.startswith(OURS)
+    }
+
+
+def _stdin() -> str | None:
+    try:
+        state, link = os.fstat(0), os.readlink("/proc/self/fd/0")
+    except OSError:
+        return GIVEN  # closed
+    if stat.S_ISREG(state.st_mode):
+        same = os.path.exists(link) and os.path.samestat(state, os.stat(link))
+        return link if same and not os.lseek(0, 0, os.SEEK_CUR) else None
+    if not stat.S_ISFIFO(state.st_mode) and not stat.S_ISSOCK(state.st_mode):
+        return GIVEN  # a terminal, or no input at all
+    return GIVEN if link == os.environ.get(STDIN) else None
+
+
+def started_with(start: Start, environment: dict[str, str]) -> dict[str, str]:
+    """The canary's environment, changed as it was for that process."""
+    found: dict[str, Any] = environment | start.changed
+    return {name: value for name, value in found.items() if value is not None}
