@@ -156,6 +156,14 @@ def caches(notes: list[Note], free: tuple[str, ...]) -> set[Path]:
     return found
 
 
+def tracked(notes: list[Note]) -> set[Path]:
+    """Folders that wandb made: a program of its own writes there, for the first launch alone."""
+    found = {note.path for note in notes if note.kind in OWN and is_folder(note.path)}
+    runs = {path for path in found if path.name.startswith(("run-", "offline-run-"))}
+    runs = {path for path in runs if path.parent.name == "wandb"}
+    return runs | {path.parent for path in runs if path.parent in found}
+
+
 def is_beside_cache(path: Path) -> bool:
     """Whether this is one of the files that caches have for themselves."""
     return path.suffix == ".lock" or path.name in BESIDE_CACHES
@@ -174,7 +182,8 @@ def left_by(folder: Path) -> list[Item]:
     root = int((folder / TRAINING).read_text(encoding="utf-8"))
     notes = [note for note in everyones if note.root == root]
     free = free_of(str(folder))
-    warm = caches(everyones, free)
+    own_runs = tracked(everyones)
+    warm = caches(everyones, free) | own_runs
     listed = listings(notes)
     first = {
         path: note
@@ -184,7 +193,7 @@ def left_by(folder: Path) -> list[Item]:
     for path, note in first.items():
         if note.kind != OUTPUT and not is_sound(path):
             raise Refused(f"{path} now lies behind a symlink")
-    own = {path for path, note in first.items() if note.kind in OWN and is_folder(path)}
+    own = {path for path, note in first.items() if note.kind in OWN}
     items = {
         path: item
         for path, note in first.items()
@@ -202,7 +211,8 @@ def left_by(folder: Path) -> list[Item]:
         ):
             raise Refused(f"{path} was changed by something else while the command trained")
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
-    _require_own(whole, {path for path, note in known.items() if note.kind in (*OWN, OUTPUT)}, free)
+    heard = {path for path, note in known.items() if note.kind in (*OWN, OUTPUT)}
+    _require_own(whole, heard, own_runs, free)
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)
@@ -270,7 +280,9 @@ def _unheard(listed: dict[Path, set[str]], began: float, ended: float) -> Iterat
                 yield path
 
 
-def _require_own(whole: set[Path], own: set[Path], free: tuple[str, ...]) -> None:
+def _require_own(
+    whole: set[Path], own: set[Path], own_folders: set[Path], free: tuple[str, ...]
+) -> None:
     """Everything in a folder that is moved whole was made by the command."""
     looked = 0
     for folder in sorted(path for path in whole if not is_below(path, whole)):
@@ -281,7 +293,8 @@ def _require_own(whole: set[Path], own: set[Path], free: tuple[str, ...]) -> Non
             for path in (Path(root) / name for name in (*folders, *files)):
                 if is_within(str(path), free):
                     raise Refused(f"{path} is a cache in a folder that the command made")
-                if path not in own and not is_free(str(path), free):
+                known = path in own or is_below(path, own_folders)
+                if not known and not is_free(str(path), free):
                     raise Refused(f"{path} was not seen to be written by the command")
 
 

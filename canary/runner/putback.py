@@ -128,10 +128,11 @@ class _Back:
             self._clear()
             self._wrote("removed")
         if not journal.cleared:
+            # What lies below an item, or in a folder of the launch's own, was not there before it.
             items = set(journal.items)
+            new = items | {path for path, note in self._first.items() if note.kind in OWN}
             for path, note in sorted(self._first.items()):
-                # What lies below an item was not there before the launch.
-                if path not in items and not is_below(path, items):
+                if path not in items and not is_below(path, new):
                     restored &= self._try(path, self._restore, note)
             if restored:
                 self._wrote("cleared")

@@ -108,10 +108,35 @@ def hear_datasets(module: ModuleType, notes: Hears) -> None:
     module.DatasetBuilder.__init__ = init
 
 
+def hear_hdf5(module: ModuleType, notes: Hears) -> None:
+    """Files of h5py: `module` is `h5py._hl.files`."""
+    original = module.File.__init__
+
+    def init(self: Any, name: Any, mode: str = "r", *args: Any, **kwargs: Any) -> None:
+        if mode != "r":
+            notes.writes(name)
+        original(self, name, mode, *args, **kwargs)
+
+    module.File.__init__ = init
+
+
+def hear_parquet(module: ModuleType, notes: Hears) -> None:
+    """Tables that pandas and pyarrow write: `module` is `pyarrow.parquet.core`."""
+    original = module.ParquetWriter.__init__
+
+    def init(self: Any, where: Any, *args: Any, **kwargs: Any) -> None:
+        notes.writes(where)
+        original(self, where, *args, **kwargs)
+
+    module.ParquetWriter.__init__ = init
+
+
 VOCABULARIES = ("vocab.json", "merges.txt", "vocab.txt", "unigram.json")
 """What the models of tokenizers save."""
 WRITERS = {
     "datasets.builder": hear_datasets,
+    "h5py._hl.files": hear_hdf5,
+    "pyarrow.parquet.core": hear_parquet,
     "torch.serialization": hear_torch,
     "safetensors._safetensors_rust": hear_safetensors,
     "tokenizers": hear_tokenizers,

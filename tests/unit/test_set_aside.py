@@ -245,6 +245,14 @@ SCRIPTS = {
         open("final.pt", "a").write(str(os.getpid()))
     """,
     "closes its files": 'os.closerange(3, 100); open("final.pt", "w").write(str(os.getpid()))',
+    "removes what another program wrote for it": """
+        import tempfile, shutil
+        with tempfile.TemporaryDirectory() as place:
+            os.mknod(f"{place}/port")
+            os.remove(f"{place}/port")
+        os.mkdir("scratch"); os.mknod("scratch/port"); os.remove("scratch/port")
+        os.rmdir("scratch")
+    """,
     "makes an empty folder": 'os.mkdir("empty")',
     "changes a mode": """
         open("locked", "w").write(str(os.getpid()))
@@ -276,12 +284,14 @@ def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> Non
         torch.save(weights, "best/model.pt")
         save_file(weights, "best/model.safetensors")
         Tokenizer(models.WordLevel({str(os.getpid()): 0})).save("best/tokenizer.json")
+        from pyarrow import parquet, table
+        parquet.write_table(table({"pid": [os.getpid()]}), "best/rows.parquet")
         os.makedirs("own", exist_ok=True)
         Tokenizer(models.WordLevel({str(os.getpid()): 0})).model.save("own", "a")
     """
     if had:
         (tmp_path / "best").mkdir()
-        for name in ("model.pt", "model.safetensors", "tokenizer.json"):
+        for name in ("model.pt", "model.safetensors", "tokenizer.json", "rows.parquet"):
             (tmp_path / "best" / name).write_text("earlier")
     twice(Place(tmp_path), script)
 
@@ -459,6 +469,29 @@ def test_a_second_launch_is_ended_before_a_program_that_may_write_unheard(
     assert said.startswith(f"start {program}"), said
     assert "which may write files that the canary does not hear of" in said
     assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("place", [".", "out"])
+def test_what_wandb_wrote_stays_and_keeps_no_probe_away(tmp_path: Path, place: str) -> None:
+    """Its own program writes the runs, and a probe makes none (`WANDB_MODE=disabled`)."""
+    script = f"""
+        import subprocess
+        run = "{place}/wandb/offline-run-20260101_120000-abcd1234"
+        if os.environ.get("WANDB_MODE") != "disabled":
+            os.makedirs(run + "/files")
+            if os.path.lexists("{place}/wandb/latest-run"): os.remove("{place}/wandb/latest-run")
+            os.symlink(run, "{place}/wandb/latest-run")
+            subprocess.run(["touch", run + "/run.wandb"], check=True)
+        print(os.path.exists("final.pt"))
+        open("final.pt", "w").write(str(os.getpid()))
+    """
+    (tmp_path / "train.py").write_text("import os, sys\n" + textwrap.dedent(script))
+    of_user = Place(tmp_path)
+    first = of_user.launch(sys.executable, "train.py")
+    left_behind = of_user.tree()
+    assert of_user.launch() == first == "False\n"
+    assert of_user.tree() == left_behind
+    assert of_user.notes == []
 
 
 def test_programs_that_write_nothing_of_the_users_may_start(tmp_path: Path) -> None:
