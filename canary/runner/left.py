@@ -209,7 +209,8 @@ def left_by(folder: Path) -> list[Item]:
             and not is_below(path, own | warm)
             and not is_free(str(path), free)
         ):
-            raise Refused(f"{path} was changed by something else while the command trained")
+            words = "changed while the command trained, and the canary did not see what wrote it"
+            raise Refused(f"{path} {words}")
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
     heard = {path for path, note in known.items() if note.kind in (*OWN, OUTPUT)}
     _require_own(whole, heard, own_runs, free)

@@ -183,6 +183,35 @@ def test_a_command_that_fails_after_its_training_is_probed_and_stays_failed(
     assert "with code 9" in (record.reason or "")
 
 
+STAGES = f"""
+set -e
+mkdir -p logs kept
+{PYTHON} -c 'open("rows.txt", "a").write("row ")'
+{PYTHON} train.py 2>&1 | tee logs/train.log | grep -c steps > logs/count
+cp final.pt kept/final.$(ls kept | wc -l).pt
+mv final.pt newest.pt
+{PYTHON} -c 'open("score.txt", "a").write("good ")'
+tail -n 1 logs/train.log >> logs/all.log
+"""
+
+
+def test_of_a_shell_script_the_training_alone_is_probed(tmp_path: Path) -> None:
+    """What the script copies, renames and appends around it is done once."""
+    for name in ("alone", "watched"):
+        script(tmp_path / name, "callbacks, newest = [], None")
+        (tmp_path / name / "all.sh").write_text(STAGES)
+    for _ in range(2):
+        left = bare(tmp_path / "alone", "bash", "all.sh")
+        assert left.code == 0, left.err
+        done = probed(tmp_path / "watched", "bash", "all.sh")
+        assert done.code == 0, done.err
+        after, expected = tree(tmp_path / "watched"), tree(tmp_path / "alone")
+        assert after.pop("logs/train.log")[0] == expected.pop("logs/train.log")[0]  # it has times
+        assert after == expected
+        assert_exact(done)
+    assert (tmp_path / "watched" / "logs" / "all.log").read_text() == "steps 6\n" * 2
+
+
 def test_files_come_back_when_the_canary_is_killed_in_its_probe(tmp_path: Path) -> None:
     """A stopped probe: it waits in its first step for a file that nobody makes."""
     waits = """

@@ -349,8 +349,7 @@ def test_what_is_written_unheard_while_it_trains_stops_the_second_launch(
     place.launch(
         "bash", "-c", f"{sys.executable} -c '{script}' & sleep 0.5; {lines[written]}; wait"
     )
-    said = f"{tmp_path}/{written} was changed by something else while the command trained"
-    assert refused(place) == said
+    assert refused(place).startswith(f"{tmp_path}/{written} changed while the command trained")
 
 
 STAGES = f"""
