@@ -19,6 +19,7 @@ from pathlib import Path
 
 from canary.runner.free import HUB, free_of, is_free, is_hub_cache, is_within, started_in
 from canary.runner.noting import (
+    BEGAN_AT,
     CACHE,
     COPIED,
     ENDED_AT,
@@ -33,7 +34,6 @@ from canary.runner.noting import (
     TEMPORARY,
     UNKEPT,
 )
-from canary.runner.started import start_file
 
 COPIED_BYTES = 4 << 30
 """Bytes that are copied at most to put the state from before in place."""
@@ -224,9 +224,8 @@ def left_by(folder: Path) -> list[Item]:
 def _while_it_ran(folder: Path, root: int) -> tuple[float, float]:
     """When a process began and ended, in seconds since the epoch; without end where it was ended
     from outside."""
-    began = Path(start_file(str(folder), root)).stat().st_ctime
-    ended = folder / f"{ENDED_AT}{root}"
-    return began, ended.stat().st_ctime if ended.exists() else math.inf
+    began, ended = (folder / f"{name}{root}" for name in (BEGAN_AT, ENDED_AT))
+    return began.stat().st_ctime, ended.stat().st_ctime if ended.exists() else math.inf
 
 
 def _beside(

@@ -30,8 +30,8 @@ LOOKED_AT = 10_000
 """Entries of a folder that are looked at, at most."""
 ENDED = 70
 """Exit code of a process that was ended here."""
-ENDED_AT = "ended."
-"""How the file begins whose time says when a process ended."""
+BEGAN_AT, ENDED_AT = "began.", "ended."
+"""How the files begin whose times say when a process began and ended."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_CREAT
 NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE, MADE_IN = "NKSDUOTFCM"
 """Kinds of a note: nothing was there; a file that is kept; a symlink; a folder; a file that could
@@ -159,6 +159,7 @@ class Notes:
                 self._given.add(path)
                 self._other(path)
             if os.getpid() == self._root:
+                self._touch(BEGAN_AT)
                 self._list(os.getcwd())
 
     def ends(self) -> None:
@@ -168,8 +169,11 @@ class Notes:
                 if path not in self._seen | self._given and not self._is_free(path):
                     self._say(UNKEPT, path, "native code still had open when Python ended")
             if os.getpid() == self._root:
-                with open(os.path.join(self._folder, f"{ENDED_AT}{self._root}"), "w"):
-                    pass
+                self._touch(ENDED_AT)
+
+    def _touch(self, name: str) -> None:
+        with open(os.path.join(self._folder, f"{name}{self._root}"), "w"):
+            pass
 
     def _other(self, path: str) -> None:
         """A file that another program of the command writes to."""

@@ -13,6 +13,7 @@ import stat
 import sys
 from typing import Any, NamedTuple
 
+MARKS = "_RLHF_CANARY_MARKS"
 PARENT = "_RLHF_CANARY_PARENT"
 STDIN = "_RLHF_CANARY_STDIN"
 """In the environment of a command: which pipe the canary gave it as standard input."""
@@ -33,33 +34,27 @@ class Start(NamedTuple):
     """The file that it reads, or `GIVEN`; None where another program writes to it."""
 
 
-def start_file(folder: str, root: int) -> str:
-    """Where the start of a process is kept, in the folder of notes."""
-    return os.path.join(folder, f"start.{root}")
-
-
-def keep_start(folder: str, site: str) -> None:
+def keep_start(site: str) -> None:
     """Of this process, before it does anything; nothing is kept where it cannot be known. `site` is
     the folder that the canary put on PYTHONPATH."""
-    parent = os.environ.get(PARENT, "")
+    parent, marks = os.environ.get(PARENT, ""), os.environ.get(MARKS, "")
     try:
         before = _environment(f"/proc/{parent}/environ")
         start = Start(_words(), os.getcwd(), _changed(before, site), _stdin())
-        descriptor = os.open(
-            start_file(folder, os.getpid()), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600
-        )
+        file = os.path.join(marks, f"start.{os.getpid()}")
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", errors="surrogateescape") as stream:
             stream.write(repr(tuple(start)))
     except OSError:
         return
 
 
-def read_start(folder: str, root: int) -> Start | None:
+def read_start(marks: str, root: int) -> Start | None:
     """What was kept of a process; None where nothing was."""
     import ast  # here: it is slow to import, and users' processes only write
 
     try:
-        with open(start_file(folder, root), errors="surrogateescape") as stream:
+        with open(os.path.join(marks, f"start.{root}"), errors="surrogateescape") as stream:
             return Start(*ast.literal_eval(stream.read()))
     except (OSError, ValueError, SyntaxError, TypeError):
         return None

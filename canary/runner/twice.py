@@ -60,7 +60,7 @@ class OwnFiles:
             root = _training(job)
             if root is not None:
                 (folder / TRAINING).write_text(str(root))
-                self.start = read_start(str(folder), root)
+                self.start = read_start(str(marks_of(job)), root)
             return
         if self._first_marks is not None:
             require_ended(self._first_marks)

@@ -77,9 +77,9 @@ def attach(module: ModuleType) -> None:
 def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
     """Notes what is changed; returns what must be told of modules that write unheard by Python."""
     noting = alone("noting")
-    wanted, folder = os.environ[noting.VARIABLE].split(":", 1)
+    wanted = os.environ[noting.VARIABLE].partition(":")[0]
     if wanted == noting.NOTE and root == os.getpid():
-        alone("started").keep_start(folder, HERE)
+        alone("started").keep_start(HERE)
     notes = noting.begin(alone("free"), root)
     if wanted == noting.GUARD:
         alone("programs").begin(noting.end_here, lambda: alone("command_line", "config"))
