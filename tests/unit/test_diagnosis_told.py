@@ -79,6 +79,17 @@ def test_a_change_of_the_config_is_not_told_again_as_a_setting_in_force() -> Non
     assert [item.message for item in top.evidence if "seed" in item.message] == ["seed 42 -> 7"]
 
 
+@pytest.mark.parametrize("key", ["model.attn_pdrop", "model.hidden_dropout", "args.disable_dropout"])
+def test_another_loss_names_the_dropout_that_differs(key: str) -> None:
+    before, after = sides()
+    before.exact["evidence"]["settings"][key], after.exact["evidence"]["settings"][key] = 0.1, 0.0
+    after = changed(after, *OTHER_LOSS)
+    top = compare_to_baseline(after, before, gates=()).diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "objective"
+    assert any(item.message.startswith(f"{key} 0.1 -> 0.0") for item in top.evidence)
+
+
 @pytest.mark.parametrize(
     ("same", "shared", "words"),
     [(4, 4, "cut shorter"), (0, 4, "other rows of the same data"), (0, 0, "other sequences")],

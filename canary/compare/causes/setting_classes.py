@@ -53,6 +53,7 @@ BY_NAME: dict[C, tuple[str, ...]] = {
         "reward_clip_range",
         "mask_truncated_completions",
         "kl_coef|init_kl_coef|target_kl|cliprange.*|vf_coef|gamma|lam|whiten_rewards",
+        "(?!lora_).*dropout.*|.*_pdrop",
         "ent_coef|ppo_epochs|num_ppo_epochs|kl_estimator|adap_kl_ctrl|target|horizon",
     ),
     C.DATA: (
