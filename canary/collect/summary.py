@@ -150,6 +150,8 @@ def _steady_mean(values: Sequence[float]) -> float:
     return statistics.fmean(min(value, most) for value in values)
 
 
+FIRST_STEPS = 12
+"""Steps of which the record has the tokens one by one: as many as a probe usually has."""
 NOT_TRAINING = ("checkpoint", "evaluation")
 """Phases of what a training does now and then, and that belongs to no step."""
 
@@ -275,6 +277,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "memory": record.memory.model_copy(update=_memory(own, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "tokens": _token_totals(first),
+            "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)
                 if launch.kind == "measured"
@@ -338,6 +341,11 @@ def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:
         for name, value in row.get("rl", {}).items():
             values[name].append(float(number(value)))
     return {name: distribution(sample) for name, sample in sorted(values.items())}
+
+
+def _step_tokens(rows: Sequence[Row]) -> list[int]:
+    counted = _numbers(rows, "input_tokens")
+    return [int(count) for count in counted] if len(counted) == len(rows) else []
 
 
 def _token_totals(rows: Sequence[Row]) -> dict[str, int]:

@@ -1,5 +1,5 @@
 """Whether a training is reproducible, by what one record holds: its launch and its probe both begin
-at step 1, so the loss of step 1 is one number unless a seed is missing."""
+at step 1. Without a missing seed, both have the same tokens in a step, and one loss in step 1."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ EQUAL_SO_FAR = "batches and initial parameters are equal: seed dropout and sampl
 
 @dataclass(frozen=True)
 class Lapse:
-    """First losses of one training that are not one."""
+    """One figure of one training that is two."""
 
+    figure: str
     launched: float
     probed: float
 
@@ -44,8 +45,8 @@ class Lapse:
             "correctness",
             "exact",
             "inconclusive",
-            f"the training is not reproducible: the loss of step 1 is {self.launched:.4g} in "
-            f"the baseline's launch and {self.probed:.4g} in its probe; {seed}",
+            f"the training is not reproducible: {self.figure} is {self.launched:,.4g} in "
+            f"the baseline's launch and {self.probed:,.4g} in its probe; {seed}",
             delta=float(len(differences)),
         )
 
@@ -56,7 +57,7 @@ class Lapse:
             "correctness",
             "exact",
             "warn",
-            f"the loss of step 1 is {self.launched:.4g} in the launch and {self.probed:.4g} in its "
+            f"{self.figure} is {self.launched:,.4g} in the launch and {self.probed:,.4g} in its "
             "probe; the baseline is reproducible: set the seed that is missing",
             delta=self.probed - self.launched,
         )
@@ -74,20 +75,44 @@ def follows_a_seed(found: Difference) -> bool:
 
 
 def lapse_of(record: RunRecord, others: Sequence[RunRecord] = ()) -> Lapse | None:
-    """Where launch and probe of a record begin with other losses, and no other record has the first
-    loss of either. None where nothing speaks against its being reproducible."""
-    launched, probed = _launched(record), _probed(record)
-    if launched is None or probed is None or is_rollout(record):
+    """Where launch and probe of a record begin with other tokens or another loss, and no other
+    record begins as either of them. None where nothing speaks against its being reproducible."""
+    if is_rollout(record):
         return None
-    if _equal(record, launched, probed):
+    rest = [other for other in others if other is not record]
+    return _tokens_apart(record, rest) or _losses_apart(record, rest)
+
+
+def _tokens_apart(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+    launched, probed = record.first_step_tokens, _probed_tokens(record)
+    pairs = [*zip(launched, probed, strict=False)]
+    apart = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
+    if apart is None:
+        return None
+    if any(o.first_step_tokens == launched or _probed_tokens(o) == probed for o in others):
+        return None
+    return Lapse(f"the number of tokens in step {apart + 1}", *pairs[apart])
+
+
+def _probed_tokens(record: RunRecord) -> list[int]:
+    """Of each step of the probe; empty where the launch counts those of other ranks, too."""
+    if record.env.get("world_size", 1) > 1:
+        return []
+    counts = [
+        [micro.get("input_tokens") for micro in step] for step in record.exact.get("batches", [])
+    ]
+    return [sum(step) for step in counts] if all(all(step) for step in counts) else []
+
+
+def _losses_apart(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+    launched, probed = _launched(record), _probed(record)
+    if launched is None or probed is None or _equal(record, launched, probed):
         return None
     for other in others:
         pairs = ((_launched(other), launched), (_probed(other), probed))
-        if other is not record and any(
-            one is not None and _equal(record, one, own) for one, own in pairs
-        ):
+        if any(one is not None and _equal(record, one, own) for one, own in pairs):
             return None
-    return Lapse(launched, probed)
+    return Lapse("the loss of step 1", launched, probed)
 
 
 def _equal(record: RunRecord, one: float, other: float) -> bool:

@@ -79,7 +79,9 @@ def test_a_change_of_the_config_is_not_told_again_as_a_setting_in_force() -> Non
     assert [item.message for item in top.evidence if "seed" in item.message] == ["seed 42 -> 7"]
 
 
-@pytest.mark.parametrize("key", ["model.attn_pdrop", "model.hidden_dropout", "args.disable_dropout"])
+@pytest.mark.parametrize(
+    "key", ["model.attn_pdrop", "model.hidden_dropout", "args.disable_dropout"]
+)
 def test_another_loss_names_the_dropout_that_differs(key: str) -> None:
     before, after = sides()
     before.exact["evidence"]["settings"][key], after.exact["evidence"]["settings"][key] = 0.1, 0.0

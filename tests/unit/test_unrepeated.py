@@ -56,6 +56,30 @@ def test_an_unseeded_split_is_undecided_and_nobody_is_blamed() -> None:
     assert not found.passed
 
 
+def test_an_unseeded_order_shows_in_tokens_where_losses_are_alike() -> None:
+    """At the beginning every row may have about the same loss: not the same length."""
+    counts = [sum(m["input_tokens"] for m in step) for step in record().exact["batches"]]
+    length = counts[0] + 3
+
+    def unseeded(number: int, batch: str, launched: int, probed: int) -> RunRecord:
+        tokens = (("exact", "batches", 0, 0, "input_tokens"), probed)
+        found = run(number, number / 1e6, (BATCH, batch * 64), tokens, launched=1e-5)
+        found.first_step_tokens = [launched, *counts[1:]]
+        return found
+
+    baseline = unseeded(0, "a", length, length + 4)
+    found = compared(unseeded(9, "b", length + 1, length + 2), baseline)
+    assert found.verdict == "inconclusive"
+    words = f"the training is not reproducible: the number of tokens in step 1 is {length}"
+    assert found.first_line.startswith(f"Inconclusive: {words}")
+    assert not found.diagnosis.suspects
+    # Where another run has the same tokens, the seed is there and something else was in the way.
+    same = unseeded(1, "c", length, length + 7)
+    assert (
+        compared(unseeded(9, "b", length + 1, length + 2), baseline, same).verdict == "regression"
+    )
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
