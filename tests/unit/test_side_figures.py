@@ -61,6 +61,23 @@ def test_tokens_per_second_of_one_run_are_those_it_recorded() -> None:
     )
 
 
+def test_a_profiled_run_has_one_number_of_tokens_per_second() -> None:
+    """Its profiled steps count in its tokens and not in its speeds: those timed may hold more."""
+    current = record(10, 0.03657)
+    rate = 1.01 * (current.perf.approx_tokens_per_sec or 0)
+    current = altered(current, "perf", "approx_tokens_per_sec", to=rate)
+    current = altered(current, "launches", 0, "tokens_per_sec", to=rate)
+    found = compare_to_baseline(current, records(UNEVEN))
+    check = found.check("tokens_per_sec")
+    assert f"{check.current:,.0f} tokens/s" in outcome_text(current)
+    assert check.current == pytest.approx(rate)
+    assert found.current.summary["tokens_per_sec"] == check.current
+    assert isinstance(check.baseline, float)
+    assert check.delta_pct == pytest.approx(100 * (rate / check.baseline - 1))
+    assert check.interval is not None
+    assert check.interval[0] < check.delta_pct < check.interval[1]
+
+
 def test_runs_that_no_check_judged_are_summed_up_together_too() -> None:
     found = compare_to_baseline(crashed(example()), records(UNEVEN))
     assert found.verdict == "error"
