@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,7 @@ def test_a_profiled_run_has_one_number_of_tokens_per_second() -> None:
     assert isinstance(check.baseline, float)
     assert check.delta_pct == pytest.approx(100 * (rate / check.baseline - 1))
     assert check.interval is not None
+    assert check.delta_pct is not None
     assert check.interval[0] < check.delta_pct < check.interval[1]
 
 
@@ -146,6 +148,47 @@ def test_the_message_of_a_loss_tells_the_same_share_as_its_row(factor: float) ->
     ).check("first_loss")
     assert check.delta_pct == pytest.approx(100 * (factor - 1))
     assert f"({abs(factor - 1):.1e} relative)" in check.message
+
+
+RELATIVE: list[tuple[str, tuple[str | int, ...]]] = [
+    ("first_loss", ("exact", "first_loss", "loss")),
+    ("first_gradient", ("exact", "first_gradient", "total")),
+    ("first_update", ("exact", "first_update", "delta_norm")),
+    ("first_update", ("exact", "trajectory", "learning_rates", 3)),
+    ("trajectory", ("exact", "trajectory", "losses", 3)),
+    ("trajectory", ("exact", "trajectory", "grad_norms", 3)),
+]
+
+
+@pytest.mark.parametrize(("stage", "path"), RELATIVE)
+@pytest.mark.parametrize("factor", [4.0, 0.25])
+def test_relative_is_a_share_of_the_baseline_in_json_words_and_percent(
+    stage: str, path: tuple[str | int, ...], factor: float
+) -> None:
+    was: Any = record(1)
+    for place in path:
+        was = getattr(was, str(place)) if isinstance(was, RunRecord) else was[place]
+    found = compare_to_baseline(altered(record(10), *path, to=was * factor), record(1))
+    told = document(found)["first_difference"]
+    assert told["stage"] == stage
+    assert told["relative"] == pytest.approx(abs(factor - 1))
+    assert told["scale"] == ""
+    assert found.check(stage).delta_pct == pytest.approx(100 * (factor - 1))
+    if "relative" in told["message"]:
+        assert f"{abs(factor - 1):.1e} relative" in told["message"]
+
+
+def test_a_difference_from_nearly_nothing_names_its_scale_and_has_no_percentage() -> None:
+    losses = [1e-3] * 12
+    baseline = altered(record(1), "exact", "trajectory", "losses", to=losses)
+    current = altered(baseline, "exact", "trajectory", "losses", 3, to=2e-3)
+    current = current.model_copy(update={"run_id": "current"})
+    found = compare_to_baseline(current, baseline)
+    told = document(found)["first_difference"]
+    assert told["relative"] == pytest.approx(0.1)
+    assert told["scale"] == "on a scale of 0.01"
+    assert told["scale"] in told["message"]
+    assert found.check("trajectory").delta_pct is None
 
 
 @pytest.mark.parametrize("form", ["text", "markdown"])
