@@ -48,7 +48,7 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        """Whether this check alone makes the verdict red."""
+        """Whether this check alone makes the comparison fail."""
         return self.status in ("fail", "changed")
 
     @property

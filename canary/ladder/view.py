@@ -126,7 +126,7 @@ def view_of_ladder(ladder: Ladder) -> LadderView:
         ),
         answer=answer(ladder),
         rows=(*map(_row, ladder.levels), *_trl_row(ladder)),
-        phase_headings=("ms a step", *names),
+        phase_headings=("ms per step", *names),
         phases=tuple(
             (name, *(_ms(figures.phases.get(phase)) for phase in names))
             for name, figures in shown

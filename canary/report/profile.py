@@ -40,8 +40,8 @@ HOW = (
     "or --set profiler.enabled=true"
 )
 COUNTED = ("operator", "runtime")
-OPERATOR_HEADINGS = ("operator", "calls a step", "ms a step", "share")
-DIFFERENCE_HEADINGS = ("operator", "change", "calls a step", "ms a step", "growth")
+OPERATOR_HEADINGS = ("operator", "calls per step", "ms per step", "share")
+DIFFERENCE_HEADINGS = ("operator", "change", "calls per step", "ms per step", "growth")
 
 LEAST_SHOWN_MS = 0.001
 
@@ -215,7 +215,7 @@ def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
 
     rows = [("wall time", ms(profiler.wall_ms))]
     if profiler.wall_ms is not None:
-        rows[0] = ("wall time", f"{ms(profiler.wall_ms)}, {ms(profiler.wall_ms / steps)} a step")
+        rows[0] = ("wall time", f"{ms(profiler.wall_ms)}, {ms(profiler.wall_ms / steps)} per step")
     rows.append(("host in operators", ms(profiler.cpu_time_total_ms)))
     why = run.record.unmeasured.get("profiler.cuda_time_total_ms")
     if why is not None or profiler.cuda_time_total_ms is None:
@@ -227,11 +227,13 @@ def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
         ("device idle", _idle(profiler)),
     ]
     if profiler.kernel_launches is not None:
-        rows.append(("kernel launches", f"{significant(profiler.kernel_launches / steps)} a step"))
+        rows.append(
+            ("kernel launches", f"{significant(profiler.kernel_launches / steps)} per step")
+        )
     if profiler.copies is not None:
         copies = profiler.copies
         moved = "" if copies.bytes is None else f", {significant(copies.bytes / 2**20, 3)} MB"
-        words = f"{significant(copies.count / steps)} a step, {ms(copies.time_ms)} in all{moved}"
+        words = f"{significant(copies.count / steps)} per step, {ms(copies.time_ms)} in all{moved}"
         rows.append(("host-device copies", words))
     return rows
 
@@ -259,7 +261,7 @@ def _against(found: OperatorDifferences, name: str, top: int) -> AgainstView:
     if found.source == "profiler":
         before, after = found.baseline_total_ms or 0.0, found.current_total_ms or 0.0
         note = (
-            f"self time on the {found.clock}, a step: "
+            f"self time on the {found.clock}, per step: "
             f"{significant(before)} -> {significant(after)} ms"
         )
         if before:

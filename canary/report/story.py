@@ -127,7 +127,7 @@ def _phases(
     if len(judged) < 2:
         judged = [1e3 * (s or 0.0) for s in (growth.baseline_cpu_s, growth.current_cpu_s)]
     if all(judged):
-        yield _row("CPU time of a step", judged[0], judged[1], "ms", noisy=noisy)
+        yield _row("CPU time per step", judged[0], judged[1], "ms", noisy=noisy)
 
 
 def story_text(story: Story, form: str, found: Comparison, width: int | None = None) -> str:

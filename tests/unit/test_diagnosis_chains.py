@@ -60,7 +60,7 @@ def test_a_tokenizer_in_the_collator_is_one_suspect_and_the_data_phase_its_evide
     assert top.category == "tokenization", found.diagnosis.summary
     assert top.confidence > 0.9
     assert "tokenizer calls: 0 -> 4,160" in told(top)
-    assert "data 1.8 -> 45.8 ms a step" in told(top)
+    assert "data 1.8 -> 45.8 ms per step" in told(top)
     assert [suspect.category for suspect in found.diagnosis.suspects] == ["tokenization"]
 
 

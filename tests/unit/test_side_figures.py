@@ -209,8 +209,8 @@ def test_cpu_time_of_one_run_is_one_number_wherever_it_is_shown() -> None:
     found = compare_to_baseline(run, before)
     story = story_of(found, [run], [before])
     told = {row.name: row.current for row in story.metrics}
-    assert told["CPU time of a step"] == "142.4 ms"
-    assert "142.4 ms of CPU a step" in outcome_text(run)
+    assert told["CPU time per step"] == "142.4 ms"
+    assert "142.4 ms of CPU per step" in outcome_text(run)
 
 
 def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
