@@ -69,8 +69,8 @@ def aligned(lines: Sequence[Cells], *, right: bool = False) -> list[str]:
 def fitting(lines: Sequence[Cells], width: int | None, least: Sequence[str] = ()) -> list[Cells]:
     """A table's lines of cells, the headings first, made to fit a width where there is one.
 
-    Long cells are cut, then the columns named in `least` are given up in that order, then the
-    widest columns are cut, the first one, which names the row, last.
+    Long cells are cut, then the columns named in `least` are given up in that order, then names of
+    rows, which stand first, are cut as other cells are, then whatever is widest.
     """
     kept = list(lines)
     if width is None or _fits(kept, width):
@@ -87,7 +87,8 @@ def fitting(lines: Sequence[Cells], width: int | None, least: Sequence[str] = ()
     while not _fits(kept, width):
         widths = _widths(kept)
         values = [place for place in range(1, len(widths)) if widths[place] > SHORTEST_CELL]
-        place = max(values, key=lambda place: widths[place], default=0)
+        long_name = widths[0] > LONGEST_CELL or not values
+        place = 0 if long_name else max(values, key=lambda place: widths[place])
         if widths[place] <= SHORTEST_CELL:
             break
         kept = [
@@ -95,6 +96,12 @@ def fitting(lines: Sequence[Cells], width: int | None, least: Sequence[str] = ()
             for line in kept
         ]
     return kept
+
+
+def figures(headings: Cells, rows: Sequence[Cells], width: int | None = None) -> list[str]:
+    """A table of figures as lines of text, fit to a width where there is one: names to the left,
+    all else to the right, and the headings above."""
+    return aligned(fitting([headings, *rows], width), right=True)
 
 
 def cut(text: str, most: int) -> str:

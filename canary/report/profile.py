@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ from canary.compare.operators import (
 from canary.errors import InputError, RecordError
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
+from canary.report.lines import figures, wrapped
 from canary.report.numbers import signed, significant
-from canary.report.render import check_format, environment, tidy
+from canary.report.render import INDENT, check_format, environment, tidy
 
 DOCUMENT_VERSION = 1
 HOW = (
@@ -118,8 +119,11 @@ def load_profiled(path: Path) -> ProfiledRun:
     return ProfiledRun(record, folder, operators)
 
 
-def profile_text(run: Path, against: Path | None, form: str, top: int) -> str:
-    """The profile of a run in one of the formats, ending with a line break.
+def profile_text(
+    run: Path, against: Path | None, form: str, top: int, width: int | None = None
+) -> str:
+    """The profile of a run in one of the formats, ending with a line break; as text with lines
+    that fit the width, where there is one.
 
     Raises:
         UsageError: no such format, or a run without a profile.
@@ -139,17 +143,18 @@ def profile_text(run: Path, against: Path | None, form: str, top: int) -> str:
         return json_lines(_document(current, found))
     view = on_lines(view_of_profile(current, found, against, top))
     name = "profile.md.jinja" if form == "markdown" else "profile.txt.jinja"
+    width = None if form == "markdown" else width
     text = (
         environment()
         .get_template(name)
         .render(
             view=view,
-            aligned=aligned,
+            aligned=partial(figures, width=width and width - len(INDENT)),
             operator_headings=OPERATOR_HEADINGS,
             difference_headings=DIFFERENCE_HEADINGS,
         )
     )
-    return tidy(text)
+    return wrapped(tidy(text), width)
 
 
 def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:
@@ -290,19 +295,6 @@ def _difference_row(row: OperatorDifference) -> Row:
         f"{times(row.baseline)} -> {times(row.current)}" if timed else "-",
         growth,
     )
-
-
-def aligned(headings: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Rows as lines of text: names to the left, all else to the right, and the headings above."""
-    lines = [tuple(headings), *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
 
 
 def _document(run: ProfiledRun, found: OperatorDifferences | None) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from canary.cli import main
 from canary.collect.record import RunRecord
 from canary.compare.stats import compare_to_baseline
 from canary.report.lines import LONGEST_CELL, fitting, terminal_width, wrapped
+from canary.report.profile import profile_text
 from canary.report.render import render
 from tests.unit.comparing import altered, example, record, records
+from tests.unit.test_profile_verb import USUAL, run_of
 from tests.unit.test_rendering import CASES
 
 
@@ -156,3 +158,17 @@ def test_a_narrow_table_gives_up_empty_columns_then_the_least_important_ones() -
 def test_many_runs_are_named_on_lines_that_fit() -> None:
     found = compare_to_baseline(records([0.1] * 3, 100), records([0.1] * 3))
     assert widest(render(found, "text", 80)) <= 80
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_profile_fits_with_names_of_operators_cut(tmp_path: Path, width: int) -> None:
+    long = {f"void at::native::{f'{name} ' * 6}": times for name, times in USUAL.items()}
+    run, against = run_of(tmp_path, "run", long), run_of(tmp_path, "against", USUAL)
+    whole = profile_text(run, against, "text", 15)
+    shown = profile_text(run, against, "text", 15, width)
+    paths = [word for word in shown.split() if str(tmp_path) in word]
+    assert widest(whole) > width
+    assert all(
+        len(line) <= width or any(path in line for path in paths) for line in shown.split("\n")
+    )
+    assert "share" in shown
