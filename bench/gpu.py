@@ -32,13 +32,13 @@ COLUMNS = {
     "trainer": "trainer",
     "what": "what",
     "step_ms": "step, ms",
-    "device_ms_per_step": "device, ms a step",
+    "device_ms_per_step": "device, ms per step",
     "idle_pct": "device idle, %",
     "samples_per_s": "samples/s",
     "tokens_per_s": "tokens/s",
     "peak_mb": "peak, MB",
     "gpu_pct": "GPU, %",
-    "cpu_ms_per_step": "CPU, ms a step",
+    "cpu_ms_per_step": "CPU, ms per step",
 }
 
 

@@ -75,7 +75,7 @@ def main() -> None:
     for name in CLOCKS:
         mean, low, high = interval([on[name] / off[name] for on, off in found])
         bare = sorted(off[name] for _, off in found)[pairs // 2]
-        print(f"{name:<27} x{mean:.4f} [{low:.4f}, {high:.4f}] of {1000 * bare:.2f} ms a step")
+        print(f"{name:<27} x{mean:.4f} [{low:.4f}, {high:.4f}] of {1000 * bare:.2f} ms per step")
 
 
 if __name__ == "__main__":

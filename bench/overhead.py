@@ -236,7 +236,7 @@ def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str
         sum(pair[own_arm].get(n, 0.0) for n in names) / pair[bare_arm]["cpu"] for pair in pairs
     )
     print(
-        f"own   {1000 * sum(costs.values()):.3f} ms of CPU a step ({parts}), "
+        f"own   {1000 * sum(costs.values()):.3f} ms of CPU per step ({parts}), "
         f"{100 * share:.2f}% of bare"
     )
     for figure in ("wall", "cpu"):
@@ -246,7 +246,7 @@ def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str
         print(
             f"{figure:<5} ratio {mean:.4f} [{low:.4f}, {high:.4f}], median "
             f"{statistics.median(ratios):.4f} over {len(pairs)} pairs, "
-            f"bare {1000 * bare:.1f} ms a step; target {TARGET}"
+            f"bare {1000 * bare:.1f} ms per step; target {TARGET}"
         )
 
 

@@ -126,7 +126,7 @@ def baseline_push(
     keep: Keep = KEEP,
     verdict: Annotated[
         str | None,
-        typer.Option("--verdict", help="What the runs were judged; red ones are kept apart."),
+        typer.Option("--verdict", help="What the runs were judged; failed ones are kept apart."),
     ] = None,
     accept: Annotated[
         str | None,

@@ -12,6 +12,7 @@ from canary.errors import EXIT_ERROR, EXIT_OK
 from canary.options import (
     BRANCH,
     Accept,
+    AllChecks,
     Branch,
     Config,
     Form,
@@ -71,7 +72,7 @@ def ab(
     strict: Strict = False,
     accept: Accept = None,
     quiet: NoProgress = False,
-    verbose: Verbose = False,
+    verbose: AllChecks = False,
 ) -> None:
     """Run two commits, or two configs, in alternation and compare them."""
     from canary.campaign.ab import AbRequest, run_ab
@@ -103,7 +104,7 @@ def ab(
             sayer(quiet),
         )
     written(found, folder)
-    deliver(found, form, None)
+    deliver(found, form, every=verbose)
     raise typer.Exit(found.exit_code(strict))
 
 
@@ -151,15 +152,18 @@ def demo(
     output_dir: Annotated[
         Path, typer.Option("-o", "--output-dir", help="Folder of run folders.")
     ] = Path("canary_output"),
-    verbose: Verbose = False,
+    verbose: AllChecks = False,
 ) -> None:
     """See it work: a healthy change passes, a silent fault is caught."""
     from canary.campaign.demo import demo_text, run_demo, typed_as
+    from canary.report.lines import terminal_width
     from canary.report.render import render, written
 
     stoppable()
     shown = run_demo(output_dir, sayer(False))
     written(shown.healthy, shown.folder / "head")
     written(shown.faulty, shown.folder / "masked_eos")
-    typer.echo(demo_text(shown, render(shown.faulty, "text"), typed_as(sys.argv[0])))
+    width = terminal_width(sys.stdout)
+    faulty = render(shown.faulty, "text", width, every=verbose)
+    typer.echo(demo_text(shown, faulty, typed_as(sys.argv[0]), width))
     raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)

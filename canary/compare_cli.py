@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from canary.errors import EXIT_ERROR, EXIT_OK, printable
-from canary.options import Accept, Form, Noise, Output, Strict, ThresholdFile, Tier, Verbose
+from canary.options import (
+    Accept,
+    AllChecks,
+    Form,
+    Noise,
+    Output,
+    Strict,
+    ThresholdFile,
+    Tier,
+    Verbose,
+)
 
 if TYPE_CHECKING:
     from canary.compare.paths import Request
@@ -40,7 +51,7 @@ def compare(
     output: Output = None,
     strict: Strict = False,
     accept: Accept = None,
-    verbose: Verbose = False,
+    verbose: AllChecks = False,
 ) -> None:
     """Say whether the current runs got worse than the baseline."""
     from canary.compare.paths import compare_paths
@@ -48,7 +59,7 @@ def compare(
 
     request = _request(runs, baseline, tier, threshold_file, noise, repository, accept)
     found = compare_paths(request)
-    deliver(found, form, output)
+    deliver(found, form, output, every=verbose)
     raise typer.Exit(found.exit_code(strict))
 
 
@@ -65,6 +76,7 @@ def explain(
 ) -> None:
     """Tell what happened between two sides, why, and what to do about it."""
     from canary.compare.paths import compared_paths
+    from canary.report.lines import terminal_width
     from canary.report.render import printed
     from canary.report.story import story_of, story_text
 
@@ -72,7 +84,8 @@ def explain(
         _request(runs, baseline, tier, threshold_file, noise, repository, None)
     )
     story = story_of(compared.found, compared.current, compared.baseline)
-    printed(story_text(story, form, compared.found), story.first_line, output)
+    width = None if output else terminal_width(sys.stdout)
+    printed(story_text(story, form, compared.found, width), story.first_line, output)
     raise typer.Exit(EXIT_ERROR if compared.found.verdict == "error" else EXIT_OK)
 
 

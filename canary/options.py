@@ -16,6 +16,14 @@ Verbose = Annotated[
     bool,
     typer.Option("-v", "--verbose", help="Tracebacks and the end of the log on errors."),
 ]
+AllChecks = Annotated[
+    bool,
+    typer.Option(
+        "-v",
+        "--verbose",
+        help="All checks on a terminal; tracebacks and the end of the log on errors.",
+    ),
+]
 
 OutputDir = Annotated[
     Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")

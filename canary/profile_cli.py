@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,10 +23,12 @@ def profile(
     verbose: Verbose = False,
 ) -> None:
     """Say what the profiled steps of a run were spent on."""
+    from canary.report.lines import terminal_width
     from canary.report.profile import profile_text
     from canary.report.render import write_text
 
-    text = profile_text(run, against, form, top)
+    width = None if output else terminal_width(sys.stdout)
+    text = profile_text(run, against, form, top, width)
     if output is None:
         typer.echo(text, nl=False)
     else:

@@ -88,7 +88,7 @@ trainer.earlier = copy.deepcopy(trainer.model)
     ),
     Row(
         "texts_kept",
-        "Texts for the log pile up in the process, 40 MB a step, and are never handed on.",
+        "Texts for the log pile up in the process, 40 MB per step, and are never handed on.",
         "dpo",
         "memory",
         paired=True,

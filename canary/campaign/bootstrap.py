@@ -48,7 +48,7 @@ def bootstrap(
         record, folder = completed_run(wanted.loaded, listener, wanted.output_dir)
         records.append(record)
         folders.append(str(folder))
-        say(f"run {number}/{wanted.runs}  {1000 * record.perf.step_time.median:.1f} ms a step")
+        say(f"run {number}/{wanted.runs}  {1000 * record.perf.step_time.median:.1f} ms per step")
     try:
         return push_records(remote, here, records, keep=wanted.keep)
     except CanaryError:

@@ -67,7 +67,7 @@ def calibrate(
         record, _ = completed_run(loaded, listener, output_dir)
         records.append(record)
         say(
-            f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms a step"
+            f"run {number}/{runs}  {1000 * record.perf.step_time.median:.1f} ms per step"
             + (f", spread so far {100 * _spread(records):.1f}%" if number > 1 else "")
         )
     return calibration(records), records

@@ -21,6 +21,7 @@ from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import BUILTIN
+from canary.report.lines import wrapped
 from canary.runner.surroundings import require_training_stack
 
 CONFIG = BUILTIN.with_name("demo.yaml")
@@ -106,9 +107,9 @@ def _mean_loss(record: RunRecord) -> float:
     return statistics.fmean(float(loss) for loss in record.stability.loss_values)
 
 
-def demo_text(demo: Demo, faulty: str, program: str) -> str:
+def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -> str:
     """Both answers in words; `faulty` is that comparison as rendered, `program` what is typed to
-    start the canary. What comes next can be typed as it stands."""
+    start the canary, `width` that of a terminal. What comes next can be typed as it stands."""
     before, after = demo.mean_losses
     change = after / before - 1 if before else 0.0
     gate = "passes" if change < USUAL_LOSS_GATE else "fails"
@@ -117,7 +118,7 @@ def demo_text(demo: Demo, faulty: str, program: str) -> str:
         "",
         "== 1. The change that changes nothing " + "=" * 40,
         "",
-        demo.healthy.first_line,
+        wrapped(demo.healthy.first_line, width),
         f"All of it: {demo.folder / 'head' / 'comparison.txt'}",
         "",
         "== 2. The change that masks the EOS of every answer " + "=" * 26,

@@ -46,7 +46,7 @@ class Teller:
         mean = sum(self._spent) / len(self._spent)
         more = f"   about {duration(left * mean)} to the next look" if left > 0 else ""
         timed = record.perf.step_time
-        words = f"{1000 * timed.median:8.1f} ms a step" if timed.count else "probe alone"
+        words = f"{1000 * timed.median:8.1f} ms per step" if timed.count else "probe alone"
         self._say(f"pair {pair + 1}  {role}  {words}{more}")
 
     def narrowed(self, pairs: int, clock: Check | None) -> None:

@@ -1,4 +1,4 @@
-"""Alerts that the current side raised and the baseline did not: worth a look, never red alone."""
+"""Alerts that the current side raised and the baseline did not: worth a look, no failure alone."""
 
 from __future__ import annotations
 

@@ -292,10 +292,10 @@ def _percent_delta(difference: Difference) -> float | None:
     if difference.scale:
         return None
     was, now = difference.baseline, difference.current
-    percent = None if difference.relative is None else 100 * difference.relative
-    if isinstance(was, int | float) and isinstance(now, int | float) and was:
-        percent = 100.0 * (now / was - 1)
-    return percent if percent is not None and math.isfinite(percent) else None
+    if not (isinstance(was, int | float) and isinstance(now, int | float) and was):
+        return None
+    percent = 100.0 * (now / was - 1)
+    return percent if math.isfinite(percent) else None
 
 
 def _repeatability(current: Sequence[RunRecord], known: Widened, newly: bool) -> list[Check]:

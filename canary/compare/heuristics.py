@@ -46,7 +46,7 @@ def analyze_regression(
     facts = Facts(report, now, before, source or SourceChanges())
     found = [finding for cause in causes for finding in cause(facts)]
     suspects = ranked(found, facts)
-    if not _is_red(report):
+    if not _is_worse(report):
         # Nothing is decided: only what stands out by itself is worth a word.
         suspects = tuple(s for s in suspects if s.confidence >= STANDS_OUT and _known(s))
     if now[-1].status != "completed":
@@ -54,7 +54,7 @@ def analyze_regression(
     return Diagnosis(_summary(suspects), suspects)
 
 
-def _is_red(report: Comparison) -> bool:
+def _is_worse(report: Comparison) -> bool:
     """Whether something is known to be worse, or to differ."""
     loud = any(
         check.failed or (check.status == "warn" and check.lane != "invariant")
@@ -95,7 +95,7 @@ def _named(suspect: Suspect) -> str:
 
 
 def with_likely_cause(first_line: str, verdict: Verdict, diagnosis: Diagnosis) -> str:
-    """The first line of a red verdict, with the mechanism behind it where one stands out."""
+    """The first line of a verdict that fails, with the mechanism behind it where one stands out."""
     top = diagnosis.top_suspect
     if top is None or verdict not in ("regression", "changed") or top.confidence < STANDS_OUT:
         return first_line

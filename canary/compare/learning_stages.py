@@ -26,8 +26,6 @@ KL_FLOOR = 0.01
 """A KL is a difference of log-probabilities of order one and more: below this their rounding shows
 (5e-7 moved with the attention kernel, at a KL of 1e-3)."""
 GRADIENT_NORM_FACTOR = 10.0
-SCALE_OF_ONE = "on a scale of 1"
-"""Said of a difference of losses, see `loss_floor`."""
 VANISHING = 0.05
 """Of the largest gradient norm of a rollout trainer: where every group earned the same, what is
 left of the gradient is rounding, and has no scale of its own."""
@@ -47,16 +45,14 @@ def first_loss_differences(
     before, after = (side.exact.get("first_loss", {}) for side in (baseline, current))
     floor = loss_floor(current)
     found = []
-    relative = relative_difference(number(before.get("loss")), number(after.get("loss")), floor)
-    if relative > tolerance.first_loss:
-        found.append(
-            _loss_difference("loss", before.get("loss"), after.get("loss"), relative, floor)
-        )
+    size = relative_difference(number(before.get("loss")), number(after.get("loss")), floor)
+    if size > tolerance.first_loss:
+        found.append(_loss_difference("loss", before.get("loss"), after.get("loss"), floor))
     was, now = before.get("micro_losses") or [], after.get("micro_losses") or []
     worst = None if _cut_in(baseline, current, 1) else _worst(was, now, floor)
     if not found and worst is not None and worst[1] > tolerance.first_loss:
-        place, size = worst
-        one = _loss_difference("micro_losses", was[place], now[place], size, floor)
+        place, _ = worst
+        one = _loss_difference("micro_losses", was[place], now[place], floor)
         words = one.detail.removeprefix("micro_losses ")
         found.append(replace(one, detail=f"loss of micro-batch {place + 1} {words}"))
     return found
@@ -68,10 +64,9 @@ def _cut_in(baseline: RunRecord, current: RunRecord, steps: int) -> bool:
     return any(cut_otherwise(was, now) for was, now in zip(before, after, strict=False))
 
 
-def _loss_difference(signal: str, was: Any, now: Any, relative: float, floor: float) -> Difference:
-    """Of losses compared on a scale of at least `floor`; it is named where it is 1."""
-    scale = SCALE_OF_ONE if floor == 1.0 and _within_one(was, now) else ""
-    how = f"{relative:.1e} {scale}" if scale else _share(was, now, relative)
+def _loss_difference(signal: str, was: Any, now: Any, floor: float) -> Difference:
+    """Of losses compared on a scale of at least `floor`."""
+    relative, scale = _of_baseline(was, now, floor)
     return Difference(
         ORDER["first_loss"],
         "first_loss",
@@ -80,13 +75,9 @@ def _loss_difference(signal: str, was: Any, now: Any, relative: float, floor: fl
         now,
         relative=relative,
         scale=scale,
-        detail=f"{signal} {_show(was)} -> {_show(now)} ({how})",
+        detail=f"{signal} {_show(was)} -> {_show(now)} ({_share(was, now, relative, scale)})",
         learned=True,
     )
-
-
-def _within_one(*values: Any) -> bool:
-    return all(_finite(value) and abs(value) <= 1.0 for value in values)
 
 
 def first_gradient_differences(
@@ -115,7 +106,7 @@ def first_gradient_differences(
                 before.get("total"),
                 after.get("total"),
                 count=max(len(differing), 1),
-                relative=size,
+                relative=_of_baseline(before.get("total"), after.get("total"))[0],
                 detail=(
                     f"norm {_show(before.get('total'))} -> {_show(after.get('total'))}; "
                     f"{len(differing)} of {len({*was, *now})} module groups, most in {largest}"
@@ -160,7 +151,7 @@ def _learning_rate_differences(baseline: RunRecord, current: RunRecord) -> list[
                 was[first],
                 now[first],
                 count=len(differing),
-                relative=relative_difference(was[first], now[first]),
+                relative=_of_baseline(was[first], now[first])[0],
                 detail=(
                     f"learning rate {_show(was[first])} -> {_show(now[first])} "
                     f"at step {first + 1}, "
@@ -186,7 +177,6 @@ def first_update_differences(
                 "delta_norm",
                 before.get("delta_norm"),
                 after.get("delta_norm"),
-                size,
             )
         )
     if before.get("tensors_changed") != after.get("tensors_changed"):
@@ -281,7 +271,8 @@ def _sequence(
     if not over:
         return []
     first = over[0]
-    scale = SCALE_OF_ONE if floor == 1.0 and _within_one(*before, *after) else ""
+    worst = max(range(len(sizes)), key=lambda place: sizes[place])
+    relative, scale = _of_baseline(before[worst], after[worst], floor)
     return [
         Difference(
             ORDER["trajectory"],
@@ -290,14 +281,14 @@ def _sequence(
             before[first],
             after[first],
             count=len(over),
-            relative=max(sizes),
+            relative=relative,
             scale=scale,
             detail=(
                 f"{signal} {_show(before[first])} -> {_show(after[first])} at step {first + 1}, "
                 f"{len(over)} of {len(sizes)} steps beyond tolerance, "
                 + (
-                    f"up to {max(sizes):.1e} {scale or 'relative'}"
-                    if math.isfinite(max(sizes))
+                    f"up to {relative:.1e} {scale or 'relative'}"
+                    if math.isfinite(relative)
                     else "not finite on one side"
                 )
             ),
@@ -322,17 +313,30 @@ def _show(value: Any) -> str:
     return shown(f"{value:.6g}" if isinstance(value, int | float) else str(value))
 
 
-def _share(was: Any, now: Any, relative: float) -> str:
-    """A relative difference in words: of the baseline, as the row of the check has it."""
+def _of_baseline(was: Any, now: Any, floor: float = 0.0) -> tuple[float, str]:
+    """(a difference as a share of the baseline, ""); where the baseline is below `floor`, the
+    difference on that scale, and the scale in words. What is decided by is `relative_difference`.
+    """
+    was, now = number(was), number(now)
+    if not (_finite(was) and _finite(now)):
+        return relative_difference(was, now, floor), ""
+    own = floor == 1.0 and abs(now) > 1.0  # see `loss_floor`: a loss above 1 has its own scale
+    if abs(was) < floor and not own:
+        return abs(now - was) / floor, f"on a scale of {floor:.3g}"
+    return (abs(now - was) / abs(was) if was else 1.0), ""
+
+
+def _share(was: Any, now: Any, relative: float, scale: str) -> str:
+    """A relative difference in words."""
     if was is None or now is None:
         return "missing on one side"
     if not math.isfinite(relative):
         return "not finite"
-    of_baseline = abs(now / was - 1) if was else relative
-    return f"{of_baseline:.1e} relative"
+    return f"{relative:.1e} {scale or 'relative'}"
 
 
-def _difference(stage: str, signal: str, was: Any, now: Any, relative: float) -> Difference:
+def _difference(stage: str, signal: str, was: Any, now: Any) -> Difference:
+    relative, scale = _of_baseline(was, now)
     return Difference(
         ORDER[stage],
         stage,
@@ -340,6 +344,6 @@ def _difference(stage: str, signal: str, was: Any, now: Any, relative: float) ->
         was,
         now,
         relative=relative,
-        detail=f"{signal} {_show(was)} -> {_show(now)} ({_share(was, now, relative)})",
+        detail=f"{signal} {_show(was)} -> {_show(now)} ({_share(was, now, relative, scale)})",
         learned=True,
     )

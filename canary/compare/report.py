@@ -16,9 +16,6 @@ Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline"
 
 Shown = float | int | str | None
 
-NOT_FINITE = 1e9
-"""The `delta` of a change from a number to what is none: it must be a number all the same."""
-
 
 @dataclass(frozen=True)
 class Check:
@@ -35,8 +32,10 @@ class Check:
     unit: str = ""
     """Unit of `baseline`, `current` and `delta`."""
     delta: float | None = None
-    """current - baseline; for hashes and names, the number of items that differ."""
+    """current - baseline, infinite where the current side is not finite; for hashes and names, the
+    number of items that differ."""
     delta_pct: float | None = None
+    """The same as a share of the baseline."""
     interval: tuple[float, float] | None = None
     """The change is in here: lower end at the family's error budget, upper end one-sided at 95%."""
     threshold: float | None = None
@@ -49,7 +48,7 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        """Whether this check alone makes the verdict red."""
+        """Whether this check alone makes the comparison fail."""
         return self.status in ("fail", "changed")
 
     @property
@@ -70,9 +69,10 @@ class Difference:
     count: int = 1
     """Items that differ."""
     relative: float | None = None
-    """Relative difference of numbers."""
+    """The difference of numbers as a share of the baseline (1 where that is 0), or on `scale`; of a
+    sequence the largest."""
     scale: str = ""
-    """What `relative` is a share of, in words; empty: of the larger of the two. A change on another
+    """What `relative` is a share of, in words, where that is not the baseline. A change on another
     scale has no percentage."""
     detail: str = ""
     learned: bool = False

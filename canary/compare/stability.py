@@ -12,7 +12,7 @@ from canary.collect.jsonio import shown
 from canary.collect.record import RunRecord
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.metric_trends import metric_checks
-from canary.compare.report import NOT_FINITE, Check, CheckStatus
+from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 
 TAIL_SHARE = 10
@@ -143,7 +143,7 @@ def _divergence(
         baseline=known,
         current=rise if math.isfinite(rise) else "inf",
         unit="x",
-        delta=rise - (known or 1.0) if math.isfinite(rise) else NOT_FINITE,
+        delta=rise - (known or 1.0),
         delta_pct=100 * (rise / known - 1) if known and math.isfinite(rise) else None,
         threshold=thresholds.max_loss_rise,
         scale="x",
@@ -169,7 +169,7 @@ def _final_loss(
             "not finite at the end",
             baseline=before,
             current=broken,
-            delta=NOT_FINITE,
+            delta=math.inf,
             threshold=thresholds.max_final_loss_increase_pct,
         )
     if before is None or after is None or before <= 1e-6:
@@ -241,7 +241,7 @@ def _gradient_explosion(
         + (", far outside the baseline's range" if failed else ""),
         baseline=before,
         current=shown,
-        delta=after - before if math.isfinite(after) else NOT_FINITE,
+        delta=after - before if math.isfinite(after) else math.inf,
         delta_pct=100 * (ratio - 1) if math.isfinite(ratio) else None,
         threshold=thresholds.max_grad_norm_ratio,
         scale="x",

@@ -122,10 +122,18 @@ def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
     learned = [c for c in failed if c.lane == "exact" and c.group == "correctness"]
     if learned and lead.lane == "exact":
         lead = learned[0]
-    why = ""
-    if first is not None and first.sentence() not in lead.message:
+    words, why = lead.message, ""
+    if first is not None and lead.name == first.stage:
+        words = first.sentence()
+    elif first is not None and not _tells(lead, first):
         why = f" First difference: {first.sentence()}."
-    return f"Regression: {lead.message}{more}.{why}"
+    return f"Regression: {words}{more}.{why}"
+
+
+def _tells(check: Check, difference: Difference) -> bool:
+    """Whether a check's message is of that very difference."""
+    counted = check.lane == "exact" and check.name == difference.signal
+    return counted or difference.sentence() in check.message
 
 
 def _changed_line(

@@ -161,7 +161,7 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
             "tokens_fed",
             "tokens_fed",
             thresholds.max_tokens_fed_increase_pct,
-            "token positions fed a step",
+            "token positions fed per step",
             share=True,
         ),
         counted(
@@ -169,25 +169,28 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
             "host_reads",
             # A read in every micro-batch fails; a smaller number warns.
             further + max(0, thresholds.max_host_reads_increase * now_cut - 1),
-            "tensor values read by Python a step",
+            "tensor values read by Python per step",
         ),
         counted(
             "collectives",
             "collectives",
             thresholds.max_collectives_increase,
-            "collective operations a step",
+            "collective operations per step",
         ),
         counted(
-            "recompiles", "recompiles", thresholds.max_recompiles_increase, "recompilations a step"
+            "recompiles",
+            "recompiles",
+            thresholds.max_recompiles_increase,
+            "recompilations per step",
         ),
         counted(
             "operators",
             "operator_total",
             thresholds.max_operators_increase_pct,
-            "operator calls a step",
+            "operator calls per step",
             share=True,
         ),
-        counted("flops", "flops", thresholds.max_flops_increase_pct, "FLOPs a step", share=True),
+        counted("flops", "flops", thresholds.max_flops_increase_pct, "FLOPs per step", share=True),
     ]
 
 

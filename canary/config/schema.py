@@ -129,7 +129,7 @@ class CanaryConfig(Strict):
         None, ge=1, description="Optimizer steps (100; for `exec`, the whole training)."
     )
     batch_size: int = Field(4, ge=1, description="Sequences (pairs, completions) a micro-batch.")
-    gradient_accumulation_steps: int = Field(2, ge=1, description="Micro-batches a step.")
+    gradient_accumulation_steps: int = Field(2, ge=1, description="Micro-batches per step.")
     learning_rate: Real | None = Field(
         None,
         gt=0,

@@ -14,8 +14,8 @@ from canary.ladder.measure import Figures
 from canary.ladder.results import Guarded, Ladder, LevelFound
 from canary.ladder.trials import tried_words
 from canary.ladder.words import rounds_words, settings_words, speed_words, state_word, verdict_words
+from canary.report.lines import figures
 from canary.report.numbers import significant
-from canary.report.profile import aligned
 from canary.report.render import FORMATS, check_format, environment, tidy, write_text
 
 DOCUMENT_VERSION = 1
@@ -81,7 +81,7 @@ def report_text(name: str, form: str, document: Mapping[str, Any], view: Any, he
         return jsonio.dumps(document, indent=1) + "\n"
     suffix = "md" if form == "markdown" else "txt"
     template = environment().get_template(f"{name}.{suffix}.jinja")
-    return tidy(template.render(aligned=aligned, view=view, headings=headings))
+    return tidy(template.render(aligned=figures, view=view, headings=headings))
 
 
 def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
@@ -126,7 +126,7 @@ def view_of_ladder(ladder: Ladder) -> LadderView:
         ),
         answer=answer(ladder),
         rows=(*map(_row, ladder.levels), *_trl_row(ladder)),
-        phase_headings=("ms a step", *names),
+        phase_headings=("ms per step", *names),
         phases=tuple(
             (name, *(_ms(figures.phases.get(phase)) for phase in names))
             for name, figures in shown

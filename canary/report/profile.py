@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,9 @@ from canary.compare.operators import (
 from canary.errors import InputError, RecordError
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
+from canary.report.lines import figures, wrapped
 from canary.report.numbers import signed, significant
-from canary.report.render import check_format, environment, tidy
+from canary.report.render import INDENT, check_format, environment, tidy
 
 DOCUMENT_VERSION = 1
 HOW = (
@@ -40,8 +41,8 @@ HOW = (
     "or --set profiler.enabled=true"
 )
 COUNTED = ("operator", "runtime")
-OPERATOR_HEADINGS = ("operator", "calls a step", "ms a step", "share")
-DIFFERENCE_HEADINGS = ("operator", "change", "calls a step", "ms a step", "growth")
+OPERATOR_HEADINGS = ("operator", "calls per step", "ms per step", "share")
+DIFFERENCE_HEADINGS = ("operator", "change", "calls per step", "ms per step", "growth")
 
 LEAST_SHOWN_MS = 0.001
 
@@ -118,8 +119,11 @@ def load_profiled(path: Path) -> ProfiledRun:
     return ProfiledRun(record, folder, operators)
 
 
-def profile_text(run: Path, against: Path | None, form: str, top: int) -> str:
-    """The profile of a run in one of the formats, ending with a line break.
+def profile_text(
+    run: Path, against: Path | None, form: str, top: int, width: int | None = None
+) -> str:
+    """The profile of a run in one of the formats, ending with a line break; as text with lines
+    that fit the width, where there is one.
 
     Raises:
         UsageError: no such format, or a run without a profile.
@@ -139,17 +143,18 @@ def profile_text(run: Path, against: Path | None, form: str, top: int) -> str:
         return json_lines(_document(current, found))
     view = on_lines(view_of_profile(current, found, against, top))
     name = "profile.md.jinja" if form == "markdown" else "profile.txt.jinja"
+    width = None if form == "markdown" else width
     text = (
         environment()
         .get_template(name)
         .render(
             view=view,
-            aligned=aligned,
+            aligned=partial(figures, width=width and width - len(INDENT)),
             operator_headings=OPERATOR_HEADINGS,
             difference_headings=DIFFERENCE_HEADINGS,
         )
     )
-    return tidy(text)
+    return wrapped(tidy(text), width)
 
 
 def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:
@@ -215,7 +220,7 @@ def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
 
     rows = [("wall time", ms(profiler.wall_ms))]
     if profiler.wall_ms is not None:
-        rows[0] = ("wall time", f"{ms(profiler.wall_ms)}, {ms(profiler.wall_ms / steps)} a step")
+        rows[0] = ("wall time", f"{ms(profiler.wall_ms)}, {ms(profiler.wall_ms / steps)} per step")
     rows.append(("host in operators", ms(profiler.cpu_time_total_ms)))
     why = run.record.unmeasured.get("profiler.cuda_time_total_ms")
     if why is not None or profiler.cuda_time_total_ms is None:
@@ -227,11 +232,13 @@ def _totals(run: ProfiledRun) -> list[tuple[str, str]]:
         ("device idle", _idle(profiler)),
     ]
     if profiler.kernel_launches is not None:
-        rows.append(("kernel launches", f"{significant(profiler.kernel_launches / steps)} a step"))
+        rows.append(
+            ("kernel launches", f"{significant(profiler.kernel_launches / steps)} per step")
+        )
     if profiler.copies is not None:
         copies = profiler.copies
         moved = "" if copies.bytes is None else f", {significant(copies.bytes / 2**20, 3)} MB"
-        words = f"{significant(copies.count / steps)} a step, {ms(copies.time_ms)} in all{moved}"
+        words = f"{significant(copies.count / steps)} per step, {ms(copies.time_ms)} in all{moved}"
         rows.append(("host-device copies", words))
     return rows
 
@@ -259,7 +266,7 @@ def _against(found: OperatorDifferences, name: str, top: int) -> AgainstView:
     if found.source == "profiler":
         before, after = found.baseline_total_ms or 0.0, found.current_total_ms or 0.0
         note = (
-            f"self time on the {found.clock}, a step: "
+            f"self time on the {found.clock}, per step: "
             f"{significant(before)} -> {significant(after)} ms"
         )
         if before:
@@ -288,19 +295,6 @@ def _difference_row(row: OperatorDifference) -> Row:
         f"{times(row.baseline)} -> {times(row.current)}" if timed else "-",
         growth,
     )
-
-
-def aligned(headings: Sequence[str], rows: Sequence[Row]) -> list[str]:
-    """Rows as lines of text: names to the left, all else to the right, and the headings above."""
-    lines = [tuple(headings), *rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
-    return [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    ]
 
 
 def _document(run: ProfiledRun, found: OperatorDifferences | None) -> dict[str, Any]:

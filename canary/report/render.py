@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,7 +22,8 @@ from canary.report.escape import (
     on_lines,
     without_commands,
 )
-from canary.report.view import View, view_of
+from canary.report.lines import aligned, counted, fitting, terminal_width, wrapped
+from canary.report.view import STATUS_WORDS, Row, View, view_of
 
 Format = Literal["text", "markdown", "json"]
 FORMATS: tuple[Format, ...] = ("text", "markdown", "json")
@@ -60,27 +61,39 @@ def environment(own: Mapping[str, str] | None = None) -> jinja2.Environment:
     return made
 
 
+LEAST = ("detectable", "interval", "tolerance")
+"""Columns that a narrow terminal gives up, the first one first."""
+LEGEND = {
+    "change": "~ inside the noise",
+    "tolerance": "tolerance: what may change",
+    "detectable": "detectable: the smallest change seen in 4 of 5 cases",
+}
+"""What a column's signs mean, by its heading."""
+OK = STATUS_WORDS["pass"]
+INDENT = "  "
+"""Before each line of a section."""
+SEE_THEM = "(-v shows them)"
+SEE_WHY = "(-v says why)"
+
+
 def table(view: View) -> list[str]:
     """The checks as aligned lines of text: a heading, then groups of rows."""
-    widths = [
-        max([len(heading), *(len(getattr(row, column)) for row in view.rows)])
-        for heading, column in zip(HEADINGS, COLUMNS, strict=True)
-    ]
-    widths[0] += 2
+    return _checks(view.rows, None)[0]
 
-    def line(cells: tuple[str, ...]) -> str:
-        padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        return "  ".join(padded).rstrip()
 
-    lines = [line(HEADINGS)]
+def _checks(rows: Sequence[Row], width: int | None) -> tuple[list[str], str]:
+    """(the checks as lines that fit the width, what the signs in them mean)."""
+    cells = [tuple(getattr(row, column) for column in COLUMNS) for row in rows]
+    kept = fitting([HEADINGS, *((f"  {cell[0]}", *cell[1:]) for cell in cells)], width, LEAST)
+    heading, *lines = aligned(kept)
+    found = [heading]
     group = ""
-    for row in view.rows:
+    for row, line in zip(rows, lines, strict=True):
         if row.group != group:
             group = row.group
-            lines.append(group)
-        cells = tuple(getattr(row, column) for column in COLUMNS)
-        lines.append(line((f"  {cells[0]}", *cells[1:])))
-    return lines
+            found.append(group)
+        found.append(line)
+    return found, "; ".join(words for name, words in LEGEND.items() if name in kept[0])
 
 
 def check_format(form: str) -> None:
@@ -89,8 +102,15 @@ def check_format(form: str) -> None:
         raise UsageError(f"no format {form!r}", f"one of {', '.join(FORMATS)}")
 
 
-def render(found: Comparison, form: str) -> str:
+def render(found: Comparison, form: str, width: int | None = None, *, every: bool = False) -> str:
     """The comparison in one of FORMATS, ending with a line break.
+
+    Args:
+        found: the comparison.
+        form: one of FORMATS.
+        width: columns of the terminal that shows it as text: lines fit it, and checks that are ok
+            or skipped are counted in a line. None: whole lines, and all checks.
+        every: all checks, whatever the width.
 
     Raises:
         UsageError: no such format.
@@ -99,9 +119,28 @@ def render(found: Comparison, form: str) -> str:
     if form == "json":
         return json_text(found)
     view = on_lines(view_of(found))
-    name = "comparison.md.jinja" if form == "markdown" else "comparison.txt.jinja"
-    text = environment().get_template(name).render(view=view, table=table(view), headings=HEADINGS)
-    return tidy(text)
+    if form == "markdown":
+        template = environment().get_template("comparison.md.jinja")
+        return tidy(template.render(view=view, table=table(view), headings=HEADINGS))
+    folded = width is not None and not every
+    rows = [row for row in view.rows if not (folded and row.status == OK)]
+    inner = None if width is None else width - len(INDENT)
+    lines, legend = _checks(rows, inner) if rows else ([], "")
+    counts = _counts(view, inner) if folded and inner is not None else []
+    template = environment().get_template("comparison.txt.jinja")
+    text = template.render(view=view, table=lines, legend=legend, counts=counts, folded=folded)
+    return wrapped(tidy(text), width)
+
+
+def _counts(view: View, width: int) -> list[str]:
+    """What is not shown row by row, a line for each kind."""
+    ok = [row.name for row in view.rows if row.status == OK]
+    kinds = ((ok, "ok", SEE_THEM), ([row.name for row in view.skipped], "skipped", SEE_WHY))
+    return [
+        counted(len(names), f"check{'' if len(names) == 1 else 's'} {what}", names, tail, width)
+        for names, what, tail in kinds
+        if names
+    ]
 
 
 def tidy(text: str) -> str:
@@ -111,14 +150,18 @@ def tidy(text: str) -> str:
     return without_commands(shown)
 
 
-def deliver(found: Comparison, form: str, output: Path | None) -> None:
-    """Prints the comparison, or writes it to a file and prints its first line.
+def deliver(
+    found: Comparison, form: str, output: Path | None = None, *, every: bool = False
+) -> None:
+    """Prints the comparison, or writes it to a file and prints its first line; on a terminal with
+    `every` check in a row of its own.
 
     Raises:
         UsageError: no such format.
         MachineError: the file cannot be written.
     """
-    printed(render(found, form), found.first_line, output)
+    width = None if output else terminal_width(sys.stdout)
+    printed(render(found, form, width, every=every), found.first_line, output)
 
 
 def printed(text: str, first_line: str, output: Path | None) -> None:
@@ -131,7 +174,7 @@ def printed(text: str, first_line: str, output: Path | None) -> None:
         print(text, end="")
         return
     write_text(output, text)
-    print(printable(first_line), file=sys.stderr)
+    print(wrapped(printable(first_line), terminal_width(sys.stderr)), file=sys.stderr)
 
 
 def written(found: Comparison, folder: Path) -> None:

@@ -13,8 +13,9 @@ from canary.compare.phases import phase_growth
 from canary.compare.report import Comparison
 from canary.report.document import document, json_lines
 from canary.report.escape import on_lines
+from canary.report.lines import aligned, fitting, wrapped
 from canary.report.numbers import amount, signed
-from canary.report.render import check_format, environment, tidy
+from canary.report.render import INDENT, check_format, environment, tidy
 from canary.report.view import SUMMARY_ROWS, SuspectRow, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
@@ -126,11 +127,12 @@ def _phases(
     if len(judged) < 2:
         judged = [1e3 * (s or 0.0) for s in (growth.baseline_cpu_s, growth.current_cpu_s)]
     if all(judged):
-        yield _row("CPU time of a step", judged[0], judged[1], "ms", noisy=noisy)
+        yield _row("CPU time per step", judged[0], judged[1], "ms", noisy=noisy)
 
 
-def story_text(story: Story, form: str, found: Comparison) -> str:
-    """The story as text, Markdown or JSON.
+def story_text(story: Story, form: str, found: Comparison, width: int | None = None) -> str:
+    """The story as text, Markdown or JSON; as text with lines that fit the width, where there is
+    one.
 
     Raises:
         UsageError: no such format.
@@ -139,7 +141,10 @@ def story_text(story: Story, form: str, found: Comparison) -> str:
     if form == "json":
         return json_lines(_document(story, found))
     name = "explain.md.jinja" if form == "markdown" else "explain.txt.jinja"
-    return tidy(environment().get_template(name).render(story=story, metrics=_table(story.metrics)))
+    width = None if form == "markdown" else width
+    metrics = _table(story.metrics, width and width - len(INDENT))
+    text = environment().get_template(name).render(story=story, metrics=metrics)
+    return wrapped(tidy(text), width)
 
 
 def _document(story: Story, found: Comparison) -> dict[str, Any]:
@@ -162,10 +167,6 @@ def _document(story: Story, found: Comparison) -> dict[str, Any]:
     }
 
 
-def _table(rows: Sequence[MetricRow]) -> list[str]:
-    cells = [HEADINGS, *((row.name, row.baseline, row.current, row.change) for row in rows)]
-    widths = [max(len(line[place]) for line in cells) for place in range(len(HEADINGS))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in cells
-    ]
+def _table(rows: Sequence[MetricRow], width: int | None) -> list[str]:
+    cells = [(row.name, row.baseline, row.current, row.change) for row in rows]
+    return aligned(fitting([HEADINGS, *cells], width))

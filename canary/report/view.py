@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from canary.collect.jsonio import number
-from canary.compare.report import NOT_FINITE, Check, Comparison, KeyChange, Side
+from canary.compare.report import Check, Comparison, KeyChange, Side
 from canary.compare.suspects import RegressionCategory, Suspect
 from canary.report.numbers import amount, signed, significant
 
@@ -167,7 +168,7 @@ def row_of(check: Check) -> Row:
     if (check.status != "skip" and check.baseline is not None) or check.lane == "exact":
         if check.delta == 0 and check.lane in ("exact", "invariant"):
             change = "="
-        elif check.delta == NOT_FINITE:
+        elif check.delta is not None and not math.isfinite(check.delta):
             change = "not finite"
         elif check.delta_pct is not None and abs(check.delta_pct) < 1e6:
             change = signed(check.delta_pct)

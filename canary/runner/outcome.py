@@ -116,7 +116,7 @@ def utilisation_words(record: RunRecord) -> list[str]:
         words.append(f"CPU {host.cpu_utilization_of_cores:.0f}% of {cores} cores")
     cpu_s = typical_cpu_s_per_step(record)
     if cpu_s is not None:
-        words.append(f"{1000 * cpu_s:.1f} ms of CPU a step")
+        words.append(f"{1000 * cpu_s:.1f} ms of CPU per step")
     if record.perf.gpu_utilization_avg is not None:
         words.append(f"GPU {record.perf.gpu_utilization_avg:.0f}%")
     if host.gil_contention is not None:
@@ -146,7 +146,7 @@ def ranks_line(record: RunRecord) -> str:
         f"rank {slowest} slowest in {found['slowest_steps'][slowest]} of {steps} steps",
     ]
     if found["collectives_per_step"] is not None:
-        parts.append(f"{found['collectives_per_step']:.0f} collectives a step")
+        parts.append(f"{found['collectives_per_step']:.0f} collectives per step")
     parts.append(f"{1000 * found['wait_s']['mean']:.1f} ms waiting in them")
     return ", ".join(parts)
 
@@ -167,5 +167,5 @@ def exact_line(record: RunRecord) -> str:
     tensors = exact.get("model", {}).get("trainable_tensors", 0)
     parts = [f"{exact['steps']} steps", f"{tensors} trainable tensors"]
     if work:
-        parts.append(f"{work['operator_total']:,} operators and {work['flops']:,} FLOPs a step")
+        parts.append(f"{work['operator_total']:,} operators and {work['flops']:,} FLOPs per step")
     return ", ".join(parts)

@@ -62,7 +62,7 @@ def test_calibrate_prints_a_table(calibrated: tuple[Finished, Path]) -> None:
     ):
         assert words in finished.out
     assert "every signal of the exact lane was equal in all 4 runs" in finished.out
-    assert finished.err.count("ms a step") == 4
+    assert finished.err.count("ms per step") == 4
 
 
 def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, Path]) -> None:

@@ -261,7 +261,7 @@ def test_waiting_for_other_ranks_is_named_on_a_cpu_too() -> None:
     found = the("synchronization", altered(run, "ranks", to=ranks))
     assert found.severity == "bottleneck"
     assert value(found, "waiting in collectives") == pytest.approx(40.0)
-    assert value(found, "collectives a step") == 12
+    assert value(found, "collectives per step") == 12
     brief = {"wait_s": {"count": 100, "mean": 0.005}}
     found_none, not_judged = find_bottlenecks(altered(run, "ranks", to=brief))
     assert found_none == []
@@ -279,7 +279,7 @@ def waiting(**config: Any) -> Bottleneck:
 
 def test_collectives_of_several_updates_are_not_taken_for_those_of_micro_batches() -> None:
     found = waiting(training_type="ppo", gradient_accumulation_steps=2)
-    assert value(found, "updates a step") == 4
+    assert value(found, "updates per step") == 4
     assert value(found, "collectives an update") == 7
     assert "micro-batch" not in found.advice
     assert "ppo_epochs" in found.advice
@@ -296,7 +296,7 @@ def test_gradients_are_exchanged_too_often_only_where_they_are_accumulated(
 def test_reads_that_empty_the_devices_queue_are_named_on_a_gpu_alone() -> None:
     found = the("synchronization", gpu_run(exact__work__host_reads=229))
     assert found.severity == "watch"
-    assert value(found, "host reads a step") == 200  # 29 are the optimizer's own step counts
+    assert value(found, "host reads per step") == 200  # 29 are the optimizer's own step counts
     assert names(altered(example(), "exact", "work", "host_reads", to=229)) == []
     seldom = gpu_run(exact__work__host_reads=229, perf__step_time=step_time(2.0, 2.0))
     assert "synchronization" not in names(seldom)

@@ -258,7 +258,7 @@ def test_bootstrap_fills_the_first_runs_in_one_commit(
     ran = standing_in(monkeypatch)
     assert begin(remote, here(tmp_path), said).startswith(f"3 runs of {sha_of(7)[:9]} added")
     assert ran == [1, 2, 3]
-    assert said[0] == "run 1/3  100.0 ms a step"
+    assert said[0] == "run 1/3  100.0 ms per step"
     pull(remote, tmp_path / "into")
     found = entries(drawer(tmp_path / "into", record()))
     assert [(e.run_id, e.commit, e.red) for e in found] == [

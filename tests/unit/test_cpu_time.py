@@ -99,6 +99,8 @@ def test_where_the_kernel_does_not_count_waiting_for_a_core_the_clock_has_to_dec
 def test_fewer_tokens_are_not_passed_for_the_cpu_time() -> None:
     now = told(record(100, 0.07), 0.02)
     now = altered(now, "tokens", "input_tokens", to=int(0.7 * now.tokens["input_tokens"]))
+    rate = 0.7 * (now.perf.approx_tokens_per_sec or 0)
+    now = altered(now, "perf", "approx_tokens_per_sec", to=rate)
     found = compared(now, busy_history(), history=True)
     assert found.check("step_time_mean").status == "skip"
     assert found.check("tokens_per_sec").status == "inconclusive"

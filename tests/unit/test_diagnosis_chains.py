@@ -60,7 +60,7 @@ def test_a_tokenizer_in_the_collator_is_one_suspect_and_the_data_phase_its_evide
     assert top.category == "tokenization", found.diagnosis.summary
     assert top.confidence > 0.9
     assert "tokenizer calls: 0 -> 4,160" in told(top)
-    assert "data 1.8 -> 45.8 ms a step" in told(top)
+    assert "data 1.8 -> 45.8 ms per step" in told(top)
     assert [suspect.category for suspect in found.diagnosis.suspects] == ["tokenization"]
 
 
@@ -186,6 +186,35 @@ def test_another_schedule_is_no_suspect_of_a_slow_collator() -> None:
     assert "Likely cause: dataloader" in found.first_line
 
 
+DOUBLED: list[Change] = [
+    (RATES[0], [2 * rate for rate in sides()[1].exact["trajectory"]["learning_rates"]]),
+    ((*TRAJECTORY, "losses"), later(LOSSES, 2)),
+]
+BUSY = {phase: 1.5 * seconds for phase, seconds in STEP_S.items()}
+"""A machine that slows every phase alike."""
+
+
+@pytest.mark.parametrize("by_config", [True, False])
+def test_a_doubled_learning_rate_is_named_before_the_step_time_of_a_busy_machine(
+    by_config: bool,
+) -> None:
+    config: list[Change] = [(("config", "learning_rate"), 1e-3)] if by_config else []
+    found = slower(BUSY, *DOUBLED, *config)
+    assert found.verdict == "regression"
+    assert found.check("step_time_median").status == "fail"
+    assert found.check("trajectory").status == ("changed" if by_config else "fail")
+    assert top_of(found).category == "optimizer", found.diagnosis.summary
+    assert "unknown" in {s.category for s in found.diagnosis.suspects}, "of the step time"
+
+
+def test_the_cause_of_an_exact_signal_stands_before_the_likelier_one_of_a_statistical_one() -> None:
+    found = slower({"data": 0.12}, DOUBLED[1])
+    assert found.check("trajectory").status == found.check("step_time_median").status == "fail"
+    first, second = found.diagnosis.suspects[:2]
+    assert (first.category, second.category) == ("objective", "dataloader")
+    assert first.confidence < second.confidence
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -239,4 +268,4 @@ def test_a_slower_step_that_nothing_explains_is_said_to_be_unknown_beside_what_i
     assert [suspect.category for suspect in found.diagnosis.suspects] == ["optimizer", "unknown"]
     steps: Change = (("config", "max_steps"), 90)
     found = slower({name: 3 * seconds for name, seconds in STEP_S.items()}, steps, RATES)
-    assert [suspect.category for suspect in found.diagnosis.suspects] == ["unknown", "optimizer"]
+    assert [suspect.category for suspect in found.diagnosis.suspects] == ["optimizer", "unknown"]

@@ -98,6 +98,7 @@ def test_what_is_learned_fails_when_the_code_alone_changed(
     assert [name for name in LEARNED_STAGES if statuses(found)[name] != "pass"] == [stage]
     assert found.verdict == "regression"
     assert found.first_difference.sentence() in found.first_line
+    assert found.first_line.count(found.first_difference.detail) == 1, "one fact is told once"
 
 
 @pytest.mark.parametrize(("stage", "path", "value"), LEARNED)
@@ -185,6 +186,16 @@ def test_a_share_of_nothing_is_not_judged() -> None:
     found = compared(CURRENT, before).check("tokens_fed")
     assert found.status == "skip"
     assert "the baseline counted no token positions fed" in found.message
+
+
+def test_a_count_that_leads_the_first_line_is_not_told_again_as_its_first_difference() -> None:
+    more = 2 * CURRENT.exact["work"]["operator_total"]
+    found = compared(altered(CURRENT, "exact", "work", "operator_total", to=more))
+    assert found.first_difference is not None
+    assert found.first_difference.signal == "operators"
+    assert found.first_line.startswith(f"Regression: {found.check('operators').message}.")
+    assert "First difference" not in found.first_line
+    assert found.first_line.count(f"-> {more:,}") == 1
 
 
 def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:

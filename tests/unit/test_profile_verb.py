@@ -114,8 +114,8 @@ def test_the_second_example_is_the_end_of_what_is_printed(runs: Path) -> None:
 
 def test_what_a_device_did_is_told_a_step(runs: Path) -> None:
     text = profile_text(run_of(runs, "RUN", USUAL), None, "text", 3)
-    assert "kernel launches     1,510 a step" in text
-    assert "host-device copies  6 a step, 1.20 ms in all, 7.50 MB" in text
+    assert "kernel launches     1,510 per step" in text
+    assert "host-device copies  6 per step, 1.20 ms in all, 7.50 MB" in text
     assert re.search(r"aten::mm +452 +27\.6 +\d", text), "of the device, not of the host"
     assert len(re.findall(r"^  aten::|^  cuda", text, re.MULTILINE)) == 3
 
@@ -123,7 +123,7 @@ def test_what_a_device_did_is_told_a_step(runs: Path) -> None:
 def test_markdown_has_a_table_and_no_foreign_markup(runs: Path) -> None:
     odd: Sizes = USUAL | {"evil|`<!-- x": (1, 50_000.0, 50_000.0)}
     text = profile_text(run_of(runs, "RUN", odd), None, "markdown", 2)
-    assert "| operator | calls a step | ms a step | share |" in text
+    assert "| operator | calls per step | ms per step | share |" in text
     assert "<!-- x" not in text
     assert "evil\\|" in text
 

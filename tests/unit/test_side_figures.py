@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,24 @@ def test_tokens_per_second_of_one_run_are_those_it_recorded() -> None:
     assert found.current.summary["tokens_per_sec"] == pytest.approx(
         current.perf.approx_tokens_per_sec
     )
+
+
+def test_a_profiled_run_has_one_number_of_tokens_per_second() -> None:
+    """Its profiled steps count in its tokens and not in its speeds: those timed may hold more."""
+    current = record(10, 0.03657)
+    rate = 1.01 * (current.perf.approx_tokens_per_sec or 0)
+    current = altered(current, "perf", "approx_tokens_per_sec", to=rate)
+    current = altered(current, "launches", 0, "tokens_per_sec", to=rate)
+    found = compare_to_baseline(current, records(UNEVEN))
+    check = found.check("tokens_per_sec")
+    assert f"{check.current:,.0f} tokens/s" in outcome_text(current)
+    assert check.current == pytest.approx(rate)
+    assert found.current.summary["tokens_per_sec"] == check.current
+    assert isinstance(check.baseline, float)
+    assert check.delta_pct == pytest.approx(100 * (rate / check.baseline - 1))
+    assert check.interval is not None
+    assert check.delta_pct is not None
+    assert check.interval[0] < check.delta_pct < check.interval[1]
 
 
 def test_runs_that_no_check_judged_are_summed_up_together_too() -> None:
@@ -131,6 +150,47 @@ def test_the_message_of_a_loss_tells_the_same_share_as_its_row(factor: float) ->
     assert f"({abs(factor - 1):.1e} relative)" in check.message
 
 
+RELATIVE: list[tuple[str, tuple[str | int, ...]]] = [
+    ("first_loss", ("exact", "first_loss", "loss")),
+    ("first_gradient", ("exact", "first_gradient", "total")),
+    ("first_update", ("exact", "first_update", "delta_norm")),
+    ("first_update", ("exact", "trajectory", "learning_rates", 3)),
+    ("trajectory", ("exact", "trajectory", "losses", 3)),
+    ("trajectory", ("exact", "trajectory", "grad_norms", 3)),
+]
+
+
+@pytest.mark.parametrize(("stage", "path"), RELATIVE)
+@pytest.mark.parametrize("factor", [4.0, 0.25])
+def test_relative_is_a_share_of_the_baseline_in_json_words_and_percent(
+    stage: str, path: tuple[str | int, ...], factor: float
+) -> None:
+    was: Any = record(1)
+    for place in path:
+        was = getattr(was, str(place)) if isinstance(was, RunRecord) else was[place]
+    found = compare_to_baseline(altered(record(10), *path, to=was * factor), record(1))
+    told = document(found)["first_difference"]
+    assert told["stage"] == stage
+    assert told["relative"] == pytest.approx(abs(factor - 1))
+    assert told["scale"] == ""
+    assert found.check(stage).delta_pct == pytest.approx(100 * (factor - 1))
+    if "relative" in told["message"]:
+        assert f"{abs(factor - 1):.1e} relative" in told["message"]
+
+
+def test_a_difference_from_nearly_nothing_names_its_scale_and_has_no_percentage() -> None:
+    losses = [1e-3] * 12
+    baseline = altered(record(1), "exact", "trajectory", "losses", to=losses)
+    current = altered(baseline, "exact", "trajectory", "losses", 3, to=2e-3)
+    current = current.model_copy(update={"run_id": "current"})
+    found = compare_to_baseline(current, baseline)
+    told = document(found)["first_difference"]
+    assert told["relative"] == pytest.approx(0.1)
+    assert told["scale"] == "on a scale of 0.01"
+    assert told["scale"] in told["message"]
+    assert found.check("trajectory").delta_pct is None
+
+
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_a_loss_that_is_no_number_has_one_name_and_no_share(form: str) -> None:
     broken = altered(record(10), "exact", "first_loss", "loss", to="nan")
@@ -149,8 +209,8 @@ def test_cpu_time_of_one_run_is_one_number_wherever_it_is_shown() -> None:
     found = compare_to_baseline(run, before)
     story = story_of(found, [run], [before])
     told = {row.name: row.current for row in story.metrics}
-    assert told["CPU time of a step"] == "142.4 ms"
-    assert "142.4 ms of CPU a step" in outcome_text(run)
+    assert told["CPU time per step"] == "142.4 ms"
+    assert "142.4 ms of CPU per step" in outcome_text(run)
 
 
 def test_a_run_without_steps_has_no_time_and_shows_none() -> None:

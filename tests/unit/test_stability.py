@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from canary.collect.jsonio import shown
+from canary.collect.jsonio import shown, to_strict
 from canary.collect.record import RunRecord
 from canary.compare.report import Check
 from canary.compare.stability import stability_checks, tail_mean
@@ -97,8 +97,7 @@ def test_a_run_that_ends_without_a_finite_loss_diverged(last: float, kind: str) 
     made = check("loss_divergence", losing([1.0] * 99 + [last], kind))
     assert made.status == "fail"
     assert made.message.startswith("the last loss is not finite")
-    assert made.delta is not None
-    assert math.isfinite(made.delta)
+    assert made.delta == math.inf
 
 
 def test_a_few_losses_or_those_of_a_policy_have_no_trend() -> None:
@@ -174,8 +173,7 @@ def test_gradients_explode_against_the_baselines_own_largest() -> None:
 def test_a_gradient_that_is_not_finite_explodes(value: float) -> None:
     made = check("gradient_explosion", gradients([1.0, value]), gradients([1.0]))
     assert made.status == "fail"
-    assert made.delta is not None
-    assert math.isfinite(made.delta)
+    assert made.delta == math.inf
 
 
 def test_gradients_without_a_baseline_range_are_skipped() -> None:
@@ -330,6 +328,7 @@ def test_an_infinite_change_is_shown_as_such_and_not_as_a_number(
 ) -> None:
     made = check(name, current, example())
     assert made.status == "fail"
-    assert made.delta is not None
-    assert math.isfinite(made.delta)
+    assert made.delta == math.inf
+    assert made.delta_pct is None
+    assert to_strict(made.delta) == "inf", "as README says of numbers that are not finite"
     assert row_of(made).change == "not finite"

@@ -137,7 +137,10 @@ def test_tokens_per_second_take_nothing_of_the_error_budget() -> None:
 
 
 def with_tokens(whole: RunRecord, factor: float) -> RunRecord:
-    return altered(whole, "tokens", "input_tokens", to=factor * whole.tokens["input_tokens"])
+    assert whole.perf.approx_tokens_per_sec is not None
+    rate = factor * whole.perf.approx_tokens_per_sec
+    more = altered(whole, "tokens", "input_tokens", to=factor * whole.tokens["input_tokens"])
+    return altered(more, "perf", "approx_tokens_per_sec", to=rate)
 
 
 def test_more_tokens_in_the_same_time_are_not_a_slowdown_of_tokens() -> None:

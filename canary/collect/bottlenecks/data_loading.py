@@ -20,7 +20,7 @@ def judge(record: RunRecord) -> Answer:
         return None
     evidence = [
         percent("of the step in the data phase", waited / 100),
-        Evidence(what="data phase", value=1000 * record.phases["data"], unit="ms a step"),
+        Evidence(what="data phase", value=1000 * record.phases["data"], unit="ms per step"),
     ]
     workers = record.config.get("num_workers")
     if workers is not None:
@@ -28,7 +28,7 @@ def judge(record: RunRecord) -> Answer:
     busy = [launch.phases_cpu["data"] for launch in record.launches if launch.phases_cpu]
     if busy:
         evidence.append(
-            Evidence(what="of it on a core", value=1000 * sum(busy) / len(busy), unit="ms a step")
+            Evidence(what="of it on a core", value=1000 * sum(busy) / len(busy), unit="ms per step")
         )
     return Bottleneck(
         name=NAME,

@@ -20,8 +20,10 @@ def judge(record: RunRecord) -> Answer:
     if severity is None:
         return None
     evidence = [
-        Evidence(what=f"{growth.kind} memory", value=growth.bytes_per_step / MB, unit="MB a step"),
-        Evidence(what="at least", value=least, unit="MB a step"),
+        Evidence(
+            what=f"{growth.kind} memory", value=growth.bytes_per_step / MB, unit="MB per step"
+        ),
+        Evidence(what="at least", value=least, unit="MB per step"),
     ]
     typical = record.memory.typical_bytes
     if typical:

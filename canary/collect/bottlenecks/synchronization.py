@@ -39,9 +39,9 @@ def _collectives(record: RunRecord) -> Bottleneck | None:
     evidence = [percent("of the step waiting in collectives", share)]
     count, updates = record.ranks.get("collectives_per_step"), _updates(record)
     if count is not None:
-        evidence.append(Evidence(what="collectives a step", value=count))
+        evidence.append(Evidence(what="collectives per step", value=count))
     if count is not None and updates > 1:
-        evidence.append(Evidence(what="updates a step", value=updates))
+        evidence.append(Evidence(what="updates per step", value=updates))
         evidence.append(Evidence(what="collectives an update", value=count / updates))
     imbalance = record.ranks.get("imbalance") or {}
     if imbalance.get("count"):
@@ -66,7 +66,7 @@ def _fewer(record: RunRecord, updates: float) -> str:
     config = record.config
     if config.get("training_type") == "ppo":
         # Its loop exchanges gradients with an update's last micro-batch alone.
-        fewer = "fewer updates a step (ppo.ppo_epochs, ppo.num_mini_batches) exchange less"
+        fewer = "fewer updates per step (ppo.ppo_epochs, ppo.num_mini_batches) exchange less"
         return f"; each update exchanges its gradients, and {fewer}" if updates > 1 else ""
     if config.get("gradient_accumulation_steps") == 1:
         return ""
@@ -84,8 +84,8 @@ def _reads(record: RunRecord, reads: int) -> Bottleneck | None:
         name=NAME,
         severity="watch",
         evidence=[
-            Evidence(what="host reads a step", value=reads),
-            Evidence(what="forwards a step", value=forwards),
+            Evidence(what="host reads per step", value=reads),
+            Evidence(what="forwards per step", value=forwards),
             Evidence(what="one every", value=every_ms, unit="ms"),
         ],
         advice="keep losses and metrics on the device (no .item(), .tolist(), or tensor in an if) "

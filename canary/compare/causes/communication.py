@@ -52,7 +52,7 @@ def _waiting(facts: Facts) -> Iterator[Evidence]:
         grew = wait_now - wait_was
         if wait_now > GREW * wait_was and grew > SHARE_OF_STEP * step:
             was, now = 1e3 * wait_was, 1e3 * wait_now
-            words = f"waiting in collectives {was:.3g} -> {now:.3g} ms a step"
+            words = f"waiting in collectives {was:.3g} -> {now:.3g} ms per step"
             yield Evidence("signal", words, was, now, "ms")
             if skew_was is not None and skew_now is not None and skew_now > skew_was:
                 words = f"slowest rank over the mean {skew_was:.2f} -> {skew_now:.2f}"

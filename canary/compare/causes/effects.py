@@ -51,6 +51,14 @@ def effects(facts: Facts) -> list[list[Effect]]:
     return [[effect for effect in worst if worst[effect] == rank] for rank in ranks]
 
 
+def is_exact(effect: Effect, facts: Facts) -> bool:
+    """Whether a signal without noise has such an effect, and not only times, peaks and trends."""
+    return any(
+        check.failed and check.lane in ("exact", "invariant") and OF_GROUP[check.group] == effect
+        for check in facts.report.checks
+    )
+
+
 def can_cause(finding: Finding, effect: Effect, facts: Facts) -> bool:
     """Whether what was found can be behind such an effect."""
     if effect == "learned":

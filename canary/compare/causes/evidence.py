@@ -29,10 +29,10 @@ def evidence_of_phase(phase: PhaseGrowth) -> Evidence:
     was, now, expected = 1e3 * phase.baseline_s, 1e3 * phase.current_s, 1e3 * phase.expected_s
     if phase.growth_s <= 0 and phase.baseline_cpu_s is not None:
         was, now = 1e3 * phase.baseline_cpu_s, 1e3 * (phase.current_cpu_s or 0.0)
-        words = f"CPU time of {phase.phase} {was:,.3g} -> {now:,.3g} ms a step"
+        words = f"CPU time of {phase.phase} {was:,.3g} -> {now:,.3g} ms per step"
         return Evidence("phase", words, was, now, "ms")
     words = (
-        f"{phase.phase} {was:,.4g} -> {now:,.4g} ms a step, where {expected:,.4g} was to be "
+        f"{phase.phase} {was:,.4g} -> {now:,.4g} ms per step, where {expected:,.4g} was to be "
         "expected of this machine"
     )
     return Evidence("phase", words, was, now, "ms")

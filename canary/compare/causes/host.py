@@ -142,4 +142,4 @@ def _cpu(facts: Facts) -> Iterator[Evidence]:
         return
     if growth.current_cpu_s > CPU_GREW * growth.baseline_cpu_s:
         was, now = 1e3 * growth.baseline_cpu_s, 1e3 * growth.current_cpu_s
-        yield Evidence("signal", f"CPU time of a step {was:.3g} -> {now:.3g} ms", was, now, "ms")
+        yield Evidence("signal", f"CPU time per step {was:.3g} -> {now:.3g} ms", was, now, "ms")

@@ -97,7 +97,7 @@ def _operators(facts: Facts) -> Iterator[Evidence]:
     grown.sort(key=lambda row: -(row.growth_calls or 0))
     if grown:
         names = ", ".join(f"{row.name} {row.growth_calls:+,.0f}" for row in grown[:3])
-        yield Evidence("operators", f"calls a step: {names}", unit="calls")
+        yield Evidence("operators", f"calls per step: {names}", unit="calls")
 
 
 def _memory(facts: Facts) -> Iterator[Evidence]:
@@ -121,7 +121,7 @@ def _self_times(facts: Facts) -> Iterator[Finding]:
         f"{top.name} takes longer",
         (
             evidence_of_phase(growth),
-            Evidence("operators", f"{top.name} {top.growth_ms:+.3g} ms a step", unit="ms"),
+            Evidence("operators", f"{top.name} {top.growth_ms:+.3g} ms per step", unit="ms"),
         ),
         ("compare the kernels that were chosen: dtype, shapes, attention backend",),
         sign=growth.phase,

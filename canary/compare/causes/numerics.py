@@ -81,7 +81,7 @@ def _casts(facts: Facts) -> Iterator[Finding]:
         f"{size:.1e}",
         (
             *facts.first_evidence(),
-            Evidence("operators", f"casts between dtypes {casts:+.0f} a step", unit="calls"),
+            Evidence("operators", f"casts between dtypes {casts:+.0f} per step", unit="calls"),
         ),
         ("compare bf16, fp16, autocast and every .to(dtype) of both sides",),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from canary.compare.causes.chains import chained
-from canary.compare.causes.effects import can_cause, effects
+from canary.compare.causes.effects import Effect, can_cause, effects, is_exact
 from canary.compare.causes.environment import environment_evidence
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
@@ -28,26 +28,52 @@ TELLS_APART = 1.05
 
 
 def ranked(found: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
-    """Suspects of the worst effects first, and of these the likeliest; rivals are who can cause the
-    same effect. `unknown` stands first where the first two are not told apart, or where nothing
-    tells enough for anyone."""
+    """Suspects of the worst effects first, of these those of exact signals, and of these the
+    likeliest; rivals are who can cause the same effect. `unknown` stands first where the first two
+    are not told apart, or where nothing tells enough for anyone."""
     findings = chained(_as_recorded(finding, facts) for finding in found)
     if not (tiers := effects(facts)):
         return _of_one_effect(findings, facts)
+    listed = [_of_one_tier(tier, findings, facts) for tier in tiers]
+    if _noise_alone(tiers, listed, facts):
+        listed[:2] = [[*listed[1], *listed[0]]]
+    first, *others = listed
+    known = [s for suspects in others for s in suspects if s.category is not UNKNOWN]
     named: dict[RegressionCategory, Suspect] = {}
-    for place, tier in enumerate(tiers):
-        asked = [
-            _of_one_effect([f for f in findings if can_cause(f, effect, facts)], facts)
-            for effect in tier
-        ]
-        best = sorted((s for suspects in asked for s in suspects), key=lambda s: -s.confidence)
-        unknown = [suspects[0] for suspects in asked if suspects[0].category is UNKNOWN]
-        known = [suspect for suspect in best if suspect.category is not UNKNOWN]
-        # Where one of several effects is explained, that is said before what is not.
-        first = unknown if len(unknown) == len(asked) else []
-        for suspect in (*first, *known, *unknown) if place == 0 else known:
-            named.setdefault(suspect.category, suspect)
+    for suspect in (*first, *known):
+        named.setdefault(suspect.category, suspect)
     return tuple(named.values())
+
+
+def _of_one_tier(
+    tier: Sequence[Effect], findings: Sequence[Finding], facts: Facts
+) -> list[Suspect]:
+    """The suspects of effects that are equally bad, those of exact signals first."""
+    asked = {
+        effect: _of_one_effect([f for f in findings if can_cause(f, effect, facts)], facts)
+        for effect in tier
+    }
+    every = [(effect, suspect) for effect, suspects in asked.items() for suspect in suspects]
+    every.sort(key=lambda pair: (not is_exact(pair[0], facts), -pair[1].confidence))
+    unknown = [suspects[0] for suspects in asked.values() if suspects[0].category is UNKNOWN]
+    known = [suspect for _, suspect in every if suspect.category is not UNKNOWN]
+    # Where one of several effects is explained, that is said before what is not.
+    return [*unknown, *known] if len(unknown) == len(asked) else [*known, *unknown]
+
+
+def _noise_alone(
+    tiers: Sequence[Sequence[Effect]], listed: Sequence[Sequence[Suspect]], facts: Facts
+) -> bool:
+    """Whether nobody knows why the worst effects are there, none of them exact, as where a busy
+    machine slows the steps, while the exact signals of the next ones have a known cause."""
+    if len(tiers) < 2 or any(is_exact(effect, facts) for effect in tiers[0]):
+        return False
+    told = listed[1][0].category is not UNKNOWN
+    return (
+        listed[0][0].category is UNKNOWN
+        and told
+        and any(is_exact(effect, facts) for effect in tiers[1])
+    )
 
 
 def _as_recorded(finding: Finding, facts: Facts) -> Finding:

@@ -38,7 +38,7 @@ def gradient_cut(facts: Facts) -> Evidence | None:
     if forwards[0] is None or forwards[0] != forwards[1] or fewer <= 0 or others:
         return None
     detached = facts.more_calls("detach")
-    words = f"{fewer:,.0f} matrix products a step fewer in as many forwards"
+    words = f"{fewer:,.0f} matrix products per step fewer in as many forwards"
     if detached > 0:
         words += f", and {detached:,.0f} calls of detach more"
     return Evidence("operators", words, unit="calls")
