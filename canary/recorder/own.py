@@ -233,6 +233,7 @@ class OwnKeeper:
         self._record.launches[0] = self._record.launches[0].model_copy(
             update={"status": "completed", "steps": len(self._kept)}
         )
+        self._record.unmeasured.update(probe.unmeasured())
         self._tell(len(self._kept), exact_scalars(self._record.exact))
         self._host.begin()
 

@@ -75,6 +75,7 @@ class LoopProbe:
         self._now = _Open()
         self._running = False
         self._handles: list[Any] = []
+        self._given = self._read = False
         self._before_optimizer = "other"
 
     def start(self) -> None:
@@ -156,7 +157,11 @@ class LoopProbe:
 
     def batch(self, batch: Any) -> None:
         """Counts, and in the probe describes, one micro-batch."""
+        self._given = True
         tensors = named(batch)
+        if not tensors:
+            return
+        self._read = True
         for name, count in count_tokens(tensors).items():
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
@@ -166,6 +171,16 @@ class LoopProbe:
                 self._watch.batch(tensors)
         if self.exact is not None:
             self.exact.micro_batch(hashable(tensors))
+
+    def unmeasured(self) -> dict[str, str]:
+        """What the steps did not show, and why."""
+        if self._read:
+            return {}
+        if self._given:
+            why = "the batches given to recorder.step hold no numbers and no text"
+        else:
+            why = "recorder.step was given no batch"
+        return {"exact.batches": why}
 
     def loss(self, value: Any) -> None:
         """One micro-batch's loss."""
