@@ -123,9 +123,11 @@ def _stated(record: RunRecord, other: RunRecord) -> dict[str, Any]:
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Keys of the resolved configs that differ. A key that one version did not know yet had its
     default."""
+    found = key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG)
+    read_anew = dtype_read_anew(baseline, current)
     return (
         *spoken_changes(baseline, current),
-        *key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG),
+        *(change for change in found if not (read_anew and change.key == "dtype")),
     )
 
 
@@ -136,11 +138,24 @@ def spoken_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Packages, drivers, devices and variables that differ."""
-    return key_changes(
+    found = key_changes(
         _comparable_environment(baseline.env),
         _comparable_environment(current.env),
         COSMETIC_ENVIRONMENT,
     )
+    read_anew = dtype_read_anew(baseline, current)
+    return tuple(change for change in found if not (read_anew and change.key == "device.dtype"))
+
+
+def dtype_read_anew(baseline: RunRecord, current: RunRecord) -> bool:
+    """Whether one side is of a version that called `float32` whatever ran without autocast, and
+    both have parameters of the same dtypes."""
+    before, after = (side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
+    if not before or before != after:
+        return False
+    loaded = "mixed" if len(before) > 1 else str(next(iter(before))).removeprefix("torch.")
+    said = {(side.env.get("device") or {}).get("dtype") for side in (baseline, current)}
+    return loaded != "float32" and said == {"float32", loaded}
 
 
 def change_difference(stage: str, order: int, changes: tuple[KeyChange, ...]) -> list[Difference]:
