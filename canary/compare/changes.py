@@ -8,7 +8,7 @@ from typing import Any
 from canary.collect.record import RunRecord
 from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
-from canary.config.places import is_place
+from canary.config.places import is_place, is_special_token
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS
 
@@ -127,7 +127,23 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
     read_anew = dtype_read_anew(baseline, current)
     return (
         *spoken_changes(baseline, current),
-        *(change for change in found if not (read_anew and change.key == "dtype")),
+        *(
+            change
+            for change in found
+            if not (read_anew and change.key == "dtype")
+            and not _token_came_later(change.key, baseline, current)
+        ),
+    )
+
+
+def _token_came_later(key: str, *sides: RunRecord) -> bool:
+    """Whether it is a special token that a side's version left out, together with the secrets."""
+    section, _, name = key.rpartition(".")
+    return (
+        section == "trainer_args"
+        and is_special_token(name)
+        and not all(name in (side.config.get(section) or {}) for side in sides)
+        and all(side.config.get("command") for side in sides)
     )
 
 

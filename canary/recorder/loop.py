@@ -14,6 +14,7 @@ import torch
 
 from canary.collect.packages import package_versions
 from canary.collect.probes.settings import KINDS, dtype_of, plain
+from canary.config.places import is_special_token
 from canary.errors import UsageError
 
 TYPES = (*KINDS, "custom")
@@ -98,7 +99,7 @@ def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _without_secrets(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
-        if re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
+        if is_special_token(str(name)) or re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
     }
 
 

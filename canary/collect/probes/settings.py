@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from canary.collect.packages import package_versions
+from canary.config.places import is_secret, is_special_token
 
 KINDS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo")
 """Trainers of trl whose class, or a base of it, is called `<KIND>Trainer`."""
@@ -104,13 +105,13 @@ def arguments_of(arguments: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(arguments):
         name = field.name
-        if name in PASSING or name.endswith("_token") or not hasattr(arguments, name):
+        if name in PASSING or is_secret(name) or not hasattr(arguments, name):
             continue
         value = plain(getattr(arguments, name))
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        if name in TELLING or value != plain(default):
+        if name in TELLING or is_special_token(name) or value != plain(default):
             found[name] = value
     return found
 
