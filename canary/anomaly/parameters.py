@@ -16,12 +16,19 @@ LEAST_RATE = 1e-7
 """A smaller rate may change nothing that float32 can hold."""
 OF_PEAK = 0.1
 """The first steps of a warm-up are none that must change everything."""
+CHUNK = 1 << 16
+"""Elements that are weighted at once on a CPU, whose cache holds them."""
+DEVICE_CHUNK = 1 << 20
+"""The same on a device, where each chunk costs a launch: 8 MB of working memory."""
+STRIDE = 40503
+"""Odd: its multiples give each of the first 2**n places a value of its own."""
 
 
 class ParameterWatch:
-    """Compares sums of each trainable tensor, in float64, at the first step and `UPDATES` later.
+    """Compares a weighted sum of each trainable tensor, in float64, at the first step and `UPDATES`
+    later. Elements that move oppositely do not cancel: each has a weight of its own.
 
-    Two sweeps over the parameters in a whole training, of one kernel a tensor.
+    Two sweeps over the parameters in a whole training, of two kernels a chunk of a tensor.
     """
 
     def __init__(self) -> None:
@@ -57,11 +64,15 @@ class ParameterWatch:
         self._first = self._sums()
 
     def _sums(self) -> torch.Tensor:
-        device = local(self._named[0][1]).device
-        wide = torch.float32 if device.type == "mps" else torch.float64
         with torch.no_grad():
-            sums = [local(value).sum(dtype=wide).to(device) for _, value in self._named]
-            return torch.stack(sums)
+            held = [local(value) for _, value in self._named]
+            device = held[0].device
+            weights: dict[torch.device, torch.Tensor] = {}
+            for value in held:
+                if value.device not in weights:
+                    at = value.device
+                    weights[at] = _weights(at, max(v.numel() for v in held if v.device == at))
+            return torch.stack([_weighted(v, weights[v.device]).to(device) for v in held])
 
     def never_changed(self) -> tuple[tuple[str, ...], int]:
         """Names, and the updates they were given; once, when the answer has come."""
@@ -74,3 +85,18 @@ class ParameterWatch:
         self._over = True
         self._named, self._first, self._reading = [], None, None
         return names, self._updates
+
+
+def _weights(device: torch.device, elements: int) -> torch.Tensor:
+    """Different numbers in [1, 2), as many as `elements`, or as a chunk has."""
+    chunk = CHUNK if device.type in ("cpu", "mps") else DEVICE_CHUNK
+    count = 1 << (min(chunk, elements) - 1).bit_length()
+    wide = torch.float32 if device.type == "mps" else torch.float64
+    return 1 + (torch.arange(count, device=device) * STRIDE % count).to(wide) / count
+
+
+def _weighted(value: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """The sum of all elements by their weights, and of all chunks by their places."""
+    chunks = value.detach().reshape(-1).split(len(weights))
+    sums = torch.stack([(chunk * weights[: len(chunk)]).sum() for chunk in chunks])
+    return (sums * torch.arange(1, len(sums) + 1, device=sums.device)).sum()

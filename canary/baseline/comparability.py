@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canary.collect.record import RunRecord
@@ -143,7 +143,16 @@ def machine_key(record: RunRecord) -> str:
         if gpus[0].get("mig"):
             name += "-mig"
     ranks = int(record.env.get("world_size") or 1)
-    return slug(f"{name}_x{ranks}_{record.config.get('dtype', 'float32')}")
+    return slug(f"{name}_x{ranks}_{_asked_dtype(record.config)}")
+
+
+def _asked_dtype(config: Mapping[str, Any]) -> str:
+    """Of a user's own trainer that of its autocast: in what its model was loaded is the model's
+    matter, as are `mixed` parameters."""
+    dtype, arguments = str(config.get("dtype", "float32")), config.get("trainer_args") or {}
+    own = bool(config.get("command")) and config.get("trainer") != "canary.Recorder"
+    autocast = arguments.get("bf16") or arguments.get("fp16")
+    return "float32" if dtype == "mixed" or (own and not autocast) else dtype
 
 
 def slug(text: str) -> str:

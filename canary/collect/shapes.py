@@ -61,6 +61,13 @@ class FirstUpdate(Shape):
     tensors_unchanged: list[str] = []
 
 
+class Clipping(Shape):
+    """Gradient norms of each step, before clipping and as they were applied."""
+
+    before: Numbers = []
+    applied: Numbers = []
+
+
 class Trajectory(Shape):
     """What follows."""
 
@@ -132,6 +139,7 @@ class Exact(Shape):
     first_loss: FirstLoss = FirstLoss()
     first_gradient: FirstGradient = FirstGradient()
     first_update: FirstUpdate = FirstUpdate()
+    clipping: Clipping = Clipping()
     trajectory: Trajectory = Trajectory()
     work: Work = Work()
     memory: LiveMemory = LiveMemory()

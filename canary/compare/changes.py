@@ -8,7 +8,7 @@ from typing import Any
 from canary.collect.record import RunRecord
 from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
-from canary.config.places import is_place
+from canary.config.places import is_place, is_special_token
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS
 
@@ -123,9 +123,27 @@ def _stated(record: RunRecord, other: RunRecord) -> dict[str, Any]:
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Keys of the resolved configs that differ. A key that one version did not know yet had its
     default."""
+    found = key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG)
+    read_anew = dtype_read_anew(baseline, current)
     return (
         *spoken_changes(baseline, current),
-        *key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG),
+        *(
+            change
+            for change in found
+            if not (read_anew and change.key == "dtype")
+            and not _token_came_later(change.key, baseline, current)
+        ),
+    )
+
+
+def _token_came_later(key: str, *sides: RunRecord) -> bool:
+    """Whether it is a special token that a side's version left out, together with the secrets."""
+    section, _, name = key.rpartition(".")
+    return (
+        section == "trainer_args"
+        and is_special_token(name)
+        and not all(name in (side.config.get(section) or {}) for side in sides)
+        and all(side.config.get("command") for side in sides)
     )
 
 
@@ -136,11 +154,24 @@ def spoken_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
     """Packages, drivers, devices and variables that differ."""
-    return key_changes(
+    found = key_changes(
         _comparable_environment(baseline.env),
         _comparable_environment(current.env),
         COSMETIC_ENVIRONMENT,
     )
+    read_anew = dtype_read_anew(baseline, current)
+    return tuple(change for change in found if not (read_anew and change.key == "device.dtype"))
+
+
+def dtype_read_anew(baseline: RunRecord, current: RunRecord) -> bool:
+    """Whether one side is of a version that called `float32` whatever ran without autocast, and
+    both have parameters of the same dtypes."""
+    before, after = (side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
+    if not before or before != after:
+        return False
+    loaded = "mixed" if len(before) > 1 else str(next(iter(before))).removeprefix("torch.")
+    said = {(side.env.get("device") or {}).get("dtype") for side in (baseline, current)}
+    return loaded != "float32" and said == {"float32", loaded}
 
 
 def change_difference(stage: str, order: int, changes: tuple[KeyChange, ...]) -> list[Difference]:

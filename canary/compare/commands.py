@@ -9,6 +9,7 @@ from typing import Any
 
 from canary.compare.report import KeyChange
 from canary.config.command_line import PYTHON, SHELLS, Started, started
+from canary.config.hidden import hidden
 from canary.config.places import is_place, is_secret, plain_name
 from canary.config.trainers import OWN_KEYS
 
@@ -39,6 +40,8 @@ def command_changes(baseline: Any, current: Any) -> tuple[KeyChange, ...]:
 
     Those of places and names are cosmetic, and so is the folder of a program.
     """
+    # Older records hold their secrets.
+    baseline, current = (hidden(c) if _is_strings(c) else c for c in (baseline, current))
     if baseline == current or not (baseline or current):
         return ()
     if not (_is_words(baseline) and _is_words(current)):
@@ -90,8 +93,11 @@ def _repeats(change: KeyChange, option: KeyChange) -> bool:
 
 
 def _is_words(command: Any) -> bool:
-    words = isinstance(command, list) and len(command) <= MOST_WORDS
-    return words and all(isinstance(word, str) for word in command)
+    return _is_strings(command) and len(command) <= MOST_WORDS
+
+
+def _is_strings(command: Any) -> bool:
+    return isinstance(command, list) and all(isinstance(word, str) for word in command)
 
 
 def _same(before: Any, after: Any) -> bool:

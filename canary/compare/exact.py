@@ -17,6 +17,7 @@ from canary.compare.changes import (
     environment_changes,
     spoken_changes,
 )
+from canary.compare.clipping import clipped_on_one_side, clipping_differences
 from canary.compare.commands import without_repeats
 from canary.compare.inputs_stages import (
     batch_differences,
@@ -71,13 +72,15 @@ class ExactResult:
 def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
     """Differences of stages 2 to 9, in order; of a rollout trainer's trajectory by step."""
     tolerance = tolerance_for(current)
+    gradients = first_gradient_differences(baseline, current, tolerance)
     found = [
         *data_differences(baseline, current),
         *batch_differences(baseline, current),
         *model_differences(baseline, current),
         *rollout_differences(baseline, current, tolerance),
         *first_loss_differences(baseline, current, tolerance),
-        *first_gradient_differences(baseline, current, tolerance),
+        *([] if clipped_on_one_side(baseline, current, tolerance) else gradients),
+        *clipping_differences(baseline, current, tolerance),
         *first_update_differences(baseline, current, tolerance),
         *trajectory_differences(baseline, current, tolerance),
     ]

@@ -75,7 +75,12 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
     """
     before, after = baseline.exact.get("batches", []), current.exact.get("batches", [])
     common = min(len(before), len(after))
-    differing = [step for step in range(common) if _hashes(before[step]) != _hashes(after[step])]
+    differing = [
+        step
+        for step in range(common)
+        if _hashes(before[step]) != _hashes(after[step])
+        and not _told_less(before[step], after[step])
+    ]
     if not differing:
         return []
     first = differing[0]
@@ -129,6 +134,20 @@ def _cut(
         detail=words,
         step=first + 1,
     )
+
+
+def _told_less(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one side is of a version that left out what stands in lists, and is else as large."""
+    return len(before) == len(after) and all(
+        was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
+        for was, now in zip(before, after, strict=True)
+    )
+
+
+def _left_out(older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
+    unpacked, shapes = newer.get("unpacked"), newer.get("shapes") or {}
+    top = {name: shape for name, shape in shapes.items() if name not in (unpacked or ())}
+    return bool(unpacked) and not older.get("unpacked") and top == (older.get("shapes") or {})
 
 
 def _hashes(step: Sequence[Mapping[str, Any]]) -> list[Any]:

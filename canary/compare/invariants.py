@@ -33,6 +33,7 @@ from canary.compare.rollout_invariants import (
     same_tokens_sampled_and_trained,
     starts_at_ratio_one,
 )
+from canary.compare.tolerances import arithmetic_of
 from canary.compare.update_invariants import (
     frozen_unchanged,
     learning_rate_positive,
@@ -101,7 +102,7 @@ def loss_not_negative(record: RunRecord) -> Invariant:
 
 def _rounding(record: RunRecord) -> float:
     """How far arithmetic alone may move a loss from what it is."""
-    return FIRST_LOSS_TOLERANCE.get(str(record.config.get("dtype")), 1e-5)
+    return FIRST_LOSS_TOLERANCE.get(arithmetic_of(record), 1e-5)
 
 
 def dpo_first_loss(record: RunRecord) -> Invariant:

@@ -17,6 +17,7 @@ from canary.compare.invariant_parts import (
     skip,
     starts_at_reference,
 )
+from canary.compare.tolerances import arithmetic_of
 
 ADVANTAGE_SUM_TOLERANCE = 1e-3
 """Of an advantage, on average; scaled advantages are of size 1."""
@@ -64,7 +65,7 @@ def _starts_at_itself(record: RunRecord, rl: Mapping[str, Sequence[Any]]) -> Inv
     name = "starts_at_ratio_one"
     told = [float(v) for v in rl["ratio_deviation"] if v is not None]
     worst = max(told, key=lambda value: value if value == value else math.inf)
-    allowed = RATIO_TOLERANCE.get(str(record.config.get("dtype")), 1e-4)
+    allowed = RATIO_TOLERANCE.get(arithmetic_of(record), 1e-4)
     kl = (rl.get("kl") or [None])[0]
     if not worst <= allowed:
         words = f"ratios are off 1 by up to {worst:.3g} before their step's first update"

@@ -55,9 +55,21 @@ TOLERANCES: dict[str, Tolerance] = {
 """The first value is that of the first loss."""
 
 
-def tolerance_for(record: RunRecord) -> Tolerance:
-    """By the record's dtype, float32 where it says none, and by the base's where it is packed."""
+def arithmetic_of(record: RunRecord) -> str:
+    """The dtype whose rounding shows: the record's, float32 where it says none. Of `mixed`
+    parameters the narrowest, and `quantized` where some are packed integers."""
     name = str(record.config.get("dtype", "float32"))
+    if name != "mixed":
+        return name
+    found = [key.removeprefix("torch.") for key in record.exact.get("model", {}).get("dtypes", {})]
+    if any("int" in key for key in found):
+        return "quantized"
+    return next((key for key in ("bfloat16", "float16") if key in found), "float32")
+
+
+def tolerance_for(record: RunRecord) -> Tolerance:
+    """By the dtype that the record computes in, and by the base's where it is packed."""
+    name = arithmetic_of(record)
     packed = record.config.get("load_in_4bit") or record.config.get("load_in_8bit")
     if packed and name == "float32":
         name = "quantized"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from canary.config.command_line import why_deaf
+from canary.config.hidden import HIDDEN, lost
 from canary.config.schema import GROUP_TRAINERS, CanaryConfig
 from canary.config.source import Origins
 from canary.config.speed_checks import check_speed
@@ -89,6 +90,15 @@ def _check_command(given: set[str], config: CanaryConfig, origins: Origins, sour
         raise ConfigError(
             f"training_type exec in {source} needs a command",
             "write command: [python, train.py], or use canary exec -- python train.py",
+            file=source,
+            key="command",
+        )
+    missing = lost(config.command)
+    if missing is not None:
+        raise ConfigError(
+            f"command in {origins.get('command', source)} lacks the value of {missing}: a run's "
+            f"folder holds {HIDDEN} for it",
+            "write the value in its place, or let the command read it from the environment",
             file=source,
             key="command",
         )

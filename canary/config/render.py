@@ -9,6 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel
 
+from canary.config.hidden import hidden
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS, TRAINER_FIELDS
@@ -20,7 +21,8 @@ def show_text(loaded: LoadedConfig) -> str:
 
 
 def resolved_yaml(loaded: LoadedConfig) -> str:
-    """The complete config, loadable again, each value with where it came from."""
+    """The complete config, loadable again but for the secrets of a command, which are hidden; each
+    value with where it came from."""
     return "# The resolved config of this run; behind each value, where it came from.\n" + _lines(
         loaded
     )
@@ -32,6 +34,8 @@ def _lines(loaded: LoadedConfig) -> str:
     for key, value in loaded.config:
         if own and key not in EXEC_KEYS:
             continue  # the command's own matter, and nothing that it says
+        if key == "command":
+            value = hidden(value)
         inner = dict(value) if isinstance(value, BaseModel | dict) else {}
         if not inner:
             rows.append((f"{key}: {_scalar(value)}", loaded.origins[key]))

@@ -141,7 +141,8 @@ class JobKeeper:
                 usage_error=True,
             )
         result = self._inside.finished(self._loop, self._loop.device, self._calls)
-        return Result(**vars(result) | {"unmeasured": self._loop.unmeasured()})
+        unmeasured = self._loop.unmeasured() | probe.unmeasured()
+        return Result(**vars(result) | {"unmeasured": unmeasured})
 
 
 class NoKeeper:

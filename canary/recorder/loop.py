@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from canary.collect.packages import package_versions
-from canary.collect.probes.settings import KINDS, plain
+from canary.collect.probes.settings import KINDS, dtype_of, plain
+from canary.config.places import is_special_token
 from canary.errors import UsageError
 
 TYPES = (*KINDS, "custom")
@@ -66,9 +67,8 @@ class Loop:
         return name if name and not Path(name).exists() else type(self.model).__name__
 
     def _dtype(self) -> str:
-        """That of the parameters, where they are of one; a loop may compute in another."""
-        found = {value.dtype for value in self.model.parameters()} if self.model is not None else ()
-        return str(next(iter(found))).removeprefix("torch.") if len(found) == 1 else "float32"
+        """That of the parameters: `dtype` in the settings says where a loop computes in another."""
+        return "float32" if self.model is None else dtype_of(self.model)
 
     def why_no_step(self, begun: bool) -> str:
         """What a loop did without in which no step ended."""
@@ -99,7 +99,7 @@ def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _without_secrets(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
-        if re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
+        if is_special_token(str(name)) or re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
     }
 
 

@@ -34,7 +34,7 @@ from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.fingerprints import describe_data
 from canary.collect.probes.host import HostWatch
 from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.settings import describe_device
+from canary.collect.probes.settings import describe_device, scales_gradients
 from canary.collect.probes.steps import Row
 from canary.collect.profiled import keep_profile, window_of
 from canary.collect.record import Launch, RunRecord
@@ -138,7 +138,7 @@ class OwnKeeper:
         self._watch = LaunchWatch(
             self._folder.path,
             self.launch,
-            scaled_gradients=self._dtype == "float16",
+            scaled_gradients=scales_gradients(training),
             stop_on=self._stop_on,
         )
         self._folder.write(self._record)
@@ -233,6 +233,7 @@ class OwnKeeper:
         self._record.launches[0] = self._record.launches[0].model_copy(
             update={"status": "completed", "steps": len(self._kept)}
         )
+        self._record.unmeasured.update(probe.unmeasured())
         self._tell(len(self._kept), exact_scalars(self._record.exact))
         self._host.begin()
 

@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.named import hashable, named
-from canary.collect.probes.parameters import gradient_norms
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row, StepRows, StepWatch
+from canary.recorder.gradients import Gradients
 from canary.recorder.loop import Loop
 from canary.recorder.values import mean, rows_of, scalar
 
@@ -32,7 +32,6 @@ class _Open:
         self.learning_rate: Scalar | None = None
         self.samples = 0
         self.stepped = False
-        self.went_backward = False
 
 
 def _fill(row: Row, values: dict[str, float]) -> None:
@@ -64,6 +63,9 @@ class LoopProbe:
         self.begun = False
         """Whether any has begun."""
         self.exact = exact
+        self._gradients: Gradients | None = None
+        if exact is not None and loop.model is not None:
+            self._gradients = Gradients(loop.model, exact)
         self._device = loop.device
         self.rows = StepRows(self._device, sink, profiler)
         self._clock = self.rows.clock
@@ -73,6 +75,7 @@ class LoopProbe:
         self._now = _Open()
         self._running = False
         self._handles: list[Any] = []
+        self._given = self._read = False
         self._before_optimizer = "other"
 
     def start(self) -> None:
@@ -82,6 +85,8 @@ class LoopProbe:
             if self._device.type == "cuda":
                 # Hashing a large model takes memory that the loop does not.
                 torch.cuda.reset_peak_memory_stats(self._device)
+        if self._gradients is not None:
+            self._gradients.begin()
         for optimizer in self._loop.optimizers:
             self._handles.append(optimizer.register_step_pre_hook(self._optimizer_begins))
             self._handles.append(optimizer.register_step_post_hook(self._optimizer_ended))
@@ -103,18 +108,26 @@ class LoopProbe:
             self.exact.give_up()
 
     def detach(self) -> None:
-        """Unhooks the optimizers, and leaves collectives alone."""
+        """Unhooks the optimizers, and leaves backward and collectives alone."""
         self.rows.collectives.end()
+        self._leave_gradients()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    def _leave_gradients(self) -> None:
+        if self._gradients is not None:
+            self._gradients.end()
+            self._gradients = None
 
     def step_begins(self, batch: Any) -> None:
         """A step, or the next micro-batch of one whose optimizer has not stepped yet."""
         self._clock.switch("other")
         if not self._running:
             self._running = self.begun = True
-            if self.exact is not None and self._loop.model is not None:
+            if self.exact is None:
+                self._leave_gradients()
+            elif self._loop.model is not None:
                 self.exact.update_begins()
         if batch is not None:
             self.batch(batch)
@@ -139,13 +152,16 @@ class LoopProbe:
         """Time inside belongs to `name`."""
         with self._clock.phase(name):
             yield
-        if name == "backward" and not self._now.stepped:
-            self._now.went_backward = True
-            self._gradients_grew()
+        if name == "backward" and self._gradients is not None:
+            self._gradients.phase_ended()
 
     def batch(self, batch: Any) -> None:
         """Counts, and in the probe describes, one micro-batch."""
+        self._given = True
         tensors = named(batch)
+        if not tensors:
+            return
+        self._read = True
         for name, count in count_tokens(tensors).items():
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
@@ -155,6 +171,16 @@ class LoopProbe:
                 self._watch.batch(tensors)
         if self.exact is not None:
             self.exact.micro_batch(hashable(tensors))
+
+    def unmeasured(self) -> dict[str, str]:
+        """What the steps did not show, and why."""
+        if self._read:
+            return {}
+        if self._given:
+            why = "the batches given to recorder.step hold no numbers and no text"
+        else:
+            why = "recorder.step was given no batch"
+        return {"exact.batches": why}
 
     def loss(self, value: Any) -> None:
         """One micro-batch's loss."""
@@ -180,24 +206,17 @@ class LoopProbe:
             told = scalar(value, f"step.log({name}=...)")
             self._now.metrics.setdefault(name, []).append(told)
 
-    def _gradients_grew(self) -> None:
-        """After a backward: what the first step's gradients are before anybody clips them."""
-        if self.exact is not None and self.steps == 0 and self._loop.model is not None:
-            self.exact.gradients_ready(again=True)
-
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._before_optimizer = self._clock.switch("optimizer")
         now = self._now
         if not now.stepped and now.learning_rate is None:
             rate = self._loop.optimizers[0].param_groups[0]["lr"]
             now.learning_rate = rate.detach().clone() if isinstance(rate, torch.Tensor) else rate
-        if self.exact is None or self._loop.model is None or now.stepped:
+        if self._gradients is None or now.stepped:
             return
-        if self.steps == 0 and not now.went_backward:
-            self.exact.gradients_ready()
+        applied = self._gradients.optimizer_begins()
         if now.grad_norm is None:
-            with _disable_current_modes():
-                now.grad_norm = gradient_norms(self._loop.model)["total"]
+            now.grad_norm = applied
 
     def _optimizer_ended(self, *_: Any) -> None:
         self._now.stepped = True
@@ -210,6 +229,8 @@ class LoopProbe:
         if self.exact is not None:
             self.exact.work_ends(self.steps)
             self.exact.update_ended()
+            if self._gradients is not None:
+                self._gradients.step_ended()
             self.exact.step_ended(self.steps)
         if self._watch is not None:
             rate = now.learning_rate

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from canary.config.hidden import hidden
 from canary.errors import InputError, Stopped
 from canary.runner.base import JOB, PARENT, Job, Listener, Result
 from canary.runner.failure import last_words
@@ -168,7 +169,7 @@ class CommandRunner(LocalRunner):
 
     def _why_untrained(self, job: Job) -> tuple[str, str]:
         """What kept the canary from seeing a training, from the marks that each Python left."""
-        shown = shlex.join(self._command)
+        shown = shlex.join(hidden(self._command))
         marks = marks_of(job)
         foreign = next(marks.glob("foreign.*"), None)
         if foreign is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 
+from canary.config.hidden import hidden
 from canary.config.schema import CanaryConfig
 from canary.runner.base import Kind
 from canary.runner.pace import Pace
@@ -19,7 +20,7 @@ MB, GB = 2**20, 2**30
 def headline(config: CanaryConfig) -> str:
     """One line: trainer, adapter, model, data; or the user's own command."""
     if config.training_type == "exec":
-        return f"{config.name}: {shlex.join(config.command)}"
+        return f"{config.name}: {shlex.join(hidden(config.command))}"
     adapter = f" + LoRA r={config.lora_r}" if config.use_peft else ""
     name = f"{config.name}: " if config.name else ""
     return (

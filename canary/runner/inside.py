@@ -29,7 +29,7 @@ from canary.collect.probes.exact import ExactProbe, Trained
 from canary.collect.probes.fingerprints import describe_data
 from canary.collect.probes.host import HostWatch
 from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.settings import describe_device, describe_training
+from canary.collect.probes.settings import describe_device, describe_training, scales_gradients
 from canary.collect.profile import OPERATORS, Window
 from canary.collect.ranks import rank_path
 from canary.runner.base import NODE_RANK, Job, Result
@@ -134,7 +134,7 @@ class Inside:
                 self.job.launch,
                 rank=self.rank,
                 ranks=int(os.environ.get("WORLD_SIZE", "1")),
-                scaled_gradients=training["dtype"] == "float16",
+                scaled_gradients=scales_gradients(training),
                 stop_on=self.job.stop_on,
             )
         self._exact = ExactProbe(trained) if self.job.kind == "probe" else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from canary.config.hidden import hidden
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS, OWN_KEYS
 from canary.runner.base import Kind
@@ -15,9 +16,10 @@ NOT_TAKEN = ("bf16", "fp16", "use_cpu", "num_train_epochs", "max_steps", "data_s
 
 def asked_config(config: CanaryConfig) -> dict[str, Any]:
     """The `config` of a record before anything was trained: for a command, the keys that it has;
-    what it trains is not known yet, and no default of a built-in canary is."""
+    what it trains is not known yet, and no default of a built-in canary is. Secrets are hidden."""
     keys = set(EXEC_KEYS) if config.training_type == "exec" else None
-    return config.model_dump(mode="json", include=keys)
+    found = config.model_dump(mode="json", include=keys)
+    return found | ({"command": hidden(config.command)} if config.command else {})
 
 
 def as_config(training: Mapping[str, Any], kind: Kind) -> dict[str, Any]:

@@ -208,11 +208,22 @@ class OwnStepOfTuples(Trainer):
         return loss.detach()
 
 
-class OfTexts(OfTuples):
+class Sealed:
+    """A sample in a class of its own."""
+
+    def __init__(self, row: Any) -> None:
+        self.row = row
+
+
+def sealed(rows: list[Any]) -> list[Sealed]:
+    return [Sealed(row) for row in rows]
+
+
+class OfObjects(OfTuples):
     """Its batches hold nothing that the canary can hash."""
 
     def compute_loss(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
-        rows = torch.tensor([row["input_ids"] for row in batch])
+        rows = torch.tensor([getattr(row, "row", row)["input_ids"] for row in batch])
         return model(input_ids=rows, labels=rows).loss
 
 
@@ -240,10 +251,40 @@ def test_batches_that_are_lists_are_recorded_by_their_places(
 
 
 def test_batches_without_a_tensor_are_said_to_have_none(tmp_path: Path) -> None:
-    trainer = built(OfTexts, tmp_path)
-    trainer.data_collator = list
+    trainer = built(OfObjects, tmp_path)
+    trainer.data_collator = sealed
     trainer.args.remove_unused_columns = False
     probe, exact, rows = watched(trainer)
     assert len(rows) == STEPS
     assert "batches" not in exact.found
     assert "hold no tensor" in probe.unmeasured()["exact.batches"]
+
+
+class OfNested(OfTuples):
+    """Its batches are of lists, in mappings of their own."""
+
+    def compute_loss(self, model: Any, batch: Any, *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]
+        rows = torch.tensor(batch["chosen"]["input_ids"])
+        return model(input_ids=rows, labels=rows).loss
+
+
+def nested(rows: list[Any]) -> dict[str, Any]:
+    return {"chosen": {"input_ids": [row["input_ids"] for row in rows]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "collator", "name"),
+    [(OfNested, nested, "chosen_input_ids"), (OfObjects, list, "input_ids")],
+)
+def test_batches_of_nested_lists_are_recorded(
+    tmp_path: Path, kind: type[Trainer], collator: Any, name: str
+) -> None:
+    trainer = built(kind, tmp_path)
+    trainer.data_collator = collator
+    trainer.args.remove_unused_columns = False
+    probe, exact, rows = watched(trainer)
+    batches = exact.found["batches"]
+    assert len(batches) == len(rows) == STEPS
+    assert all(name in micro["shapes"] for step in batches for micro in step)
+    assert len({micro["sha256"] for step in batches for micro in step}) == STEPS
+    assert "exact.batches" not in probe.unmeasured()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from canary import Recorder
 from canary.anomaly import Alert, StopTraining, profiler_registry
 from canary.anomaly.launch import LaunchWatch
-from canary.anomaly.parameters import UPDATES
+from canary.anomaly.parameters import CHUNK, UPDATES
 from canary.cli import app
 from canary.collect.folder import load_record
 from canary.collect.jsonio import read_rows
@@ -88,6 +88,37 @@ def test_a_tensor_that_never_changes_is_found_in_a_launch(tmp_path: Path) -> Non
         found += this.get("alerts", [])
     assert [each["type"] for each in found] == ["stalled_adapter"]
     assert found[0]["metadata"]["names"] == ["1.weight", "1.bias"]
+
+
+@pytest.mark.parametrize("size", [2, 3 * CHUNK])
+def test_a_tensor_whose_elements_move_oppositely_is_no_stalled_one(
+    size: int, tmp_path: Path
+) -> None:
+    """As the two biases of a softmax do: their sum stays what it was."""
+    model = torch.nn.ParameterDict(
+        {name: torch.nn.Parameter(torch.zeros(size)) for name in ("near", "far", "swap", "still")}
+    )
+    with torch.no_grad():
+        model["swap"][0], model["swap"][-1] = -0.5, 0.5
+    watch = LaunchWatch(tmp_path, 2)
+    found: list[dict[str, Any]] = []
+    for step in range(1, UPDATES + 5):
+        watch.step_ended(step, model, 1e-4)
+        with torch.no_grad():
+            model["near"][0], model["near"][1] = 0.25, -0.25
+            model["far"][0], model["far"][-1] = 0.25, -0.25
+            model["swap"][0], model["swap"][-1] = 0.5, -0.5
+        this = row(step)
+        watch.judge(this)
+        found += this.get("alerts", [])
+    assert [each["metadata"]["names"] for each in found] == [["still"]]
+
+
+def test_what_is_compared_of_a_tensor_leaves_random_numbers_alone(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    before = torch.get_rng_state()
+    LaunchWatch(tmp_path, 2).step_ended(1, model, 1e-4)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_stop_on_says_so_after_the_row_has_its_alert(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ class Part:
     repeats: int = 1
 
 
+ROLLOUT = ("prompt", "completion")
 PAIRS = (("chosen_{}", "rejected_{}"), ("{}_chosen", "{}_rejected"))
 """How the two sides of a preference are named, around `input_ids` and its like."""
 
@@ -44,7 +45,8 @@ def parts(inputs: Mapping[str, Any]) -> list[Part]:
 
     What only estimates a baseline is left out: KTO's mismatched pairs (`KL_...`).
     """
-    if "completion_ids" in inputs and "prompt_ids" in inputs:
+    inputs = {name: each for name, each in inputs.items() if isinstance(each, torch.Tensor)}
+    if all(f"{side}_{part}" in inputs for side in ROLLOUT for part in ("ids", "mask")):
         learned = inputs["completion_mask"].bool()
         prompt = inputs["prompt_mask"].bool()
         nothing = torch.zeros_like(prompt)
@@ -90,7 +92,8 @@ def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
     """
     found = parts(inputs)
     if not found:
-        return {"label_tokens": inputs["labels"].ne(IGNORE).sum()} if "labels" in inputs else {}
+        labels = inputs.get("labels")
+        return {"label_tokens": labels.ne(IGNORE).sum()} if isinstance(labels, torch.Tensor) else {}
     counts: dict[str, torch.Tensor | int] = {
         "input_tokens": _total([part.present.sum() * part.repeats for part in found])
         if any(part.repeats > 1 for part in found)
@@ -99,7 +102,7 @@ def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
     learned = [part.learned.sum() for part in found if part.learned is not None]
     if learned:
         counts["label_tokens"] = _total(learned)
-    if "completion_ids" in inputs and "prompt_ids" in inputs:
+    if learned and "completion_ids" in inputs and "prompt_ids" in inputs:
         counts["completion_tokens"] = counts["label_tokens"]
     return counts
 
@@ -195,10 +198,16 @@ def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
         **counts,
     }
     described.update(_special_counts(inputs, tokenizer))
+    if getattr(inputs, "unpacked", ()):
+        described["unpacked"] = list(inputs.unpacked)  # type: ignore[attr-defined]
     advantages = inputs.get("advantages")
     if isinstance(advantages, torch.Tensor) and advantages.dim() == 1:
         described["advantages"] = [float(value) for value in advantages.detach().flatten().tolist()]
     return described
+
+
+def _sequences(ids: torch.Tensor) -> int:
+    return len(ids) if ids.dim() > 1 else 1
 
 
 def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
@@ -208,7 +217,7 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]
         return {}
     if "completion_ids" in inputs:
         found = found[-1:]
-    counts = {"sequences": sum(len(part.ids) for part in found if part.repeats == 1)}
+    counts = {"sequences": sum(_sequences(part.ids) for part in found if part.repeats == 1)}
     if eos is not None:
         looked_at = [part.present if part.learned is None else part.learned for part in found]
         counts["eos_labels"] = sum(

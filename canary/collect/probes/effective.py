@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from canary.collect.probes.settings import arguments_of, plain
+from canary.config.places import is_special_token
 
 LIBRARIES = (
     "accelerate",
@@ -87,7 +88,7 @@ def _attributes(owner: Any) -> dict[str, Any]:
 def _scalars(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Numbers, flags, short words and lists of them; names of places are left out."""
     for name, value in values.items():
-        if name.lower().rpartition("_")[2] in SECRETS:
+        if name.lower().rpartition("_")[2] in SECRETS and not is_special_token(name):
             continue
         simple = plain(value) if isinstance(value, list | tuple | set | frozenset) else value
         if isinstance(value, set | frozenset):

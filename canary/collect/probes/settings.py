@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import torch
 
 from canary.collect.packages import package_versions
+from canary.config.places import is_secret, is_special_token
 
 KINDS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo")
 """Trainers of trl whose class, or a base of it, is called `<KIND>Trainer`."""
@@ -61,7 +63,11 @@ def kind_of(trainer: Any) -> str:
 
 
 def describe_training(trainer: Any) -> dict[str, Any]:
-    """`{trainer, training_type, model_name, dtype, world_size, arguments, packages}`."""
+    """`{trainer, training_type, model_name, dtype, world_size, arguments, packages}`.
+
+    `dtype`: what the training computes in. That of autocast where it is on, otherwise that of the
+    parameters (see `dtype_of`).
+    """
     arguments = trainer.args
     config = getattr(trainer.model, "config", None)
     half = "bfloat16" if getattr(arguments, "bf16", False) else "float16"
@@ -70,12 +76,25 @@ def describe_training(trainer: Any) -> dict[str, Any]:
         "trainer": f"{type(trainer).__module__}.{type(trainer).__qualname__}",
         "training_type": kind_of(trainer),
         "model_name": getattr(config, "_name_or_path", None) or type(trainer.model).__name__,
-        "dtype": half if mixed else "float32",
+        "dtype": half if mixed else dtype_of(trainer.model),
         "use_peft": hasattr(trainer.model, "peft_config"),
         "world_size": getattr(arguments, "world_size", 1),
         "arguments": arguments_of(arguments),
         "packages": package_versions(),
     }
+
+
+def dtype_of(model: Any) -> str:
+    """That of the parameters; `mixed` where they are of several: `exact.model.dtypes` counts them.
+    `float32` without parameters."""
+    found = {str(value.dtype).removeprefix("torch.") for value in model.parameters()}
+    return "mixed" if len(found) > 1 else next(iter(found), "float32")
+
+
+def scales_gradients(training: Mapping[str, Any]) -> bool:
+    """Whether a training described like this multiplies its loss so that float16 can hold its
+    gradients: not where the parameters themselves are float16."""
+    return training["dtype"] == "float16" and bool(training["arguments"].get("fp16", True))
 
 
 def arguments_of(arguments: Any) -> dict[str, Any]:
@@ -86,13 +105,13 @@ def arguments_of(arguments: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for field in dataclasses.fields(arguments):
         name = field.name
-        if name in PASSING or name.endswith("_token") or not hasattr(arguments, name):
+        if name in PASSING or is_secret(name) or not hasattr(arguments, name):
             continue
         value = plain(getattr(arguments, name))
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        if name in TELLING or value != plain(default):
+        if name in TELLING or is_special_token(name) or value != plain(default):
             found[name] = value
     return found
 

@@ -17,7 +17,7 @@ from transformers import Trainer, TrainerCallback
 from canary.collect.probes.batches import count_tokens
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.metrics import StepMetrics
-from canary.collect.probes.named import hashable, named
+from canary.collect.probes.named import hashable, named, with_nested
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.silent_loop import SilentLoop
@@ -157,7 +157,9 @@ class TrainerProbe(TrainerCallback):
     def _batch_enters(self, inputs: Any) -> None:
         self._entered = True
         self._silent.seen.add("passed")
-        if not isinstance(inputs, Mapping):
+        if isinstance(inputs, Mapping) and any(map(torch.is_tensor, inputs.values())):
+            inputs = with_nested(inputs)
+        else:
             inputs = hashable(named(inputs))
         if not inputs:
             return

@@ -12,6 +12,7 @@ from canary.compare.changes import shown
 from canary.compare.commands import as_number, setting_name
 from canary.compare.report import Comparison
 from canary.compare.suspects import Evidence, RegressionCategory
+from canary.config.places import is_special_token
 
 FOLLOWING = (
     "transformers_version",
@@ -85,6 +86,8 @@ def setting_changes(
                 key, was.get(key), now_in_force.get(key), category_of(key), in_config=False
             )
             same = change.baseline == change.current
+            if is_special_token(key) and not (key in was and key in now_in_force):
+                continue  # older versions left it out, together with the secrets
             if same or change.name in FOLLOWING or change.name in names:
                 continue
             if _key(change.baseline, change.current) in values:

@@ -14,6 +14,7 @@ from canary.compare.causes.changed_settings import SettingChange, setting_change
 from canary.compare.causes.evidence import evidence_of
 from canary.compare.causes.own_code import CodeChange, code_changes
 from canary.compare.causes.values import advantages_of, common_factor, is_finite, rounded_to
+from canary.compare.clipping import SIGNAL, has_clipping
 from canary.compare.exact import most_different, newest_probed
 from canary.compare.inputs_stages import is_rollout
 from canary.compare.learning_stages import VANISHING, loss_floor
@@ -226,6 +227,22 @@ class Facts:
         groups do not agree on one."""
         before, after = (side or {} for side in self.exact("first_gradient", "groups"))
         return common_factor(before, after)
+
+    @cached_property
+    def clipping(self) -> Difference | None:
+        """Where the first difference is that the optimizer gets another gradient of the same
+        backward."""
+        if self.entry not in ("first_update", "trajectory"):
+            return None
+        found = self.difference(self.entry, SIGNAL)
+        losses = self.first_step("losses")
+        return found if found is None or losses is None or losses > (found.step or 1) else None
+
+    @cached_property
+    def clipping_unknown(self) -> bool:
+        """Whether the gradients of one side may be clipped ones: those of an older record of a
+        Recorder's loop."""
+        return has_clipping(self.before) != has_clipping(self.now)
 
     @cached_property
     def advantages(self) -> Literal["same", "exchanged", "others"]:

@@ -22,8 +22,12 @@ ACTIONS = (
     "compare loss_type, beta, weights and the normalisation of the loss",
     "compute the loss of the first batch by hand on both sides",
 )
-
+CLIPPING = "look whether clipping was changed, and record the baseline anew"
 LOOK_FOR_CUTS = "look for detach() and for terms whose value is 0 and whose slope is not"
+OR_CLIPPED = (
+    "the first loss is the same and its gradient is not. One side's record is older and may hold "
+    "the gradient after clipping"
+)
 CUT = ": a step computes less, a part of the graph was cut"
 
 
@@ -35,7 +39,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield from _first_loss(facts)
     elif facts.entry == "first_gradient":
         yield from _first_gradient(facts)
-    elif facts.entry == "trajectory" and facts.rollout_signal is None:
+    elif facts.entry == "trajectory" and not (facts.rollout_signal or facts.clipping):
         yield from _trajectory(facts)
         yield from _later_updates(facts)
     yield from _impossible(facts)
@@ -159,6 +163,9 @@ def _first_loss(facts: Facts) -> Iterator[Finding]:
 
 def _first_gradient(facts: Facts) -> Iterator[Finding]:
     factor = facts.gradient_factor
+    if facts.clipping_unknown:
+        yield Finding(C.OBJECTIVE, 0.4, OR_CLIPPED, facts.first_evidence(), (CLIPPING, *ACTIONS))
+        return
     if factor is not None:
         yield Finding(
             C.OBJECTIVE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from canary.collect.jsonio import number
 from canary.compare.causes.evidence import evidence_of, evidence_of_check
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
@@ -14,15 +15,46 @@ from canary.compare.causes.updates import (
     norm_change,
     unclipped,
 )
+from canary.compare.clipping import CUT
+from canary.compare.report import Difference
 from canary.compare.suspects import Evidence
 from canary.compare.suspects import RegressionCategory as C
+from canary.compare.tolerances import relative_difference
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
     """Rates first: they are exact; then the first update; then what only later steps show."""
     yield from _rates(facts)
+    if facts.clipping is not None:
+        yield _clipping(facts, facts.clipping)
+        return
     yield from _first_update(facts)
     yield from _later(facts)
+
+
+def _clipping(facts: Facts, found: Difference) -> Finding:
+    """Of the same backward the optimizer gets another gradient."""
+    step = found.step or 1
+    whole = number(facts.exact("clipping", "before")[1][step - 1])
+    was, now = (
+        isinstance(norm, int | float) and relative_difference(whole, norm) > CUT
+        for norm in (found.baseline, found.current)
+    )
+    how = {
+        (True, False): "is no longer clipped: the optimizer gets all of it",
+        (False, True): "is clipped now: the optimizer gets less of it",
+    }.get((was, now), "is cut otherwise before the optimizer gets it")
+    return Finding(
+        C.OPTIMIZER,
+        0.95,
+        f"the gradient of step {step} is the same after backward and {how}",
+        (evidence_of(found),),
+        (
+            "compare what is done with gradients between backward and optimizer.step: "
+            "clip_grad_norm_, its limit, and what it is given",
+        ),
+        equal=("batches", "first_gradient"),
+    )
 
 
 def _rates(facts: Facts) -> Iterator[Finding]:
