@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canary.collect.record import RunRecord
-from canary.collect.summary import MIN_STEPS
+from canary.collect.summary import MIN_STEPS, more_steps
 
 
 def usable(record: RunRecord) -> str:
@@ -22,7 +22,7 @@ def usable(record: RunRecord) -> str:
         ran = len(record.stability.loss_values)
         return (
             f"{where} has too few steps: {ran} run, {times.count} timed after warm-up, "
-            f"{MIN_STEPS} needed; raise max_steps"
+            f"{MIN_STEPS} needed; {more_steps(record)}"
         )
     for value in (times.mean, times.median):
         if not _positive(value):

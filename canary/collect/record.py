@@ -301,6 +301,8 @@ class RunRecord(Section):
     """Rewards, margins, KL, entropy, lengths ... of the measured steps, by metric."""
     tokens: dict[str, int] = Field(default_factory=dict)
     """Totals over the measured steps of the first launch: input, label, completion."""
+    first_step: int = 1
+    """Number of the first step of the first launch: later than 1 where it resumed."""
     first_step_tokens: list[int] = Field(default_factory=list)
     """Input tokens of each of the first steps of the first launch, of all ranks together."""
     io: dict[str, Any] = Field(default_factory=dict)

@@ -277,6 +277,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "memory": record.memory.model_copy(update=_memory(own, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "tokens": _token_totals(first),
+            "first_step": first[0]["step"] if first else 1,
             "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)
@@ -341,6 +342,14 @@ def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:
         for name, value in row.get("rl", {}).items():
             values[name].append(float(number(value)))
     return {name: distribution(sample) for name, sample in sorted(values.items())}
+
+
+def more_steps(record: RunRecord) -> str:
+    """What to do about a run with too few steps, in words."""
+    if record.first_step > 1:
+        where = f"it resumed from a checkpoint at step {record.first_step - 1}"
+        return f"{where}: remove the checkpoint, or raise max_steps"
+    return "raise max_steps"
 
 
 def _step_tokens(rows: Sequence[Row]) -> list[int]:

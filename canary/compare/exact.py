@@ -166,10 +166,8 @@ def exact_lane(
         *change_difference("config", 1, config),
     ]
     explained = any(not change.cosmetic for change in (*config, *environment))
-    sides = (("the baseline", before), ("the current side", after))
-    missing = [side for side, record in sides if not record.exact]
-    if missing:
-        reason = "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"
+    reason = _why_not_compared(before, after)
+    if reason is not None:
         stages = compared_stages(before, after)
         checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
@@ -197,6 +195,17 @@ def exact_lane(
     notes = [f"{d.stage}.{d.signal}: {NOT_REPEATED}, not judged" for d in (*allowed, *unsteady)]
     ordered = sorted([*links, *learned, *kept], key=lambda d: d.order)
     return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
+
+
+def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
+    sides = (("the baseline", before), ("the current side", after))
+    missing = [side for side, record in sides if not record.exact]
+    if missing:
+        return "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"
+    if before.first_step != after.first_step:
+        began = (f"{side} begins at step {record.first_step}" for side, record in sides)
+        return f"{', '.join(began)}: one of them resumed from a checkpoint"
+    return None
 
 
 def _parted(

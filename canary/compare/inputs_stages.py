@@ -57,8 +57,15 @@ def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference
 
 
 def _came_later(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a side is of a version that did not record this yet."""
+    """Whether a side is of a version that did not record this yet, such as a tokenizer that only
+    the collator has."""
+    if key.startswith("tokenizer.") and _has_tokenizer(before) != _has_tokenizer(after):
+        return True
     return key == "tokenizer.pipeline_sha256" and not (key in before and key in after)
+
+
+def _has_tokenizer(data: Mapping[str, Any]) -> bool:
+    return any(key.startswith("tokenizer.") for key in data)
 
 
 def _cause_first(key: str) -> int:

@@ -9,7 +9,7 @@ from canary.collect.bottlenecks import one_line
 from canary.collect.host import typical_cpu_s_per_step
 from canary.collect.record import RunRecord
 from canary.collect.stages import is_online, shown_phases
-from canary.collect.summary import MIN_STEPS
+from canary.collect.summary import MIN_STEPS, more_steps
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.runner.base import Result
 from canary.runner.pace import shown_metrics
@@ -76,7 +76,7 @@ def outcome_text(record: RunRecord) -> str:
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     if time_.count < MIN_STEPS:
         few = f"{time_.count} steps timed after warm-up, {MIN_STEPS} needed to compare"
-        lines.append(f"  note        {few}; raise max_steps")
+        lines.append(f"  note        {few}; {more_steps(record)}")
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
 

@@ -125,6 +125,10 @@ def without_steps() -> RunRecord:
 UNUSABLE: dict[str, tuple[RunRecord, str]] = {
     "no steps": (without_steps(), "too few steps: 0 run"),
     "three steps": (timed(0.1, 0.1, 3), "3 timed after warm-up, 5 needed; raise max_steps"),
+    "resumed": (
+        timed(0.1, 0.1, 3).model_copy(update={"first_step": 25}),
+        "5 needed; it resumed from a checkpoint at step 24: remove the checkpoint, or raise",
+    ),
     "failed": (crashed(record(9)), "is failed, not completed: it broke"),
     "oom": (crashed(record(9), "oom"), "is oom, not completed"),
     "timeout": (crashed(record(9), "timeout"), "is timeout, not completed"),

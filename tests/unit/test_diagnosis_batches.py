@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from canary.collect.probes.batches import describe_batch
+from canary.collect.probes.fingerprints import tokenizer_of
 from canary.compare.stats import compare_to_baseline
 from canary.compare.suspects import Suspect
 from tests.unit.diagnosing import (
@@ -137,3 +139,20 @@ def test_hashes_of_the_same_rows_are_masks_or_labels_in_the_evidence_too() -> No
 def test_a_first_line_that_decides_nothing_names_batches_that_differ() -> None:
     found, _ = diagnosed("sft", *OTHER_HASHES)
     assert "same sequences with other masks or labels" in found.first_line, found.first_line
+
+
+def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:
+    """`Trainer(data_collator=DataCollatorForSeq2Seq(tokenizer))`: else an EOS that is lost has no
+    name."""
+    own, collators = SimpleNamespace(name="own"), SimpleNamespace(name="collator's")
+    collator = SimpleNamespace(tokenizer=collators)
+    assert tokenizer_of(SimpleNamespace(data_collator=collator)) is collators
+    assert tokenizer_of(SimpleNamespace(processing_class=own, data_collator=collator)) is own
+    assert tokenizer_of(SimpleNamespace(data_collator=len)) is None
+
+
+def test_a_tokenizer_that_an_older_record_lacks_is_no_difference() -> None:
+    before, after = sides()
+    assert before.exact["data"].pop("tokenizer")
+    assert compare_to_baseline(after, before).check("data").status == "pass"
+    assert compare_to_baseline(before, after).check("data").status == "pass"

@@ -360,6 +360,17 @@ def test_a_later_batch_of_a_rollout_belongs_to_the_trajectory() -> None:
         assert found.first_difference.stage == stage
 
 
+def test_runs_that_begin_at_other_steps_are_not_compared_and_nothing_passes() -> None:
+    """A script that goes on from its newest checkpoint, in a folder that holds one."""
+    resumed = CURRENT.model_copy(update={"first_step": 25})
+    found = compared(resumed)
+    assert {found.check(stage).status for stage in LEARNED_STAGES} == {"skip"}
+    said = "the baseline begins at step 1, the current side begins at step 25: one of them resumed"
+    assert found.check("batches").message.startswith(said)
+    assert said in found.first_line
+    assert (found.verdict, found.passed) == ("inconclusive", False)
+
+
 def test_without_a_probe_on_both_sides_the_lane_is_skipped_and_nothing_passes() -> None:
     found = compared(CURRENT.model_copy(update={"exact": {}}))
     assert {found.check(stage).status for stage in LEARNED_STAGES} == {"skip"}

@@ -53,8 +53,10 @@ def _pipeline_sha256(tokenizer: Any) -> str | None:
 
 
 def tokenizer_of(trainer: Any) -> Any:
-    """The trainer's tokenizer or processor; `tokenizer` before transformers 4.46."""
-    return getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    """The trainer's tokenizer or processor, or else its collator's; `tokenizer` before transformers
+    4.46."""
+    own = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    return own or getattr(getattr(trainer, "data_collator", None), "tokenizer", None)
 
 
 def describe_data(trainer: Any) -> dict[str, Any]:
