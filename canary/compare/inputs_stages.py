@@ -170,7 +170,7 @@ def _telling(
     totals = []
     for key in TOKEN_COUNTS:
         was, now = _total(before, key), _total(after, key)
-        if was != now:
+        if was != now and None not in (was, now):
             totals.append((key, was, now))
     place = f"from step {first + 1} on"
     if totals:

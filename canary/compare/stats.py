@@ -98,9 +98,11 @@ def compare_to_baseline(
     notes = (*found.notes, *_left_out(before, good))
     found = replace(found, alerts=alerts_of(now), notes=notes)
     judged = found.verdict != "error" and now[-1].status == "completed"
-    seen = found if judged else _with_what_differs(found, now, good, thresholds)
-    diagnosis = analyze_regression(seen, now, good, source)
-    if seen is not found and _both_probed(now, good):
+    # Where both sides fail after their training, their probes still tell what differs.
+    told = good or [record for record in before if record.exact]
+    seen = found if judged else _with_what_differs(found, now, told, thresholds)
+    diagnosis = analyze_regression(seen, now, told if seen is not found else good, source)
+    if seen is not found and _both_probed(now, told):
         found = _with_what_the_probe_saw(found, seen)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from canary.collect.probes.batches import describe_batch
-from canary.collect.probes.fingerprints import tokenizer_of
+from canary.collect.probes.fingerprints import special_ids, tokenizer_of
 from canary.compare.stats import compare_to_baseline
 from canary.compare.suspects import Suspect
 from tests.unit.diagnosing import (
@@ -149,6 +149,30 @@ def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:
     assert tokenizer_of(SimpleNamespace(data_collator=collator)) is collators
     assert tokenizer_of(SimpleNamespace(processing_class=own, data_collator=collator)) is own
     assert tokenizer_of(SimpleNamespace(data_collator=len)) is None
+
+
+def test_without_a_tokenizer_the_models_config_knows_eos() -> None:
+    def trainer(**config: Any) -> Any:
+        return SimpleNamespace(model=SimpleNamespace(config=SimpleNamespace(**config)))
+
+    known = special_ids(trainer(vocab_size=64, eos_token_id=2, pad_token_id=None))
+    ids = torch.tensor([[5, 6, 2], [7, 8, 9]])
+    batch = {"input_ids": ids, "labels": ids}
+    assert describe_batch(batch, known)["eos_labels"] == 1
+    # A default that the model's own vocabulary does not hold says nothing.
+    unknown = special_ids(trainer(vocab_size=64, eos_token_id=50256))
+    assert "eos_labels" not in describe_batch(batch, unknown)
+    assert special_ids(SimpleNamespace(model=None)) is None
+
+
+def test_what_an_older_record_did_not_count_is_no_cause() -> None:
+    before, after = sides()
+    after = changed(after, *every_micro("eos_labels", 2), *OTHER_LOSS, *OTHER_HASHES)
+    for step in before.exact["batches"]:
+        step[0].pop("eos_labels", None)
+    found = compare_to_baseline(after, before, gates=())
+    assert "eos" not in found.check("batches").message
+    assert "end-of-sequence" not in str(found.diagnosis.suspects).lower()
 
 
 def test_a_tokenizer_that_an_older_record_lacks_is_no_difference() -> None:

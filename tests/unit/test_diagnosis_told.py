@@ -68,6 +68,22 @@ def test_a_run_that_failed_is_explained_by_what_its_probe_and_config_tell() -> N
     assert top.category == "optimizer", "the config alone"
 
 
+def test_where_both_sides_fail_after_their_training_the_probes_tell_what_differs() -> None:
+    """A script that ends with a check of its own result: the verdict is an error all the same."""
+    before, after = sides()
+    for side in (before, after):
+        side.status, side.reason = "failed", "the command ended with code 3 after its training"
+    after = changed(after, *OTHER_LOSS)
+    found = compare_to_baseline(after, before)
+    assert (found.verdict, found.checks) == ("error", ())
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "first_loss"
+    assert found.diagnosis.top_suspect is not None
+    assert found.diagnosis.top_suspect.category == "objective"
+    before.exact = {}
+    assert not compare_to_baseline(after, before).diagnosis.suspects
+
+
 def test_a_change_of_the_config_is_not_told_again_as_a_setting_in_force() -> None:
     before, after = sides()
     before.config["seed"], after.config["seed"] = 42, 7

@@ -31,7 +31,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.collect.probes.batches import describe_batch
 from canary.collect.probes.effective import called_code, effective_settings
-from canary.collect.probes.fingerprints import tokenizer_of
+from canary.collect.probes.fingerprints import special_ids
 from canary.collect.probes.operators import LiveTensors, WorkProbe, counting_disturbs, recompiles
 from canary.collect.probes.parameters import (
     UpdateProbe,
@@ -117,8 +117,7 @@ class ExactProbe:
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         """Describes one micro-batch as it enters the loss."""
         with _disable_current_modes():
-            tokenizer = tokenizer_of(self._trainer)
-            described = describe_batch(inputs, tokenizer)
+            described = describe_batch(inputs, special_ids(self._trainer))
             strangers = self._sampled.not_sampled(inputs) if self._sampled else None
             if strangers is not None:
                 described["not_sampled"] = strangers

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sized
 from itertools import islice
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     }
 
 
+IDS = ("eos_token_id", "bos_token_id", "pad_token_id")
 PIPELINE = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 
 
@@ -50,6 +52,21 @@ def _pipeline_sha256(tokenizer: Any) -> str | None:
         return None
     whole = json.loads(backend.to_str())
     return _sha256(_canonical({part: whole.get(part) for part in PIPELINE}))
+
+
+def special_ids(trainer: Any) -> Any:
+    """What knows the ids of special tokens: the trainer's tokenizer, or else the model's config,
+    where it has one number for each and its vocabulary holds it. None where nothing does."""
+    tokenizer = tokenizer_of(trainer)
+    if tokenizer is not None:
+        return tokenizer
+    config = getattr(trainer.model, "config", None)
+    size = getattr(config, "vocab_size", None)
+    if not isinstance(size, int):
+        return None
+    found = {name: getattr(config, name, None) for name in IDS}
+    known = {k: v for k, v in found.items() if isinstance(v, int) and 0 <= v < size}
+    return SimpleNamespace(**known)
 
 
 def tokenizer_of(trainer: Any) -> Any:

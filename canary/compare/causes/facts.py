@@ -148,16 +148,16 @@ class Facts:
         return stages[0] if stages else None
 
     def exact_counts(self, *names: str) -> list[tuple[int, int]]:
-        """Totals over the batches of the steps that both sides have."""
+        """Totals over the batches of the steps that both sides have; 0 twice for what a side did
+        not count."""
         before, after = (side or [] for side in self.exact("batches"))
         common = min(len(before), len(after))
-        return [
-            (
-                sum(int(micro.get(name) or 0) for step in before[:common] for micro in step),
-                sum(int(micro.get(name) or 0) for step in after[:common] for micro in step),
-            )
-            for name in names
-        ]
+        sides = [[micro for step in side[:common] for micro in step] for side in (before, after)]
+        found = []
+        for name in names:
+            was, now = ([m[name] for m in side if m.get(name) is not None] for side in sides)
+            found.append((sum(map(int, was)), sum(map(int, now))) if was and now else (0, 0))
+        return found
 
     @cached_property
     def batches(self) -> BatchChange:
