@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
+from canary.baseline.comparability import how_it_ended
 from canary.collect.record import RunRecord
 from canary.compare.report import Check, Comparison
 from canary.compare.sequential import (
@@ -116,7 +117,9 @@ def run_pairs(
     while pairs < plan.most and _time_left(plan, pairs, clock() - started):
         failed = _run_pair(pairs, plan, runs, launch, watcher, clock)
         if failed:
-            return _with_notes(judge(*failed, plan.error_budget(pairs)), runs, ""), runs
+            head, base = failed
+            found = judge(head, base, plan.error_budget(pairs)) if head else _no_base(base[-1])
+            return _with_notes(found, runs, ""), runs
         pairs += 1
         found = None
         shown = judge(runs.head, runs.base, plan.error_budget(pairs))
@@ -166,13 +169,18 @@ def _run_pair(
             if len(failures) == ATTEMPTS:
                 if role == "head":
                     return failures, runs.base
-                return runs.head or failures, failures
+                return runs.head, failures
         runs.of(role).append(record)
         runs.repeated += [
             f"{role}: a run ended as {failed.status} ({failed.reason}) and was repeated"
             for failed in failures
         ]
     return None
+
+
+def _no_base(failed: RunRecord) -> Comparison:
+    """The base fails, and nothing ran beside it."""
+    return Comparison("error", f"Error: the base does not run: {how_it_ended(failed)}.")
 
 
 def _clock(found: Comparison) -> Check | None:

@@ -12,6 +12,7 @@ from canary.campaign.telling import bar, duration
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.compare.report import Check, CheckStatus, Comparison, Verdict
+from canary.report.render import render
 
 EXAMPLE = load_record(Path(__file__).parents[2] / "baselines" / "examples" / "sft_smoke.json")
 
@@ -156,8 +157,10 @@ def test_a_head_that_fails_twice_is_judged_at_once_against_what_the_base_complet
 def test_a_base_that_fails_twice_is_an_error_and_never_a_pass() -> None:
     machine, judge = Machine({"base": {1, 2}}), Judge()
     found, _ = run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
-    assert found.verdict != "pass"
+    assert found.verdict == "error"
+    assert found.first_line.startswith("Error: the base does not run: no memory")
     assert not found.passed
+    assert "the base does not run" in render(found, "text")
 
 
 class Exact(Judge):
