@@ -48,8 +48,8 @@ class SilentLoop:
         batches = f"{loop} passes no batch to compute_loss or training_step"
         losses = f"{loop} calls neither compute_loss nor training_step"
         if self._model_hooked:
-            batches += ", nor to its model in training mode"
-            losses += ", and its model returns no loss"
+            batches += ", and no call of its model in training mode was seen"
+            losses += ", and no call of its model was seen to return a loss"
         if "passed" in self.seen:
             batches = f"the batches of {name} hold no tensor"
         named = f"the batches of {name} hold no input_ids or labels by name"

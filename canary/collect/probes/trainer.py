@@ -265,6 +265,8 @@ class TrainerProbe(TrainerCallback):
         if not self._ended.begun:
             self._own_loop = None
             self._begin()
+        if self._inner.own:
+            self._close_step()  # whose end was called back: this loop need not tell of a beginning
         if self._silent.step_is_over():
             self._ended_step = self._ended.count + 1
             self._close_step()
