@@ -73,6 +73,8 @@ class BesideItsMethod(ModelLoop):
 class TellsOfEnds(ModelLoop):
     """It calls back at the end of each step, and at no beginning."""
 
+    control: Any
+
     def _one(self, batch: Any) -> None:
         if not self.computed:
             self.callback_handler.on_train_begin(self.args, self.state, self.control)
