@@ -1,11 +1,11 @@
-"""Clipping in a Recorder's loop: what lies between the gradient of a backward and the one that the
-optimizer gets. Pure."""
+"""Clipping in a loop of one's own: what lies between the gradient of a backward and the one that
+the optimizer gets. Pure."""
 
 from __future__ import annotations
 
 from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
-from canary.compare.learning_stages import GRADIENT_NORM_FACTOR, ORDER
+from canary.compare.learning_stages import GRADIENT_NORM_FACTOR, ORDER, has_clipping
 from canary.compare.report import Difference
 from canary.compare.tolerances import Tolerance, relative_difference
 
@@ -14,14 +14,9 @@ CUT = 1e-3
 """A norm that is smaller by more than this share was clipped."""
 
 
-def has_clipping(record: RunRecord) -> bool:
-    """Whether its gradients were read both before clipping and as they were applied."""
-    return bool(record.exact.get("clipping"))
-
-
 def clipped_on_one_side(baseline: RunRecord, current: RunRecord, tolerance: Tolerance) -> bool:
     """Whether one side holds its first gradient only as the optimizer got it, and the other side's
-    was the same there. So do older records of loops that named no phase `backward`."""
+    was the same there. So do older records of such loops, unless they named a phase `backward`."""
     known = [side.exact for side in (baseline, current) if has_clipping(side)]
     others = [side.exact for side in (baseline, current) if not has_clipping(side)]
     if len(known) != 1:

@@ -202,6 +202,24 @@ def first_update_differences(
     return found
 
 
+def has_clipping(record: RunRecord) -> bool:
+    """Whether its gradients were read both before clipping and as they were applied."""
+    return bool(record.exact.get("clipping"))
+
+
+def told_series(
+    baseline: RunRecord, current: RunRecord, name: str
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    """A series of both trajectories; empty where the baseline is of an older version that did not
+    see it: of training loops in place of a trainer's own, losses and norms before clipping."""
+    sides = (baseline, current)
+    before, after = (side.exact.get("trajectory", {}).get(name) or [] for side in sides)
+    newer = has_clipping(current) and not has_clipping(baseline)
+    if newer and all(value is None for value in before):
+        return (), ()
+    return before, after
+
+
 def trajectory_differences(
     baseline: RunRecord, current: RunRecord, tolerance: Tolerance
 ) -> list[Difference]:
@@ -209,9 +227,8 @@ def trajectory_differences(
     launch repeats bit by bit too, its losses to the end."""
     before, after = (side.exact.get("trajectory", {}) for side in (baseline, current))
     floor = loss_floor(current)
-    found = _sequence(
-        "loss", before.get("losses", []), after.get("losses", []), floor, tolerance, 1.0
-    )
+    losses = told_series(baseline, current, "losses")
+    found = _sequence("loss", *losses, floor, tolerance, 1.0)
     if not found and _repeats_bitwise(baseline) and _repeats_bitwise(current):
         found = _sequence(
             "measured loss",
@@ -221,18 +238,18 @@ def trajectory_differences(
             tolerance,
             1.0,
         )
-    norms = before.get("grad_norms", [])
+    norms, norms_now = told_series(baseline, current, "grad_norms")
     largest = max((abs(v) for v in norms if _finite(v)), default=0.0)
     found += _sequence(
         "grad_norm",
         norms,
-        after.get("grad_norms", []),
+        norms_now,
         VANISHING * largest if is_rollout(current) else 0.0,
         tolerance,
         GRADIENT_NORM_FACTOR,
     )
     was, now = before.get("rl", {}), after.get("rl", {})
-    if _cut_in(baseline, current, len(norms)):
+    if _cut_in(baseline, current, len(before.get("grad_norms", []))):
         was = {}  # means of micro-batches, whatever each one holds: of others they are others
     for name in dict.fromkeys((*was, *now)):
         if name in TOLD_ELSEWHERE or name not in was or name not in now:

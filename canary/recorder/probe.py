@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from canary.collect.probes.batches import count_tokens
+from canary.collect.probes.batches import count_tokens, rows_of
 from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.gradients import Gradients
 from canary.collect.probes.named import hashable, named
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.steps import Row, StepRows, StepWatch
-from canary.recorder.gradients import Gradients
 from canary.recorder.loop import Loop
-from canary.recorder.values import mean, rows_of, scalar
+from canary.recorder.values import mean, scalar
 
 Scalar: TypeAlias = torch.Tensor | float | int
 

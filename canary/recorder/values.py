@@ -1,19 +1,13 @@
-"""What a loop hands over, in the form that the probes read: the rows of a batch, and scalars."""
+"""What a loop hands over, in the form that the probes read: scalars."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from canary.errors import UsageError
-
-
-def rows_of(batch: Mapping[str, Any]) -> int:
-    """The samples of a batch: the first dimension of its first tensor that has one."""
-    return next((len(value) for value in batch.values() if value.dim() > 0), 0)
 
 
 def scalar(value: Any, name: str) -> torch.Tensor | float:

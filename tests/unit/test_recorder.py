@@ -20,10 +20,10 @@ from canary import Recorder
 from canary.collect.folder import load_record
 from canary.collect.jsonio import read_rows
 from canary.collect.phases import PHASES
+from canary.collect.probes.batches import rows_of
 from canary.collect.probes.named import hashable, named
 from canary.collect.profile import Window
 from canary.errors import MachineError, UsageError
-from canary.recorder.values import rows_of
 from canary.runner.base import Job, Kind, Result
 
 LOOP = """

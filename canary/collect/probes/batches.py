@@ -107,6 +107,12 @@ def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
     return counts
 
 
+def rows_of(inputs: Mapping[str, Any]) -> int:
+    """The samples of a batch: the first dimension of its first tensor that has one."""
+    tensors = (value for value in inputs.values() if isinstance(value, torch.Tensor))
+    return next((len(value) for value in tensors if value.dim() > 0), 0)
+
+
 def _total(counts: list[torch.Tensor]) -> torch.Tensor:
     """Without the operator that `sum` spends on adding the first to 0."""
     return functools.reduce(operator.add, counts)

@@ -9,8 +9,8 @@
     first_loss      raw losses of step 1, of its first update where a step has several
     first_gradient  norms before clipping, by module group
     first_update    learning rate, size of the change, tensors that did not change
-    clipping        of a Recorder's loop, of each step: the gradient norm before anything clips it,
-                    and as the optimizer gets it
+    clipping        of a Recorder's loop or a trainer's own inner one, of each step: the gradient
+                    norm before anything clips it, and as the optimizer gets it
     trajectory      raw loss, grad norm, learning rate and RL metrics of each step
     work            operators, FLOPs, forwards and tokens fed of one step
     memory          live tensors and their bytes a step

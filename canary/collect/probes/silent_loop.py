@@ -12,7 +12,10 @@ from typing import Any
 class SilentLoop:
     """Which events of a training are told by callbacks, and which by torch alone."""
 
-    def __init__(self, updates_told: bool) -> None:
+    def __init__(self, updates_told: bool, model_hooked: bool) -> None:
+        self._model_hooked = model_hooked
+        self.methods_used = False
+        """Whether it has called `compute_loss` or `training_step`."""
         self.updates_told = updates_told
         """Whether the loop calls back before its updates."""
         self.ends_told = False
@@ -43,10 +46,13 @@ class SilentLoop:
         name = type(trainer).__name__
         loop = f"the training loop of {name}"
         batches = f"{loop} passes no batch to compute_loss or training_step"
+        losses = f"{loop} calls neither compute_loss nor training_step"
+        if self._model_hooked:
+            batches += ", and no call of its model in training mode was seen"
+            losses += ", and no call of its model was seen to return a loss"
         if "passed" in self.seen:
             batches = f"the batches of {name} hold no tensor"
         named = f"the batches of {name} hold no input_ids or labels by name"
-        losses = f"{loop} calls neither compute_loss nor training_step"
         why = {
             "exact.batches": ("batches", batches),
             "tokens": ("tokens", named if "batches" in self.seen else batches),

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 from transformers import Trainer, TrainerCallback
 
-from canary.collect.probes.batches import count_tokens
+from canary.collect.probes.batches import count_tokens, rows_of
 from canary.collect.probes.exact import ExactProbe
+from canary.collect.probes.inner_loop import InnerLoop
 from canary.collect.probes.metrics import StepMetrics
 from canary.collect.probes.named import hashable, named, with_nested
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
@@ -62,6 +64,7 @@ class TrainerProbe(TrainerCallback):
         self._collectives = self._ended.collectives
         self._losses: list[torch.Tensor] = []
         self._tokens: dict[str, torch.Tensor | int] = {}
+        self._rows = 0
         self._grad_norm: torch.Tensor | float | None = None
         self._learning_rate: float | None = None
         self._rl: dict[str, float] = {}
@@ -76,7 +79,8 @@ class TrainerProbe(TrainerCallback):
         )
         self._wrapping = Wrapping()
         self._wrap = self._wrapping.wrap
-        self._silent = SilentLoop(updates_told=self._bare_loop)
+        self._inner = InnerLoop(trainer, exact, self._model_called, self._model_returned)
+        self._silent = SilentLoop(self._bare_loop, model_hooked=self._inner.own)
         self._finished = self._mean = False
         self._attach()
 
@@ -134,12 +138,28 @@ class TrainerProbe(TrainerCallback):
 
     def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._own_loop = None
-        return original(*args, **kwargs)
+        with self._inner.watched():
+            return original(*args, **kwargs)
+
+    def _model_called(self, inputs: dict[str, Any]) -> None:
+        if not self._silent.methods_used:
+            self._silent_loop_goes_on()
+            # What the canary itself computes is none of the loop's operators.
+            with _disable_current_modes():
+                self._batch_enters(inputs)
+            self._rows += rows_of(inputs)
+
+    def _model_returned(self, loss: torch.Tensor) -> None:
+        if not self._silent.methods_used:
+            with _disable_current_modes():
+                self._losses.append(loss.detach())
+            self._mean = True
 
     def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         training = self._trainer.model.training
         if training:
+            self._silent.methods_used = True
             self._silent_loop_goes_on()
             self._batch_enters(inputs)
         self._in_loss = True
@@ -177,6 +197,7 @@ class TrainerProbe(TrainerCallback):
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         if self._bare_loop:
             self._clock.switch("other")
+        self._silent.methods_used = True
         self._silent_loop_goes_on()
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
         # A step of the user's own may take its batch apart.
@@ -244,6 +265,8 @@ class TrainerProbe(TrainerCallback):
         if not self._ended.begun:
             self._own_loop = None
             self._begin()
+        if self._inner.own:
+            self._close_step()  # whose end was called back: this loop need not tell of a beginning
         if self._silent.step_is_over():
             self._ended_step = self._ended.count + 1
             self._close_step()
@@ -273,6 +296,9 @@ class TrainerProbe(TrainerCallback):
         self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
 
     def _update_begins(self, optimizer: Any) -> None:
+        before = self._inner.update_begins()
+        if self._grad_norm is None:
+            self._grad_norm = before
         if self._exact is not None:
             self._exact.gradients_ready()
             self._exact.update_begins()
@@ -344,6 +370,7 @@ class TrainerProbe(TrainerCallback):
         scalars.update({f"loss{index}": loss for index, loss in enumerate(self._losses)})
         if self._grad_norm is not None:
             scalars["grad_norm"] = self._grad_norm
+        self._inner.step_ended()
         if self._exact is not None:
             self._exact.step_ended(self._ended_step)
         if self._watch is not None:
@@ -358,7 +385,7 @@ class TrainerProbe(TrainerCallback):
             "rl": self._rl,
         }
         self._ended_step = None
-        self._losses, self._tokens, self._grad_norm = [], {}, None
+        self._losses, self._tokens, self._grad_norm, self._rows = [], {}, None, 0
         self._metrics.step_ended()
         if row["micro_batches"]:
             self._silent.seen.add("losses")
@@ -371,4 +398,6 @@ class TrainerProbe(TrainerCallback):
         """None where the loop told of none: that is not 0 a second."""
         if self._own_loop is not None:
             return self._own_loop.samples or None
+        if self._rows:
+            return self._rows
         return int(self._trainer.args.per_device_train_batch_size) * len(self._losses) or None

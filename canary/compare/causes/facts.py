@@ -14,10 +14,10 @@ from canary.compare.causes.changed_settings import SettingChange, setting_change
 from canary.compare.causes.evidence import evidence_of
 from canary.compare.causes.own_code import CodeChange, code_changes
 from canary.compare.causes.values import advantages_of, common_factor, is_finite, rounded_to
-from canary.compare.clipping import SIGNAL, has_clipping
+from canary.compare.clipping import SIGNAL
 from canary.compare.exact import most_different, newest_probed
 from canary.compare.inputs_stages import is_rollout
-from canary.compare.learning_stages import VANISHING, loss_floor
+from canary.compare.learning_stages import VANISHING, has_clipping, loss_floor, told_series
 from canary.compare.operators import OperatorDifferences, operator_differences
 from canary.compare.phases import PhaseGrowth, StepGrowth, phase_growth
 from canary.compare.recorded_stages import LEARNED_STAGES, recorded_on_both, told_losses
@@ -177,7 +177,7 @@ class Facts:
 
     def first_step(self, series: str) -> int | None:
         """The first step, from 1, at which `losses` or `grad_norms` differ; None where none do."""
-        before, after = (side or [] for side in self.exact("trajectory", series))
+        before, after = told_series(self.before, self.now, series)
         tolerance = tolerance_for(self.now)
         floor, factor = loss_floor(self.now), 1.0
         if series == "grad_norms":
@@ -241,7 +241,7 @@ class Facts:
     @cached_property
     def clipping_unknown(self) -> bool:
         """Whether the gradients of one side may be clipped ones: those of an older record of a
-        Recorder's loop."""
+        loop of one's own."""
         return has_clipping(self.before) != has_clipping(self.now)
 
     @cached_property

@@ -1,5 +1,5 @@
-"""The gradients of a loop's probe at two moments: after backward, before anything can clip them,
-and as the optimizer gets them. What lies between is clipping, however the loop does it."""
+"""The gradients of a probe at two moments: after backward, before anything can clip them,
+and as the optimizer gets them. What lies between is clipping, however a loop does it."""
 
 from __future__ import annotations
 
@@ -63,11 +63,17 @@ class Gradients:
         else:
             self._before = self._norm()
 
+    @property
+    def before(self) -> float | None:
+        """The norm of this step before clipping; None where there was no backward."""
+        return self._before
+
     def optimizer_begins(self) -> float:
         """The norm that the first optimizer of this step gets."""
         if self._before is None and not self._steps["before"]:
             self._exact.gradients_ready()
-        self._applied = self._norm()
+        if self._applied is None:
+            self._applied = self._norm()
         return self._applied
 
     def step_ended(self) -> None:
