@@ -23,6 +23,7 @@ from typing import Any
 from canary.runner.left import Item, Refused, is_moved, left_by
 from canary.runner.noting import FOLDER, KEPT, LINK, MARKS, copy_file
 from canary.runner.putback import BESIDE, Journal, look, put_back
+from canary.runner.watched import Watched
 
 END_S = 10.0
 """How long processes of a launch that is over are looked for."""
@@ -47,15 +48,17 @@ def main() -> None:
     number, marks = int(sys.argv[2]), sys.argv[3]
     parent = os.getppid()
     try:
-        set_aside(root, number, left_by(root / "launch0"))
+        items = left_by(root / "launch0")
+        set_aside(root, number, items)
     except (Refused, OSError) as error:
         put_back(root)
         _tell({"refused": _words(error)})
         return
+    watched = Watched({item.path.parent for item in items if item.path.parent.is_dir()})
     _tell({"ready": True})
     sys.stdin.buffer.read()
     end_processes(marks)
-    told = put_back(root)
+    told = put_back(root, written=watched.end())
     if os.getppid() != parent and not told:
         shutil.rmtree(root, ignore_errors=True)
     _tell({"told": told})

@@ -75,8 +75,13 @@ class CommandRunner(LocalRunner):
         words: Sequence[str],
         streams: Streams,
         on_start: Callable[[int], None] | None = None,
+        *,
+        again: bool = False,
     ) -> None:
+        """`again`: the words are those of a process that ran before; where it cannot be started,
+        the run is none the worse."""
         super().__init__(log, environment, command=tuple(words), on_start=on_start)
+        self._again = again
         self._streams = streams
         self._told = False
 
@@ -91,6 +96,9 @@ class CommandRunner(LocalRunner):
                     self._streams.started(list(self._command), environment, self._log)
                 )
             except OSError as error:
+                if self._again:
+                    why = f"{error.filename}: {error.strerror}"
+                    raise Refused(f"what trained cannot be started again: {why}") from error
                 if error.filename != self._command[0]:
                     raise
                 raise InputError(

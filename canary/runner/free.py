@@ -8,6 +8,7 @@ Loaded in each Python process of the command (see `canary.runner.noting`). Stand
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 CACHES = (
     *("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_MODULES_CACHE"),
@@ -16,16 +17,27 @@ CACHES = (
 )
 HF_CACHES = ("hub", "datasets", "modules", "xet", "assets")
 """What in `HF_HOME` is a cache."""
-CACHE_NAMES = ("/__pycache__/", "/.locks/", "/torchinductor_")
-"""Parts of paths of which no launch loses anything: the next one finds them warm."""
+CACHE_NAMES = ("__pycache__", ".locks")
+INDUCTOR = "torchinductor_"
+"""Folders of which no launch loses anything: the next one finds them warm. The second is how their
+names begin."""
 HUB = ("models--", "datasets--")
 """How folders begin that hold what came from the hub."""
 STARTED_IN = "cwd"
 """In the folder of notes: where the command was started."""
 
 
-def free_of(notes: str) -> tuple[str, ...]:
-    """The free folders of the launch whose notes are in a folder two below the run's own."""
+class Free(NamedTuple):
+    """Where a command may do as it likes; no cache holds the folder that it was started in."""
+
+    folders: tuple[str, ...]
+    """End with `/`."""
+    here: str
+    """The folder that it was started in, and `/`."""
+
+
+def free_of(notes: str) -> Free:
+    """For the launch whose notes are in a folder two below the run's own."""
     return free_folders(os.path.dirname(os.path.dirname(notes)), started_in(notes))
 
 
@@ -38,9 +50,8 @@ def started_in(folder: str) -> str:
         return os.getcwd()
 
 
-def free_folders(run: str, cwd: str) -> tuple[str, ...]:
-    """Where a command that was started in `cwd` may do as it likes: the run's own folder, devices,
-    caches. End with `/`; no cache holds `cwd`."""
+def free_folders(run: str, cwd: str) -> Free:
+    """For a command that was started in `cwd`: the run's own folder, devices, caches."""
     home = os.path.expanduser("~")
     found = [f"{home}/.{name}" for name in ("cache", "triton", "nv")]
     found += [os.environ[name] for name in CACHES if os.environ.get(name)]
@@ -49,31 +60,34 @@ def free_folders(run: str, cwd: str) -> tuple[str, ...]:
     caches = [os.path.realpath(path) + "/" for path in found]
     here = os.path.realpath(cwd) + "/"
     caches = [path for path in caches if not here.startswith(path)]
-    return (os.path.realpath(run) + "/", "/dev/", "/proc/", "/sys/", *caches)
+    return Free((os.path.realpath(run) + "/", "/dev/", "/proc/", "/sys/", *caches), here)
 
 
-def is_free(path: str, free: tuple[str, ...]) -> bool:
+def is_free(path: str, free: Free) -> bool:
     """Whether nobody looks after this path."""
-    whole = path + "/"
-    if is_within(path, free) or any(name in whole for name in CACHE_NAMES) or _in_hub_cache(path):
+    if is_within(path, free) or _is_cached(path, free.here):
         return True
     return path.endswith(".arrow") and os.path.basename(path).startswith("cache-")
 
 
-def is_within(path: str, free: tuple[str, ...]) -> bool:
+def is_within(path: str, free: Free) -> bool:
     """Whether the path is in a free folder; shared memory is no device."""
     whole = path + "/"
     if whole.startswith("/dev/shm/"):
-        return any(whole.startswith(one) for one in free if one != "/dev/")
-    return whole.startswith(free)
+        return any(whole.startswith(one) for one in free.folders if one != "/dev/")
+    return whole.startswith(free.folders)
 
 
-def _in_hub_cache(path: str) -> bool:
-    parts = path.split("/")
-    return any(
-        part.startswith(HUB) and is_hub_cache("/".join(parts[: number + 1]))
-        for number, part in enumerate(parts)
-    )
+def _is_cached(path: str, here: str) -> bool:
+    folder = ""
+    for part in path.split("/")[1:]:
+        folder += "/" + part
+        named = part in CACHE_NAMES or part.startswith(INDUCTOR)
+        if (named or (part.startswith(HUB) and is_hub_cache(folder))) and not here.startswith(
+            folder + "/"
+        ):
+            return True
+    return False
 
 
 def is_hub_cache(folder: str) -> bool:

@@ -48,6 +48,9 @@ from canary.workload.saved import require_place
 CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
 """Counts of calls that a cache of an earlier launch makes smaller."""
 
+AGAIN_S, AGAIN_TIMES = 120.0, 10
+"""What repeats a user's command ends after so many seconds, and so many times the first launch."""
+
 
 def run_canary(
     loaded: LoadedConfig,
@@ -110,7 +113,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     """The launches in order, until one does not complete."""
     session.describe_machine()
     config = session.config
-    deadline = time.monotonic() + config.timeout
+    begun = time.monotonic()
+    deadline = begun + config.timeout
     measured = Result(status="failed", reason="no launch was asked for")
     files = OwnFiles(session) if _notes_files(config) else None
     with DeviceWatch(config.device, cache_dir, config.nproc or 1) as watch:
@@ -129,6 +133,10 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             except Refused as why:
                 not_run(session, kind, why)
                 return measured
+            if not launch and files is not None:
+                # What waits for another stage of the command would wait for ever.
+                now = time.monotonic()
+                deadline = min(deadline, now + AGAIN_S + AGAIN_TIMES * (now - begun))
             session.launch_ended(kind, result)
             if without_probe(session, kind, result):
                 return measured
@@ -202,7 +210,7 @@ def runner_for(
     if start is not None:
         again: Streams = LogOnly(Path(start.stdin) if start.stdin else spool, start.cwd)
         environment = started_with(start, dict(os.environ))
-        return CommandRunner(folder.log, environment, start.words, again, on_start)
+        return CommandRunner(folder.log, environment, start.words, again, on_start, again=True)
     streams: Streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
     return CommandRunner(folder.log, os.environ, config.command, streams, on_start)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from canary.runner.free import HUB, free_of, is_free, is_hub_cache, is_within, started_in
+from canary.runner.free import HUB, Free, free_of, is_free, is_hub_cache, is_within, started_in
 from canary.runner.noting import (
     BEGAN_AT,
     CACHE,
@@ -32,15 +32,16 @@ from canary.runner.noting import (
     NEW,
     OUTPUT,
     TEMPORARY,
+    UNHEARD,
     UNKEPT,
+    WRITTEN_TO,
+    is_older,
 )
 
 COPIED_BYTES = 4 << 30
 """Bytes that are copied at most to put the state from before in place."""
 SMALL = 64 << 20
 """Bytes up to which a kept file is copied into place, and is there for one more launch."""
-CLOCK_S = 0.05
-"""A file's time may be this much older than the clock was when it was written."""
 OWN = (NEW, TEMPORARY, MADE_IN)
 """Kinds of a first note that say: the launch itself made this."""
 BESIDE_CACHES = (".locks", "downloads", "CACHEDIR.TAG", "token", "stored_tokens", "version.txt")
@@ -101,7 +102,7 @@ def firsts(notes: list[Note]) -> dict[Path, Note]:
     """The first note of each path that a launch changed."""
     found: dict[Path, Note] = {}
     for note in notes:
-        if note.kind not in (LISTED, CACHE):
+        if note.kind not in (LISTED, CACHE, WRITTEN_TO, UNHEARD):
             found.setdefault(note.path, note)
     return found
 
@@ -135,14 +136,14 @@ def is_sound(path: Path) -> bool:
     return os.path.realpath(path.parent) == str(path.parent)
 
 
-def is_cache(path: Path, free: tuple[str, ...]) -> bool:
+def is_cache(path: Path, free: Free) -> bool:
     """Whether a folder is a cache by its place, or by what it holds."""
     if path.name.startswith(HUB):
         return is_hub_cache(str(path))
     return is_within(str(path), free)
 
 
-def caches(notes: list[Note], free: tuple[str, ...]) -> set[Path]:
+def caches(notes: list[Note], free: Free) -> set[Path]:
     """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
     place, and those that hold nothing else."""
     found = {note.path for note in notes if note.kind == CACHE}
@@ -201,7 +202,8 @@ def left_by(folder: Path) -> list[Item]:
     }
     known = firsts(everyones)
     inodes = _inodes([*folder.glob("*"), *known])
-    for path in _unheard(listed, *_while_it_ran(folder, root)):
+    ends = [note.path for note in notes if note.kind == UNHEARD]
+    for path in (*_unheard(listed, *_while_it_ran(folder, root)), *_others_apart(ends)):
         if (
             path not in known
             and not _inodes([path]) & inodes
@@ -221,11 +223,11 @@ def left_by(folder: Path) -> list[Item]:
     return [replace(item, beside=_beside(item, folder, *taken)) for item in found]
 
 
-def _while_it_ran(folder: Path, root: int) -> tuple[float, float]:
-    """When a process began and ended, in seconds since the epoch; without end where it was ended
-    from outside."""
+def _while_it_ran(folder: Path, root: int) -> tuple[os.stat_result, float]:
+    """The file made when a process began, and when it ended, in seconds since the epoch; without
+    end where it was ended from outside."""
     began, ended = (folder / f"{name}{root}" for name in (BEGAN_AT, ENDED_AT))
-    return began.stat().st_ctime, ended.stat().st_ctime if ended.exists() else math.inf
+    return began.stat(), ended.stat().st_ctime if ended.exists() else math.inf
 
 
 def _beside(
@@ -263,26 +265,31 @@ def _item(note: Note, folder: Path) -> Item | None:
     return Item(path, there, KEPT, str(kept))
 
 
-def _unheard(listed: dict[Path, set[str]], began: float, ended: float) -> Iterator[Path]:
+def _unheard(listed: dict[Path, set[str]], began: os.stat_result, ended: float) -> Iterator[Path]:
     """What became new or changed meanwhile in the folders that were written to: by native code, or
     by another program. Hidden ones, temporary folders and what is in use are other programs'
     matter."""
-    used = _in_use()
     for folder, names in listed.items():
-        if folder in (Path(tempfile.gettempdir()).resolve(), Path("/var/tmp"), Path("/")):
-            continue
-        for path in folder.iterdir() if is_folder(folder) else ():
-            if path.name.startswith(".") or path in used or not _can_be_moved(path):
+        for path in _others_apart([*folder.iterdir()] if is_folder(folder) else []):
+            if not _can_be_moved(path):
                 continue
-            if not began - CLOCK_S <= path.lstat().st_ctime <= ended:
+            state = path.lstat()
+            if is_older(state, began) or state.st_ctime > ended:
                 continue
             if path.name not in names or not is_folder(path):
                 yield path
 
 
-def _require_own(
-    whole: set[Path], own: set[Path], own_folders: set[Path], free: tuple[str, ...]
-) -> None:
+def _others_apart(paths: list[Path]) -> Iterator[Path]:
+    """Without what is other programs' matter."""
+    used = _in_use() if paths else ()
+    for path in paths:
+        shared = (Path(tempfile.gettempdir()).resolve(), Path("/var/tmp"), Path("/"))
+        if not path.name.startswith(".") and path not in used and path.parent not in shared:
+            yield path
+
+
+def _require_own(whole: set[Path], own: set[Path], own_folders: set[Path], free: Free) -> None:
     """Everything in a folder that is moved whole was made by the command."""
     looked = 0
     for folder in sorted(path for path in whole if not is_below(path, whole)):

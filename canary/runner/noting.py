@@ -4,7 +4,7 @@ Runs in each Python process of the command, before anything else does. Standard 
 little of it. What writes from native code is heard through `canary.runner.writers`, what a shell or
 another program writes is not heard (see `canary.runner.left`).
 """
-# ruff: noqa: PTH101, PTH105, PTH109, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH123, PTH208
+# ruff: noqa: PTH101, PTH105, PTH107, PTH109, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
 
 from __future__ import annotations
@@ -32,11 +32,18 @@ ENDED = 70
 """Exit code of a process that was ended here."""
 BEGAN_AT, ENDED_AT = "began.", "ended."
 """How the files begin whose times say when a process began and ended."""
+BEGUN_WITH = os.environ.get(MARKS, "")
+"""The folder of marks: the program may clear its environment."""
+ROOM = "make room on the disk"
+CLOCK_S = 0.05
+"""A file's time may be this much older than the clock was when it was written."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_TRUNC | os.O_CREAT
 NEW, KEPT, LINK, FOLDER, UNKEPT, OUTPUT, TEMPORARY, LISTED, CACHE, MADE_IN = "NKSDUOTFCM"
+WRITTEN_TO, UNHEARD = "WH"
 """Kinds of a note: nothing was there; a file that is kept; a symlink; a folder; a file that could
 not be kept; what a shell or another program writes to; made by `tempfile`; the names in a folder; a
-folder that is a cache; made in, or moved along with, a folder that this process made."""
+folder that is a cache; made in, or moved along with, a folder that this process made; opened for
+writing once more; changed while this process ran, unheard by it."""
 LINKED, COPIED = "linked.", "copied."
 """How the name of a kept file begins: it is the file itself, or its copy. It ends with the numbers
 of the disk and of the file."""
@@ -49,9 +56,10 @@ PATHS: dict[str, tuple[tuple[int, int], ...]] = {
     "os.link": ((1, 3),),
 }
 """Audit events by where their arguments hold a path and the open folder that it is relative to."""
-WRITTEN = ("os.truncate", "sqlite3.connect")
+WRITTEN = ("os.truncate", "os.chmod", "os.chown", "os.utime", "sqlite3.connect")
 MADE = ("tempfile.mkstemp", "tempfile.mkdtemp")
-EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open"))
+EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open", "socket.bind"))
+NAMES = (str, bytes, os.PathLike)
 SQLITE = ("-journal", "-wal", "-shm")
 
 
@@ -70,7 +78,7 @@ class Notes:
         self._guards = guards
         self._seen: set[str] = set()
         self._new: set[str] = set()
-        self._listed: set[str] = set()
+        self._listed: dict[str, set[str]] = {}
         self._busy: set[int] = set()
         self._kept: dict[tuple[int, int], str] = {}
         """What was kept, by the number of the file: it may have several names."""
@@ -98,14 +106,19 @@ class Notes:
     def _heard(self, event: str, args: tuple[Any, ...]) -> None:
         if event == "open":
             path, _, flags = args
-            if isinstance(flags, int) and flags & WRITES and isinstance(path, (str, bytes)):
-                self._written(path)
+            if isinstance(flags, int) and flags & WRITES and isinstance(path, NAMES):
+                self._written(os.fspath(path))
+        elif event == "sqlite3.connect":
+            name = os.fsdecode(args[0]).removeprefix("file:").partition("?")[0]
+            for end in ("", *SQLITE):
+                self._written(name + end)
         elif event in WRITTEN:
-            if isinstance(args[0], (str, bytes)):
-                self._written(args[0])
-            if event == "sqlite3.connect":
-                for end in SQLITE:
-                    self._written(os.fsdecode(args[0]) + end)
+            path = located(args[0], -1 if event == "os.truncate" else args[-1])
+            if not os.path.isdir(path):
+                self._written(path)
+        elif event == "socket.bind":
+            if isinstance(args[1], (str, bytes)):
+                self._note(located(args[1]), moves=True)
         elif event in MADE:
             path = located(args[0])
             self._seen.add(path)
@@ -117,10 +130,11 @@ class Notes:
                 self._note(path, moves=True)
             if event == "os.rename":
                 self._along(*paths)
+                self._again(paths[1])
 
     def opened(self, path: Any, flags: int, descriptor: int) -> None:
         """Before a file is opened by a path that is relative to an open folder."""
-        if flags & WRITES and isinstance(path, (str, bytes)):
+        if flags & WRITES and isinstance(path, NAMES):
             self.hook("open", (located(path, descriptor), None, flags))
 
     @contextmanager
@@ -144,13 +158,14 @@ class Notes:
     def _outputs(self) -> None:
         """Files that other programs of the command have open for writing, such as `tee`."""
         self._looked = True
-        for path in written_by(os.environ.get(MARKS, "")):
+        for path in written_by(BEGUN_WITH):
             self._other(path)
 
     def writes(self, path: Any) -> None:
         """For what writes without a word to Python; anything but a path is none of ours."""
-        if isinstance(path, (str, bytes, os.PathLike)):
-            self.hook("open", (os.fspath(path), None, os.O_WRONLY))
+        if isinstance(path, NAMES):
+            for _ in range(2):  # it may open a file more than once
+                self.hook("open", (os.fspath(path), None, os.O_WRONLY))
 
     def begins(self) -> None:
         """What is there at the start of this process: a shell may have opened files for it."""
@@ -168,8 +183,21 @@ class Notes:
             for path in open_files("/proc/self"):
                 if path not in self._seen | self._given and not self._is_free(path):
                     self._say(UNKEPT, path, "native code still had open when Python ended")
+            self._unheard()
             if os.getpid() == self._root:
                 self._touch(ENDED_AT)
+
+    def _unheard(self) -> None:
+        """What changed in the folders that this process wrote to, as it ends: a later stage of the
+        command may rename it, or write to it once more."""
+        began = os.stat(os.path.join(self._folder, f"{BEGAN_AT}{self._root}"))
+        for folder, names in self._listed.items():
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                state = os.lstat(path)
+                known = path in self._seen or (name in names and stat.S_ISDIR(state.st_mode))
+                if not known and not is_older(state, began):
+                    self._say(UNHEARD, path)
 
     def _touch(self, name: str) -> None:
         with open(os.path.join(self._folder, f"{name}{self._root}"), "w"):
@@ -191,6 +219,12 @@ class Notes:
         if self._kept:
             self._part(place)
         self._note(place, moves=False)
+        self._again(place)
+
+    def _again(self, path: str) -> None:
+        """Each time that a further launch writes to a file: whoever else does is told from it."""
+        if self._guards and not self._is_free(path):
+            self._say(WRITTEN_TO, path)
 
     def _note(self, path: str, *, moves: bool) -> None:
         """`moves`: the file itself stays as it is and loses this name at most."""
@@ -254,11 +288,13 @@ class Notes:
     def _list(self, folder: str) -> None:
         if folder in self._listed:
             return
-        self._listed.add(folder)
+        self._listed[folder] = set()
         try:
             names = os.listdir(folder)
         except OSError:
+            del self._listed[folder]
             return
+        self._listed[folder] = set(names)
         if len(names) <= LOOKED_AT:
             self._say(LISTED, folder, "/".join(names))
 
@@ -279,6 +315,8 @@ class Notes:
         try:
             copy_file(path, os.path.join(self._folder, COPIED + name))
         except OSError as error:
+            with suppress(OSError):
+                os.remove(os.path.join(self._folder, COPIED + name))
             self._cannot(path, f"cannot be copied: {error.strerror}")
             return
         self._kept[file] = f"{COPIED}{name}/{found.st_mtime_ns}"
@@ -308,19 +346,33 @@ class Notes:
         """Whole or not at all; opened anew each time, as the user may close any descriptor."""
         words = (str(time.time_ns()), kind, path, more)
         notes = os.path.join(self._folder, f"notes.{self._root}.{os.getpid()}")
-        descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
-        finally:
-            os.close(descriptor)
+            descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            self._seen.discard(path)
+            if self._guards:
+                end_here(f"change {path}, of which no note can be kept ({error.strerror})", ROOM)
+            raise
+
+
+def is_older(state: os.stat_result, began: os.stat_result) -> bool:
+    """Whether a file last changed before the file `began` was made; times of one disk are steps of
+    one clock."""
+    same = state.st_dev == began.st_dev
+    return state.st_ctime < began.st_ctime - (0 if same else CLOCK_S)
 
 
 def end_here(what: str, remedy: str) -> None:
     """Ends a further launch before it does what could not be undone. Nobody's handler runs: it
     could go on to do what this is here to prevent."""
-    if os.environ.get(MARKS):
-        with open(os.path.join(os.environ[MARKS], f"guarded.{os.getpid()}"), "w") as stream:
+    try:
+        with open(os.path.join(BEGUN_WITH, f"guarded.{os.getpid()}"), "w") as stream:
             stream.write(f"{what}\n{remedy}")
+    finally:
         os._exit(ENDED)
 
 

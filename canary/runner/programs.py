@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,7 @@ READS = (
     *("false", "file", "find_library", "free", "getconf", "grep", "groups", "head", "hostname"),
     *("id", "ifconfig", "ip", "ldconfig", "ldd", "lsb_release", "lsblk", "lscpu", "lsmod", "lspci"),
     *("ls", "nproc", "nvidia-smi", "objdump", "printf", "ps", "pwd", "readelf", "rocm-smi"),
-    *("rocminfo", "sleep", "stat", "stty", "sysctl", "tail", "test", "tput", "tr", "true"),
+    *("rocminfo", "sleep", "stat", "stty", "tail", "test", "tput", "tr", "true"),
     *("uname", "uptime", "wc", "which", "whoami"),
 )
 """Programs that write to standard output alone."""
@@ -34,9 +35,15 @@ SERVES = ("gcs_server", "raylet")
 """Ray's: they keep a session of their own in a temporary folder."""
 HARMLESS = frozenset((*READS, *COMPILES, *SERVES))
 GIT_READS = (
-    *("branch", "cat-file", "describe", "diff", "log", "ls-files", "merge-base", "remote"),
-    *("rev-list", "rev-parse", "show", "status", "symbolic-ref", "version"),
+    *("cat-file", "describe", "diff", "log", "ls-files", "merge-base", "rev-list", "rev-parse"),
+    *("show", "status", "version"),
 )
+GIT_ASKS = (
+    *("branch", "branch --show-current", "config --get", "remote", "remote -v", "remote get-url"),
+    *("symbolic-ref HEAD", "symbolic-ref -q HEAD", "symbolic-ref --short HEAD"),
+)
+"""Verbs that write where they are given more than this, and one word for those that need it."""
+SYSTEM = ("/bin/", "/sbin/", "/usr/", "/opt/", "/snap/", "/nix/")
 NOWHERE = re.compile(r"[0-9]?>>?\s*(&[0-9]|/dev/null)|&>\s*/dev/null|<\s*/dev/null")
 """Redirections that write no file."""
 SHEBANG_BYTES = 256
@@ -45,14 +52,15 @@ WHY = "which may write files that the canary does not hear of"
 REMEDY = "do without it, or start it from a shell"
 
 
-def begin(end: Callable[[str, str], None], said: Callable[[], ModuleType]) -> None:
+def begin(end: Callable[[str, str], None], said: Callable[[], ModuleType], site: str) -> None:
     """From here on this process is ended by `end` before it starts a program that may write
-    unheard. `said` loads the module `canary.config.command_line`."""
+    unheard. `said` loads the module `canary.config.command_line`; `site` is the folder on
+    PYTHONPATH by which a Python lets the canary in."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event in EVENTS:
             try:
-                found = unheard(event, args, said())
+                found = unheard(event, args, said(), site)
             except Exception as error:  # noqa: BLE001 - what is not understood is not started
                 found = [f"a program ({type(error).__name__}: {error})"]
             if found:
@@ -61,10 +69,12 @@ def begin(end: Callable[[str, str], None], said: Callable[[], ModuleType]) -> No
     sys.addaudithook(hook)
 
 
-def unheard(event: str, args: tuple[Any, ...], said: Any) -> list[str]:
+def unheard(event: str, args: tuple[Any, ...], said: Any, site: str) -> list[str]:
     """The programs of an audit event that may write unheard; `said` is the module
     `canary.config.command_line`, which may be loaded under another name."""
     words, environment = _asked(event, args)
+    if site not in environment.get("PYTHONPATH", "").split(os.pathsep):
+        environment = {k: v for k, v in environment.items() if k != VARIABLE}
     return _unheard(words, environment, said)
 
 
@@ -84,6 +94,8 @@ def _asked(event: str, args: tuple[Any, ...]) -> tuple[list[str], Mapping[str, s
 
 def _unheard(words: list[str], environment: Mapping[str, str], said: Any) -> list[str]:
     while words and (said.ASSIGNMENT.fullmatch(words[0]) or words[0] in said.OPENERS):
+        if words[0].startswith(("PYTHON", "PATH=", "_RLHF_CANARY")):
+            return ["a program in another environment"]
         words = words[1:]
     if not words:
         return []
@@ -94,19 +106,43 @@ def _unheard(words: list[str], environment: Mapping[str, str], said: Any) -> lis
         if not simple or any(sign in text for sign in (">", "<", "$(", "`")):
             return [name] if text.strip() else []
         return [one for each in simple for one in _unheard([*each], environment, said)]
-    if name in HARMLESS or (name == "git" and _git_reads(words)):
+    harmless = name in HARMLESS or (name == "git" and _git_reads(words))
+    if harmless and _is_the_systems(words[0], environment) and not _compiles_here(words):
         return []
     python = _python(words, environment, said.PYTHON)
     heard = python is not None and VARIABLE in environment and not said.started(python)[0].deaf
     return [] if heard else [name]
 
 
+def _is_the_systems(program: str, environment: Mapping[str, str]) -> bool:
+    """Whether it is what its name says, and no script of the user's that has that name."""
+    found = shutil.which(program, path=environment.get("PATH"))
+    if found is None:
+        return True  # it will not start, or is a shell's own
+    path = str(Path(found).resolve().parent) + "/"
+    return path.startswith((*SYSTEM, sys.prefix + "/", sys.base_prefix + "/"))
+
+
+def _compiles_here(words: Sequence[str]) -> bool:
+    """Whether a compiler writes into the working folder."""
+    here = Path.cwd().resolve()
+    return any(
+        option == "-o" and (here / to).resolve().is_relative_to(here)
+        for option, to in pairwise(words)
+    )
+
+
 def _git_reads(words: Sequence[str]) -> bool:
     place = 1
     while place < len(words) and words[place].startswith("-"):
         place += 2 if words[place] in ("-C", "-c") else 1
-    verbs = words[place : place + 1]
-    return not verbs or verbs[0] in GIT_READS or words[place:][:2] == ["config", "--get"]
+    rest = [*words[place:]]
+    if any(word.startswith(("--output", "-o")) for word in rest):
+        return False
+    if not rest or rest[0] in GIT_READS:
+        return True
+    asked = " ".join(rest)
+    return asked in GIT_ASKS or " ".join(rest[:-1]) in ("config --get", "remote get-url")
 
 
 def _python(

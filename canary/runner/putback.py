@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,11 +36,14 @@ from canary.runner.noting import (
     FOLDER,
     KEPT,
     LINK,
+    WRITTEN_TO,
     copy_file,
 )
 
+NOT_COUNTED: Counter[Path] = Counter()
 BESIDE = "canary-set-aside-"
 """How the folder begins that holds what was set aside on another disk."""
+ANOTHER = "another program wrote to it during the second launch; what it then held is at"
 LATER_NS = 2 * 10**9
 """By hand: a file that changed this long after the last note is the user's newer work."""
 
@@ -92,20 +96,25 @@ def look(path: Path) -> list[int] | None:
     return [found.st_ino, found.st_size, found.st_mtime_ns]
 
 
-def put_back(root: Path, *, by_hand: bool = False) -> list[str]:
+def put_back(
+    root: Path, *, by_hand: bool = False, written: Counter[Path] | None = NOT_COUNTED
+) -> list[str]:
     """Removes what the launch made and moves back what was set aside; to be called when its
     processes are gone, and again where it was interrupted. `by_hand`: long after it, so that what
-    is newer than its last note stays. Returns what a user must know."""
+    is newer than its last note stays. `written`: how often files were written to during the launch,
+    by whoever did; None where nobody knows. Returns what a user must know."""
     journal = Journal.read(root / "journal")
     if journal.launch is None:
         return []  # nothing was set aside
-    return _Back(root, journal, by_hand).run()
+    return _Back(root, journal, by_hand, written).run()
 
 
 class _Back:
     """The way back of one launch; an error at one path is told, and the rest goes on."""
 
-    def __init__(self, root: Path, journal: Journal, by_hand: bool) -> None:
+    def __init__(
+        self, root: Path, journal: Journal, by_hand: bool, written: Counter[Path] | None
+    ) -> None:
         self._root = root
         self._journal = journal
         self._launch = root / f"launch{journal.launch}"
@@ -115,6 +124,9 @@ class _Back:
         self._first = {
             path: note for path, note in firsts(notes).items() if not is_free(str(path), free)
         }
+        own = Counter(note.path for note in notes if note.kind == WRITTEN_TO)
+        self._others = {path for path in own if written is None or written[path] > own[path]}
+        """Files of the launch that another program wrote to meanwhile."""
         self._told: list[str] = []
         self._newest: int | None = None
         if by_hand:
@@ -165,6 +177,9 @@ class _Back:
         items = self._journal.items.items()
         back = {path for path, item in items if item.get("at") and not _is_away(item)}
         kept = back | self._warm
+        for path, note in self._first.items():
+            if note.kind in OWN and is_folder(path) and is_sound(path) and path not in kept:
+                path.chmod(path.stat().st_mode | stat.S_IRWXU)  # it goes, with all in it
         for path, note in sorted(self._first.items(), reverse=True):
             if note.kind in OWN and path not in kept and not is_below(path, kept):
                 self._try(path, self._made, note)
@@ -173,7 +188,7 @@ class _Back:
         if look(path) is None or self._stays(path, known=True):
             return
         if not is_folder(path):
-            path.unlink()
+            self._remove(path)
             return
         with contextlib.suppress(OSError):
             path.rmdir()
@@ -232,8 +247,23 @@ class _Back:
                 return not self._stays(path, known=True)
         elif self._stays(path, known=known):
             return False
-        path.unlink()
+        self._remove(path)
         return True
+
+    def _remove(self, path: Path) -> None:
+        """A file of the launch; what another program wrote to it is kept."""
+        if path not in self._others:
+            path.unlink()
+            return
+        kept = self._found(path)
+        path.rename(kept)
+        self._told.append(f"{path}: {ANOTHER} {kept}")
+
+    def _found(self, path: Path) -> Path:
+        """A new place for what cannot stay where it is."""
+        kept = self._root / "found" / f"{time.time_ns()}" / path.name
+        kept.parent.mkdir(parents=True)
+        return kept
 
     def _merge(self, at: Path, path: Path) -> None:
         """Another program made this folder anew: what was set aside goes in beside its files."""
@@ -285,14 +315,13 @@ class _Back:
             if is_folder(path):
                 path.rmdir()
             else:
-                path.unlink()
+                self._remove(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         return True
 
     def _keep(self, kept: Path | None, path: Path) -> None:
         if kept is not None and kept.exists():
-            place = self._root / "found" / f"{time.time_ns()}" / path.name
-            place.parent.mkdir(parents=True)
+            place = self._found(path)
             shutil.copy2(kept, place)
             self._told.append(f"the earlier {path} is at {place}")
 
@@ -312,6 +341,9 @@ class _Back:
             if not same and self._stays(path, known=True):
                 self._keep(kept, path)
                 return
+            if path in self._others:
+                shutil.copy2(path, copy := self._found(path))
+                self._told.append(f"{path}: {ANOTHER} {copy}")
         elif not self._free(path, kept):
             return
         copy_file(str(kept), str(path))

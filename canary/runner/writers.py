@@ -48,6 +48,35 @@ def hear_open(notes: Hears) -> None:
     os.open = opens
 
 
+def hear_nodes(notes: Hears) -> None:
+    """Pipes and other nodes, of which no event tells."""
+    for name in ("mkfifo", "mknod"):
+        original = getattr(os, name, None)
+        if original is not None:
+            setattr(os, name, _node_maker(original, notes))
+
+
+def _node_maker(original: Callable[..., None], notes: Hears) -> Callable[..., None]:
+    @wraps(original)
+    def makes(path: Any, *args: Any, dir_fd: int | None = None, **kwargs: Any) -> None:
+        notes.opened(path, os.O_CREAT, -1 if dir_fd is None else dir_fd)
+        original(path, *args, **kwargs, **({} if dir_fd is None else {"dir_fd": dir_fd}))
+
+    return makes
+
+
+def hear_shared_memory(module: ModuleType, notes: Hears) -> None:
+    """Named blocks, which are files: `module` is `multiprocessing.shared_memory`."""
+    native = module._posixshmem
+    original = native.shm_open
+
+    def shm_open(path: str, flags: int, *args: Any, **kwargs: Any) -> Any:
+        notes.opened("/dev/shm/" + path.lstrip("/"), flags, -1)
+        return original(path, flags, *args, **kwargs)
+
+    native.shm_open = shm_open
+
+
 def hear_torch(module: ModuleType, notes: Hears) -> None:
     """`torch.save` writes from native code: `module` is `torch.serialization`."""
     native = module.torch._C
@@ -134,6 +163,7 @@ def hear_parquet(module: ModuleType, notes: Hears) -> None:
 VOCABULARIES = ("vocab.json", "merges.txt", "vocab.txt", "unigram.json")
 """What the models of tokenizers save."""
 WRITERS = {
+    "multiprocessing.shared_memory": hear_shared_memory,
     "datasets.builder": hear_datasets,
     "h5py._hl.files": hear_hdf5,
     "pyarrow.parquet.core": hear_parquet,

@@ -3,6 +3,7 @@ nothing. Nothing trains here: the scripts do to their files what training script
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -30,6 +31,10 @@ NOBODY = 23456
 
 SEEN = """
 import os, sys
+def UNHEARD(path):
+    import ctypes
+    libc = ctypes.CDLL(None)
+    libc.close(libc.creat(os.fsencode(path), 0o600))
 for root, folders, files in os.walk("."):
     folders[:] = sorted(name for name in folders if name != "runs" and "aside" not in name)
     for name in sorted(files):
@@ -91,7 +96,7 @@ class Place:
         """Runs a command as one launch, or, after the first one, what trained in it; what it
         printed."""
         if not self.launches:
-            time.sleep(left.CLOCK_S)  # what was written before is older than the launch
+            time.sleep(noting.CLOCK_S)  # what was written before is older than the launch
         start = self.files.start
         job = self.job()
         with self.files.around(job):
@@ -248,12 +253,33 @@ SCRIPTS = {
     "removes what another program wrote for it": """
         import tempfile, shutil
         with tempfile.TemporaryDirectory() as place:
-            os.mknod(f"{place}/port")
+            UNHEARD(f"{place}/port")
             os.remove(f"{place}/port")
-        os.mkdir("scratch"); os.mknod("scratch/port"); os.remove("scratch/port")
+        os.mkdir("scratch"); UNHEARD("scratch/port"); os.remove("scratch/port")
         os.rmdir("scratch")
     """,
     "makes an empty folder": 'os.mkdir("empty")',
+    "opens paths that are objects": """
+        import io, pathlib, sqlite3
+        io.FileIO(pathlib.Path("train.log"), "a").write(str(os.getpid()).encode())
+        for name in (pathlib.Path("a.db"), "file:b.db?mode=rwc"):
+            base = sqlite3.connect(name, uri=True)
+            base.execute(f"create table if not exists t{len(str(name))} (pid)")
+            base.execute(f"insert into t{len(str(name))} values ({os.getpid()})")
+            base.commit(); base.close()
+    """,
+    "changes modes of what was there": """
+        if os.path.exists("train.log"): os.chmod("train.log", 0o600 + (os.getpid() & 7))
+    """,
+    "makes pipes, sockets and shared memory": """
+        import socket
+        from multiprocessing.shared_memory import SharedMemory
+        os.mkfifo("pipe"); os.remove("pipe")
+        with socket.socket(socket.AF_UNIX) as one: one.bind("socket")
+        os.remove("socket")
+        block = SharedMemory("canary-test-block", create=True, size=8)
+        block.close(); block.unlink()
+    """,
     "changes a mode": """
         open("locked", "w").write(str(os.getpid()))
         os.chmod("locked", 0o400)
@@ -431,6 +457,75 @@ def test_a_training_that_reads_from_a_program_is_not_repeated(tmp_path: Path) ->
             assert place.files.start.stdin == (f"{tmp_path}/rows" if "<" in line else "")
 
 
+@pytest.mark.parametrize(
+    "later", ["mv index.pt final.pt", "echo more >> index.pt", "gzip index.pt"]
+)
+def test_what_native_code_wrote_is_seen_though_a_later_stage_touched_it(
+    tmp_path: Path, later: str
+) -> None:
+    (tmp_path / "train.py").write_text(SEEN + "UNHEARD('index.pt')")
+    place = Place(tmp_path)
+    place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; {later}")
+    assert refused(place).startswith(f"{tmp_path}/index.pt changed while the command trained")
+
+
+@pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
+@pytest.mark.parametrize("last", ["first", "other"])
+def test_rows_that_another_program_appends_meanwhile_are_kept(
+    tmp_path: Path, had: bool, last: str
+) -> None:
+    """Two jobs of a sweep write to one table."""
+    table = tmp_path / "results.csv"
+    if had:
+        table.write_text("earlier\n")
+    (tmp_path / "train.py").write_text("open('results.csv', 'a').write('mine\\n')")
+    place = Place(tmp_path)
+    place.launch(sys.executable, "train.py")
+    before = table.read_text()
+    job = place.job()
+    with place.files.around(job):
+        environment = attached_environment(os.environ, job, Path("none"), marks_of(job))
+        words = [sys.executable, "train.py"], [sys.executable, "-I", "train.py"]
+        for one in words if last == "other" else words[::-1]:
+            subprocess.run(one, env=environment, check=True, timeout=30)
+    assert table.read_text() == before
+    (said,) = place.notes
+    assert said.startswith(f"{table}: another program wrote to it during the second launch")
+    kept = Path(said.rpartition(" is at ")[2])
+    assert kept.read_text() == ("earlier\n" if had else "") + "mine\n" * 2
+
+
+def test_a_folder_that_a_script_locks_is_put_back_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Root may do all of it: another user may not remove a file from a folder of mode 0555."""
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.chdir(name)
+        place = Place(Path(name))
+        script = """
+            import os
+            os.makedirs("out/best"); open("out/best/model", "w").write(str(os.getpid()))
+            os.chmod("out/best", 0o555)
+        """
+        root = second_launch_ran(place, script)
+        mine = (root / "aside" / "0" / "out" / "best" / "model").read_text()
+        os.chown(name, NOBODY, NOBODY)
+        for path in Path(name).rglob("*"):
+            os.chown(path, NOBODY, NOBODY)
+        child = os.fork()
+        if not child:
+            code = 1
+            with contextlib.suppress(BaseException):
+                if os.getuid() == 0:
+                    os.setuid(NOBODY)
+                code = 0 if putback.put_back(root) == [] else 2
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert Path(name, "out", "best", "model").read_text() == mine
+        assert stat.S_IMODE(Path(name, "out", "best").stat().st_mode) == 0o555
+        monkeypatch.undo()
+
+
 def test_what_native_code_still_has_open_at_the_end_stops_the_second_launch(
     tmp_path: Path,
 ) -> None:
@@ -454,6 +549,16 @@ def test_what_native_code_still_has_open_at_the_end_stops_the_second_launch(
         ("os.posix_spawnp('touch', ['touch', 'copy'], os.environ)", "touch"),
         ("os.execvp('touch', ['touch', 'copy'])", "touch"),
         ("subprocess.run(['git', 'gc'])", "git"),
+        ("subprocess.run(['git', 'branch', 'new'])", "git"),
+        ("subprocess.run(['git', 'diff', '--output=copy'])", "git"),
+        ("os.environ.clear(); subprocess.run(['/usr/bin/touch', 'copy'])", "touch"),
+        ("subprocess.run(['./date'])", "date"),
+        ("subprocess.run(['gcc', 'x.c', '-o', 'copy'])", "gcc"),
+        (
+            "subprocess.run([sys.executable, '-c', ''], env={**os.environ, 'PYTHONPATH': 'src'})",
+            "python",
+        ),
+        ("os.system('PYTHONPATH=src python -c 1')", "a program in another environment"),
     ],
 )
 def test_a_second_launch_is_ended_before_a_program_that_may_write_unheard(
@@ -461,6 +566,8 @@ def test_a_second_launch_is_ended_before_a_program_that_may_write_unheard(
 ) -> None:
     guarded = "os.environ['_RLHF_CANARY_FILES'].startswith('guard')"
     (tmp_path / "note").touch()
+    (tmp_path / "date").write_text("#!/bin/sh\ntouch copy")
+    (tmp_path / "date").chmod(0o755)
     (tmp_path / "train.py").write_text(f"import os, subprocess, sys\nif {guarded}: {call}\n")
     place = Place(tmp_path)
     place.launch(sys.executable, "train.py")
@@ -712,7 +819,7 @@ def test_a_new_folder_that_another_job_writes_to_is_not_moved(tmp_path: Path) ->
 def test_a_folder_renamed_into_place_is_the_commands_with_all_in_it(tmp_path: Path) -> None:
     script = """
         os.makedirs("tmp/deep")
-        os.mknod("tmp/deep/file")  # no event tells of it
+        UNHEARD("tmp/deep/file")
         os.rename("tmp", "checkpoint")
     """
     twice(Place(tmp_path), script)
@@ -764,6 +871,15 @@ def test_only_a_cache_is_left_to_itself(
         (tmp_path / "out" / "models--x" / name).mkdir(parents=True)
     folders = free.free_folders(str(tmp_path / "run"), str(tmp_path / "job" / "cache" / "here"))
     assert free.is_free(path.format(home=tmp_path), folders) == is_so
+
+
+@pytest.mark.parametrize("inside", ["torchinductor_bench", "models--a--b/snapshots/r"])
+def test_a_project_in_a_folder_named_like_a_cache_is_none(tmp_path: Path, inside: str) -> None:
+    (tmp_path / inside).mkdir(parents=True)
+    (tmp_path / inside.partition("/")[0] / "refs").mkdir()
+    folders = free.free_folders(str(tmp_path / "run"), str(tmp_path / inside))
+    assert not free.is_free(str(tmp_path / inside / "log.txt"), folders)
+    assert free.is_free(str(tmp_path / inside / "torchinductor_root" / "x"), folders)
 
 
 def test_what_another_program_has_open_is_left_where_it_is(tmp_path: Path) -> None:

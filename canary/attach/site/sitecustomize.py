@@ -82,9 +82,10 @@ def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
         alone("started").keep_start(HERE)
     notes = noting.begin(alone("free"), root)
     if wanted == noting.GUARD:
-        alone("programs").begin(noting.end_here, lambda: alone("command_line", "config"))
+        alone("programs").begin(noting.end_here, lambda: alone("command_line", "config"), HERE)
     writers = alone("writers")
     writers.hear_open(notes)
+    writers.hear_nodes(notes)
     BEGINNING.append(notes.trains)
     found: dict[str, Callable[[ModuleType], None]] = writers.listeners(notes)
     return found
