@@ -277,7 +277,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
             "memory": record.memory.model_copy(update=_memory(own, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "tokens": _token_totals(first),
-            "first_step": first[0]["step"] if first else 1,
+            "first_step": first[0]["step"] if first else record.first_step,
             "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
             "launches": [
                 launch_timing(launch, by_launch.get(launch.index, []), warmup)

@@ -76,7 +76,7 @@ def _note(found: Comparison) -> str:
     if found.verdict == "error":
         if found.diagnosis.suspects:
             return "The runs could not be judged; what differs between them:"
-        return "The runs could not be compared."
+        return "The runs were not compared: the error above is all that is known."
     if found.verdict in ("regression", "changed"):
         return ""
     if found.diagnosis.suspects:

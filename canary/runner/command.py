@@ -173,6 +173,9 @@ class CommandRunner(LocalRunner):
                 see_log=True,
             )
         reason, hint = self._why_untrained(job)
+        said = _told(watch)
+        if said:
+            reason += f"; it printed last{said}"
         return Result(status="failed", reason=reason, hint=hint, usage_error=True)
 
     def _why_untrained(self, job: Job) -> tuple[str, str]:
@@ -234,6 +237,8 @@ def _told_to_end(child: subprocess.Popen[bytes], number: int) -> int | None:
 
 def _other_program(name: str) -> str:
     """What to do about a program that cannot be started."""
+    if Path(name).is_file():
+        return f"make it executable (chmod +x {name}), or start it with python or bash"
     usual = [program for program in USUAL if shutil.which(program)]
     near = difflib.get_close_matches(Path(name).name, usual, n=1)
     remedy = "name a program on PATH, or give the path of its file"

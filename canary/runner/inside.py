@@ -178,6 +178,13 @@ class Inside:
         if reason is not None:
             hint = "call callback_handler.on_step_end in its loop, or use canary.Recorder"
             return Result(status="failed", reason=reason, hint=hint, usage_error=True)
+        done = trainer.state.global_step
+        if done and not self._probe.steps:
+            self._training["resumed_at"] = done
+            words = (
+                f"no step was left to train: it resumed at step {done} of {trainer.state.max_steps}"
+            )
+            self.notes.append(words)
         result = self.finished(trainer, torch.device(trainer.args.device), calls)
         return replace(result, unmeasured={**result.unmeasured, **self._probe.unmeasured()})
 

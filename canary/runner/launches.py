@@ -252,6 +252,7 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
     record.notes += [note for note in result.notes if note not in record.notes]
     if result.training:
         record.env["packages"] = result.training["packages"]
+        record.first_step = result.training.get("resumed_at", 0) + 1
         if session.config.training_type in ("exec", "custom"):
             record.config.update(as_config(result.training, kind))
         if "name" in result.training and not session.is_named:

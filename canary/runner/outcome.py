@@ -74,7 +74,7 @@ def outcome_text(record: RunRecord) -> str:
     if record.profiler.steps:
         lines.append(f"  profile     {profile_line(record)}")
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
-    if time_.count < MIN_STEPS:
+    if time_.count < MIN_STEPS and record.config.get("repeats") != 0:
         few = f"{time_.count} steps timed after warm-up, {MIN_STEPS} needed to compare"
         lines.append(f"  note        {few}; {more_steps(record)}")
     lines += [f"  note        {note}" for note in record.notes]

@@ -167,7 +167,7 @@ class Session:
         self.record = self._summary()
         reason, nan_at = result.reason, self.record.stability.nan_at
         if reason and nan_at and result.status == "failed":
-            reason = f"{reason}; the loss was NaN from step {nan_at[0]} on"
+            reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"
         self.record = self.record.model_copy(update={"status": result.status, "reason": reason})
         self.record = with_bottlenecks(self.record)
         self.folder.finish(self.record)

@@ -118,6 +118,11 @@ class TrainerProbe(TrainerCallback):
             self._finish()
         return outcome
 
+    @property
+    def steps(self) -> int:
+        """How many steps ended."""
+        return self._ended.count
+
     def why_no_step(self) -> str | None:
         """Why a model that was trained has no step; None where one ended, or none was made."""
         return None if self._ended.count else self._silent.why_no_step(self._trainer)
@@ -306,6 +311,8 @@ class TrainerProbe(TrainerCallback):
         self._clock.switch("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # What other callbacks do at the step's end is no part of the update.
+        self._clock.switch("other")
         if self._exact is not None:
             self._exact.update_ended()
 
