@@ -196,7 +196,7 @@ def _lines(
         lines.append(("step up over", what))
     ratios = (("speed-up", level.cumulative), ("step up", level.step_up))
     lines += [
-        (name, "not told from no gain: the interval holds 1")
+        (name, "no sure gain: the interval includes 1")
         for name, ratio in ratios
         if ratio is not None and ratio.open
     ]

@@ -21,8 +21,8 @@ from canary.report.view import SUMMARY_ROWS, SuspectRow, scaled, view_of
 HEADINGS = ("metric", "baseline", "current", "change")
 TIMED = ("step time, mean", "step time, p95", "tokens per second")
 """Rows of the summary that the clock made."""
-NOISE = "not told from noise"
-"""Beside a timing's change where that of the step time is not told from none."""
+NOISE = "too noisy to tell"
+"""Beside a timing's change where the step time may not have changed at all."""
 LEAST_PHASE = 0.01
 """Of a step: shorter phases are not listed."""
 
@@ -85,7 +85,7 @@ def _note(found: Comparison) -> str:
 
 
 def _noisy(found: Comparison) -> bool:
-    """Whether the step time was judged and no check of it tells a change from none."""
+    """Whether the step time was judged and each check of it is too noisy to tell."""
     clock = [check for check in found.checks if check.name in TIME and check.interval is not None]
     return bool(clock) and all(check.in_noise for check in clock)
 

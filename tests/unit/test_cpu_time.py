@@ -127,7 +127,7 @@ def test_pairs_take_the_machines_own_drift_out_of_cpu_time() -> None:
 def test_one_run_against_one_decides_nothing() -> None:
     found = compared(told(record(100, 0.05), 0.024), told(record(0, 0.05), 0.02))
     assert cpu_check(found).status == "inconclusive"
-    assert "the noise here is not measured" in cpu_check(found).message
+    assert "or measure the noise with canary calibrate" in cpu_check(found).message
 
 
 def test_a_gpu_has_no_gate_on_cpu_time() -> None:

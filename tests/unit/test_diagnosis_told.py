@@ -17,7 +17,15 @@ from canary.compare.heuristics import (
 from canary.compare.stats import compare_to_baseline
 from canary.report.render import render
 from canary.report.story import story_of, story_text
+from tests.unit.comparing import example
 from tests.unit.diagnosing import CASES, LOSSES, OTHER_LOSS, TRAJECTORY, changed, diagnosed, sides
+
+
+def test_between_runs_that_are_not_comparable_no_difference_is_a_cause() -> None:
+    found = compare_to_baseline(example("dpo"), example("sft"))
+    assert found.first_line.startswith("Error: not comparable, two trainers")
+    assert not found.diagnosis.suspects
+    assert "Likely cause" not in render(found, "text")
 
 
 def test_what_stands_out_is_told_where_nothing_is_decided_and_said_to_be_undecided() -> None:

@@ -337,14 +337,14 @@ def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
     assert basic.cumulative is not None
     assert basic.cumulative.open
     assert answer(found) == (
-        f"Basic is {speed_words(basic.cumulative)} the baseline: not told from no gain, the "
-        "interval holds 1. The guard holds over 4 signals and 5 steps."
+        f"Basic is {speed_words(basic.cumulative)} the baseline: no sure gain, the "
+        "interval includes 1. The guard holds over 4 signals and 5 steps."
     )
     assert found.trl.share is None
-    assert found.trl.undecided == "the interval of trl's ratio holds 1"
+    assert found.trl.undecided == "the interval of trl's ratio includes 1"
     text = ladder_text(found, "text")
-    assert "speed-up            not told from no gain: the interval holds 1" in text
-    assert "is not decided: the interval of trl's ratio holds 1." in text
+    assert "speed-up            no sure gain: the interval includes 1" in text
+    assert "is not decided: the interval of trl's ratio includes 1." in text
 
 
 @pytest.mark.parametrize(
