@@ -32,7 +32,7 @@ def patterns(found: Comparison) -> Iterator[str]:
     elif slower and larger:
         yield "each step is slower and takes more memory: more work, fragmentation or a leak"
     elif slower:
-        yield "each step is slower, and memory is stable: look at the work, its batches and the host"
+        yield "each step is slower, and memory is stable: look at work, batches and host"
     elif larger:
         if _no_slower(found):
             yield "each step takes more memory but no more time: look at what is kept, not computed"

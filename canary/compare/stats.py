@@ -30,11 +30,11 @@ from canary.compare.report import Check, Comparison
 from canary.compare.side_figures import figures_of_checks, side_of
 from canary.compare.source_changes import SourceChanges
 from canary.compare.stability import stability_checks
+from canary.compare.suspects import Diagnosis
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing import FAMILY_BUDGET, Metric
 from canary.compare.timing_checks import TIMING_GATES, timing_checks
 from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_the_change
-from canary.compare.suspects import Diagnosis
 from canary.compare.within_run import within_run_checks
 from canary.errors import InputError
 

@@ -42,9 +42,9 @@ def test_what_stands_out_is_told_where_nothing_is_decided_and_said_to_be_undecid
     assert top is not None
     assert top.category == "dataloader"
     assert "Likely cause" not in found.first_line
-    assert "What differs, should it be worse" in render(found, "text")
+    assert "Possible cause, if it is worse" in render(found, "text")
     story = story_text(story_of(found, [after], [before]), "text", found)
-    assert "It is not decided that anything got worse" in story
+    assert "It is not decided whether anything got worse" in story
 
 
 def test_equal_runs_have_no_story() -> None:
