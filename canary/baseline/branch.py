@@ -1,4 +1,4 @@
-"""The artifact branch: a history in a git repository, always one commit without a parent.
+"""The baseline branch: a history in a git repository, always one commit without a parent.
 
 It is read and written from a scratch repository, never in the user's checkout. A write replaces the
 branch only where it still is what was read (compare-and-swap), and is tried again where another

@@ -191,6 +191,11 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])[:200]
+        if first["type"] == "extra_forbidden":
+            raise RecordError(
+                f"{source} has the key `{key}`, which this version does not know",
+                "read it with the version that wrote it",
+            ) from error
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from canary.collect.record import RunRecord
 from canary.compare.crowding import crowding
+from canary.compare.estimate import signed_percent
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
@@ -46,11 +47,6 @@ TIMING_GATES: tuple[Metric, ...] = (
 def percent(log_ratio: float) -> float:
     """A log ratio as a percentage."""
     return 100 * math.expm1(min(log_ratio, LARGEST))
-
-
-def _signed(change: float) -> str:
-    """Percent with a sign and one decimal; never `-0.0%`."""
-    return f"{round(change, 1) + 0.0:+.1f}%"
 
 
 def timing_checks(
@@ -145,7 +141,7 @@ def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
 
 def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
     word, found = WORDS[gate.samples.metric], gate.estimate
-    change, at_most = _signed(percent(found.change)), _signed(percent(found.upper()))
+    change, at_most = signed_percent(percent(found.change)), signed_percent(percent(found.upper()))
     if status == "fail":
         return f"{word} {change}: real, and over the tolerance of {percent(d):.3g}%"
     if status == "warn":
@@ -279,7 +275,7 @@ def _tokens_per_sec(
         group="performance",
         lane="timing",
         status=status,
-        message=f"tokens per second {_signed(change)}, {why}",
+        message=f"tokens per second {signed_percent(change)}, {why}",
         baseline=before,
         current=after,
         unit="tokens/s",

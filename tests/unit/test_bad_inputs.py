@@ -94,7 +94,7 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "no schema": (without("schema_version"), "has schema_version None"),
     "no run id": (without("run_id"), "run_id: Field required"),
     "no timestamp": (without("timestamp"), "timestamp: Field required"),
-    "unknown key": (changed(speed=1), "speed: Extra inputs are not permitted"),
+    "unknown key": (changed(speed=1), "has the key `speed`, which this version does not know"),
     "unknown status": (changed(status="fine"), "status: "),
     "wrong type": (changed(perf={"step_time": 5}), "perf.step_time: "),
 }

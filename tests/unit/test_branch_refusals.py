@@ -1,4 +1,4 @@
-"""What the artifact branch refuses: to be read where it is broken, and to say a secret."""
+"""What the baseline branch refuses: to be read where it is broken, and to say a secret."""
 
 from __future__ import annotations
 
