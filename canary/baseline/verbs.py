@@ -51,7 +51,8 @@ def list_text(root: Path, shown: str = "") -> str:
     """A line a canary and machine; `shown` names the history."""
     lines = [
         printable(
-            f"{canary:<24} {machine:<36} {_runs(count):>9}, {level} on this level, {first} to {last}"
+            f"{canary:<24} {machine:<36} {_runs(count):>9}, {level} on this level, "
+            f"{first} to {last}"
         )
         for canary, machine, count, level, first, last in rows(root)
     ]
@@ -78,10 +79,9 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
         run, verdict = (max(len(row[place]) for row in cells) for place in (0, 2))
         lines.append(printable(f"{folder.parent.name} on {folder.name}"))
         for name, sha, judged, time, memory, number, accepted in cells:
-            row = (
-                f"  {name:<{run}}  {sha:<9}  {judged:<{verdict}} {time:>9} {memory:>9} {number:>5}"
-            )
-            lines.append(printable(f"{row}  {accepted}".rstrip()))
+            begun = f"  {name:<{run}}  {sha:<9}  {judged:<{verdict}}"
+            row = f"{begun} {time:>9} {memory:>9} {number:>5}  {accepted}"
+            lines.append(printable(row.rstrip()))
     if not lines and canary is None:
         return printable(f"{shown or root} holds no runs")
     if not lines:

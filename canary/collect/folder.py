@@ -147,7 +147,7 @@ def load_record(path: Path | str) -> RunRecord:
             return _correct(record, RunFolder(file.parent))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise RecordError(
-                f"{file} says that its run goes on, and its steps are no steps of a run",
+                f"{file} says that its run goes on, and its steps are not steps of a run",
                 "train again",
             ) from error
     return record

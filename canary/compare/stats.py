@@ -134,7 +134,7 @@ def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> 
     copies = [*named_twice(now), *named_twice(before)]
     if copies:
         raise InputError(
-            f"run {copies[0]} is named twice on one side: a copy is no second run",
+            f"run {copies[0]} is named twice on one side: a copy is not a second run",
             "name it once",
         )
     twice = same_runs(now, before)

@@ -58,7 +58,7 @@ class LadderRequest:
             UsageError: an unknown one, or no rounds.
         """
         if self.rounds < 1:
-            raise UsageError(f"--rounds {self.rounds}: at least 1")
+            raise UsageError(f"--rounds must be 1 or more, got {self.rounds}")
         if self.levels is None:
             return LEVELS
         names = [name.strip() for name in self.levels.split(",") if name.strip()]

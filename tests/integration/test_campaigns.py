@@ -82,7 +82,7 @@ def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, P
 def test_too_few_runs_are_refused(tmp_path: Path) -> None:
     finished = canary("calibrate", "-n", "2", "--output-dir", str(tmp_path))
     assert finished.code == 2
-    assert "at least 4 runs are needed" in finished.err
+    assert "-n must be 4 or more" in finished.err
     assert not any(tmp_path.iterdir())
 
 

@@ -125,7 +125,7 @@ def test_what_is_pulled_into_a_folder_is_compared_with(place: Place) -> None:
         (("push", "RUN", "--verdict", "fine"), "no such verdict"),
         (("push", "RUN", "--accept", " "), "--accept needs a reason"),
         (("push", "RUN", "--remote", "elsewhere"), "has no remote 'elsewhere'"),
-        (("push", "RUN", "--remote", "-x"), "no name of a remote"),
+        (("push", "RUN", "--remote", "-x"), "nor the name of a remote"),
         (("push", "RUN", "--branch", "a..b"), "is not a valid branch name"),
         (("push", "nowhere"), "no record at"),
         (("prune",), "prune needs a folder or --remote"),
