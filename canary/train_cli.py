@@ -71,7 +71,9 @@ def exec_(
     ] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option("--max-steps", help="Stop after N optimizer steps; the model is not saved."),
+        typer.Option(
+            "--max-steps", metavar="N", help="Stop after N optimizer steps; the model is not saved."
+        ),
     ] = None,
     output_dir: OutputDir = None,
     config: Annotated[
