@@ -1,4 +1,4 @@
-"""The verbs of `canary baseline`: a history in a folder, or on the artifact branch."""
+"""The verbs of `canary baseline`: a history in a folder, or on the baseline branch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from canary.baseline.origin import Surroundings
 
 baseline_app = typer.Typer(
-    help="Look after baseline runs: a history in a folder, or on the artifact branch. A token "
+    help="Look after baseline runs: a history in a folder, or on the baseline branch. A token "
     "comes from CANARY_TOKEN or GITHUB_TOKEN.",
     no_args_is_help=True,
 )
@@ -61,9 +61,10 @@ def baseline_list(
 ) -> None:
     """Canaries, machines and how many runs there are of each."""
     from canary.baseline.verbs import list_text
+    from canary.report.lines import terminal_width, wrapped
 
     with _history(folder, remote, branch) as (root, shown):
-        typer.echo(list_text(root, shown))
+        typer.echo(wrapped(list_text(root, shown), terminal_width(sys.stdout)))
 
 
 @baseline_app.command("history")
@@ -75,17 +76,19 @@ def baseline_history(
 ) -> None:
     """Every run with commit, verdict, step time, memory and level."""
     from canary.baseline.verbs import show_text
+    from canary.report.lines import terminal_width, wrapped
 
     with _history(folder, remote, branch) as (root, shown):
-        typer.echo(show_text(root, canary, shown))
+        typer.echo(wrapped(show_text(root, canary, shown), terminal_width(sys.stdout)))
 
 
 @baseline_app.command("show")
 def baseline_show(folder: Folder, canary: Canary = None) -> None:
     """As `history`, of a folder."""
     from canary.baseline.verbs import show_text
+    from canary.report.lines import terminal_width, wrapped
 
-    typer.echo(show_text(folder, canary))
+    typer.echo(wrapped(show_text(folder, canary), terminal_width(sys.stdout)))
 
 
 @baseline_app.command("prune")
@@ -134,7 +137,7 @@ def baseline_push(
     ] = None,
     verbose: Verbose = False,
 ) -> None:
-    """Add completed runs to the artifact branch, in one commit."""
+    """Add completed runs to the baseline branch, in one commit."""
     from canary.baseline.branch_verbs import push_paths
 
     place = _place(remote, branch)
@@ -151,7 +154,7 @@ def baseline_pull(
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the artifact branch's history into a folder, to compare with."""
+    """Write the baseline branch's history into a folder, to compare with."""
     from canary.baseline.branch_verbs import pull_text
 
     typer.echo(pull_text(*_place(remote, branch), folder, replace=replace))
@@ -171,7 +174,7 @@ def baseline_bootstrap(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Fill the first runs of the artifact branch: run the canary and push them all."""
+    """Fill the first runs of the baseline branch: run the canary and push them all."""
     from canary.campaign.bootstrap import Bootstrap, bootstrap
     from canary.config.load import load_config
     from canary.runner.progress import listener_for

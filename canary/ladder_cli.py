@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -37,17 +38,19 @@ def ladder(
     from canary.ladder.advise_view import advice_text
     from canary.ladder.ladder import LadderRequest, run_ladder
     from canary.ladder.view import ladder_text, left_in
+    from canary.report.lines import terminal_width
     from canary.report.render import FORMATS, check_format
 
     check_format(form)
     stoppable()
+    width = terminal_width(sys.stdout)
     request = LadderRequest(config, levels, rounds, tuple(set_ or ()), output_dir)
     if advise:
         advice = run_advise(request, sayer(quiet))
         left_in(advice.folder, "advice", [advice_text(advice, one) for one in FORMATS])
-        typer.echo(advice_text(advice, form), nl=False)
+        typer.echo(advice_text(advice, form, width), nl=False)
         raise typer.Exit(EXIT_OK if advice.passed else EXIT_REGRESSION)
     found = run_ladder(request, sayer(quiet))
     left_in(found.folder, "ladder", [ladder_text(found, one) for one in FORMATS])
-    typer.echo(ladder_text(found, form), nl=False)
+    typer.echo(ladder_text(found, form, width), nl=False)
     raise typer.Exit(EXIT_OK if found.passed else EXIT_REGRESSION)

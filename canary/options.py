@@ -44,7 +44,7 @@ RemoteName = Annotated[
         "--remote", metavar="URL|NAME", help="Repository of the branch [GitHub's own, or origin]."
     ),
 ]
-Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The artifact branch.")]
+Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The baseline branch.")]
 BRANCH = "canary-baselines"
 Form = Annotated[str, typer.Option("--format", help="text, markdown or json.")]
 Accept = Annotated[

@@ -12,6 +12,7 @@ from typing import NoReturn, TextIO
 
 from canary.errors import EXIT_ERROR, Stopped
 from canary.report.escape import without_commands
+from canary.report.lines import terminal_width, wrapped
 
 
 def stoppable() -> None:
@@ -25,12 +26,12 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 def sayer(quiet: bool) -> Callable[[str], None]:
-    """Prints progress on standard error until nobody reads it."""
+    """Prints progress on standard error until nobody reads it; its lines fit a terminal."""
 
     def say(line: str) -> None:
         if not quiet:
             with contextlib.suppress(BrokenPipeError):
-                print(line, file=sys.stderr, flush=True)
+                print(wrapped(line, terminal_width(sys.stderr)), file=sys.stderr, flush=True)
 
     return say
 

@@ -71,7 +71,9 @@ def exec_(
     ] = None,
     max_steps: Annotated[
         int | None,
-        typer.Option("--max-steps", help="End after so many optimizer steps, and save nothing."),
+        typer.Option(
+            "--max-steps", metavar="N", help="Stop after N optimizer steps; the model is not saved."
+        ),
     ] = None,
     output_dir: OutputDir = None,
     config: Annotated[
@@ -86,7 +88,7 @@ def exec_(
     ] = None,
     set_: Set = None,
     stop_on: StopOn = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing of its own.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Watch a training command of your own, unmodified, and leave a record of it."""

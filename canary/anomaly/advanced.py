@@ -237,7 +237,7 @@ def _made(section: str, kind: Any, settings: Settings) -> Any:
         least = 2 if name.endswith("window") or name == "window_size" else 0
         if not number or not value >= least or value == 0:
             raise UsageError(
-                f"AdvancedAnomalyDetector({section}={{{name!r}: {value!r}}}) is no threshold",
+                f"AdvancedAnomalyDetector({section}={{{name!r}: {value!r}}}) is not a threshold",
                 f"a number above 0{', of steps 2 at least' if least else ''}",
             )
     try:

@@ -60,7 +60,7 @@ def ancestry_of(
     """
     for name in (base, head):
         if not NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no commit or branch")
+            raise UsageError(f"{name!r} is not a commit or branch")
     if isinstance(source, Path):
         return _of_checkout(source, base, head, token, environ)
     with scratch_repository(source.url, source.token, environ) as scratch:

@@ -1,4 +1,4 @@
-"""The artifact branch: a history in a git repository, always one commit without a parent.
+"""The baseline branch: a history in a git repository, always one commit without a parent.
 
 It is read and written from a scratch repository, never in the user's checkout. A write replaces the
 branch only where it still is what was read (compare-and-swap), and is tried again where another
@@ -57,7 +57,9 @@ class Remote:
 
     def __post_init__(self) -> None:
         if not self.url.strip() or self.url.startswith("-") or not self.url.isprintable():
-            raise UsageError(f"{shown(self.url)!r} is no address of a repository", "give --remote")
+            raise UsageError(
+                f"{shown(self.url)!r} is not the address of a repository", "give --remote"
+            )
         if self.url.startswith("http") and CREDENTIALS.search(self.url):
             raise UsageError(
                 f"the address of {shown(self.url)} holds credentials",

@@ -1,4 +1,4 @@
-"""What the command line does with the artifact branch: push, pull, list, history, prune."""
+"""What the command line does with the baseline branch: push, pull, list, history, prune."""
 
 from __future__ import annotations
 
@@ -140,4 +140,4 @@ def prune_branch_text(remote: Remote, here: Surroundings, keep: int) -> str:
         removed = len(prune(folder, keep))
 
     pushed = push(remote, change, message=f"newest {keep} kept", keep=keep, environ=here.environ)
-    return f"removed {removed} runs; {remote} is at {pushed.sha[:9]}"
+    return f"removed {removed} run{'' if removed == 1 else 's'}; {remote} is at {pushed.sha[:9]}"

@@ -166,7 +166,7 @@ def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) ->
         start = datetime.fromisoformat(record.timestamp)
     except ValueError as error:
         raise InputError(
-            f"timestamp {record.timestamp!r} of run {record.run_id} is no ISO 8601 time"
+            f"timestamp {record.timestamp!r} of run {record.run_id} is not an ISO 8601 time"
         ) from error
     start = start.astimezone(UTC) if start.tzinfo else start
     commit = context.commit[:COMMIT_DIGITS] if context else ""

@@ -54,7 +54,7 @@ def check_listing(found: Iterable[Found]) -> None:
     for one in found:
         count, total = count + 1, total + one.size
         if one.mode != REGULAR or one.kind != "blob":
-            raise RecordError(f"{one.path!r} has mode {one.mode}: no plain file")
+            raise RecordError(f"{one.path!r} has mode {one.mode} and is not a plain file")
         _check_path(one.path)
         if one.size > LARGEST:
             raise RecordError(f"{one.path} has {one.size:,} bytes; at most {LARGEST:,} are read")
@@ -67,9 +67,9 @@ def check_listing(found: Iterable[Found]) -> None:
 def _check_path(path: str) -> None:
     parts = path.split("/")
     if len(parts) != DEPTH or parts[0] != VERSION or not path.endswith(".json"):
-        raise RecordError(f"{path!r} does not belong into a baseline history")
+        raise RecordError(f"{path!r} does not belong in a baseline history")
     if not all(PART.fullmatch(part) for part in parts):
-        raise RecordError(f"{path!r} is no name of a baseline history")
+        raise RecordError(f"{path!r} is not a name of a baseline history")
     if parts[-1] != NOISE_FILE and not NAME.fullmatch(parts[-1]):
         raise RecordError(f"{path!r} is not named as an entry")
 
@@ -101,7 +101,7 @@ def files_of(folder: Path) -> list[str]:
             path = Path(place, name)
             shown = path.relative_to(folder).as_posix()
             if path.is_symlink() or not (path.is_file() or path.is_dir()):
-                raise RecordError(f"{shown!r} is no plain file")
+                raise RecordError(f"{shown!r} is not a plain file")
             if path.is_file():
                 found.append(Found(REGULAR, "blob", "", path.stat().st_size, shown))
     check_listing(found)

@@ -70,7 +70,7 @@ def remote_of(here: Surroundings, given: str | None, branch: str = BRANCH) -> Re
 def _named(here: Surroundings, name: str) -> str:
     """The address of a remote of the checkout, without credentials."""
     if not NAME.fullmatch(name):
-        raise UsageError(f"--remote {name!r} is no address and no name of a remote")
+        raise UsageError(f"--remote {name!r} is neither an address nor the name of a remote")
     command = ["git", "remote", "get-url", "--push", name]
     code, out, _ = run(command, here.folder, here.environ, b"", TIMEOUT_S)
     if code != 0:

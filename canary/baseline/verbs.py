@@ -40,23 +40,26 @@ def save_baseline(source: Path, destination: Path, accepted: str | None = None) 
         raise InputError(f"{destination} is a run's own folder", "name another folder")
     path = save(destination, record, accepted=accepted)
     level = current_level(entries(path.parent))
-    return printable(f"saved {record.run_id} to {path.parent} ({len(level)} runs on this level)")
+    return printable(f"saved {record.run_id} to {path.parent} ({_runs(len(level))} on this level)")
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
 
 
 def list_text(root: Path, shown: str = "") -> str:
     """A line a canary and machine; `shown` names the history."""
     lines = [
         printable(
-            f"{canary:<24} {machine:<36} {count:>4} runs, {level} on this level, {first} to {last}"
+            f"{canary:<24} {machine:<36} {_runs(count):>9}, {level} on this level, "
+            f"{first} to {last}"
         )
         for canary, machine, count, level, first, last in rows(root)
     ]
     return "\n".join(lines) or printable(f"{shown or root} holds no runs")
 
 
-HEADER = (
-    f"  {'run':<44} {'commit':<9}  {'verdict':<12} {'step time':>11} {'memory':>10}  {'level':>5}"
-)
+HEADINGS = ("run", "commit", "verdict", "step time", "memory", "level", "")
 
 
 def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
@@ -72,8 +75,13 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
             continue
         found = entries(folder)
         numbers = dict(zip(kept := [e for e in found if not e.red], levels(kept), strict=True))
-        lines += [printable(f"{folder.parent.name} on {folder.name}"), HEADER]
-        lines += [_row(entry, numbers.get(entry)) for entry in found]
+        cells = [HEADINGS, *(_cells(entry, numbers.get(entry)) for entry in found)]
+        run, verdict = (max(len(row[place]) for row in cells) for place in (0, 2))
+        lines.append(printable(f"{folder.parent.name} on {folder.name}"))
+        for name, sha, judged, time, memory, number, accepted in cells:
+            begun = f"  {name:<{run}}  {sha:<9}  {judged:<{verdict}}"
+            row = f"{begun} {time:>9} {memory:>9} {number:>5}  {accepted}"
+            lines.append(printable(row.rstrip()))
     if not lines and canary is None:
         return printable(f"{shown or root} holds no runs")
     if not lines:
@@ -82,16 +90,15 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
     return "\n".join(lines)
 
 
-def _row(entry: Entry, level: int | None) -> str:
+def _cells(entry: Entry, level: int | None) -> tuple[str, ...]:
     document, record, context = entry.document(), entry.record(), entry.context()
     sha = (record.git.get("sha") or "no commit")[:9]
     memory = record.perf.max_mem_mb
     shown = f"{memory:,.0f} MB" if memory is not None else "-"
     verdict = (context.verdict if context else "") or "-"
     time = f"{1000 * record.perf.step_time.mean:.1f} ms"
-    row = f"  {entry.run_id:<44} {sha:<9}  {verdict:<12} {time:>11} {shown:>10}  {level or '-':>5}"
-    accepted = f"  accepted: {document['accepted']}" if document.get("accepted") else ""
-    return printable(row + accepted)
+    accepted = f"accepted: {document['accepted']}" if document.get("accepted") else ""
+    return (entry.run_id, sha, verdict, time, shown, str(level or "-"), accepted)
 
 
 def prune_text(root: Path, keep: int) -> str:
@@ -99,4 +106,4 @@ def prune_text(root: Path, keep: int) -> str:
     if not is_history(root):
         drawers(root)
     removed = prune(root, keep)
-    return f"removed {len(removed)} runs, kept the newest {keep} of each canary and machine"
+    return f"removed {_runs(len(removed))}, kept the newest {keep} of each canary and machine"

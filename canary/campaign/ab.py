@@ -82,7 +82,7 @@ class AbRequest:
         self._refuse_repeats()
         budget = None if self.budget_minutes is None else 60 * self.budget_minutes
         if budget is not None and budget <= 0:
-            raise UsageError(f"--budget {self.budget_minutes:g}: minutes, more than 0")
+            raise UsageError(f"--budget must be more than 0 minutes, got {self.budget_minutes:g}")
         if self.exact:
             if self.pairs != AUTO:
                 raise UsageError("--exact runs one probe per side, not pairs", "leave --pairs out")
@@ -90,7 +90,7 @@ class AbRequest:
         if self.pairs == AUTO:
             return Plan(None, budget)
         if not self.pairs.isdigit() or int(self.pairs) < 1:
-            raise UsageError(f"--pairs {self.pairs!r}", "auto, or a number of pairs from 1 on")
+            raise UsageError(f"--pairs must be auto or a number from 1 on, got {self.pairs!r}")
         return Plan(int(self.pairs), budget)
 
     def _refuse_repeats(self) -> None:

@@ -1,4 +1,4 @@
-"""`canary baseline bootstrap`: the first runs of a canary on the artifact branch, all at once."""
+"""`canary baseline bootstrap`: the first runs of a canary on the baseline branch, all at once."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def calibrate(
         RunFailed: a run did not complete; a model of some of the runs would be a wrong one.
     """
     if runs < FEWEST_RUNS:
-        raise UsageError(f"-n {runs}: at least {FEWEST_RUNS} runs are needed", "10 are usual")
+        raise UsageError(f"-n must be {FEWEST_RUNS} or more, got {runs}", "10 are usual")
     records = []
     for number in range(1, runs + 1):
         record, _ = completed_run(loaded, listener, output_dir)

@@ -8,6 +8,7 @@ from pathlib import Path
 from canary.campaign.pairs import Plan, Role
 from canary.campaign.side import Side
 from canary.collect.record import RunRecord
+from canary.compare.estimate import signed_percent
 from canary.compare.report import Check, Comparison
 from canary.compare.sequential import LOOKS
 
@@ -56,9 +57,9 @@ class Teller:
         low, high = clock.interval
         words = "CPU time" if clock.name == "cpu_time" else "step time"
         self._say(
-            f"        {bar(low, clock.delta_pct, high, clock.threshold)} {words} "
-            f"{clock.delta_pct:+.1f}%, between {low:+.1f}% and {high:+.1f}% "
-            f"after {pairs_of(pairs)}"
+            f"        {bar(low, clock.delta_pct, high, clock.threshold)}\n"
+            f"        {words} {signed_percent(clock.delta_pct)}, between {signed_percent(low)} and "
+            f"{signed_percent(high)} after {pairs_of(pairs)}"
         )
 
     def differs(self, pairs: int, found: Comparison) -> None:

@@ -147,7 +147,7 @@ def load_record(path: Path | str) -> RunRecord:
             return _correct(record, RunFolder(file.parent))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise RecordError(
-                f"{file} says that its run goes on, and its steps are no steps of a run",
+                f"{file} says that its run goes on, and its steps are not steps of a run",
                 "train again",
             ) from error
     return record
@@ -191,6 +191,11 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])[:200]
+        if first["type"] == "extra_forbidden":
+            raise RecordError(
+                f"{source} has the key `{key}`, which this version does not know",
+                "read it with the version that wrote it",
+            ) from error
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
 
 

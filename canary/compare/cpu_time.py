@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from canary.collect.record import RunRecord
 from canary.compare.crowding import compute_threads
-from canary.compare.estimate import Estimate
+from canary.compare.estimate import Estimate, signed_percent
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check
 from canary.compare.timing import WORDS, Metric, Samples, estimate, launch_seconds, time_samples
@@ -84,7 +84,8 @@ def settled(
         judged = any(c.name in WALL and c.status in ("pass", "warn", "fail") for c in checks)
         if open_ or not judged or not cpu.in_noise:
             return list(checks)
-        why = f"CPU time per step {cpu.delta_pct:+.1f}%: undecided; the step time decides"
+        change = signed_percent(cpu.delta_pct or 0.0)
+        why = f"CPU time per step {change}: undecided; the step time decides"
         return [replace(c, status="skip", message=why) if c is cpu else c for c in checks]
     samples = cpu_samples("on_core_step_time", current, baseline, paired)
     if not open_ or isinstance(samples, str):
@@ -108,8 +109,8 @@ def _bounded(check: Check, bound: Estimate, more_tokens: float) -> Check:
         check,
         status="skip",
         message=(
-            f"{words} {check.delta_pct or 0.0:+.1f}%, too noisy to judge: other work on the "
-            f"machine. On a free core a step takes at most {percent:.1f}% longer"
+            f"{words} {signed_percent(check.delta_pct or 0.0)}, too noisy to judge: other work on "
+            f"the machine. On a free core a step takes at most {percent:.1f}% longer"
         ),
     )
 

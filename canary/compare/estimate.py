@@ -112,3 +112,8 @@ def paired_estimate(differences: Sequence[float], spread: Spread) -> Estimate:
     se = spread.sd / math.sqrt(count)
     change = statistics.fmean(differences)
     return Estimate(change, se, spread.df, spread, (count, count), paired=True)
+
+
+def signed_percent(change: float) -> str:
+    """A change in percent with its sign and one decimal; never `-0.0%`."""
+    return f"{round(change, 1) + 0.0:+.1f}%"

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from canary.collect.record import Growth, RunRecord
+from canary.compare.estimate import signed_percent
 from canary.compare.report import Check, CheckStatus, Group
 from canary.compare.student import t_quantile
 from canary.compare.thresholds import Thresholds
@@ -48,7 +49,7 @@ def reserved_memory(
         "memory",
         "trend",
         status,
-        f"reserved device memory {change:+.1f}%"
+        f"reserved device memory {signed_percent(change)}"
         + (f", over the tolerance of {limit:.3g}%" if change > limit else ""),
         baseline=was,
         current=now,

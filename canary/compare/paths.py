@@ -198,7 +198,7 @@ def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
     for path in paths:
         if path.is_dir() and not (path / "metrics.json").exists():
             raise InputError(
-                f"{path} is no run: a history or a folder of runs is named alone",
+                f"{path} is not a run: name a history or a folder of runs alone",
                 f"--baseline {path}, and no other",
             )
     return _Baseline(tuple(load_record(path) for path in paths))

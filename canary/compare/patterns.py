@@ -26,22 +26,22 @@ def patterns(found: Comparison) -> Iterator[str]:
     slower, larger = _first(failed, TIME), _first(failed, MEMORY)
     learned = [check for check in failed.values() if check.group in LEARNED]
     if "nan_steps" in failed or "raw_loss_finite" in failed:
-        yield "the loss is no number at some step: what follows that step tells nothing"
+        yield "the loss is not a number at some step: ignore what follows that step"
     if slower and larger and learned:
-        yield "time, memory and what is learned all got worse: look at config and packages first"
+        yield "time, memory and learning all got worse: look at config and packages first"
     elif slower and larger:
-        yield "a step is slower and takes more memory: more work, fragmentation or a leak"
+        yield "each step is slower and takes more memory: more work, fragmentation or a leak"
     elif slower:
-        yield "a step is slower, and memory is stable: the work, its batches, or the host"
+        yield "each step is slower, and memory is stable: look at work, batches and host"
     elif larger:
         if _no_slower(found):
-            yield "a step takes more memory, and is no slower: what is kept, not what is computed"
+            yield "each step takes more memory but no more time: look at what is kept, not computed"
         else:
-            yield "a step takes more memory; whether the speed changed is not decided"
+            yield f"each step takes more memory; {_speed(found)}"
     elif learned:
-        yield f"other things are learned, {_speed(found)}"
+        yield f"learning changed; {_speed(found)}"
     elif failed:
-        yield "the same is learned by more work"
+        yield "learning is unchanged, but each step does more work"
 
 
 def _no_slower(found: Comparison) -> bool:
@@ -52,12 +52,17 @@ def _no_slower(found: Comparison) -> bool:
 
 def _speed(found: Comparison) -> str:
     """What became of the speed, where nothing says that it got worse."""
-    if not _no_slower(found):
-        return "whether the speed changed is not decided"
-    asked = (c for c in found.checks if c.name in SPEED and c.status != "skip")
-    interval = next(asked).interval
+    asked = [c for c in found.checks if c.name in TIME and c.status != "skip"]
+    judged = [c for c in asked if c.name in SPEED]
+    if not judged:
+        return "speed was not judged"
+    if any(c.status == "inconclusive" for c in asked):
+        return "speed is too noisy to tell"
+    if any(c.status == "warn" for c in asked):
+        return "each step is slower, within its limit"
+    interval = judged[0].interval
     faster = interval is not None and interval[1] < 0.0
-    return "and a step is faster" if faster else "at the same speed"
+    return "each step is faster" if faster else "each step is as fast as before"
 
 
 def _first(failed: dict[str, Check], names: tuple[str, ...]) -> Check | None:

@@ -53,7 +53,7 @@ class Check:
 
     @property
     def in_noise(self) -> bool:
-        """Whether the change cannot be told from none: the interval holds zero."""
+        """Whether there may be no change at all: the interval includes zero."""
         return self.interval is not None and self.interval[0] <= 0.0 <= self.interval[1]
 
 

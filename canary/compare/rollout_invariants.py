@@ -219,7 +219,7 @@ def reward_varies(record: RunRecord) -> Invariant:
     bad = sum(value is not None and not math.isfinite(value) for value in told)
     if is_rollout(record) and bad:
         return result(
-            name, True, f"{bad} of {len(told)} steps with a reward that is no number", bad
+            name, True, f"{bad} of {len(told)} steps with a reward that is not a number", bad
         )
     if not is_rollout(record):
         return skip(name, "for online RL")

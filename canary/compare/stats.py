@@ -30,6 +30,7 @@ from canary.compare.report import Check, Comparison
 from canary.compare.side_figures import figures_of_checks, side_of
 from canary.compare.source_changes import SourceChanges
 from canary.compare.stability import stability_checks
+from canary.compare.suspects import Diagnosis
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.compare.timing import FAMILY_BUDGET, Metric
 from canary.compare.timing_checks import TIMING_GATES, timing_checks
@@ -101,7 +102,9 @@ def compare_to_baseline(
     # Where both sides fail after their training, their probes still tell what differs.
     told = good or [record for record in before if record.exact]
     seen = found if judged else _with_what_differs(found, now, told, thresholds)
-    diagnosis = analyze_regression(seen, now, told if seen is not found else good, source)
+    diagnosis = Diagnosis()
+    if found.verdict != "error" or _alike(now, told):
+        diagnosis = analyze_regression(seen, now, told if seen is not found else good, source)
     if seen is not found and _both_probed(now, told):
         found = _with_what_the_probe_saw(found, seen)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
@@ -131,7 +134,7 @@ def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> 
     copies = [*named_twice(now), *named_twice(before)]
     if copies:
         raise InputError(
-            f"run {copies[0]} is named twice on one side: a copy is no second run",
+            f"run {copies[0]} is named twice on one side: a copy is not a second run",
             "name it once",
         )
     twice = same_runs(now, before)
@@ -163,6 +166,12 @@ def _with_what_differs(
         environment_changes=lane.environment_changes,
         notes=(*refused.notes, *lane.notes),
     )
+
+
+def _alike(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> bool:
+    """Whether all are runs of one trainer, model family and machine: between others everything
+    differs, and no difference is a cause."""
+    return not any(mismatch(record, now[-1]) for record in (*before, *now))
 
 
 def _both_probed(now: Sequence[RunRecord], good: Sequence[RunRecord]) -> bool:

@@ -154,7 +154,7 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
         check_values(DEFAULT_THRESHOLDS, beside, str(file))
         for key in beside:
             raise ConfigError(
-                f"{key} in {file} stands beside `thresholds:`, where nothing reads it",
+                f"{key} in {file} is beside `thresholds:`, where nothing reads it",
                 "move it under `thresholds:`",
                 file=file,
                 key=key,

@@ -130,7 +130,7 @@ class Gate:
 
     @property
     def real(self) -> bool:
-        """Whether the change is told from none."""
+        """Whether there is a change for sure."""
         return self.estimate.lower(self.alpha) > 0
 
 

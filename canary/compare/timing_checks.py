@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from canary.collect.record import RunRecord
 from canary.compare.crowding import crowding
+from canary.compare.estimate import signed_percent
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
@@ -140,26 +141,34 @@ def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
 
 def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
     word, found = WORDS[gate.samples.metric], gate.estimate
-    change = f"{percent(found.change):+.1f}%"
+    change, at_most = signed_percent(percent(found.change)), signed_percent(percent(found.upper()))
     if status == "fail":
         return f"{word} {change}: real, and over the tolerance of {percent(d):.3g}%"
     if status == "warn":
         return f"{word} {change}: real, within the tolerance of {percent(d):.3g}%"
     if status == "pass":
-        return f"{word} {change}: at most {percent(found.upper()):+.1f}%, under {percent(d):.3g}%"
+        return f"{word} {change}, at most {at_most}, limit {percent(d):.3g}%"
     return (
-        f"{word} {change}: not told from none, and {percent(d):.3g}% not excluded "
-        f"(up to {percent(found.upper()):+.1f}%); {_what_it_takes(gate, d)}"
+        f"{word} {change}, too noisy to rule out +{percent(d):.3g}% "
+        f"(could be up to {at_most}); {_what_it_takes(gate, d)}"
     )
 
 
 def _what_it_takes(gate: Gate, d: float) -> str:
     """How many more runs; where no noise was measured, what would measure it."""
     if gate.estimate.spread.source == PRIOR_SOURCE:
-        return "the noise here is not measured: three runs on each side, or canary calibrate, do it"
+        return "run each side three times, or measure the noise with canary calibrate"
     needed = runs_needed(gate, d)
-    what = "pairs" if gate.estimate.paired else "launches on each side"
+    what = "pairs" if gate.estimate.paired else f"launches {_of_whom(gate, needed)}"
     return f"about {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
+
+
+def _of_whom(gate: Gate, needed: int | None) -> str:
+    """The sides that have fewer launches than are needed."""
+    current, baseline = (needed is None or count < needed for count in gate.estimate.launches)
+    if current and baseline:
+        return "on each side"
+    return "of the current side" if current else "of the baseline"
 
 
 def _unhealthy(check: Check, ratio: float) -> Check:
@@ -258,12 +267,15 @@ def _tokens_per_sec(
         else:
             status = "inconclusive"
     change = percent(-drop)
+    why = f"derived from {WORDS[name]} and token counts"
+    if status == source.status == "inconclusive":
+        why = f"undecided because the {WORDS[name]} is"
     return Check(
         name="tokens_per_sec",
         group="performance",
         lane="timing",
         status=status,
-        message=f"tokens per second {change:+.1f}%, derived from {WORDS[name]} and token counts",
+        message=f"tokens per second {signed_percent(change)}, {why}",
         baseline=before,
         current=after,
         unit="tokens/s",

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 
 from canary.collect.record import RunRecord
+from canary.compare.estimate import signed_percent
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 
@@ -48,8 +49,8 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
     sure = rise > SURE * error
     status: CheckStatus = "pass" if not sure else "fail" if change >= limit else "warn"
     was, is_now = (100 * math.expm1(statistics.fmean(side)) for side in (before, now))
-    words = f"step time {is_now:+.1f}% from the start to the end of the run"
-    words += f", in the baseline {was:+.1f}%"
+    words = f"step time {signed_percent(is_now)} from the start to the end of the run"
+    words += f", in the baseline {signed_percent(was)}"
     if sure:
         words += ": the run slows down over its steps"
     elif change >= limit:

@@ -86,6 +86,8 @@ def _check(item: Counted) -> Check:
     base = item.baseline or 0.0
     pct = 100 * delta / base if base and base > 0 else None
     size = f"{pct:+.1f}%" if pct is not None and abs(pct) < 1000 else f"{delta:+,.6g}"
+    if status == "fail":
+        size += f", limit {_limit(item)}"
     same = "equal" if delta == 0 else f"{base:,.6g} -> {item.current:,.6g} ({size})"
     return Check(
         name=item.name,
@@ -101,6 +103,13 @@ def _check(item: Counted) -> Check:
         threshold=item.limit if item.limit_pct is None else item.limit_pct,
         scale=item.unit if item.limit_pct is None else "%",
     )
+
+
+def _limit(item: Counted) -> str:
+    """How far a count may rise, in words."""
+    if item.limit_pct is not None:
+        return f"{item.limit_pct:g}%"
+    return f"{item.limit:+,.6g} {item.unit.partition('/')[0]}".rstrip()
 
 
 def _difference(item: Counted, baseline: RunRecord, current: RunRecord) -> Difference:

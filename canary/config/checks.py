@@ -197,7 +197,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one")
     for key in ("load_in_4bit", "load_in_8bit"):
         if getattr(config, key) and not config.use_peft:
-            refuse(key, "trains an adapter over frozen weights", "set use_peft: true")
+            refuse(key, "needs an adapter", "set use_peft: true")
     _check_sources(config, refuse)
     steps = config.max_steps
     if steps is not None and (config.metrics_warmup_steps or 0) >= steps:

@@ -83,7 +83,9 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
         message = f"cannot read {path}{asker}: {error.strerror}"
         raise ConfigError(message, "check its name and permissions", file=path) from error
     except ValueError as error:
-        raise ConfigError(f"{str(path)!r} is no file name", "check the path", file=path) from error
+        raise ConfigError(
+            f"{str(path)!r} is not a file name", "check the path", file=path
+        ) from error
 
 
 def _near_files(path: Path) -> str:

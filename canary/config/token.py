@@ -79,5 +79,5 @@ def take_token(environ: MutableMapping[str, str]) -> Token:
             return Token(stream.read())
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"{PIPE} is {number!r}, which is no file with a token", f"set {VARIABLE} instead"
+            f"{PIPE} is {number!r}, which is not a file with a token", f"set {VARIABLE} instead"
         ) from error

@@ -58,7 +58,7 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
     except (OSError, ValueError) as problem:
         raise UsageError(f"the event at {settings.event_path} cannot be read: {problem}") from None
     if not isinstance(payload, dict):
-        raise UsageError(f"the event at {settings.event_path} is no JSON object")
+        raise UsageError(f"the event at {settings.event_path} is not a JSON object")
     if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
         payload["repository"] = _repository(settings, world)
     return intent_of(settings.event, payload, sha=settings.sha, ref=settings.ref)

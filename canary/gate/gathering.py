@@ -99,7 +99,7 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
             leaves out.
     """
     if isinstance(found, list) or found.type != "file":
-        raise MachineError(f"{path} on the base branch is no file", "name a config file")
+        raise MachineError(f"{path} on the base branch is not a file", "name a config file")
     if found.encoding == "none":
         raise MachineError(f"{path} on the base branch is too large for a config")
     return found.decoded_content

@@ -59,7 +59,7 @@ def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
     folder = (copy / settings.folder).resolve()
     if not folder.is_dir() or not folder.is_relative_to(copy.resolve()):
         raise UsageError(
-            f"input working-directory: {settings.folder!r} is no folder of the checkout"
+            f"input working-directory: {settings.folder!r} is not a folder of the checkout"
         )
     (settings.scratch / SET_UP).unlink(missing_ok=True)
     python, environment = Path(sys.executable), dict(environ)

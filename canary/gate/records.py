@@ -222,12 +222,12 @@ def _extract_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, m
     parts = name.parts
     odd = "\\" in member.filename or "\0" in member.filename or ":" in member.filename
     if name.is_absolute() or ".." in parts or odd or not parts or len(parts) > DEEPEST + 1:
-        raise RecordError(f"{member.filename!r} in the artifact is no path inside it", REMEDY)
+        raise RecordError(f"{member.filename!r} in the artifact is not a path inside it", REMEDY)
     if member.compress_type not in PACKED:
         raise RecordError(f"{member.filename!r} in the artifact is packed in an odd way", REMEDY)
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
-        raise RecordError(f"{member.filename!r} in the artifact is a link or no file", REMEDY)
+        raise RecordError(f"{member.filename!r} in the artifact is a link, or not a file", REMEDY)
     target = into.joinpath(*parts)
     target.parent.mkdir(parents=True, exist_ok=True)
     size = 0

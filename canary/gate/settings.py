@@ -80,7 +80,7 @@ def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
     """
     text = environ.get(name) or str(default)
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{name} is {text!r}, which is no number", "GitHub Actions sets it")
+        raise UsageError(f"{name} is {text!r}, which is not a number", "GitHub Actions sets it")
     return int(text)
 
 
@@ -231,7 +231,7 @@ class ReportSettings:
                 raise UsageError(f"{name} is not set", "this verb runs in a job of GitHub Actions")
         api = environ.get("GITHUB_API_URL") or DEFAULT_API
         if not api.startswith(("http://", "https://")):
-            raise UsageError(f"GITHUB_API_URL is {api!r}, which is no address of an API")
+            raise UsageError(f"GITHUB_API_URL is {api!r}, which is not the address of an API")
         inputs = _Inputs(environ)
         return cls(
             configs=inputs.take(configs_of, ()),

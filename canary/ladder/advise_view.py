@@ -34,13 +34,15 @@ class AdviceView:
     folder: str
 
 
-def advice_text(advice: Advice, form: str) -> str:
-    """An advice in one of the formats, ending with a line break.
+def advice_text(advice: Advice, form: str, width: int | None = None) -> str:
+    """An advice in one of the formats, ending with a line break; as text, of lines that fit the
+    width where there is one.
 
     Raises:
         UsageError: no such format.
     """
-    return report_text("advice", form, _document(advice), view_of_advice(advice), HEADINGS)
+    view = view_of_advice(advice)
+    return report_text("advice", form, _document(advice), view, HEADINGS, width)
 
 
 def _document(advice: Advice) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def _said(ladder: Ladder) -> str:
     if found.low is None:
         return f"{said} (one launch each, no interval)."
     if found.open:
-        return f"{said}: not told from no gain, the interval holds 1."
+        return f"{said}: no sure gain, the interval includes 1."
     return f"{said}."
 
 

@@ -99,7 +99,7 @@ class Guards:
 
     def _says_nothing(self, why: str) -> RunFailed:
         return RunFailed(
-            f"{self._who} is no steady training: {why}; guards say nothing of it",
+            f"{self._who} is not a steady training: {why}; no guard can judge it",
             "failed",
             f"a lower learning_rate than {self._config.learning_rate:g}"
             if self._config.learning_rate

@@ -58,7 +58,7 @@ class LadderRequest:
             UsageError: an unknown one, or no rounds.
         """
         if self.rounds < 1:
-            raise UsageError(f"--rounds {self.rounds}: at least 1")
+            raise UsageError(f"--rounds must be 1 or more, got {self.rounds}")
         if self.levels is None:
             return LEVELS
         names = [name.strip() for name in self.levels.split(",") if name.strip()]
@@ -253,7 +253,7 @@ def trl_found(trl: Arm, baseline: Arm, levels: Sequence[LevelFound]) -> TrlFound
         return TrlFound(trl.figures, ratio)
     if ratio.open or top.open:
         whose = "trl's ratio" if ratio.open else "the top level's ratio"
-        return TrlFound(trl.figures, ratio, undecided=f"the interval of {whose} holds 1")
+        return TrlFound(trl.figures, ratio, undecided=f"the interval of {whose} includes 1")
     share = share_of_gain(ratio.ratio, top.ratio)
     return TrlFound(trl.figures, ratio, None if share is None else max(0.0, share))
 

@@ -32,7 +32,7 @@ class SpeedUp:
 
     @property
     def open(self) -> bool:
-        """Whether the interval holds 1: neither a gain nor a loss was told."""
+        """Whether the interval includes 1: neither a gain nor a loss is sure."""
         return self.low is not None and self.high is not None and self.low <= 1 <= self.high
 
     @property

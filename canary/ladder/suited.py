@@ -134,7 +134,7 @@ def in_force(config: CanaryConfig, settings: Settings, machine: Machine) -> str:
     if own == dict(settings):
         return "is in the config already"
     shown = {key: defaults.get(key) if value is None else value for key, value in own.items()}
-    return "is in force by default" if shown == dict(settings) else ""
+    return "is on by default" if shown == dict(settings) else ""
 
 
 def _value(config: CanaryConfig, key: str) -> Any:

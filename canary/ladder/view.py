@@ -14,9 +14,15 @@ from canary.ladder.measure import Figures
 from canary.ladder.results import Guarded, Ladder, LevelFound
 from canary.ladder.trials import tried_words
 from canary.ladder.words import rounds_words, settings_words, speed_words, state_word, verdict_words
-from canary.report.lines import figures
+from canary.report.lines import figures, wrapped
 from canary.report.numbers import significant
-from canary.report.render import FORMATS, check_format, environment, tidy, write_text
+from canary.report.render import (
+    FORMATS,
+    check_format,
+    environment,
+    tidy,
+    write_text,
+)
 
 DOCUMENT_VERSION = 1
 HEADINGS = (
@@ -32,6 +38,8 @@ HEADINGS = (
     "step up",
     "guard",
 )
+LEAST = ("GIL", "CPU of one core", "GPU", "memory", "tokens/s")
+"""Columns that a narrow terminal gives up, the first one first."""
 Row = tuple[str, ...]
 
 
@@ -60,18 +68,27 @@ class LadderView:
     folder: str
 
 
-def ladder_text(ladder: Ladder, form: str) -> str:
-    """A ladder in one of the formats, ending with a line break.
+def ladder_text(ladder: Ladder, form: str, width: int | None = None) -> str:
+    """A ladder in one of the formats, ending with a line break; as text, of lines that fit the
+    width where there is one.
 
     Raises:
         UsageError: no such format.
     """
-    return report_text("ladder", form, document_of(ladder), view_of_ladder(ladder), HEADINGS)
+    view = view_of_ladder(ladder)
+    return report_text("ladder", form, document_of(ladder), view, HEADINGS, width)
 
 
-def report_text(name: str, form: str, document: Mapping[str, Any], view: Any, headings: Row) -> str:
+def report_text(
+    name: str,
+    form: str,
+    document: Mapping[str, Any],
+    view: Any,
+    headings: Row,
+    width: int | None = None,
+) -> str:
     """A report as JSON, or in the template of that name as text or Markdown; ends with a line
-    break.
+    break. Lines of text fit the width where there is one.
 
     Raises:
         UsageError: no such format.
@@ -79,9 +96,15 @@ def report_text(name: str, form: str, document: Mapping[str, Any], view: Any, he
     check_format(form)
     if form == "json":
         return jsonio.dumps(document, indent=1) + "\n"
-    suffix = "md" if form == "markdown" else "txt"
-    template = environment().get_template(f"{name}.{suffix}.jinja")
-    return tidy(template.render(aligned=figures, view=view, headings=headings))
+    if form == "markdown":
+        template = environment().get_template(f"{name}.md.jinja")
+        return tidy(template.render(view=view, headings=headings))
+
+    def aligned(headings: Row, rows: Sequence[Row], indent: int = 0) -> list[str]:
+        return figures(headings, rows, width and width - indent, LEAST)
+
+    template = environment().get_template(f"{name}.txt.jinja")
+    return wrapped(tidy(template.render(aligned=aligned, view=view, headings=headings)), width)
 
 
 def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
@@ -196,7 +219,7 @@ def _lines(
         lines.append(("step up over", what))
     ratios = (("speed-up", level.cumulative), ("step up", level.step_up))
     lines += [
-        (name, "not told from no gain: the interval holds 1")
+        (name, "no sure gain: the interval includes 1")
         for name, ratio in ratios
         if ratio is not None and ratio.open
     ]

@@ -125,14 +125,15 @@ def _check_forms(posting: Posting) -> None:
     """What was given must have its form, in a dry run too; what was not given may be missing."""
     given = posting.repository
     if given and not REPOSITORY.fullmatch(given):
-        raise UsageError(f"--repository {given!r} is no repository", "--repository OWNER/NAME")
+        raise UsageError(f"--repository {given!r} is not a repository", "--repository OWNER/NAME")
     if posting.sha and not SHA.fullmatch(posting.sha):
         raise UsageError(
-            f"--sha {posting.sha!r} is no full commit SHA", "--sha SHA, all 40 digits, lower case"
+            f"--sha {posting.sha!r} is not a full commit SHA",
+            "--sha SHA, all 40 digits, lower case",
         )
     if posting.pull_request is not None and posting.pull_request < 1:
         raise UsageError(
-            f"--pull-request {posting.pull_request} is no number of a pull request",
+            f"--pull-request {posting.pull_request} is not the number of a pull request",
             "--pull-request 7",
         )
 
@@ -142,7 +143,9 @@ def _require(posting: Posting, sha: str) -> None:
         raise UsageError("no repository to post to", "--repository OWNER/NAME")
     if not SHA.fullmatch(sha):
         said = (
-            f"the record's commit {sha!r} is no full SHA" if sha else "the record names no commit"
+            f"the record's commit {sha!r} is not a full SHA"
+            if sha
+            else "the record names no commit"
         )
         raise UsageError(f"no commit to set the status of: {said}", "--sha SHA, all of it")
 
@@ -150,14 +153,14 @@ def _require(posting: Posting, sha: str) -> None:
 def _run_id(environ: Mapping[str, str]) -> int:
     text = environ.get("GITHUB_RUN_ID") or "0"
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"GITHUB_RUN_ID {text!r} is no number", "unset it outside of a job")
+        raise UsageError(f"GITHUB_RUN_ID {text!r} is not a number", "unset it outside of a job")
     return int(text)
 
 
 def _api_url(environ: Mapping[str, str]) -> str:
     url = environ.get("GITHUB_API_URL") or DEFAULT_API
     if not API.fullmatch(url):
-        raise UsageError(f"GITHUB_API_URL {url!r} is no address", f"for example {DEFAULT_API}")
+        raise UsageError(f"GITHUB_API_URL {url!r} is not an address", f"for example {DEFAULT_API}")
     return url
 
 

@@ -139,7 +139,7 @@ def _push(name: str, payload: Mapping[str, Any]) -> Intent:
     event = read(PushEvent, name, payload)
     repository = event.repository
     if not event.ref.startswith(BRANCHES):
-        return _ignored(name, repository, f"{event.ref} is no branch")
+        return _ignored(name, repository, f"{event.ref} is not a branch")
     if set(event.after) == {"0"}:
         return _ignored(name, repository, f"{event.ref} was deleted")
     branch = event.ref.removeprefix(BRANCHES)

@@ -98,10 +98,13 @@ def fitting(lines: Sequence[Cells], width: int | None, least: Sequence[str] = ()
     return kept
 
 
-def figures(headings: Cells, rows: Sequence[Cells], width: int | None = None) -> list[str]:
+def figures(
+    headings: Cells, rows: Sequence[Cells], width: int | None = None, least: Sequence[str] = ()
+) -> list[str]:
     """A table of figures as lines of text, fit to a width where there is one: names to the left,
-    all else to the right, and the headings above."""
-    return aligned(fitting([headings, *rows], width), right=True)
+    all else to the right, and the headings above. `least`: as in `fitting`."""
+    given_up = [heading for heading in least if heading in headings]
+    return aligned(fitting([headings, *rows], width, given_up), right=True)
 
 
 def cut(text: str, most: int) -> str:

@@ -44,6 +44,7 @@ def signed(value: float, unit: str = "%") -> str:
     if not math.isfinite(value):
         return significant(value)
     if unit == "%":
+        value = value if abs(value) >= 0.005 else 0.0
         digits = 0 if abs(value) >= 100 else (1 if abs(value) >= 0.05 or value == 0 else 2)
         return f"{value:+,.{digits}f}%"
     return f"{'+' if value >= 0 else '-'}{significant(abs(value), 3)} {unit}".rstrip()

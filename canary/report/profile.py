@@ -115,7 +115,7 @@ def load_profiled(path: Path) -> ProfiledRun:
             if row["kind"] in COUNTED
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise RecordError(f"{folder / FOLDER / OPERATORS} is no table of operators") from error
+        raise RecordError(f"{folder / FOLDER / OPERATORS} is not a table of operators") from error
     return ProfiledRun(record, folder, operators)
 
 

@@ -10,19 +10,19 @@ from typing import Any
 from canary.collect.record import RunRecord
 from canary.compare.patterns import TIME, patterns
 from canary.compare.phases import phase_growth
-from canary.compare.report import Comparison
+from canary.compare.report import Check, Comparison
 from canary.report.document import document, json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import aligned, fitting, wrapped
 from canary.report.numbers import amount, signed
 from canary.report.render import INDENT, check_format, environment, tidy
-from canary.report.view import SUMMARY_ROWS, SuspectRow, scaled, view_of
+from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
 TIMED = ("step time, mean", "step time, p95", "tokens per second")
 """Rows of the summary that the clock made."""
-NOISE = "not told from noise"
-"""Beside a timing's change where that of the step time is not told from none."""
+NOISE = "too noisy to tell"
+"""Beside a timing's change where the step time may not have changed at all."""
 LEAST_PHASE = 0.01
 """Of a step: shorter phases are not listed."""
 
@@ -62,7 +62,7 @@ def story_of(
     return on_lines(
         Story(
             first_line=found.first_line,
-            happened=(*patterns(found), *(row.message for row in view.failed)),
+            happened=(*patterns(found), *_failures(found)),
             note=_note(found),
             suspects=view.suspects,
             chain=view.chain,
@@ -70,6 +70,18 @@ def story_of(
             metrics=(*_summary(found, noisy), *_phases(found, current, baseline, noisy)),
         )
     )
+
+
+def _failures(found: Comparison) -> Iterator[str]:
+    """Failed checks in words, in the order of the tables."""
+    for check in sorted(found.failed_checks, key=lambda check: GROUPS.index(check.group)):
+        yield _failed(check)
+
+
+def _failed(check: Check) -> str:
+    """In words; of a stage of the exact lane with its name, which its words lack."""
+    stage = check.lane == "exact" and check.group == "correctness"
+    return f"{check.name}: {check.message}" if stage else check.message
 
 
 def _note(found: Comparison) -> str:
@@ -80,12 +92,12 @@ def _note(found: Comparison) -> str:
     if found.verdict in ("regression", "changed"):
         return ""
     if found.diagnosis.suspects:
-        return "It is not decided that anything got worse; what differs, should it be so:"
+        return "It is not decided whether anything got worse. Possible cause, if it did:"
     return "Nothing is known to have got worse, and nothing that was recorded stands out."
 
 
 def _noisy(found: Comparison) -> bool:
-    """Whether the step time was judged and no check of it tells a change from none."""
+    """Whether the step time was judged and each check of it is too noisy to tell."""
     clock = [check for check in found.checks if check.name in TIME and check.interval is not None]
     return bool(clock) and all(check.in_noise for check in clock)
 

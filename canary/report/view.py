@@ -42,7 +42,7 @@ LONGEST_VALUE = 60
 SHOWN_ALERTS = 8
 LONGEST_EVIDENCE = 240
 WHY = "Likely cause"
-WHY_UNDECIDED = "What differs, should it be worse"
+WHY_UNDECIDED = "Possible cause, if it is worse"
 
 
 @dataclass(frozen=True)

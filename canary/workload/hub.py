@@ -44,7 +44,7 @@ def require_on_hub(
         return
     near = meant(Path(name), kind)
     shown = f"{what or kind} '{name}'"
-    here = f"{shown} is no {'folder' if kind == 'model' else 'file or folder'} here"
+    here = f"{shown} is not a {'folder' if kind == 'model' else 'file or folder'} here"
     if constants.HF_HUB_OFFLINE:
         raise InputError(
             f"{here}, not in the cache {constants.HF_HUB_CACHE}, and HF_HUB_OFFLINE is set",

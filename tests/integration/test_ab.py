@@ -204,8 +204,14 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
         (("canary.yaml", "--base", "nowhere"), "no commit 'nowhere'"),
         (("missing.yaml", "--base", "HEAD"), "missing.yaml is not in base"),
         (("canary.yaml",), "nothing to compare: one config and one commit"),
-        (("canary.yaml", "--base", "HEAD", "--pairs", "few"), "--pairs 'few'"),
-        (("canary.yaml", "--base", "HEAD", "--budget", "0"), "--budget 0: minutes"),
+        (
+            ("canary.yaml", "--base", "HEAD", "--pairs", "few"),
+            "number from 1 on, got 'few'",
+        ),
+        (
+            ("canary.yaml", "--base", "HEAD", "--budget", "0"),
+            "--budget must be more than 0 minutes",
+        ),
         (("canary.yaml", "--base", "HEAD", "--threshold-tier", "x"), "no threshold tier 'x'"),
         (("canary.yaml", "--base", "HEAD", "--format", "xml"), "no format 'xml'"),
         (("canary.yaml", "--base", "HEAD", "--noise", "no.json"), "cannot read no.json"),

@@ -82,7 +82,7 @@ def test_a_history_finds_its_noise_model_by_itself(calibrated: tuple[Finished, P
 def test_too_few_runs_are_refused(tmp_path: Path) -> None:
     finished = canary("calibrate", "-n", "2", "--output-dir", str(tmp_path))
     assert finished.code == 2
-    assert "at least 4 runs are needed" in finished.err
+    assert "-n must be 4 or more" in finished.err
     assert not any(tmp_path.iterdir())
 
 
@@ -103,7 +103,7 @@ def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_throu
     healthy = (folder / "head" / "comparison.txt").read_text()
     assert healthy.startswith(("Pass:", "Inconclusive:"))
     assert "Regression: 0 EOS among 932 label tokens" in finished.out
-    assert "First difference\n  batches: label tokens 1028 -> 932" in finished.out
+    assert "What differs, first to last\n  batches: label tokens 1028 -> 932" in finished.out
     gate = next(line for line in finished.out.splitlines() if line.startswith("A gate on the mean"))
     assert gate.endswith("and passes.")
     assert "== What next" in finished.out

@@ -1,4 +1,4 @@
-"""Runs on branches of real repositories, for the tests of the artifact branch."""
+"""Runs on branches of real repositories, for the tests of the baseline branch."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def test_a_commit_that_is_not_there_is_named(remote: Remote, repository: Reposit
 
 @pytest.mark.parametrize("name", ["", "--upload-pack=x", "a b", "a:b", "+main", "x\n"])
 def test_a_name_that_is_none_is_refused(remote: Remote, name: str) -> None:
-    with pytest.raises(UsageError, match="no commit or branch"):
+    with pytest.raises(UsageError, match="not a commit or branch"):
         ancestry_of(remote, "main", name)
 
 

@@ -440,11 +440,11 @@ def test_the_scale_of_a_loss_is_no_explosion_and_a_group_without_signal_no_vanis
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"gradient": {"explosion_threshold": "x"}}, "is no threshold"),
-        ({"gradient": {"explosion_threshold": -1.0}}, "is no threshold"),
+        ({"gradient": {"explosion_threshold": "x"}}, "is not a threshold"),
+        ({"gradient": {"explosion_threshold": -1.0}}, "is not a threshold"),
         ({"gradient": {"window_size": 0}}, "of steps 2 at least"),
         ({"convergence": {"plateau_window": 1}}, "of steps 2 at least"),
-        ({"learning_rate": {"max_lr": float("nan")}}, "is no threshold"),
+        ({"learning_rate": {"max_lr": float("nan")}}, "is not a threshold"),
     ],
 )
 def test_a_threshold_that_can_never_hold_is_refused(

@@ -94,7 +94,7 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
     "no schema": (without("schema_version"), "has schema_version None"),
     "no run id": (without("run_id"), "run_id: Field required"),
     "no timestamp": (without("timestamp"), "timestamp: Field required"),
-    "unknown key": (changed(speed=1), "speed: Extra inputs are not permitted"),
+    "unknown key": (changed(speed=1), "has the key `speed`, which this version does not know"),
     "unknown status": (changed(status="fine"), "status: "),
     "wrong type": (changed(perf={"step_time": 5}), "perf.step_time: "),
 }
@@ -366,7 +366,7 @@ def test_a_history_beside_a_run(canary: Canary, tmp_path: Path) -> None:
     folder = tmp_path / "history"
     folder.mkdir()
     line = one_line(canary("compare", now, "--baseline", folder, "--baseline", before), 2)
-    assert "is named alone" in line
+    assert "is not a run: name a history" in line
 
 
 def test_thresholds_of_the_baseline_that_cannot_be_used(canary: Canary, tmp_path: Path) -> None:

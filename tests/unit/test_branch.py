@@ -1,4 +1,4 @@
-"""The artifact branch on a real git server: created, added to, by many at once, and bounded."""
+"""The baseline branch on a real git server: created, added to, by many at once, and bounded."""
 
 from __future__ import annotations
 

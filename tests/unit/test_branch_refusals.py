@@ -1,4 +1,4 @@
-"""What the artifact branch refuses: to be read where it is broken, and to say a secret."""
+"""What the baseline branch refuses: to be read where it is broken, and to say a secret."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "a link": ({ENTRY: "/etc/passwd"}, {ENTRY: "120000"}, "mode 120000"),
     "a program": ({ENTRY: WHOLE}, {ENTRY: "100755"}, "mode 100755"),
     "a submodule": ({"v1/a/b/c.json": ""}, {"v1/a/b/c.json": "160000"}, "mode 160000"),
-    "a way out": ({"v1/../b/c.json": WHOLE}, {}, "is no name"),
-    "a hidden folder": ({"v1/.git/b/c.json": WHOLE}, {}, "is no name"),
+    "a way out": ({"v1/../b/c.json": WHOLE}, {}, "is not a name"),
+    "a hidden folder": ({"v1/.git/b/c.json": WHOLE}, {}, "is not a name"),
     "too large": ({ENTRY: " " * (9 << 20)}, {}, "at most 8,388,608"),
     "nothing": ({}, {}, "it has no v1/"),
 }
@@ -242,7 +242,7 @@ def test_a_token_does_not_travel_unencrypted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["", " ", "--upload-pack=x", "-c", "https://a\nb"])
 def test_an_address_that_is_none_is_refused(url: str) -> None:
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="not the address"):
         Remote(url)
 
 

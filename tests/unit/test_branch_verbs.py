@@ -1,4 +1,4 @@
-"""`canary baseline ...` on the artifact branch: what it prints, whose remote and token it takes."""
+"""`canary baseline ...` on the baseline branch: what it prints, whose remote and token it takes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_is_pulled_into_a_folder_is_compared_with(place: Place) -> None:
     again = place.canary("pull", "baselines")
     assert (again.returncode, "--replace" in again.stderr) == (2, True)
     assert place.canary("pull", "baselines", "--replace").returncode == 0
-    assert "1 runs, 1 on this level" in place.canary("list", "baselines").stdout
+    assert "1 run, 1 on this level" in place.canary("list", "baselines").stdout
     (place.folder / "baselines" / "thesis.txt").write_text("x")
     kept = place.canary("pull", "baselines", "--replace")
     assert (kept.returncode, "holds more than a history" in kept.stderr) == (2, True)
@@ -125,7 +125,7 @@ def test_what_is_pulled_into_a_folder_is_compared_with(place: Place) -> None:
         (("push", "RUN", "--verdict", "fine"), "no such verdict"),
         (("push", "RUN", "--accept", " "), "--accept needs a reason"),
         (("push", "RUN", "--remote", "elsewhere"), "has no remote 'elsewhere'"),
-        (("push", "RUN", "--remote", "-x"), "no name of a remote"),
+        (("push", "RUN", "--remote", "-x"), "nor the name of a remote"),
         (("push", "RUN", "--branch", "a..b"), "is not a valid branch name"),
         (("push", "nowhere"), "no record at"),
         (("prune",), "prune needs a folder or --remote"),

@@ -213,7 +213,7 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "load_in_8bit: true\n",
-            "load_in_8bit in @:1 trains an adapter over frozen weights (set use_peft: true)",
+            "load_in_8bit in @:1 needs an adapter (set use_peft: true)",
         ),
         (
             "max_steps: 5\nmetrics_warmup_steps: 5\n",

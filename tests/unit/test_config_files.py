@@ -47,7 +47,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     loop = tmp_path / "loop.yaml"
     loop.symlink_to(loop)
     assert refused(loop).startswith(f"cannot read {loop}: Too many levels of symbolic links")
-    assert refused(Path("a\0b")) == "'a\\x00b' is no file name (check the path)"
+    assert refused(Path("a\0b")) == "'a\\x00b' is not a file name (check the path)"
 
 
 def test_a_file_without_permission_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

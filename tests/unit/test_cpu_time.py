@@ -59,7 +59,8 @@ def test_equal_work_on_a_busy_machine_passes_by_its_cpu_time() -> None:
         found.check("step_time_median").message.lower()
     )
     assert found.verdict == "pass"
-    assert "more CPU time per step would have been seen" in found.first_line
+    assert f"nothing got worse; {cpu_check(found).message}" in found.first_line
+    assert ", limit 10%" in cpu_check(found).message
 
 
 def test_twice_the_work_fails_by_its_cpu_time_where_the_clock_is_undecided() -> None:
@@ -127,7 +128,7 @@ def test_pairs_take_the_machines_own_drift_out_of_cpu_time() -> None:
 def test_one_run_against_one_decides_nothing() -> None:
     found = compared(told(record(100, 0.05), 0.024), told(record(0, 0.05), 0.02))
     assert cpu_check(found).status == "inconclusive"
-    assert "the noise here is not measured" in cpu_check(found).message
+    assert "or measure the noise with canary calibrate" in cpu_check(found).message
 
 
 def test_a_gpu_has_no_gate_on_cpu_time() -> None:

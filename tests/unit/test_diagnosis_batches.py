@@ -133,7 +133,7 @@ def test_hashes_of_the_same_rows_are_masks_or_labels_in_the_evidence_too() -> No
     assert "masks or labels differ" in top.description.lower()
     shown = " ".join(map(str, top.evidence))
     assert "the same sequences with other masks or labels" in shown
-    assert "other tokens" not in shown + found.first_line
+    assert "different tokens" not in shown + found.first_line
 
 
 def test_a_first_line_that_decides_nothing_names_batches_that_differ() -> None:

@@ -17,7 +17,15 @@ from canary.compare.heuristics import (
 from canary.compare.stats import compare_to_baseline
 from canary.report.render import render
 from canary.report.story import story_of, story_text
+from tests.unit.comparing import example
 from tests.unit.diagnosing import CASES, LOSSES, OTHER_LOSS, TRAJECTORY, changed, diagnosed, sides
+
+
+def test_between_runs_that_are_not_comparable_no_difference_is_a_cause() -> None:
+    found = compare_to_baseline(example("dpo"), example("sft"))
+    assert found.first_line.startswith("Error: not comparable, two trainers")
+    assert not found.diagnosis.suspects
+    assert "Likely cause" not in render(found, "text")
 
 
 def test_what_stands_out_is_told_where_nothing_is_decided_and_said_to_be_undecided() -> None:
@@ -34,9 +42,9 @@ def test_what_stands_out_is_told_where_nothing_is_decided_and_said_to_be_undecid
     assert top is not None
     assert top.category == "dataloader"
     assert "Likely cause" not in found.first_line
-    assert "What differs, should it be worse" in render(found, "text")
+    assert "Possible cause, if it is worse" in render(found, "text")
     story = story_text(story_of(found, [after], [before]), "text", found)
-    assert "It is not decided that anything got worse" in story
+    assert "It is not decided whether anything got worse" in story
 
 
 def test_equal_runs_have_no_story() -> None:

@@ -296,7 +296,7 @@ def test_saving_by_path_keeps_a_file_or_fills_a_history(tmp_path: Path) -> None:
     assert said == f"saved run-00003 as {tmp_path / 'kept.json'}"
     assert load_record(tmp_path / "kept.json") == record(3)
     said = save_baseline(source, tmp_path / "history", "meant so")
-    assert said.endswith("(1 runs on this level)")
+    assert said.endswith("(1 run on this level)")
     assert entries(drawer(tmp_path / "history", record(3)))[0].accepted
 
 

@@ -86,7 +86,7 @@ def test_what_is_in_force_by_default_is_not_measured() -> None:
         "SDPA",
         "sampling of all prompts together",
     }
-    assert {name for name, why in reasons.items() if why == "is in force by default"} == by_default
+    assert {name for name, why in reasons.items() if why == "is on by default"} == by_default
     assert not by_default & {one.switch for one in found.candidates}
     assert not by_default & set(launch.labels("guard"))
     assert {"fused optimizer", "rows bucketed by length"} <= {

@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
     [
         (["--format", "html"], "no format 'html'"),
         (["--levels", "fast"], "no level 'fast'"),
-        (["--rounds", "0"], "--rounds 0: at least 1"),
+        (["--rounds", "0"], "--rounds must be 1 or more, got 0"),
         (["--advise", "--rounds", "1"], "--advise --rounds 1 can name nothing"),
         (["--advise", "--levels", "basic"], "--levels and --advise exclude each other"),
         (["no.yaml"], "no config at no.yaml"),

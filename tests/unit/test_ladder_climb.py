@@ -337,14 +337,14 @@ def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
     assert basic.cumulative is not None
     assert basic.cumulative.open
     assert answer(found) == (
-        f"Basic is {speed_words(basic.cumulative)} the baseline: not told from no gain, the "
-        "interval holds 1. The guard holds over 4 signals and 5 steps."
+        f"Basic is {speed_words(basic.cumulative)} the baseline: no sure gain, the "
+        "interval includes 1. The guard holds over 4 signals and 5 steps."
     )
     assert found.trl.share is None
-    assert found.trl.undecided == "the interval of trl's ratio holds 1"
+    assert found.trl.undecided == "the interval of trl's ratio includes 1"
     text = ladder_text(found, "text")
-    assert "speed-up            not told from no gain: the interval holds 1" in text
-    assert "is not decided: the interval of trl's ratio holds 1." in text
+    assert "speed-up            no sure gain: the interval includes 1" in text
+    assert "is not decided: the interval of trl's ratio includes 1." in text
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
     [
         ("basic,fast", 3, "no level 'fast'"),
         ("baseline", 3, "names nothing above the baseline"),
-        (None, 0, "at least 1"),
+        (None, 0, "1 or more"),
     ],
 )
 def test_a_wrong_request_is_refused(levels: str | None, rounds: int, message: str) -> None:
@@ -392,7 +392,7 @@ def test_a_training_that_multiplies_every_rounding_is_no_measure() -> None:
     assert rate is not None
     learns = {("speed.kv_cache", True): 0.01, ("learning_rate", rate * (1 + 1e-6)): 0.02}
     launch = Workshop(PPO, learns=learns)
-    with pytest.raises(RunFailed, match="no steady training: moved by a millionth"):
+    with pytest.raises(RunFailed, match="not a steady training: moved by a millionth"):
         climbed(launch)
     assert launch.labels("guard") == ["basic", "basic, control"]
     assert not launch.labels("timed")
@@ -400,6 +400,6 @@ def test_a_training_that_multiplies_every_rounding_is_no_measure() -> None:
 
 def test_a_baseline_whose_loss_is_no_number_guards_nothing() -> None:
     launch = Workshop(PPO, learns={("speed.kv_cache", False): math.nan})
-    with pytest.raises(RunFailed, match="its loss is nan at step 1; guards say nothing"):
+    with pytest.raises(RunFailed, match="its loss is nan at step 1; no guard can judge it"):
         climbed(launch)
     assert len(launch.started) == 1

@@ -72,6 +72,15 @@ def test_an_advice_looks_as_agreed(form: str, suffix: str) -> None:
     held(f"advice.{suffix}", advice_text(advice(), form))
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_no_line_of_a_ladder_or_an_advice_is_wider_than_it(width: int) -> None:
+    shown = ladder_text(ladder(), "text", width), advice_text(advice(), "text", width)
+    assert max(len(line) for text in shown for line in text.splitlines()) <= width
+    assert "3.86x [3.83, 3.89]" in shown[0]
+    assert "UNSAFE" in shown[0]
+    assert "2.00x [1.99, 2.01]" in shown[1], "a gain is whole"
+
+
 def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
     found = json.loads(ladder_text(ladder(), "json"))
     assert found["passed"] is False

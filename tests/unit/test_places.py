@@ -162,7 +162,7 @@ def test_gated_absent_private_and_an_unknown_revision_are_told_apart(hub: str) -
     assert (there, files, busy) == ("", "", "")
     assert "'org/gated' is gated" in gated
     assert f"accept its terms at {hub}/org/gated, and set HF_TOKEN" in gated
-    assert "dataset 'org/absent' is no file or folder here" in absent
+    assert "dataset 'org/absent' is not a file or folder here" in absent
     assert "the hub has no such dataset, or it is private and HF_TOKEN is not set" in absent
     assert f"check the name: {hub}/datasets/org/absent" in absent
     assert "model 'org/older' has no revision 'v1' on the hub" in older

@@ -179,7 +179,7 @@ def test_a_broken_table_is_named(runs: Path, document: dict[str, Any]) -> None:
     run = run_of(runs, "RUN", USUAL)
     text = jsonio.dumps({"schema_version": 1, **document})
     (run / "profiler" / OPERATORS).write_text(text)
-    with pytest.raises(RecordError, match=r"operators\.json is no table of operators"):
+    with pytest.raises(RecordError, match=r"operators\.json is not a table of operators"):
         profile_text(run, None, "text", 3)
 
 

@@ -135,7 +135,7 @@ def test_the_sections_of_the_documented_output_are_there() -> None:
         for section in (
             "Summary",
             "Regression Checks",
-            "Failed checks",
+            "Changed checks",
             "Configuration difference",
             "Environment difference",
         ):

@@ -86,7 +86,7 @@ def test_the_interval_is_students_at_the_gates_share_of_the_budget() -> None:
 
 def test_an_undecided_check_says_what_is_open_and_what_it_could_have_seen() -> None:
     check = median_check(against_history(0.0, 0.10))
-    assert "10% not excluded (up to +19.4%)" in check.message
+    assert "too noisy to rule out +10% (could be up to +19.4%)" in check.message
     assert check.detectable is not None
     assert check.detectable > 10.0
 
@@ -94,7 +94,7 @@ def test_an_undecided_check_says_what_is_open_and_what_it_could_have_seen() -> N
 def test_an_undecided_check_says_how_many_launches_would_decide() -> None:
     """At a spread of 10%, t(0.95, 19) * 0.10 * sqrt(2 / n) is below log 1.10 from n = 7 on."""
     check = median_check(against_history(0.0, 0.10))
-    assert check.message.endswith("about 7 launches on each side would decide")
+    assert check.message.endswith("about 7 launches of the current side would decide")
 
 
 def test_undecided_pairs_say_how_many_pairs_would_decide() -> None:

@@ -1,4 +1,4 @@
-"""Settings that differ between two runs: those of the config, and those in force. Pure."""
+"""Settings that differ between two runs: those of the config, and those in use. Pure."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SettingChange:
             return Evidence(
                 "config", self.sentence(), _simple(self.baseline), _simple(self.current)
             )
-        words = f"{self.sentence()} in force, which the config does not say"
+        words = f"{self.sentence()}, which the config does not set"
         return Evidence("code", words, _simple(self.baseline), _simple(self.current))
 
 

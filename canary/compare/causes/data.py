@@ -81,7 +81,7 @@ def _what(facts: Facts) -> tuple[str, float]:
             return f"the loss is taken on other tokens: {labels[0]:,} -> {labels[1]:,} labels", 0.95
         return "masks or labels differ for the same sequences", 0.88
     if batches.same_set_in_steps:
-        return "the same sequences stand in other places of each batch", 0.95
+        return "the same sequences are in other places of each batch", 0.95
     if batches.same_multiset:
         return "the same sequences come in another order: another seed, sampler or shuffle", 0.93
     if (ends := eos_alone(facts)) is not None:

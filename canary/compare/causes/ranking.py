@@ -105,7 +105,7 @@ def _of_one_effect(findings: Iterable[Finding], facts: Facts) -> tuple[Suspect, 
     if not named:
         return (_unknown(SOMETHING_ELSE / total, "nothing that was recorded tells why"),)
     if named[0].confidence < _nobody(total):
-        return (_unknown(_nobody(total), "too little tells for anyone"), *named)
+        return (_unknown(_nobody(total), "the evidence is too weak to name a cause"), *named)
     if len(named) > 1 and named[0].confidence < TELLS_APART * named[1].confidence:
         rivals = f"{named[0].category} or {named[1].category}"
         both = named[0].confidence + named[1].confidence

@@ -63,12 +63,12 @@ def _other_ids(facts: Facts) -> Iterator[Finding]:
     if not same_texts and abs(extra) < 0.25:
         return
     evidence = [evidence_of(d) for d in facts.differences("batches")[:1]]
-    words = "the same words become other tokens"
+    words = "the same text gives different tokens"
     if abs(extra) >= 0.25:
-        words = f"{'more' if extra > 0 else 'fewer'} BOS tokens stand in each sequence"
+        words = f"{'more' if extra > 0 else 'fewer'} BOS tokens are in each sequence"
         was, now = per_sequence
         evidence.append(
-            Evidence("signal", f"BOS tokens a sequence {was:.2f} -> {now:.2f}", was, now)
+            Evidence("signal", f"BOS tokens per sequence {was:.2f} -> {now:.2f}", was, now)
         )
     else:
         evidence.append(

@@ -165,7 +165,7 @@ def _classifier(name: str, source: str, access: dict[str, Any]) -> PreTrainedMod
     hint = "name a sequence classifier with one label, such as a reward canary's save_model leaves"
     if not any("SequenceClassification" in kind for kind in kinds):
         what = ", ".join(config.architectures or ()) or config.model_type
-        raise InputError(f"reward model '{name}' is a {what}, no sequence classifier", hint)
+        raise InputError(f"reward model '{name}' is a {what}, not a sequence classifier", hint)
     if config.num_labels != 1:
         raise InputError(
             f"reward model '{name}' has {config.num_labels} labels, and a reward is one number",
