@@ -127,7 +127,7 @@ class Watch:
     def _wait_for_the_end(self) -> NoReturn:
         """The parent ends a probe that has told everything: what comes after a training is not
         done a second time."""
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         time.sleep(END_WAIT_S)
