@@ -81,6 +81,10 @@ class RunFolder:
             ) from error
         return folder
 
+    def is_there(self) -> bool:
+        """Whether nobody has removed it: a command may clean its output folder."""
+        return self.path.is_dir()
+
     def write(self, record: RunRecord) -> None:
         """Replaces `metrics.json`; on a full disk the reserve is given up for it.
 

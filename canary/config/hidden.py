@@ -47,7 +47,7 @@ NAMED = tuple(
         (r"(?P<name>(?<![\w.-])--?[A-Za-z][\w.-]*)\s+", NEXT),
         (rf"(?<=[\"'])(?P<name>{NAME})\\?[\"']\s*(?:\]\s*=(?!=)|:)\s*", VALUE),
         (
-            rf"{CODE}(?<!\[)(?<![)(?<![\w.-])(?!{COMMON})(?P<name>{NAME})[ \t]*:(?![:/=])[ \t]*",
+            rf"{CODE}(?<![\[\w.-])(?!{COMMON})(?P<name>{NAME})[ \t]*:(?![:/=])[ \t]*",
             rf"(?!{TYPES})(?:{VALUE})",
         ),
     )
