@@ -19,7 +19,12 @@ from canary.init_cli import init
 from canary.ladder_cli import ladder
 from canary.options import Config, Set
 from canary.profile_cli import profile
-from canary.terminal import interrupted, leave_quietly, without_workflow_commands
+from canary.terminal import (
+    interrupted,
+    leave_quietly,
+    open_closed_streams,
+    without_workflow_commands,
+)
 from canary.train_cli import exec_, run
 
 app = typer.Typer(
@@ -138,6 +143,7 @@ app.command()(init)
 
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point. Errors that users can cause become one line and the right exit code."""
+    open_closed_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] and arguments[0] in IN_JOBS:
         with without_workflow_commands():

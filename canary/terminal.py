@@ -21,6 +21,16 @@ def stoppable() -> None:
         signal.signal(ending, _stop)
 
 
+def open_closed_streams() -> None:
+    """A standard stream that was closed (`>&-`) is /dev/null for this process, and no file that is
+    opened later gets its number. What this process starts does not inherit it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))
+
+
 def _stop(number: int, frame: object) -> NoReturn:
     raise Stopped(number)
 

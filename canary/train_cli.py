@@ -105,6 +105,6 @@ def exec_(
     with contextlib.suppress(BrokenPipeError):
         if said and not (quiet and code == EXIT_OK):
             typer.echo(said, err=True)
-        if not quiet:
+        if not quiet and run_dir.is_dir():
             typer.echo(f"record: {run_dir}", err=True)
     raise typer.Exit(code)

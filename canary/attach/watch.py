@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 from canary.anomaly.hooks import StopTraining
 from canary.attach.suppress import Suppression
 from canary.collect.probes.calls import count_calls
-from canary.runner.base import PARENT, Job, Result
+from canary.runner.base import JOB, PARENT, Job, Result
 from canary.runner.failure import describe_failure, one_line
-from canary.runner.inside import Inside, claim, set_up_torch
+from canary.runner.inside import Inside, begun, set_up_torch
 
 END_WAIT_S = 60.0
 """How long a probe that is done waits for its parent to end it."""
@@ -41,7 +41,8 @@ class Watch:
         self._calls = self._stack.enter_context(count_calls())
         if self._job.stop_after is not None:
             self._suppression.pushes()
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        job_file = Path(os.environ.get(JOB, ""))
+        threading.Thread(target=_end_with_parent, args=[job_file], daemon=True).start()
 
     def around(self, trainer: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Calls `train`, watched where it is the first; one inside another is part of it."""
@@ -58,9 +59,10 @@ class Watch:
             self._running = False
 
     def _chosen(self, trainer: Any, train: Callable[[], Any]) -> Any:
-        return (
-            self._watched(trainer, train) if claim(self._job) else self._unwatched(trainer, train)
-        )
+        inside = begun(self._job, self._started)
+        if inside is None:
+            return self._unwatched(trainer, train)
+        return self._watched(inside, trainer, train)
 
     @contextlib.contextmanager
     def _elsewhere(self, trainer: Any) -> Iterator[None]:
@@ -87,8 +89,7 @@ class Watch:
         finally:
             trainer.remove_callback(callback)
 
-    def _watched(self, trainer: Any, train: Callable[[], Any]) -> Any:
-        inside = Inside(self._job, self._started)
+    def _watched(self, inside: Inside, trainer: Any, train: Callable[[], Any]) -> Any:
         set_up_torch(self._job)
         if self._job.stop_after is not None:
             self._suppression.uploads(trainer)
@@ -127,7 +128,7 @@ class Watch:
     def _wait_for_the_end(self) -> NoReturn:
         """The parent ends a probe that has told everything: what comes after a training is not
         done a second time."""
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         time.sleep(END_WAIT_S)
@@ -166,12 +167,13 @@ def resumed(
     return args, {**kwargs, "resume_from_checkpoint": newest}
 
 
-def _end_with_parent() -> None:
-    """Nothing trains on when the canary is gone without a word (`kill -9`)."""
+def _end_with_parent(job_file: Path) -> None:
+    """Nothing trains on when the canary is gone without a word (`kill -9`). One that ended by
+    itself has removed the job: what its command left in the background goes on."""
     parent = int(os.environ.get(PARENT, "0"))
     while parent and Path(f"/proc/{parent}").exists():
         time.sleep(PARENT_EVERY_S)
-    if parent and Path("/proc").exists():
+    if parent and Path("/proc").exists() and job_file.is_file():
         os.kill(os.getpid(), signal.SIGTERM)
 
 

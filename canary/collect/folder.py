@@ -19,6 +19,7 @@ from canary.collect.ranks import RankRows, merged_rows
 from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord, Status
 from canary.collect.shapes import Parts
 from canary.collect.summary import summarise_ranks
+from canary.config.hidden import hidden_text
 from canary.errors import InputError, MachineError, RecordError
 
 RESERVE_BYTES = 256 * 1024
@@ -80,13 +81,17 @@ class RunFolder:
             ) from error
         return folder
 
+    def is_there(self) -> bool:
+        """Whether nobody has removed it: a command may clean its output folder."""
+        return self.path.is_dir()
+
     def write(self, record: RunRecord) -> None:
         """Replaces `metrics.json`; on a full disk the reserve is given up for it.
 
         Raises:
             OSError: the disk is full and the reserve is spent.
         """
-        text = jsonio.dumps(record.model_dump(), indent=1) + "\n"
+        text = jsonio.dumps(_without_secrets(record).model_dump(), indent=1) + "\n"
         try:
             jsonio.replace_file(self.metrics, text)
         except OSError as error:
@@ -99,6 +104,16 @@ class RunFolder:
         """The last write: the summary, and nothing left behind that is not part of a record."""
         self.write(record)
         self._reserve.unlink(missing_ok=True)
+
+
+def _without_secrets(record: RunRecord) -> RunRecord:
+    """What a strange program said, as it may be written down."""
+    texts = {
+        "reason": None if record.reason is None else hidden_text(record.reason),
+        "notes": [hidden_text(note) for note in record.notes],
+        "unmeasured": {name: hidden_text(why) for name, why in record.unmeasured.items()},
+    }
+    return record.model_copy(update=texts)
 
 
 def start_record(run_id: str, name: str, now: datetime, config: dict[str, Any]) -> RunRecord:

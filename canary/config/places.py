@@ -29,8 +29,11 @@ SPECIAL_TOKEN = re.compile(
 SECRET = re.compile(
     r"(.*_)?token|(hub|hf|wandb|api|access|auth)_?(api_?)?(token|key)|(.*_)?((access|api|auth|encryption|private|service|signing|ssh)_?key)"
     r"|.*(secret|password|passwd|passphrase|credentials?)(_?key)?"
-    rf"|(hf|{TRACKERS})_?key"
+    rf"|(hf|{TRACKERS})_?key|(.*_)?(pwd|jwt)|bearer"
+    r"|((db|database|user|http|proxy|smtp|ssh|git|github|gitlab|hub|hf)_?)?(pass|pat)"
 )
+WORKING = ("PWD", "OLDPWD")
+"""A shell's folders, which are written as other programs' passwords are."""
 
 
 def plain_name(name: str) -> str:
@@ -53,5 +56,7 @@ def is_special_token(name: str) -> bool:
 
 def is_secret(name: str) -> bool:
     """Whether its value is nobody's matter."""
+    if name in WORKING:
+        return False
     last = plain_name(name).lower().rpartition(".")[2]
     return SECRET.fullmatch(last) is not None and not is_special_token(last)

@@ -20,7 +20,7 @@ from canary.recorder.loop import Loop
 from canary.recorder.probe import LoopProbe
 from canary.runner.base import JOB, Job, Result
 from canary.runner.failure import describe_failure
-from canary.runner.inside import Inside, claim, set_up_torch
+from canary.runner.inside import Inside, begun, set_up_torch
 
 
 class Keeper(Protocol):
@@ -65,10 +65,11 @@ def is_failure(error: BaseException | None) -> bool:
 class JobKeeper:
     """The launch of a job of `canary exec`: measured, or the probe."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, inside: Inside) -> None:
         self.launch = job.launch
         self.stop_after = job.stop_after
         self._job = job
+        self._inside = inside
         self._stack = contextlib.ExitStack()
         self._told = False
 
@@ -79,7 +80,6 @@ class JobKeeper:
             from canary.attach.suppress import Suppression
 
             Suppression(_say if self._job.kind == "measured" else None).pushes()
-        self._inside = Inside(self._job, process_started())
         set_up_torch(self._job)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         self._inside.lap("before_training")
@@ -181,8 +181,12 @@ def job_keeper() -> JobKeeper | NoKeeper | None:
     file = os.environ.get(JOB)
     if file is None:
         return None
-    job = Job.read(Path(file))
-    return JobKeeper(job) if claim(job) else NoKeeper(job.stop_after)
+    try:
+        job = Job.read(Path(file))
+    except OSError:  # the run's folder was removed: nothing is recorded
+        return NoKeeper(None)
+    inside = begun(job, process_started())
+    return NoKeeper(job.stop_after) if inside is None else JobKeeper(job, inside)
 
 
 def _say(text: str) -> None:

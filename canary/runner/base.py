@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -104,6 +105,17 @@ class Result:
             return None
         values = jsonio.loads(path.read_text(encoding="utf-8"))
         return cls(**values | {"notes": tuple(values["notes"])})
+
+
+def unwritten(job: Job) -> Path:
+    """The mark of a launch whose training process could not write all of its record."""
+    return Path(job.scratch_dir) / "unwritten"
+
+
+def leave_unwritten(job: Job, error: OSError) -> None:
+    """Says so to the parent, as far as that can be written: a full disk often takes a name."""
+    with contextlib.suppress(OSError):
+        unwritten(job).write_text(error.strerror or str(error), encoding="utf-8")
 
 
 EXIT_DISK_FULL = 28

@@ -32,7 +32,7 @@ from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device, describe_training, scales_gradients
 from canary.collect.profile import OPERATORS, Window
 from canary.collect.ranks import rank_path
-from canary.runner.base import NODE_RANK, Job, Result
+from canary.runner.base import NODE_RANK, Job, Result, leave_unwritten
 from canary.runner.pulse import leave_pulse
 from canary.runner.rows import RowFile
 
@@ -51,17 +51,31 @@ def set_up_torch(job: Job) -> None:
         torch.backends.cudnn.benchmark = False
 
 
-def claim(job: Job) -> bool:
-    """Whether no other training of this job and rank was there before: the first is recorded."""
+def claim(job: Job) -> None:
+    """The first training of this job and rank is recorded.
+
+    Raises:
+        FileExistsError: another was there before.
+        OSError: nothing can be written.
+    """
     rank = int(os.environ.get("RANK", "0"))
     path = rank_path(Path(job.scratch_dir) / "claim", rank)
-    try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-    except FileExistsError:
-        return False
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
     with os.fdopen(descriptor, "w") as stream:
         stream.write(str(os.getpid()))
-    return True
+
+
+def begun(job: Job, started: float) -> Inside | None:
+    """The launch of a job that a user's process is to record; None where another training was
+    first, or where nothing can be written: that is not the training's matter."""
+    try:
+        claim(job)
+        return Inside(job, started)
+    except FileExistsError:
+        return None
+    except OSError as error:
+        leave_unwritten(job, error)
+        return None
 
 
 class Inside:
@@ -82,8 +96,10 @@ class Inside:
         self.tell: Callable[[dict[str, Any]], None] | None = None
         """Also gets each row, in the time of the logging phase."""
         self._started = started
+        self._own_process = own_process
         self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
         self._rows = RowFile(rank_path(Path(job.rows_file), self.rank))
+        self._unwritten = False
         self._kept: list[dict[str, Any]] = []
         self.watch: LaunchWatch | None = None
         """In a measured launch, what looks for anomalies."""
@@ -163,13 +179,25 @@ class Inside:
         if held is not None:
             row["host"]["gil_held"] = held
         stop = self.watch.judge(row) if self.watch is not None else None
-        self._rows.append(row)
+        self._append(row)
         if self.tell is not None:
             self.tell(row)
         if self.job.kind == "probe":
             self._kept.append(row)
         if stop is not None:
             raise stop
+
+    def _append(self, row: dict[str, Any]) -> None:
+        """In a user's process, a disk that is full is the record's matter alone."""
+        if self._unwritten:
+            return
+        try:
+            self._rows.append(row)
+        except OSError as error:
+            if self._own_process:
+                raise
+            self._unwritten = True
+            leave_unwritten(self.job, error)
 
     def completed(self, trainer: Any, calls: CallCounts) -> Result:
         """What the finished training of a trainer leaves: never a success without a step."""
@@ -230,7 +258,12 @@ class Inside:
         self._host.stop()
         if result.status == "completed" and self._pulse.nodes > 1 and world_size() > 1:
             result = self._gathered(result)
-        result.write(rank_path(Path(self.job.result_file), self.rank))
+        try:
+            result.write(rank_path(Path(self.job.result_file), self.rank))
+        except OSError as error:
+            if self._own_process:
+                raise
+            leave_unwritten(self.job, error)
 
     def _gathered(self, result: Result) -> Result:
         """One machine writes down what the ranks of the others have; they learn which.

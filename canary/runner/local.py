@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ import psutil
 
 from canary.collect import jsonio
 from canary.collect.ranks import rank_files, rank_path
-from canary.runner.base import EXIT_DISK_FULL, PARENT, Job, Listener, Result, disk_full
+from canary.runner.base import (
+    EXIT_DISK_FULL,
+    PARENT,
+    Job,
+    Listener,
+    Result,
+    disk_full,
+    unwritten,
+)
 from canary.runner.watching import RankWatch
 
 POLL_S = 0.05
@@ -80,7 +89,7 @@ class LocalRunner:
             listener.step_ended(job.kind, row)
         if timed_out:
             return self._timed_out(job, time.monotonic() - started, watch)
-        return self._outcome(job, child.returncode, watch)
+        return _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
@@ -138,6 +147,21 @@ class LocalRunner:
                 return True
             time.sleep(POLL_S)
         return False
+
+
+def _as_recorded(job: Job, job_file: Path, result: Result) -> Result:
+    """The outcome, of a launch whose record may be gone or lack a part."""
+    if not job_file.is_file():
+        reason = "the run's folder was removed while the command ran"
+        return Result(status="failed", reason=reason, command_code=result.command_code)
+    if not unwritten(job).exists():
+        return result
+    told = unwritten(job).read_text(encoding="utf-8") or "no space left on its disk"
+    reason = f"the training could not be recorded to its end: {told}"
+    if result.status != "completed" and rank_files(Path(job.result_file)):
+        return replace(result, notes=(*result.notes, reason))
+    hint = "free some space, or choose another folder with -o"
+    return replace(result, status="failed", reason=reason, hint=hint, usage_error=False)
 
 
 def died(returncode: int | None) -> Result:

@@ -16,7 +16,11 @@ class RowFile:
         self._stream: TextIO = path.open("a", encoding="utf-8")
 
     def append(self, row: dict[str, Any]) -> None:
-        """Writes one row and hands it to the kernel."""
+        """Writes one row and hands it to the kernel.
+
+        Raises:
+            OSError: the disk is full.
+        """
         self._stream.write(jsonio.dumps(row) + "\n")
         self._stream.flush()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -111,7 +112,10 @@ class Session:
         self._measured = self._measured or first
         self._listener.step_ended(kind, row)
         if first or time.monotonic() - self._written > WRITE_EVERY_S:
-            self.write()
+            # A user's command goes on where its record cannot be written; the last write says so.
+            own = self.config.training_type == "exec"
+            with contextlib.suppress(OSError) if own else contextlib.nullcontext():
+                self.write()
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
         """A launch is over, well or not."""
@@ -145,7 +149,8 @@ class Session:
         """Replaces `metrics.json` with what is known now."""
         self._written = time.monotonic()
         self.record = self._summary()
-        self.folder.write(self.record)
+        if self.folder.is_there():
+            self.folder.write(self.record)
 
     def _summary(self) -> RunRecord:
         by_rank = self._rows.read()
@@ -170,7 +175,8 @@ class Session:
             reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"
         self.record = self.record.model_copy(update={"status": result.status, "reason": reason})
         self.record = with_bottlenecks(self.record)
-        self.folder.finish(self.record)
+        if self.folder.is_there():
+            self.folder.finish(self.record)
         return self.record
 
 

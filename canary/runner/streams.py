@@ -68,16 +68,16 @@ class PassedOn:
     ) -> Iterator[subprocess.Popen[bytes]]:
         """Yields the started process; at its end, waits for the last of its output."""
         with log.open("ab", buffering=0) as log_stream:
-            out = _Outlet(sys.stdout.buffer, log_stream)
-            err = _Outlet(sys.stderr.buffer, log_stream)
+            out, err = _outlets(log_stream)
+            outlets = {outlet for outlet in (out, err) if outlet is not None}
             stdin, sink = os.pipe() if _spools_stdin() else (None, None)
             if stdin is not None:
                 environment = environment | {STDIN: pipe_name(stdin)}
             child = subprocess.Popen(
                 command,
                 stdin=stdin,
-                stdout=out.inlet,
-                stderr=err.inlet,
+                stdout=None if out is None else out.inlet,
+                stderr=None if err is None else err.inlet,
                 env=environment,
                 start_new_session=True,
                 close_fds=False,  # what a shell opened for the command is the command's
@@ -85,12 +85,12 @@ class PassedOn:
             if stdin is not None and sink is not None:
                 os.close(stdin)
                 self._begin(_pump_stdin, os.fdopen(sink, "wb"), self.spool)
-            for outlet in (out, err):
+            for outlet in outlets:
                 outlet.begin()
             try:
                 yield child
             finally:
-                for outlet in (out, err):
+                for outlet in outlets:
                     outlet.end()
 
     def _begin(self, work: object, *arguments: object) -> None:
@@ -117,13 +117,47 @@ def _spools_stdin() -> bool:
 
 
 def _pump_stdin(sink: BinaryIO, spool: Path) -> None:
-    """Until the input ends, or the command reads no more."""
-    with contextlib.suppress(OSError), spool.open("wb") as copy, sink:
+    """Until the input ends, or the command reads no more. Input may hold secrets."""
+    with contextlib.suppress(OSError), sink, contextlib.ExitStack() as kept:
+        copy: int | None = None
+        with contextlib.suppress(OSError):
+            copy = os.open(spool, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            kept.callback(os.close, copy)
         while chunk := os.read(0, CHUNK):
-            copy.write(chunk)
-            copy.flush()
+            if copy is not None and not _written(copy, chunk):
+                copy = None
             sink.write(chunk)
             sink.flush()
+
+
+def _written(descriptor: int, chunk: bytes) -> bool:
+    """Whether the whole of it could be written."""
+    rest = memoryview(chunk)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    except OSError:
+        return False
+    return True
+
+
+def _outlets(log: BinaryIO) -> tuple[_Outlet | None, _Outlet | None]:
+    """For standard output and standard error: one for both where they are the same file or
+    terminal, so that their order stays; none for one that was closed."""
+    out = None if _is_closed(1) else _Outlet(sys.stdout.buffer, log)
+    if _is_closed(2):
+        return out, None
+    if out is not None and os.path.sameopenfile(1, 2):
+        return out, out
+    return out, _Outlet(sys.stderr.buffer, log)
+
+
+def _is_closed(descriptor: int) -> bool:
+    """Whether this process got none: what stands in its place is not inherited."""
+    try:
+        return not os.get_inheritable(descriptor)
+    except OSError:
+        return True
 
 
 class _Outlet:
@@ -148,10 +182,10 @@ class _Outlet:
         self._thread.join(timeout=5.0)
 
     def _pump(self) -> None:
-        shown = True
+        shown = logged = True
         with contextlib.suppress(OSError):  # a pseudo-terminal ends with EIO
             while chunk := os.read(self._read, CHUNK):
-                self._log.write(chunk)
+                logged = logged and _written(self._log.fileno(), chunk)
                 if shown:
                     shown = self._show(chunk)
         os.close(self._read)

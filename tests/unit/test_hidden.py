@@ -10,11 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from canary.collect.folder import RunFolder
 from canary.collect.probes.effective import effective_settings
 from canary.collect.probes.settings import arguments_of
 from canary.compare.changes import config_changes
 from canary.compare.commands import command_changes
-from canary.config.hidden import hidden, lost
+from canary.config.hidden import hidden, hidden_text, lost
 from canary.config.load import load_config
 from canary.config.places import is_secret
 from canary.config.render import resolved_yaml, show_text
@@ -43,6 +44,43 @@ COMMANDS = [
             "export HF_TOKEN=*** && WANDB_API_KEY='***' python train.py --hub_token *** --lr 1",
         ],
     ),
+    (["t.py", '{"api_key": "s", "lr": 1}'], ["t.py", '{"api_key": "***", "lr": 1}']),
+    (["t.py", '{"api_key":"s"}'], ["t.py", '{"api_key":"***"}']),
+    (["bash", "-c", r't "{\"api_key\": \"s\"}"'], ["bash", "-c", r't "{\"api_key\": \"***\"}"']),
+    (["t.py", "--cfg", "api_key:s"], ["t.py", "--cfg", "api_key:***"]),
+    (["t.py", "--cfg", "{lr: 1, api_key: s}"], ["t.py", "--cfg", "{lr: 1, api_key: ***"]),
+    (["t.py", "x=1,token=s"], ["t.py", "x=1,token=***"]),
+    (["t.py", "https://h/x?token=s&y=1"], ["t.py", "https://h/x?token=***&y=1"]),
+    (["t.py", "--url=https://h/x?a=b&token=s"], ["t.py", "--url=https://h/x?a=b&token=***"]),
+    (["t.py", "postgres://:PW@h"], ["t.py", "postgres://***@h"]),
+    (["t.py", "postgres://u:p@w@h/db"], ["t.py", "postgres://***@h/db"]),
+    (
+        ["python", "-c", "import os; os.environ['HF_TOKEN']='s'; go()"],
+        ["python", "-c", "import os; os.environ['HF_TOKEN']='***'; go()"],
+    ),
+    (["python", "-c", "login(token='s')"], ["python", "-c", "login(token='***')"]),
+    (["t.py", "--hub-token", "-value", "--x"], ["t.py", "--hub-token", "***", "--x"]),
+    (["bash", "-c", "t --hub-token -value --x"], ["bash", "-c", "t --hub-token *** --x"]),
+    (
+        ["curl", "-H", "Authorization: Bearer s.s-s", "h"],
+        ["curl", "-H", "Authorization: Bearer ***", "h"],
+    ),
+    (
+        ["bash", "-c", "curl -H 'Authorization: Basic czpz' h"],
+        ["bash", "-c", "curl -H 'Authorization: Basic ***' h"],
+    ),
+    (["curl", "-H", "X-Api-Key: s", "h"], ["curl", "-H", "X-Api-Key: ***", "h"]),
+    *(
+        (["t.py", f"--{name}", "s", f"--{name}=s"], ["t.py", f"--{name}", "***", f"--{name}=***"])
+        for name in ("pwd", "pass", "passwd", "pat", "bearer", "jwt", "db-pass")
+    ),
+    (["t.py", "AKIA" + "Q7" * 8], ["t.py", "AKIA***"]),
+    (["t.py", "AIza" + "Sy-_x" * 7], ["t.py", "AIza***"]),
+    (["t.py", "eyJhbGciOiJI.eyJzdWIiOiI.c2lnbmF0dXJl-_"], ["t.py", "eyJ***"]),
+    (
+        ["t.py", "https://hooks.slack.com/services/T0/B0/abc"],
+        ["t.py", "https://hooks.slack.com/services/***"],
+    ),
 ]
 
 
@@ -59,6 +97,12 @@ def test_a_secret_in_a_command_is_hidden(command: list[str], shown: list[str]) -
         ["bash", "-c", "python t.py --hub_token $HF_TOKEN --max_tokens 3 --eos_token x"],
         ["python", "-c", "if token == 3: pass"],
         ["python", "t.py", "--tokenizer", "gpt2", "--key", "a", "--pattern", "a***b"],
+        ["t.py", "--pass_rate", "0.5", "--max_new_tokens", "8", "tokenizer=gpt2", "PWD=/home/me"],
+        ["t.py", "--tokenizer_path=x,n=1", "s3://bucket/a:b", "https://h:8080/@scope/x", "a:1"],
+        ["python", "-c", "if token: pass\nelse: token::int"],
+        ["python", "-c", "def f(token: str, jwt: bytes = None): return not token: x"],
+        ["python", "-c", "ids[token:3]; first pass: 3; {'eos_token': '</s>'}"],
+        ["t.py", "--hub_token", "-v", "--eyJ", "eyJ.x", "AKIA", "bearer of news"],
     ],
 )
 def test_what_is_no_secret_stays(command: list[str]) -> None:
@@ -155,3 +199,24 @@ def test_a_record_of_before_the_special_tokens_shows_no_change() -> None:
     assert config_changes(before, after) == ()
     before.config["trainer_args"] = {"seed": 1, "eos_token": None}
     assert [change.key for change in config_changes(before, after)] == ["trainer_args.eos_token"]
+
+
+def test_a_text_for_a_record_keeps_its_words_and_loses_its_secrets() -> None:
+    text = "RuntimeError: cannot connect to postgres://u:pw@h/db with token=tok_x (at t.py:3)"
+    shown = "RuntimeError: cannot connect to postgres://***@h/db with token=*** (at t.py:3)"
+    assert hidden_text(text) == shown
+    assert hidden_text(shown) == shown
+    plain = "KeyError: 'token' (at train.py:12); the step passed: 3, eos_token=</s>"
+    assert hidden_text(plain) == plain
+
+
+@pytest.mark.parametrize("kept", ["write", "finish"])
+def test_a_record_is_written_without_the_secrets_of_its_texts(tmp_path: Path, kept: str) -> None:
+    folder = RunFolder.create(tmp_path, "one")
+    made = example()
+    told = "no host at postgres://u:pw@h/db"
+    made = made.model_copy(update={"reason": told, "notes": [told], "unmeasured": {"exact": told}})
+    getattr(folder, kept)(made)
+    text = folder.metrics.read_text()
+    assert "u:pw" not in text
+    assert text.count("postgres://***@h/db") == 3

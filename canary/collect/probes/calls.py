@@ -136,7 +136,7 @@ class WrittenFiles:
         }
 
     def _foreign_bytes(self) -> int | None:
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
         total = _written_chars()
         if total is None:
