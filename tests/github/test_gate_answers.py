@@ -513,7 +513,10 @@ def test_a_config_is_new_only_where_github_says_that_it_is_not_there(
 
 SEEN_AS: list[tuple[Callable[[GitHub], None], str]] = [
     (lambda hub: hub.trouble.answers("GET", "/contents/", status=404, times=9), "not JSON"),
-    (lambda hub: hub.trouble.answers("GET", "/contents/", [{"type": "file"}], times=9), "no file"),
+    (
+        lambda hub: hub.trouble.answers("GET", "/contents/", [{"type": "file"}], times=9),
+        "not a file",
+    ),
     (
         lambda hub: hub.trouble.answers(
             "GET",
