@@ -322,9 +322,13 @@ def _inodes(paths: list[Path]) -> set[tuple[int, int]]:
 def _in_use() -> set[Path]:
     """Files that a process has open, and every folder above them."""
     found = set()
-    for link in (*Path("/proc").glob("[0-9]*/fd/*"), *Path("/proc").glob("[0-9]*/cwd")):
-        with contextlib.suppress(OSError):
-            found.add(link.readlink())
+    for process in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):  # it ends meanwhile
+                found.add((process / "cwd").readlink())
+                for link in (process / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        found.add(link.readlink())
     return found | {parent for path in found for parent in path.parents}
 
 
