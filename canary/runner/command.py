@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import errno
 import os
 import shlex
 import shutil
@@ -103,7 +104,7 @@ class CommandRunner(LocalRunner):
                     raise
                 raise InputError(
                     f"cannot start {self._command[0]}: {error.strerror}",
-                    _other_program(self._command[0]),
+                    _other_program(self._command[0], error.errno),
                 ) from error
 
     def _follow(
@@ -235,10 +236,14 @@ def _told_to_end(child: subprocess.Popen[bytes], number: int) -> int | None:
         return None
 
 
-def _other_program(name: str) -> str:
-    """What to do about a program that cannot be started."""
-    if Path(name).is_file():
+def _other_program(name: str, number: int | None) -> str:
+    """What to do about a program that cannot be started, by the number of the error."""
+    if number == errno.EACCES and Path(name).is_file():
         return f"make it executable (chmod +x {name}), or start it with python or bash"
+    if number == errno.ENOEXEC:
+        return (
+            "let its first line name an interpreter (#!/bin/bash), or start it with python or bash"
+        )
     usual = [program for program in USUAL if shutil.which(program)]
     near = difflib.get_close_matches(Path(name).name, usual, n=1)
     remedy = "name a program on PATH, or give the path of its file"

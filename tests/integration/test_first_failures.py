@@ -66,7 +66,8 @@ def test_a_script_that_is_not_there_is_told_in_pythons_words(tmp_path: Path) -> 
     [
         ("pythn3", "cannot start pythn3: No such file or directory (did you mean python3? Or name"),
         ("/nowhere/python", "cannot start /nowhere/python: No such file or directory (did you"),
-        ("./train.sh", "cannot start ./train.sh: Exec format error (name a program"),
+        ("./train.sh", "cannot start ./train.sh: Exec format error (let its first line name an"),
+        ("./locked.sh", "cannot start ./locked.sh: Permission denied (make it executable"),
     ],
 )
 def test_an_interpreter_that_cannot_be_started_is_named(
@@ -75,6 +76,7 @@ def test_an_interpreter_that_cannot_be_started_is_named(
     script = tmp_path / "train.sh"
     script.write_text("no first line that names a program")
     script.chmod(0o755)
+    (tmp_path / "locked.sh").touch()
     config = command_config(tmp_path, name, "train.py")
     done = canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path)
     assert done.code == 2
