@@ -192,9 +192,12 @@ class Notes:
         command may rename it, or write to it once more."""
         began = os.stat(os.path.join(self._folder, f"{BEGAN_AT}{self._root}"))
         for folder, names in self._listed.items():
-            for name in os.listdir(folder):
+            for name in os.listdir(folder) if os.path.isdir(folder) else ():
                 path = os.path.join(folder, name)
-                state = os.lstat(path)
+                try:
+                    state = os.lstat(path)
+                except OSError:
+                    continue  # gone meanwhile
                 known = path in self._seen or (name in names and stat.S_ISDIR(state.st_mode))
                 if not known and not is_older(state, began):
                     self._say(UNHEARD, path)

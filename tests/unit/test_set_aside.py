@@ -469,6 +469,19 @@ def test_what_native_code_wrote_is_seen_though_a_later_stage_touched_it(
     assert refused(place).startswith(f"{tmp_path}/index.pt changed while the command trained")
 
 
+def test_a_folder_that_is_gone_at_the_end_hides_nothing_in_another(tmp_path: Path) -> None:
+    script = """
+        import shutil
+        os.mkdir("a"); open("a/x", "w").close(); shutil.rmtree("a")
+        open("b.txt", "w").close()
+        UNHEARD("index.pt")
+    """
+    (tmp_path / "train.py").write_text(SEEN + textwrap.dedent(script))
+    place = Place(tmp_path)
+    place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; mv index.pt final.pt")
+    assert refused(place).startswith(f"{tmp_path}/index.pt changed while the command trained")
+
+
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
 @pytest.mark.parametrize("last", ["first", "other"])
 def test_rows_that_another_program_appends_meanwhile_are_kept(
