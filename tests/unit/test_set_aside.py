@@ -473,13 +473,14 @@ def test_a_folder_that_is_gone_at_the_end_hides_nothing_in_another(tmp_path: Pat
     script = """
         import shutil
         os.mkdir("a"); open("a/x", "w").close(); shutil.rmtree("a")
-        open("b.txt", "w").close()
-        UNHEARD("index.pt")
+        open("b/x", "w").close()
+        UNHEARD("b/index.pt")
     """
+    (tmp_path / "b").mkdir()
     (tmp_path / "train.py").write_text(SEEN + textwrap.dedent(script))
     place = Place(tmp_path)
-    place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; mv index.pt final.pt")
-    assert refused(place).startswith(f"{tmp_path}/index.pt changed while the command trained")
+    place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; mv b/index.pt b/final.pt")
+    assert refused(place).startswith(f"{tmp_path}/b/index.pt changed while the command trained")
 
 
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
