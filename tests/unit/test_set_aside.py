@@ -472,11 +472,12 @@ def test_what_native_code_wrote_is_seen_though_a_later_stage_touched_it(
 def test_a_folder_that_is_gone_at_the_end_hides_nothing_in_another(tmp_path: Path) -> None:
     script = """
         import shutil
-        os.mkdir("a"); open("a/x", "w").close(); shutil.rmtree("a")
+        open("a/x", "w").close(); shutil.rmtree("a")
         open("b/x", "w").close()
         UNHEARD("b/index.pt")
     """
-    (tmp_path / "b").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
     (tmp_path / "train.py").write_text(SEEN + textwrap.dedent(script))
     place = Place(tmp_path)
     place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; mv b/index.pt b/final.pt")
