@@ -10,7 +10,6 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -126,10 +125,8 @@ def _is_the_systems(program: str, environment: Mapping[str, str]) -> bool:
 def _compiles_here(words: Sequence[str]) -> bool:
     """Whether a compiler writes into the working folder."""
     here = Path.cwd().resolve()
-    return any(
-        option == "-o" and (here / to).resolve().is_relative_to(here)
-        for option, to in pairwise(words)
-    )
+    outputs = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-o"]
+    return any((here / output).resolve().is_relative_to(here) for output in outputs)
 
 
 def _git_reads(words: Sequence[str]) -> bool:

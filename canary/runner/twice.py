@@ -64,7 +64,7 @@ class OwnFiles:
             return
         if self._first_marks is not None:
             require_ended(self._first_marks)
-            _require_repeatable(self.start)
+            _require_repeatable(self.start, Path(self._first_marks))
         marks = str(marks_of(job))
         words = [str(self._root), str(job.launch + self._before), marks]
         with subprocess.Popen(
@@ -101,8 +101,13 @@ def _training(job: Job) -> int | None:
     return None if root is None else int(root)
 
 
-def _require_repeatable(start: Start | None) -> None:
-    """Raises Refused where the process that trained cannot be started once more by itself."""
+def _require_repeatable(start: Start | None, marks: Path) -> None:
+    """Raises Refused where the process that trained cannot be started once more by itself, or where
+    a Python of the first launch could not note what it changed."""
+    unnoted = next(marks.glob("unnoted.*"), None)
+    if unnoted is not None:
+        why = unnoted.read_text(encoding="utf-8")
+        raise Refused(f"the canary could not note what the command changes: {why}")
     if start is None:
         raise Refused("the canary does not know which process to start again")
     if start.stdin is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from canary.runner import free, left, noting, putback
+from canary.runner import command, free, left, noting, putback
 from canary.runner.aside import set_aside
 from canary.runner.base import Job, Kind
 from canary.runner.command import attached_environment, marks_of
@@ -1078,6 +1079,28 @@ def test_what_was_kept_stays_until_it_could_be_restored(tmp_path: Path) -> None:
     (tmp_path / "out").unlink()
     assert putback.put_back(root) == []
     assert (tmp_path / "out" / "log").read_text() == "mine"
+
+
+@pytest.mark.parametrize("module", ["noting", "programs"])
+def test_a_python_in_which_notes_fail_is_not_followed_by_a_second_launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """It may be older than the canary's own, and lack what a module imports."""
+    package = tmp_path / "package"
+    for folder in ("attach", "runner", "config"):
+        shutil.copytree(command.SITE.parents[1] / folder, package / folder)
+    (package / "runner" / f"{module}.py").write_text("from itertools import nothing_of_it")
+    monkeypatch.setattr(command, "SITE", package / "attach" / "site")
+    (tmp_path / "job").mkdir()
+    monkeypatch.chdir(tmp_path / "job")
+    place = Place(tmp_path / "job")
+    place.launch(sys.executable, "-c", "open('final.pt', 'w').write('first')")
+    if module == "noting":
+        said = refused(place)
+        assert said.startswith("the canary could not note what the command changes: ImportError")
+    else:
+        assert place.launch().startswith("run unfollowed (ImportError")
+    assert (tmp_path / "job" / "final.pt").read_text() == "first"
 
 
 def test_a_probe_alone_comes_after_nothing(tmp_path: Path) -> None:

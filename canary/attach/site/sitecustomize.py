@@ -91,6 +91,20 @@ def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
     return found
 
 
+def noted_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
+    """The same, where it can: a further launch that nobody can follow is ended at once, and after a
+    first one none follows."""
+    try:
+        return note_files(root)
+    except Exception as error:  # noqa: BLE001 - a stranger's Python may lack anything
+        why = f"{type(error).__name__}: {error}"
+        if not os.environ["_RLHF_CANARY_FILES"].startswith("guard:"):
+            mark("unnoted", why)
+            return {}
+        mark("guarded", f"run unfollowed ({why})\nplease report it")
+        os._exit(70)
+
+
 def alone(name: str, folder: str = "runner") -> ModuleType:
     """A module of the canary's that needs nothing else of it."""
     known = sys.modules.get(f"_canary_{name}")
@@ -167,7 +181,7 @@ def begin() -> None:
         root = seen()
         wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trains}
         if os.environ.get("_RLHF_CANARY_FILES"):
-            wanted |= note_files(root)
+            wanted |= noted_files(root)
         sys.meta_path.insert(0, Finder(wanted))
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize")
     if spec is not None and spec.loader is not None:
