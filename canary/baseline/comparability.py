@@ -143,12 +143,13 @@ def machine_key(record: RunRecord) -> str:
         if gpus[0].get("mig"):
             name += "-mig"
     ranks = int(record.env.get("world_size") or 1)
-    return slug(f"{name}_x{ranks}_{_asked_dtype(record.config)}")
+    return slug(f"{name}_x{ranks}_{asked_dtype(record.config)}")
 
 
-def _asked_dtype(config: Mapping[str, Any]) -> str:
-    """Of a user's own trainer that of its autocast: in what its model was loaded is the model's
-    matter, as are `mixed` parameters."""
+def asked_dtype(config: Mapping[str, Any]) -> str:
+    """What a config asks to compute in, `float32` where it asks nothing. Of a user's own trainer
+    that of its autocast: in what a model was loaded is the model's matter, as are `mixed`
+    parameters."""
     dtype, arguments = str(config.get("dtype", "float32")), config.get("trainer_args") or {}
     own = bool(config.get("command")) and config.get("trainer") != "canary.Recorder"
     autocast = arguments.get("bf16") or arguments.get("fp16")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from canary.baseline.comparability import asked_dtype
 from canary.collect.record import RunRecord
 from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
@@ -124,13 +125,13 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
     """Keys of the resolved configs that differ. A key that one version did not know yet had its
     default."""
     found = key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG)
-    read_anew = dtype_read_anew(baseline, current)
+    loaded = _told_by_the_model(baseline, current)
     return (
         *spoken_changes(baseline, current),
         *(
             change
             for change in found
-            if not (read_anew and change.key == "dtype")
+            if not (loaded and change.key == "dtype")
             and not _token_came_later(change.key, baseline, current)
         ),
     )
@@ -159,19 +160,15 @@ def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyCha
         _comparable_environment(current.env),
         COSMETIC_ENVIRONMENT,
     )
-    read_anew = dtype_read_anew(baseline, current)
-    return tuple(change for change in found if not (read_anew and change.key == "device.dtype"))
+    loaded = _told_by_the_model(baseline, current)
+    return tuple(change for change in found if not (loaded and change.key == "device.dtype"))
 
 
-def dtype_read_anew(baseline: RunRecord, current: RunRecord) -> bool:
-    """Whether one side is of a version that called `float32` whatever ran without autocast, and
-    both have parameters of the same dtypes."""
-    before, after = (side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
-    if not before or before != after:
-        return False
-    loaded = "mixed" if len(before) > 1 else str(next(iter(before))).removeprefix("torch.")
-    said = {(side.env.get("device") or {}).get("dtype") for side in (baseline, current)}
-    return loaded != "float32" and said == {"float32", loaded}
+def _told_by_the_model(baseline: RunRecord, current: RunRecord) -> bool:
+    """Whether nobody asked for another dtype: where one shows all the same, the parameters are of
+    another, or a version before read them in another way."""
+    asked = asked_dtype(baseline.config) == asked_dtype(current.config)
+    return asked and all(side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
 
 
 def change_difference(stage: str, order: int, changes: tuple[KeyChange, ...]) -> list[Difference]:

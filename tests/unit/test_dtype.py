@@ -12,6 +12,7 @@ from canary.baseline.comparability import machine_key
 from canary.collect.probes.settings import describe_training, scales_gradients
 from canary.collect.record import RunRecord
 from canary.compare.changes import config_changes, environment_changes
+from canary.compare.exact import all_differences
 from canary.compare.tolerances import TOLERANCES, tolerance_for
 from canary.recorder.loop import Loop
 from tests.unit.comparing import example
@@ -83,13 +84,25 @@ def test_a_record_that_called_it_float32_shows_no_change_and_stays_the_baseline(
     assert machine_key(before) == machine_key(after)
 
 
-def test_another_dtype_is_a_change() -> None:
+def test_another_dtype_of_autocast_is_a_change() -> None:
     before = own("float32", {"torch.float32": 29})
-    loads, casts = own("bfloat16", BF16), own("bfloat16", {"torch.float32": 29}, bf16=True)
-    for after in (loads, casts):
-        assert "dtype" in [change.key for change in config_changes(before, after)]
-        assert "device.dtype" in [change.key for change in environment_changes(before, after)]
-    assert machine_key(casts) != machine_key(before)
+    after = own("bfloat16", {"torch.float32": 29}, bf16=True)
+    assert "dtype" in [change.key for change in config_changes(before, after)]
+    assert "device.dtype" in [change.key for change in environment_changes(before, after)]
+    assert machine_key(after) != machine_key(before)
+
+
+@pytest.mark.parametrize("command", [["python", "train.py"], None])
+def test_parameters_of_another_dtype_are_no_change_that_somebody_asked_for(
+    command: list[str] | None,
+) -> None:
+    before, after = own("float32", {"torch.float32": 29}), own("bfloat16", BF16)
+    for side in (before, after):
+        side.config["command"] = command
+    if command is None:
+        after.config["dtype"] = "float32"
+    assert config_changes(before, after) == environment_changes(before, after) == ()
+    assert "model" in [found.stage for found in all_differences(before, after)]
 
 
 @pytest.mark.parametrize(
