@@ -25,6 +25,8 @@ from canary.errors import InputError, MachineError, RecordError
 RESERVE_BYTES = 256 * 1024
 """Space kept in the folder so that the last words of a run fit on a disk that became full."""
 
+NAME_A_RUN = "name a run's folder or its metrics.json"
+
 
 def new_run_id(name: str, now: datetime) -> str:
     """Sorts by time, says which canary, and does not collide within a second."""
@@ -144,6 +146,12 @@ def _metrics_path(path: Path) -> Path:
     return path / "metrics.json" if path.is_dir() else path
 
 
+def _what_to_name(folder: Path) -> str:
+    """Where no record is: the newest of the runs in a folder, if it holds some."""
+    newest = max(folder.glob("*/metrics.json"), default=None)
+    return f"name one of its runs: {newest.parent}" if newest else NAME_A_RUN
+
+
 def load_record(path: Path | str) -> RunRecord:
     """Reads a record from a run's folder or its `metrics.json`.
 
@@ -155,7 +163,7 @@ def load_record(path: Path | str) -> RunRecord:
         RecordError: not readable, not strict JSON, or of another schema.
     """
     file = _metrics_path(Path(path))
-    document = read_document(file, "record", "name a run's folder or its metrics.json")
+    document = read_document(file, "record", _what_to_name(file.parent))
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from canary.collect.record import RunRecord
@@ -217,9 +218,22 @@ def model_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
                 continue  # what an older version did not record, and what is off
         else:
             was, now = before[key], after[key]
-        found.append(_model_difference(key, was, now))
+        difference = _model_difference(key, was, now)
+        if key == "trainable_tensors":
+            groups = (before.get("trainable_groups") or {}, after.get("trainable_groups") or {})
+            difference = replace(difference, detail=difference.detail + _in_groups(*groups))
+        found.append(difference)
     order = ("trainable_tensors", "trainable_parameters", "dtypes", "parameters")
     return sorted(found, key=lambda d: order.index(d.signal) if d.signal in order else len(order))
+
+
+def _in_groups(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """The module groups in which other parameters are trained, as the end of a sentence."""
+    names = [
+        name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)
+    ]
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f" ({', '.join(names[:2])}{more})" if names and before and after else ""
 
 
 def _model_difference(key: str, was: Any, now: Any) -> Difference:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import WINDOW, is_history, rows, select
-from canary.collect.folder import load_record
+from canary.collect.folder import NAME_A_RUN, load_record
 from canary.collect.record import RunRecord
 from canary.compare.noise import NoiseModel, load_noise
 from canary.compare.report import Comparison
@@ -84,7 +84,7 @@ def _matches(paths: Sequence[Path]) -> tuple[Path, ...]:
             continue
         matched = sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
         if not matched:
-            raise InputError(f"nothing matches {path}", "name a run's folder or its metrics.json")
+            raise InputError(f"nothing matches {path}", NAME_A_RUN)
         found += matched
     return tuple(found)
 

@@ -264,6 +264,16 @@ def test_a_folder_that_holds_nothing(canary: Canary, tmp_path: Path) -> None:
     assert "no record at" in one_line(canary("compare", empty, good), 2)
 
 
+def test_a_folder_of_runs_where_one_run_is_meant_names_the_newest(
+    canary: Canary, tmp_path: Path
+) -> None:
+    good = write(tmp_path / "good.json", record(0))
+    for number in (1, 2):
+        write(tmp_path / "runs" / f"run-{number}" / "metrics.json", record(number))
+    line = one_line(canary("compare", tmp_path / "runs", good), 2)
+    assert f"name one of its runs: {tmp_path / 'runs' / 'run-2'}" in line
+
+
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "one run": (("{now}",), "no baseline named"),
     "one pattern": (("{now}*",), "no baseline named"),

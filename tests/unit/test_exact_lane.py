@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from canary.collect.record import RunRecord
+from canary.compare.inputs_stages import model_differences
 from canary.compare.learning_stages import trajectory_differences
 from canary.compare.recorded_stages import LEARNED_STAGES as ALL_STAGES
 from canary.compare.report import Comparison
@@ -432,6 +433,14 @@ def test_what_an_older_version_did_not_record_is_no_difference() -> None:
     found = compare_to_baseline(newer, older, gates=())
     assert [change.key for change in found.config_changes] == ["use_peft"]
     assert [d.signal for d in found.differences] == ["use_peft", "sharded"]
+
+
+def test_of_fewer_trainable_tensors_the_module_groups_are_named() -> None:
+    groups = {**CURRENT.exact["model"]["trainable_groups"], "model.norm": 0}
+    other = altered(CURRENT, "exact", "model", "trainable_groups", to=groups)
+    other = altered(other, "exact", "model", "trainable_tensors", to=28)
+    found = model_differences(CURRENT, other)[0]
+    assert found.detail == "trainable tensors 29 -> 28 (model.norm)"
 
 
 def test_a_stage_is_named_once_where_a_number_of_tensors_differs() -> None:
