@@ -5,6 +5,7 @@ Loaded in the Python processes of a further launch of the user's command. Standa
 
 from __future__ import annotations
 
+import _posixsubprocess
 import os
 import re
 import shutil
@@ -16,6 +17,8 @@ from typing import Any
 
 EVENTS = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec")
 """Audit events of a program that is about to start."""
+UNTOLD = "_posixsubprocess.fork_exec"
+"""What multiprocessing and joblib start their processes with: Python tells no audit event of it."""
 READS = (
     *("arch", "cat", "cd", "clear", "cut", "date", "df", "dpkg", "du", "echo", "export", "expr"),
     *("false", "file", "find_library", "free", "getconf", "grep", "groups", "head", "hostname"),
@@ -57,7 +60,7 @@ def begin(end: Callable[[str, str], None], said: Callable[[], ModuleType], site:
     PYTHONPATH by which a Python lets the canary in."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in EVENTS:
+        if event in EVENTS or event == UNTOLD:
             try:
                 found = unheard(event, args, said(), site)
             except Exception as error:  # noqa: BLE001 - what is not understood is not started
@@ -66,6 +69,13 @@ def begin(end: Callable[[str, str], None], said: Callable[[], ModuleType], site:
                 end(f"start {found[0]}, {WHY}", REMEDY)
 
     sys.addaudithook(hook)
+    start = _posixsubprocess.fork_exec
+
+    def fork_exec(*args: Any) -> int:
+        hook(UNTOLD, args)
+        return start(*args)
+
+    vars(_posixsubprocess)["fork_exec"] = fork_exec
 
 
 def unheard(event: str, args: tuple[Any, ...], said: Any, site: str) -> list[str]:
@@ -80,10 +90,17 @@ def unheard(event: str, args: tuple[Any, ...], said: Any, site: str) -> list[str
 def _asked(event: str, args: tuple[Any, ...]) -> tuple[list[str], Mapping[str, str]]:
     if event == "os.system":
         return ["sh", "-c", os.fsdecode(args[0])], os.environ
-    environment = args[3] if event == "subprocess.Popen" else args[2]
-    given = [args[1]] if isinstance(args[1], (str, bytes, os.PathLike)) else [*args[1]]
+    if event == UNTOLD:
+        (given, places), environment = args[:2], args[5]
+        started = places[0] if len(places) == 1 else given[0]
+        if environment is not None:
+            environment = dict(pair.split(b"=", 1) for pair in environment)
+    else:
+        environment = args[3] if event == "subprocess.Popen" else args[2]
+        given = [args[1]] if isinstance(args[1], (str, bytes, os.PathLike)) else args[1]
+        started = args[0]
     words = [os.fsdecode(word) for word in given]
-    program = os.fsdecode(args[0]) if args[0] is not None else words[0]
+    program = os.fsdecode(started) if started is not None else words[0]
     if environment is None:
         return [program, *words[1:]], os.environ
     return [program, *words[1:]], {

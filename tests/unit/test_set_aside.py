@@ -553,6 +553,12 @@ def test_what_native_code_still_has_open_at_the_end_stops_the_second_launch(
     assert refused(place).startswith(said)
 
 
+SPAWNED = (
+    "import multiprocessing.util as m; m.spawnv_passfds(sys.executable.encode(), "
+    """[sys.executable, '-c', 'open("copy", "w")'], []); os.wait()"""
+)
+
+
 @pytest.mark.parametrize(
     ("call", "program"),
     [
@@ -575,6 +581,8 @@ def test_what_native_code_still_has_open_at_the_end_stops_the_second_launch(
             "python",
         ),
         ("os.system('PYTHONPATH=src python -c 1')", "a program in another environment"),
+        (f"os.environ['PYTHONPATH'] = 'src'; {SPAWNED}", "python"),
+        (f"del os.environ['PYTHONPATH']; {SPAWNED}", "python"),
     ],
 )
 def test_a_second_launch_is_ended_before_a_program_that_may_write_unheard(
