@@ -8,15 +8,21 @@ Loaded in each Python process of the command (see `canary.runner.noting`). Stand
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 CACHES = (
     *("HF_DATASETS_CACHE", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_MODULES_CACHE"),
-    *("TRANSFORMERS_CACHE", "XDG_CACHE_HOME", "TORCH_HOME", "TORCH_EXTENSIONS_DIR"),
+    *("TRANSFORMERS_CACHE", "TORCH_HOME", "TORCH_EXTENSIONS_DIR"),
     *("TRITON_CACHE_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"),
 )
 HF_CACHES = ("hub", "datasets", "modules", "xet", "assets")
 """What in `HF_HOME` is a cache."""
+KNOWN = (
+    *("deep_gemm", "flashinfer", "fontconfig", "matplotlib", "nvidia", "pip", "tilelang", "torch"),
+    *("torch_extensions", "triton", "uv", "vllm", "wandb"),
+)
+"""What in `~/.cache` is a cache. A folder of a project of the user's own may hold anything."""
 CACHE_NAMES = ("__pycache__", ".locks")
 INDUCTOR = "torchinductor_"
 """Folders of which no launch loses anything: the next one finds them warm. The second is how their
@@ -32,6 +38,8 @@ class Free(NamedTuple):
 
     folders: tuple[str, ...]
     """End with `/`."""
+    of_caches: tuple[str, ...]
+    """Folders that may be made, and in which not all is free. End with `/`."""
     here: str
     """The folder that it was started in, and `/`."""
 
@@ -53,14 +61,20 @@ def started_in(folder: str) -> str:
 def free_folders(run: str, cwd: str) -> Free:
     """For a command that was started in `cwd`: the run's own folder, devices, caches."""
     home = os.path.expanduser("~")
-    found = [f"{home}/.{name}" for name in ("cache", "triton", "nv")]
+    homes = {f"{home}/.cache", os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"}
+    hubs = [os.environ.get("HF_HOME") or f"{one}/huggingface" for one in homes]
+    found = [f"{home}/.{name}" for name in ("triton", "nv")]
     found += [os.environ[name] for name in CACHES if os.environ.get(name)]
-    hub = os.environ.get("HF_HOME") or f"{home}/.cache/huggingface"
-    found += [os.path.join(hub, name) for name in HF_CACHES]
-    caches = [os.path.realpath(path) + "/" for path in found]
+    found += [os.path.join(one, name) for one in hubs for name in HF_CACHES]
+    found += [os.path.join(one, name) for one in homes for name in KNOWN]
     here = os.path.realpath(cwd) + "/"
-    caches = [path for path in caches if not here.startswith(path)]
-    return Free((os.path.realpath(run) + "/", "/dev/", "/proc/", "/sys/", *caches), here)
+
+    def elsewhere(paths: Iterable[str]) -> list[str]:
+        real = (os.path.realpath(path) + "/" for path in paths)
+        return [path for path in real if not here.startswith(path)]
+
+    free = (os.path.realpath(run) + "/", "/dev/", "/proc/", "/sys/", *elsewhere(found))
+    return Free(free, tuple(elsewhere((*homes, *hubs))), here)
 
 
 def is_free(path: str, free: Free) -> bool:
@@ -75,7 +89,7 @@ def is_within(path: str, free: Free) -> bool:
     whole = path + "/"
     if whole.startswith("/dev/shm/"):
         return any(whole.startswith(one) for one in free.folders if one != "/dev/")
-    return whole.startswith(free.folders)
+    return whole.startswith(free.folders) or whole in free.of_caches
 
 
 def _is_cached(path: str, here: str) -> bool:

@@ -884,11 +884,18 @@ def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> 
         ("{home}/out/models--x/model", ("snapshots",), False),
         ("{home}/out/models--x/model", ("snapshots", "refs"), True),
         ("{home}/job/cache/here/file", (), False),
+        ("{home}/job/cache", (), True),
+        ("{home}/job/cache/triton/kernel", (), True),
+        ("{home}/job/cache/my-project/count", (), False),
+        ("{home}/.cache", (), True),
+        ("{home}/.cache/torch/hub/model.pt", (), True),
+        ("{home}/.cache/my-project/count", (), False),
     ],
 )
 def test_only_a_cache_is_left_to_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, made: tuple[str, ...], is_so: bool
 ) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "job" / "cache"))
     for name in made:
