@@ -21,6 +21,7 @@ DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTIL
 FRAME = re.compile(r' {2}File "(.+)", line (\d+)')
 LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
 """Errors of torchrun and accelerate, which only say that a process of theirs failed."""
+HERE = str(Path(__file__).resolve().parents[1]) + os.sep
 NOT_OWN = re.compile(r"/lib/python3|-packages/|^<frozen ")
 """Files that the user did not write: Python's own, and installed packages."""
 
@@ -82,23 +83,23 @@ def last_words(output: str) -> str:
     told = [error for error in errors if not error.startswith(LAUNCHERS)] or errors
     if told:
         return printable(told[-1])
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return printable(last[:LONGEST])
+    said = [line.strip() for line in lines if line.strip()]
+    absent = [line for line in said if line.endswith(": command not found")]
+    return printable((absent or said or [""])[-1][:LONGEST])
 
 
 def _where(error: BaseException) -> str:
     """The user's own line where there is one, else the innermost that is not the canary's."""
-    here = str(Path(__file__).resolve().parents[1]) + os.sep
-    everything = [
-        (frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)
-    ]
-    return _at([frame for frame in everything if not frame[0].startswith(here)] or everything)
+    return _at(
+        [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
+    )
 
 
 def _at(frames: Sequence[tuple[str, int]]) -> str:
-    """The innermost file and line of the user's own, or of all where none is."""
-    own = [frame for frame in frames if not NOT_OWN.search(frame[0])]
-    file, line = (own or [*frames] or [("", 0)])[-1]
+    """The innermost file and line of the user's own; where none is, of all but the canary's."""
+    others = [frame for frame in frames if not frame[0].startswith(HERE)]
+    own = [frame for frame in others if not NOT_OWN.search(frame[0])]
+    file, line = (own or others or [*frames] or [("", 0)])[-1]
     return f" (at {_told(file)}:{line})" if file else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.runner.failure import last_words
+from canary.runner.failure import HERE, last_words
 
 PLAIN = """loading
 Traceback (most recent call last):
@@ -74,6 +74,24 @@ subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zer
 """
 )
 
+SHIM = """pyenv: python3.9: command not found
+
+The `python3.9' command exists in these Python versions:
+  3.9.18
+
+Note: See 'pyenv help global' for tips on allowing both
+      Python versions to be found at the same time.
+"""
+
+COUNTED = f"""Traceback (most recent call last):
+  File "/home/me/train.py", line 8, in <module>
+    rows.map(lambda row: row["text"])
+  File "{HERE}collect/probes/calls.py", line 53, in wrapper
+    return original(*args, **kwargs)
+  File "/venv/lib/python3.11/site-packages/datasets/arrow_dataset.py", line 3, in map
+KeyError: 'text'
+"""
+
 MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/train.py:3)"
 
 
@@ -93,6 +111,8 @@ MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/tra
             "python3: can't open file 'x.py': [Errno 2] No such file or directory",
         ),
         ("bash: line 1: pythn: command not found\n", "bash: line 1: pythn: command not found"),
+        (SHIM, "pyenv: python3.9: command not found"),
+        (COUNTED, "KeyError: 'text' (at /home/me/train.py:8)"),
         ("a\x1b[2J::error::b\n", "a [2J::error::b"),
         ("", ""),
         (" \n\n", ""),

@@ -884,7 +884,6 @@ def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> 
         ("{home}/out/models--x/model", ("snapshots",), False),
         ("{home}/out/models--x/model", ("snapshots", "refs"), True),
         ("{home}/job/cache/here/file", (), False),
-        ("{home}/job/cache", (), True),
         ("{home}/job/cache/triton/kernel", (), True),
         ("{home}/job/cache/my-project/count", (), False),
         ("{home}/.cache", (), True),
