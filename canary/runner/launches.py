@@ -38,9 +38,11 @@ from canary.runner.streams import LogOnly, PassedOn, Streams
 from canary.runner.surroundings import child_environment, remove_tree, require_training_stack
 from canary.runner.twice import (
     OwnFiles,
+    ProbeStopped,
     ended_badly_after_training,
     forget_files,
     not_run,
+    stopped_probe,
     without_probe,
 )
 from canary.workload.saved import require_place
@@ -65,7 +67,8 @@ def run_canary(
     `rendezvous`: where this machine's ranks meet those of others.
 
     A run that fails is not an exception here: its record says how. Ctrl-C and SIGTERM
-    (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`.
+    (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`. Where they
+    end the probe of a user's command, the record says how the command itself ended.
 
     Raises:
         ConfigError: `speed.liger` without its package.
@@ -85,12 +88,15 @@ def run_canary(
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
     session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous)
+    ended: Result | None = None
     try:
         listener.run_begins(folder.path, config)
         session.write()
         nodes = session.rendezvous.nnodes
         look_beforehand(loaded, base / ".cache", nodes, listener.warned)
         result = _launches(session, base / ".cache")
+    except ProbeStopped as stopped:
+        ended, result = stopped.measured, stopped_probe(session, stopped.measured)
     except KeyboardInterrupt as stopped:
         code = stopped.code if isinstance(stopped, Stopped) else None
         reason = "interrupted by Ctrl-C or SIGTERM"
@@ -106,7 +112,7 @@ def run_canary(
             result = Result(status="failed", reason=reason, hint="look at the folder's rights")
     remove_tree(folder.scratch)
     forget_files(folder)
-    return session.finish(result), folder.path, result
+    return session.finish(ended or result), folder.path, result
 
 
 def _launches(session: Session, cache_dir: Path) -> Result:
@@ -133,6 +139,10 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             except Refused as why:
                 not_run(session, kind, why)
                 return measured
+            except KeyboardInterrupt as stopped:
+                if config.training_type == "exec" and kind == "probe" and config.repeats:
+                    raise ProbeStopped(measured) from stopped
+                raise
             if not launch and files is not None:
                 # What waits for another stage of the command would wait for ever.
                 now = time.monotonic()

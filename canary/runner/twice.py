@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from canary.collect.folder import RunFolder
+from canary.collect.folder import RunFolder, close_launches
 from canary.collect.jsonio import read_rows
 from canary.runner.aside import end_processes, require_ended
 from canary.runner.base import Job, Kind, Result
@@ -143,6 +143,24 @@ def not_run(session: Session, kind: Kind, why: Refused) -> None:
     if session.config.probe_steps:
         record.unmeasured["exact"] = f"{words}: {why}"
     record.notes.append(f"{words}: {why}")
+
+
+class ProbeStopped(KeyboardInterrupt):
+    """The probe of a user's command was ended from outside; `measured` is how the command ended."""
+
+    def __init__(self, measured: Result) -> None:
+        super().__init__()
+        self.measured = measured
+
+
+def stopped_probe(session: Session, measured: Result) -> Result:
+    """How a run ends whose probe was ended from outside: its record is that of the command, without
+    exact signals, and the exit code the command's."""
+    close_launches(session.record, "interrupted")
+    session.record.unmeasured["exact"] = "the probe was interrupted"
+    session.record.notes.append("no exact signals: the probe was interrupted")
+    reason = "the probe was interrupted; the record has no exact signals"
+    return Result("interrupted", reason, command_code=measured.command_code or 0)
 
 
 def without_probe(session: Session, kind: Kind, result: Result) -> bool:

@@ -104,11 +104,14 @@ def test_an_error_that_the_script_swallows_stays_its_own_matter(place: Path) -> 
     assert "ZeroDivisionError" in (record.reason or "")
 
 
-def begun(place: Path, *before: str) -> subprocess.Popen[bytes]:
+def begun(
+    place: Path, *before: str, steps: int = 4000, options: tuple[str, ...] = FASTEST
+) -> subprocess.Popen[bytes]:
     """A long training under `exec`, past its first step."""
-    sft_script(place, steps=4000, before="\n".join(before))
+    sft_script(place, steps=steps, before="\n".join(before))
+    command = ["exec", *options, "-o", "runs", "--", PYTHON, "train.py"]
     child = subprocess.Popen(
-        [PYTHON, "-m", "canary.cli", "exec", *FASTEST, "-o", "runs", "--", PYTHON, "train.py"],
+        [PYTHON, "-m", "canary.cli", *command],
         cwd=place,
         env=QUIET,
         stdout=subprocess.DEVNULL,
@@ -143,6 +146,27 @@ def test_signals_reach_the_command_and_its_own_ending_runs(place: Path) -> None:
     assert (place / "saved").exists()
     record = load_record(next((place / "runs").glob("*/metrics.json")).parent)
     assert record.status == "interrupted"
+
+
+def test_who_interrupts_the_probe_has_what_the_command_was(place: Path) -> None:
+    """Its exit code, files and record: the probe is the canary's own matter."""
+    lines = (
+        "import os, signal, time",
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))",
+        "if os.environ['_RLHF_CANARY_FILES'].startswith('guard'):",
+        "    open('probing', 'w').close(); time.sleep(120)",
+    )
+    child = begun(place, *lines, steps=6, options=("--set", "probe_steps=3"))
+    deadline = time.monotonic() + 90
+    while not (place / "probing").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(60) == 0
+    assert not (place / "probing").exists()
+    record = load_record(next((place / "runs").glob("*/metrics.json")).parent)
+    assert record.status == "completed"
+    assert [launch.status for launch in record.launches] == ["completed", "interrupted"]
+    assert record.unmeasured["exact"] == "the probe was interrupted"
 
 
 def test_nothing_trains_on_when_the_canary_is_killed(place: Path) -> None:
