@@ -55,6 +55,9 @@ DEAF = {
 """Options of Python that keep the canary out, and what they do."""
 
 
+KEPT_PATH = re.compile(r"\$\{?PYTHONPATH")
+
+
 @dataclass(frozen=True)
 class Started:
     """One command, looked through down to the program that it starts."""
@@ -234,6 +237,14 @@ def why_deaf(command: Sequence[str]) -> tuple[str, str] | None:
     coded = [one for one in started(command) if not one.program and one.launch]
     found = [one.deaf for one in (*training, *coded)]
     return found[0] if found and all(found) else None
+
+
+def replaced_path(command: Sequence[str]) -> str | None:
+    """The value that a command's words give PYTHONPATH without what it was: the canary is let in by
+    a folder of its own there, and sees such a Python only through `canary.Recorder`."""
+    variables = (pair for one in started(command) for pair in one.assigned)
+    values = [value for name, value in variables if name == "PYTHONPATH"]
+    return next((value for value in values if not KEPT_PATH.search(value)), None)
 
 
 def name_of(command: Sequence[str]) -> str | None:

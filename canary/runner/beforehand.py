@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from canary.config.command_line import replaced_path
 from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.workload.enough import require_enough, rows_there
@@ -26,6 +27,12 @@ def look_beforehand(
     config = loaded.config
     if loaded.source is not None and not loaded.source.exists():
         warn(f"{loaded.source} does not exist; the package's own sample of that name is used")
+    path = replaced_path(config.command or ())
+    if path is not None:
+        warn(
+            f"PYTHONPATH={path} takes the canary's folder off PYTHONPATH: a Trainer there is not "
+            f"watched (write PYTHONPATH={path}:$PYTHONPATH, or export it before canary exec)"
+        )
     if config.training_type in ("exec", "custom"):
         return
     prepared = cache_dir / "datasets"

@@ -206,8 +206,8 @@ class CommandRunner(LocalRunner):
             )
         return (
             f"the command never trained, or no Python of it could be watched: {shown}",
-            "a Python started with -I, -S or -E, or with a cleared PYTHONPATH, does not let the "
-            "canary in",
+            "a Python started with -I, -S or -E does not let the canary in, nor does one whose "
+            "PYTHONPATH a script replaced: write PYTHONPATH=src:$PYTHONPATH there",
         )
 
 

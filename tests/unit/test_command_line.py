@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from canary.config.command_line import name_of, simple_commands, started, why_deaf
+from canary.config.command_line import name_of, replaced_path, simple_commands, started, why_deaf
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,20 @@ def test_a_python_that_lets_no_canary_in_is_seen_in_the_words(command: str, said
 )
 def test_a_command_that_may_let_it_in_is_not_refused(command: str) -> None:
     assert why_deaf(shlex.split(command)) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "value"),
+    [
+        ("bash -c 'PYTHONPATH=src python train.py'", "src"),
+        ("env PYTHONPATH=. python train.py", "."),
+        ("bash -c 'PYTHONPATH=src:$PYTHONPATH python train.py'", None),
+        ("bash -c 'PYTHONPATH=${PYTHONPATH}:src python train.py'", None),
+        ("A=1 python train.py", None),
+    ],
+)
+def test_a_python_path_that_is_replaced_is_seen(command: str, value: str | None) -> None:
+    assert replaced_path(shlex.split(command)) == value
 
 
 def test_launchers_and_program_are_told_apart() -> None:
