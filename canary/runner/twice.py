@@ -101,6 +101,10 @@ def _training(job: Job) -> int | None:
     return None if root is None else int(root)
 
 
+DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
+"""What a shell writes for `<(program)`."""
+
+
 def _require_repeatable(start: Start | None, marks: Path) -> None:
     """Raises Refused where the process that trained cannot be started once more by itself, or where
     a Python of the first launch could not note what it changed."""
@@ -112,6 +116,9 @@ def _require_repeatable(start: Start | None, marks: Path) -> None:
         raise Refused("the canary does not know which process to start again")
     if start.stdin is None:
         raise Refused("the training reads its standard input from another program")
+    piped = next((word for word in start.words if word.startswith(DESCRIPTORS)), None)
+    if piped is not None:
+        raise Refused(f"the training reads {piped} from another program")
 
 
 def forget_files(folder: RunFolder) -> None:

@@ -458,6 +458,12 @@ def test_a_training_that_reads_from_a_program_is_not_repeated(tmp_path: Path) ->
             assert place.files.start.stdin == (f"{tmp_path}/rows" if "<" in line else "")
 
 
+def test_a_training_whose_script_comes_from_a_program_is_not_repeated(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.launch("bash", "-c", f"{sys.executable} <(echo 'print(1)')")
+    assert refused(place).startswith("the training reads /dev/fd/")
+
+
 @pytest.mark.parametrize(
     "later", ["mv index.pt final.pt", "echo more >> index.pt", "gzip index.pt"]
 )
