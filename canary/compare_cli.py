@@ -105,18 +105,23 @@ def _request(
 
     current, against = sides(runs, baseline or [])
     if len(current) > 1 and not baseline:
-        newest, run_id, passed_over = newest_of(current)
+        newest = newest_of(current, against)
         typer.echo(
             f"note: {len(current)} runs are named before the baseline; only the newest is "
-            f"compared, {printable(run_id)} (--baseline BASELINE compares all of them)",
+            f"compared, {printable(newest.run_id)} (--baseline BASELINE compares all of them)",
             err=True,
         )
-        if passed_over:
-            typer.echo(
-                "note: passed over, for it did not complete: "
-                f"{printable(', '.join(passed_over))} (name it alone to compare it)",
-                err=True,
-            )
-        current = (newest,)
+        passed_over = (
+            ("it did not complete", newest.incomplete),
+            (f"the baseline is of canary {newest.canary!r}", newest.of_others),
+        )
+        for why, runs_of in passed_over:
+            if runs_of:
+                words = f"{why}: {', '.join(runs_of)}"
+                typer.echo(
+                    f"note: passed over, for {printable(words)} (name it alone to compare it)",
+                    err=True,
+                )
+        current = (newest.path,)
     asks = partial(source_between, repository or Path.cwd())
     return Request(current, against, tier, threshold_file, noise, accept, source=asks)

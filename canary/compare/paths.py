@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,21 +90,51 @@ def _matches(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def newest_of(paths: Sequence[Path]) -> tuple[Path, str, tuple[str, ...]]:
-    """The path of the newest completed run of several, or of the newest where none completed; its
-    run id; and newer runs that were passed over, with how they ended.
+@dataclass(frozen=True)
+class Newest:
+    """The run that is taken of several."""
+
+    path: Path
+    run_id: str
+    canary: str
+    """Empty where any canary's was looked for."""
+    incomplete: tuple[str, ...]
+    """Newer runs that were passed over, with how they ended ..."""
+    of_others: tuple[str, ...]
+    """... and those of other canaries, with their names."""
+
+
+def newest_of(paths: Sequence[Path], baseline: Sequence[Path]) -> Newest:
+    """The newest completed run of several, or the newest where none completed: of the canary of the
+    baseline, where that is a run which names one that some of them are of.
 
     Raises:
         InputError, RecordError: one that is not there, or cannot be read.
     """
     records = {path: load_record(path) for path in paths}
+    canary = _canary_of(baseline)
+    if canary not in {record.name for record in records.values()}:
+        canary = ""
     ordered = sorted(paths, key=lambda path: (records[path].timestamp, records[path].run_id))
-    newest = next(
-        (path for path in reversed(ordered) if records[path].status == "completed"), ordered[-1]
+    own = [path for path in ordered if canary in ("", records[path].name)]
+    newest = next((path for path in reversed(own) if records[path].status == "completed"), own[-1])
+    newer = [(path in own, records[path]) for path in ordered[ordered.index(newest) + 1 :]]
+    return Newest(
+        newest,
+        records[newest].run_id,
+        canary,
+        tuple(f"{record.run_id} ({record.status})" for is_own, record in newer if is_own),
+        tuple(f"{record.run_id} ({record.name!r})" for is_own, record in newer if not is_own),
     )
-    newer = [records[path] for path in ordered[ordered.index(newest) + 1 :]]
-    passed_over = tuple(f"{record.run_id} ({record.status})" for record in newer)
-    return newest, records[newest].run_id, passed_over
+
+
+def _canary_of(baseline: Sequence[Path]) -> str:
+    """The canary that a baseline is of; empty where it is no run that says so."""
+    for path in baseline:
+        # A run that cannot be read is told where both sides are loaded.
+        with contextlib.suppress(InputError, RecordError):
+            return load_record(path).name
+    return ""
 
 
 def compare_paths(request: Request) -> Comparison:

@@ -20,6 +20,9 @@ STRENGTH = (
 """Failures that say the most, named first."""
 
 
+UNTIMED = "a side ran its probe alone (repeats: 0)"
+"""Why nothing was timed: nobody asked for it."""
+
 LEARNING_TRENDS = ("final_loss", "gradient_explosion", "kl", "reward", "margin", "entropy")
 """Trends against the baseline's own: where config or packages changed what is learned, another
 objective may have another scale, and a person accepts the trend with the change."""
@@ -175,11 +178,26 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
         (c for c in checks if c.lane in ("exact", "timing") and c.status == "skip"), None
     )
     lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
+    if "exact" in lanes and (untimed := next((c for c in checks if c.message == UNTIMED), None)):
+        return (
+            f"Inconclusive: {_exactly(checks)}, and speed was not measured: "
+            f"{untimed.message}.{tail}"
+        )
     absent = " and ".join(lane for lane in ("exact", "timing") if lane not in lanes)
     return (
         f"Inconclusive: no {absent} check ran "
         f"({skipped.message if skipped else 'none recorded'}).{tail}"
     )
+
+
+def _exactly(checks: Sequence[Check]) -> str:
+    """What the exact lane found where nothing of it failed."""
+    exact = [check for check in checks if check.lane == "exact"]
+    judged = [check for check in exact if check.status != "skip"]
+    whole = not any(check.name in LEARNED_STAGES for check in exact if check.status == "skip")
+    if whole and all(check.status == "pass" and check.delta == 0 for check in judged):
+        return "everything exact is equal"
+    return "nothing exact got worse"
 
 
 SPEED = ("step_time_median", "step_time_mean", "cpu_time")

@@ -11,11 +11,14 @@ import statistics
 from collections.abc import Sequence
 
 from canary.collect.record import RunRecord
+from canary.collect.slowing import LEAST_STEPS
 from canary.compare.estimate import signed_percent
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 
 NAME = "step_time_within_run"
+TOLD_STEPS = 3 * LEAST_STEPS
+"""Timed steps of a launch that tells: its first third and its last one are compared."""
 PRIOR_SD = 0.15
 """Of the logarithm of one launch's ratio, where few baselines tell: above the 0.12 of 64 healthy
 launches of 30 to 60 steps on two cores that other trainings used (docs/figures.md)."""
@@ -34,11 +37,13 @@ def within_run_checks(
         return [_judged(now, before, thresholds.max_step_time_increase_pct)]
     if not now and not before:
         return []
-    side = "baseline" if now else "current side"
-    words = f"the {side} has no step-time trend: too few steps, or recorded by an older version"
+    side, records = ("baseline", baseline) if now else ("current side", current)
+    if max(map(_timed, records)) < TOLD_STEPS:
+        return [Check(NAME, "performance", "trend", "skip", f"the {side} {_too_few(records)}")]
+    words = f"the {side} has no step-time trend, as in records of older versions"
     # Open, as everything is that the baseline has and a run of as many steps has not.
-    lost = not now and _steps(current) >= _steps(baseline)
-    return [Check(NAME, "performance", "trend", "inconclusive" if lost else "skip", words)]
+    status: CheckStatus = "skip" if now else "inconclusive"
+    return [Check(NAME, "performance", "trend", status, words)]
 
 
 def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Check:
@@ -82,8 +87,30 @@ def _logs(records: Sequence[RunRecord]) -> list[float]:
     ]
 
 
-def _steps(records: Sequence[RunRecord]) -> int:
-    return max((launch.steps for record in records for launch in record.launches), default=0)
+def _timed(record: RunRecord) -> float:
+    """The most steps that one of its launches has timed: those after the warm-up that were not
+    profiled. What a record does not say makes it no shorter, or it could hide its trend."""
+    done = [launch.steps or math.inf for launch in record.launches if launch.kind == "measured"]
+    untimed = max(0, _warmup(record) + 1 - record.first_step)
+    # Of several launches, one is profiled.
+    untimed += _profiled(record) if len(done) == 1 else 0
+    return max(max(done, default=0) - untimed, 0)
+
+
+def _warmup(record: RunRecord) -> int:
+    steps = record.config.get("metrics_warmup_steps")
+    return steps if isinstance(steps, int) else 0
+
+
+def _profiled(record: RunRecord) -> int:
+    return len({step for step in record.profiler.steps if step > _warmup(record)})
+
+
+def _too_few(records: Sequence[RunRecord]) -> str:
+    longest = max(records, key=_timed)
+    words = f"timed {_timed(longest)} steps after its warm-up, {TOLD_STEPS} are needed"
+    profiled = _profiled(longest)
+    return f"{words} ({profiled} profiled)" if profiled else words
 
 
 def _sd(logs: Sequence[float]) -> float:

@@ -63,6 +63,14 @@ NAMES = (str, bytes, os.PathLike)
 SQLITE = ("-journal", "-wal", "-shm")
 
 
+class Kept:
+    """Where this process keeps notes and copies, and how many bytes it wrote there: counters of the
+    training's own writes leave them out (see `canary.collect.probes.calls`)."""
+
+    folder = ""
+    bytes = 0
+
+
 class Notes:
     """The notes of this process; the first of a path counts, in a folder as told by `VARIABLE`.
 
@@ -352,7 +360,8 @@ class Notes:
         try:
             descriptor = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(descriptor, b"".join(os.fsencode(word) + b"\0" for word in words))
+                note = b"".join(os.fsencode(word) + b"\0" for word in words)
+                Kept.bytes += os.write(descriptor, note)
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -444,7 +453,7 @@ def copy_file(path: str, copy: str) -> None:
             chunk = source.read(1 << 20)
             if not chunk:
                 break
-            sink.write(chunk)
+            Kept.bytes += sink.write(chunk)
     found = os.stat(path)
     os.chmod(copy, stat.S_IMODE(found.st_mode))
     os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
@@ -453,6 +462,7 @@ def copy_file(path: str, copy: str) -> None:
 def begin(rules: Any, root: int) -> Notes:
     """Notes from here on, as the environment asks; `rules` is the module `canary.runner.free`."""
     wanted, folder = os.environ[VARIABLE].split(":", 1)
+    Kept.folder = folder
     free = rules.free_of(folder)
 
     def is_free(path: str) -> bool:

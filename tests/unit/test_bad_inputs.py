@@ -333,6 +333,37 @@ def test_a_run_that_failed_is_the_newest_only_where_none_completed(
     assert (f"passed over, for it did not complete: {newer} (failed)" in answer.err) == completed
 
 
+@pytest.mark.parametrize("named", ["own", "", "gone"])
+def test_of_several_canaries_runs_the_newest_of_the_baselines_own_is_taken(
+    named: str, canary: Canary, tmp_path: Path
+) -> None:
+    for number, name in ((20, "own"), (30, "own"), (40, "other")):
+        run = record(number).model_copy(update={"name": name})
+        write(tmp_path / "out" / str(number) / "metrics.json", run)
+    baseline = record(0).model_copy(update={"name": named})
+    before = write(tmp_path / "baseline.json", baseline)
+    answer = canary("compare", tmp_path / "out" / "*" / "metrics.json", before, "--format", "json")
+    taken, other = (record(number).run_id for number in (30 if named == "own" else 40, 40))
+    assert json.loads(answer.out)["current"]["run_ids"] == [taken]
+    assert "3 runs are named before the baseline; only the newest" in answer.err
+    words = f"passed over, for the baseline is of canary 'own': {other} ('other')"
+    assert (words in answer.err) == (named == "own")
+
+
+def test_a_newer_run_that_failed_is_told_apart_from_one_of_another_canary(
+    canary: Canary, tmp_path: Path
+) -> None:
+    of = {20: ("own", "completed"), 30: ("own", "failed"), 40: ("other", "failed")}
+    for number, (name, status) in of.items():
+        run = record(number).model_copy(update={"name": name, "status": status})
+        write(tmp_path / "out" / str(number) / "metrics.json", run)
+    before = write(tmp_path / "before.json", record(0).model_copy(update={"name": "own"}))
+    answer = canary("compare", tmp_path / "out" / "*" / "metrics.json", before, "--format", "json")
+    assert json.loads(answer.out)["current"]["run_ids"] == [record(20).run_id]
+    assert f"did not complete: {record(30).run_id} (failed) (name it" in answer.err
+    assert f"of canary 'own': {record(40).run_id} ('other')" in answer.err
+
+
 def test_a_baseline_among_the_runs_is_none_of_them(canary: Canary, tmp_path: Path) -> None:
     for name, number in (("a", 1), ("b", 2)):
         write(tmp_path / "out" / name / "metrics.json", record(number))

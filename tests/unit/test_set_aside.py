@@ -1123,6 +1123,31 @@ def test_a_python_in_which_notes_fail_is_not_followed_by_a_second_launch(
     assert (tmp_path / "job" / "final.pt").read_text() == "first"
 
 
+def test_what_the_canary_keeps_is_nothing_that_the_training_wrote(tmp_path: Path) -> None:
+    """A run where earlier ones left their outputs counts as the first one did."""
+    script = """
+        import os, pathlib
+        from canary.collect.probes.calls import WrittenFiles
+        files = WrittenFiles(leave_out=())
+        files.begin()
+        os.makedirs("out", exist_ok=True)
+        for name in ("model.pt", "state.json"):
+            open(f"out/{name}", "w").write("x" * 5000)
+        open("out/state.tmp", "w").write("y" * 700)
+        os.replace("out/state.tmp", "out/state.json")
+        open("out/state.json", "a").write("z" * 30)
+        print(files.end())
+    """
+    (tmp_path / "train.py").write_text(TRAINS + textwrap.dedent(script))
+    counted = []
+    for run in ("first", "second"):
+        place = Place(tmp_path, output=tmp_path / "runs" / run)
+        counted += [place.launch(sys.executable, "train.py") for _ in range(2)]
+        assert place.notes == []
+    wrote = {"files_opened": 4, "files_distinct": 3, "bytes_written": 10_730}
+    assert counted == [f"{wrote}\n"] * 4
+
+
 def test_a_probe_alone_comes_after_nothing(tmp_path: Path) -> None:
     assert left.left_by(tmp_path / "set-aside" / "launch0") == []
 

@@ -11,6 +11,8 @@ import pytest
 from canary.collect.record import AlertSummary, Launch, RunRecord, Stability
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.publish.source import Answer
+from canary.publish.status import status_of
 from canary.report.document import document
 from canary.report.render import render
 from canary.report.story import story_of, story_text
@@ -113,6 +115,32 @@ def test_probes_alone_show_no_figure_that_nobody_measured() -> None:
     for side in (found.baseline, found.current):
         assert side.summary["nan_steps"] is None
     assert found.check("alerts").status == "skip"
+
+
+def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:
+    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
+    said = (
+        "Inconclusive: everything exact is equal, and speed was not measured: a side ran its "
+        "probe alone (repeats: 0)."
+    )
+    assert (found.verdict, found.exit_code(), found.first_line) == ("inconclusive", 0, said)
+    assert said in render(found, "text")
+    assert said in render(found, "markdown")
+    assert status_of((Answer("own", found),)).description == said
+
+
+def test_probes_alone_that_differ_within_the_limits_are_not_called_equal() -> None:
+    more = record(1).exact["calls"]["bytes_written"] + 1000
+    now = altered(probe_alone(record(10)), "exact", "calls", "bytes_written", to=more)
+    found = compare_to_baseline(now, probe_alone(record(1)))
+    assert found.check("bytes_written").status == "pass"
+    assert "nothing exact got worse, and speed was not measured" in found.first_line
+
+
+def test_a_probe_that_lacks_what_the_other_has_is_not_called_equal() -> None:
+    bare = altered(probe_alone(record(10)), "exact", "first_loss", to={})
+    found = compare_to_baseline(bare, probe_alone(record(1)))
+    assert "is equal" not in found.first_line
 
 
 def test_a_loop_that_told_no_loss_has_no_count_of_bad_ones_and_its_own_number_of_steps() -> None:

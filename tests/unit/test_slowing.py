@@ -129,9 +129,13 @@ def sides(now: float | None, before: list[float | None]) -> tuple[list[RunRecord
     return current, baseline
 
 
-def compared(now: float | None, before: list[float | None]) -> Check:
-    (check,) = within_run_checks(*sides(now, before), DEFAULT_THRESHOLDS)
+def one(current: list[RunRecord], baseline: list[RunRecord]) -> Check:
+    (check,) = within_run_checks(current, baseline, DEFAULT_THRESHOLDS)
     return check
+
+
+def compared(now: float | None, before: list[float | None]) -> Check:
+    return one(*sides(now, before))
 
 
 @pytest.mark.parametrize(
@@ -161,6 +165,56 @@ def test_a_run_too_short_to_tell_is_no_open_question() -> None:
     current[0].launches[-1].steps = 20
     (check,) = within_run_checks(current, baseline, DEFAULT_THRESHOLDS)
     assert check.status == "skip"
+
+
+@pytest.mark.parametrize("side", ["the current side", "the baseline"])
+def test_steps_that_were_profiled_leave_too_few_and_the_comparison_passes(side: str) -> None:
+    """30 steps, 6 of them warm-up: 24 tell, without 5 that were profiled 19 do not."""
+    is_current = side == "the current side"
+    current, baseline = sides(*((None, [1.0] * 60) if is_current else (1.0, [None] * 60)))
+    for record in (*current, *baseline):
+        record.launches[-1].steps, record.config["metrics_warmup_steps"] = 30, 6
+    assert one(current, baseline).status == ("inconclusive" if is_current else "skip")
+    for record in current if is_current else baseline:
+        record.profiler.steps = [15, 16, 17, 18, 19]
+    compared = compare_to_baseline(current, baseline)
+    (check,) = [each for each in compared.checks if each.name == NAME]
+    assert check.status == "skip"
+    assert check.message == f"{side} timed 19 steps after its warm-up, 24 are needed (5 profiled)"
+    assert compared.passed, compared.first_line
+
+
+@pytest.mark.parametrize("hides", ["steps", "status", "warm-up", "profile"])
+def test_a_record_that_hides_its_trend_stays_undecided(hides: str) -> None:
+    """Of 60 steps, whatever a record leaves out or claims of the rest."""
+    current, baseline = sides(None, [1.0])
+    for record in (*current, *baseline):
+        record.launches[-1].steps, record.config["metrics_warmup_steps"] = 60, 10
+    (record,) = current
+    if hides == "steps":
+        record.launches[-1].steps = 0
+    elif hides == "status":
+        record.launches[-1].status = "failed"
+    elif hides == "warm-up":
+        del record.config["metrics_warmup_steps"]
+    else:
+        record.profiler.steps = [15] * 40
+    assert one(current, baseline).status == "inconclusive"
+
+
+def test_where_it_resumed_the_warm_up_was_in_another_launch() -> None:
+    current, baseline = sides(None, [1.0])
+    current[0].first_step, current[0].launches[-1].steps = 101, 24
+    assert one(current, baseline).status == "inconclusive"
+    current[0].launches[-1].steps = 23
+    assert one(current, baseline).status == "skip"
+
+
+def test_a_profiled_step_of_the_warm_up_is_left_out_once() -> None:
+    current, baseline = sides(None, [1.0])
+    current[0].launches[-1].steps, current[0].config["metrics_warmup_steps"] = 30, 6
+    current[0].profiler.steps = [2, 3, 4]
+    assert one(current, baseline).status == "inconclusive"
 
 
 def test_a_small_slowing_that_is_sure_warns() -> None:

@@ -94,11 +94,17 @@ def count_calls() -> Iterator[CallCounts]:
 class WrittenFiles:
     """Files opened for writing through Python, and bytes handed to the kernel, between two calls.
 
-    Libraries that write from native code (safetensors) show in the bytes and not in the files.
+    Libraries that write from native code (safetensors) show in the bytes and not in the files. What
+    `canary exec` keeps of the user's files is left out: how much that is depends on what earlier
+    runs left.
     """
 
     def __init__(self, leave_out: tuple[Path, ...]) -> None:
-        self._leave_out = (*map(str, leave_out), "/dev/", "/proc/", "/sys/")
+        # Loaded by `canary.attach.site.sitecustomize`, before anything else of the canary.
+        noting = sys.modules.get("_canary_noting")
+        self._kept = None if noting is None else noting.Kept
+        kept_in = () if self._kept is None else (self._kept.folder + "/",)
+        self._leave_out = (*map(str, leave_out), *kept_in, "/dev/", "/proc/", "/sys/")
         self._counting = False
         self._opened: Counter[str] = Counter()
         self._bytes_before: int | None = None
@@ -125,7 +131,7 @@ class WrittenFiles:
 
     def end(self) -> dict[str, int | None]:
         """`bytes_written`: all that the process wrote but rows, log and profile, which vary in
-        length; null off Linux."""
+        length, and what the canary keeps; null off Linux."""
         self._counting = False
         after = self._foreign_bytes()
         before = self._bytes_before
@@ -141,7 +147,8 @@ class WrittenFiles:
         total = _written_chars()
         if total is None:
             return None
-        return total - sum(path.stat().st_size for path in self._own if path.exists())
+        kept = 0 if self._kept is None else int(self._kept.bytes)
+        return total - kept - sum(path.stat().st_size for path in self._own if path.exists())
 
 
 def _written_chars() -> int | None:
