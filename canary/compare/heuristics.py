@@ -49,6 +49,10 @@ def analyze_regression(
     if not _is_worse(report):
         # Nothing is decided: only what stands out by itself is worth a word.
         suspects = tuple(s for s in suspects if s.confidence >= STANDS_OUT and _known(s))
+    if report.verdict == "error" and now[-1].status == "completed":
+        # As of too few steps to time: advice on a slower step would be of none that was seen.
+        failed = any(check.failed for check in report.checks)
+        suspects = tuple(s for s in suspects if failed and _known(s))
     if now[-1].status != "completed":
         suspects = tuple(s if _known(s) else _of_a_crash(s, now[-1]) for s in suspects)
     return Diagnosis(_summary(suspects), suspects)

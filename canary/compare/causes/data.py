@@ -119,11 +119,7 @@ def eos_alone(facts: Facts) -> tuple[int, int] | None:
 def _eos_alone_in_each(facts: Facts) -> bool:
     names = ("eos_labels", "input_tokens", "label_tokens", "sequences")
     before, after = (
-        [
-            [micro.get(name) or 0 for name in names]
-            for step in (side or [])
-            for micro in step
-        ]
+        [[micro.get(name) or 0 for name in names] for step in (side or []) for micro in step]
         for side in facts.exact("batches")
     )
     return all(
