@@ -16,6 +16,7 @@ DELAY = 0.15
 FOREIGN = 30.0
 """Percent of one core that processes of others took: the training's own threads and workers that
 crowd each other are its own matter."""
+UNJUDGED = "not judged: the training waited for a core"
 SLACK = 1.5
 """Caches and memory are shared too: a crowded step is longer than its waiting for a core says."""
 
@@ -57,7 +58,7 @@ class Crowding:
 
     def _sentence(self) -> str:
         return (
-            f"not judged: the training waited for a core {100 * self.current:.0f}% of the time, "
+            f"{UNJUDGED} {100 * self.current:.0f}% of the time, "
             f"{100 * self.baseline:.0f}% in the baseline: other work on the machine; run both "
             "again, or in alternation (canary ab)"
         )

@@ -94,6 +94,22 @@ def test_a_side_that_others_crowd_is_not_judged_whatever_its_baseline_waited(
     assert found.verdict == {"fail": "regression"}.get(status, status)
 
 
+def test_a_phase_that_took_longer_on_a_crowded_machine_is_no_suspect_of_a_time_not_judged() -> None:
+    phases = {"data": 0.002, "forward": 0.03, "backward": 0.05, "optimizer": 0.01, "other": 0.008}
+    sides = [
+        side([time] * 5, first, delay=0.48, own=100.0, machine=100.0)
+        for time, first in ((0.1, 0), (0.28, 100))
+    ]
+    for record in (*sides[0], *sides[1]):
+        record.env["device"] = {"type": "cpu", "threads": 2}
+        record.launches[0].phases_steady = dict(phases)
+    for record in sides[1]:
+        record.launches[0].phases_steady |= {"data": 0.11, "backward": 0.12}
+    found = compare_to_baseline(sides[1], sides[0])
+    assert found.verdict == "inconclusive"
+    assert found.diagnosis.suspects == ()
+
+
 def test_more_threads_of_its_own_do_not_count_as_other_work() -> None:
     baseline = side([0.1] * 5, 0, delay=0.48, own=100.0, machine=100.0)
     current = side([0.28] * 5, 100, delay=0.80, own=160.0, machine=100.0)
