@@ -134,6 +134,22 @@ def test_cpu_time_is_judged_where_both_sides_were_as_crowded() -> None:
     assert found.check("cpu_time").status == "fail"
 
 
+def test_cpu_time_does_not_pass_a_real_slowdown_of_a_crowded_side() -> None:
+    """A record that tells of waiting takes a failure back to undecided, and no further."""
+    sides = [
+        side([time] * 5, first, delay=0.5, own=50.0, machine=100.0)
+        for time, first in ((0.1, 0), (0.14, 100))
+    ]
+    for record in (*sides[0], *sides[1]):
+        record.env["device"] = {"type": "cpu", "threads": 1}
+        launch = record.launches[0]
+        launch.cpu_s_per_step = launch.on_core_step_time_s = 0.05
+    found = compare_to_baseline(sides[1], sides[0])
+    assert found.check("cpu_time").status == "pass"
+    assert found.check("step_time_median").status == "inconclusive"
+    assert found.verdict == "inconclusive"
+
+
 @pytest.mark.parametrize(
     ("threads", "device", "seconds", "status"),
     [
