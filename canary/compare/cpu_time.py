@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.collect.record import RunRecord
-from canary.compare.crowding import compute_threads
+from canary.compare.crowding import UNJUDGED, compute_threads, crowding
 from canary.compare.estimate import Estimate, signed_percent
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check
@@ -74,7 +74,8 @@ def settled(
 
     A decided CPU time stands for a wall time that is too noisy, where the step on a core of its own
     did not get longer by the tolerance: else the wall time could hide that it waits longer. A wall
-    time that is decided needs no CPU time.
+    time that is decided needs no CPU time. One that is real, and not judged because others crowded
+    a side that waited no more than its baseline, stays undecided.
     """
     cpu = next((check for check in checks if check.name == "cpu_time"), None)
     open_ = [c for c in checks if c.name in WALL and c.status == "inconclusive"]
@@ -89,6 +90,9 @@ def settled(
         return [replace(c, status="skip", message=why) if c is cpu else c for c in checks]
     samples = cpu_samples("on_core_step_time", current, baseline, paired)
     if not open_ or isinstance(samples, str):
+        return list(checks)
+    crowded = crowding(current, baseline)
+    if crowded is not None and not crowded.more and any(UNJUDGED in c.message for c in open_):
         return list(checks)
     bound = estimate(samples, paired, noise, has_gpu=False)
     return [_bounded(c, bound, _more_tokens(checks)) if c in open_ else c for c in checks]

@@ -11,11 +11,12 @@ from typing import Any
 from canary.collect.record import RunRecord
 from canary.compare.report import Check
 
-MORE_DELAY = 0.15
+DELAY = 0.15
 """Of the step's time: less waiting for a core explains nothing worth a word."""
-MORE_FOREIGN = 30.0
-"""Percent of one core that processes of others took more: the training's own threads and workers
-that crowd each other are its own matter."""
+FOREIGN = 30.0
+"""Percent of one core that processes of others took: the training's own threads and workers that
+crowd each other are its own matter."""
+UNJUDGED = "not judged: the training waited for a core"
 SLACK = 1.5
 """Caches and memory are shared too: a crowded step is longer than its waiting for a core says."""
 
@@ -28,6 +29,8 @@ class Crowding:
     current: float
     threads: int = 1
     """That compute one operator together."""
+    more: bool = True
+    """Than on the baseline's side; else both were about as crowded."""
 
     @property
     def explains(self) -> float:
@@ -44,31 +47,48 @@ class Crowding:
 
     def judged(self, check: Check) -> Check:
         """A slowdown that other work on the machine explains is not judged; a larger one is. Of CPU
-        time it explains what caches and memory that are shared do."""
+        time it explains what caches and memory that are shared do: nothing where both shared."""
         growth = 1 + (check.delta_pct or 0.0) / 100
-        explains = SLACK if check.name.startswith("cpu_time") else self.explains
+        explains = self.explains
+        if check.name.startswith("cpu_time"):
+            explains = SLACK if self.more else 1.0
         if check.status not in ("fail", "warn") or growth > explains:
             return check
         return replace(check, status="inconclusive", message=self._sentence())
 
     def _sentence(self) -> str:
         return (
-            f"not judged: the training waited for a core {100 * self.current:.0f}% of the time, "
+            f"{UNJUDGED} {100 * self.current:.0f}% of the time, "
             f"{100 * self.baseline:.0f}% in the baseline: other work on the machine; run both "
             "again, or in alternation (canary ab)"
         )
 
 
 def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Crowding | None:
-    """How much more crowded the current side was; None where it was not, or nobody measured it."""
+    """How others crowded the current side; None where they did not, or nobody measured it."""
     delays = [_median([r.host.run_delay for r in side]) for side in (baseline, current)]
     foreign = [_median([_foreign(r) for r in side]) for side in (baseline, current)]
     (was, now), (others_was, others_now) = delays, foreign
     if was is None or now is None or others_was is None or others_now is None:
         return None
-    if now - was < MORE_DELAY or others_now - others_was < MORE_FOREIGN:
+    if now - was >= DELAY and others_now - others_was >= FOREIGN:
+        return Crowding(was, now, min(compute_threads(record) for record in current))
+    # Threads that the current side alone has are its own matter, as its other processes are.
+    threads = min(compute_threads(record) for record in (*current, *baseline))
+    if now < DELAY or others_now < FOREIGN or now - _left_by_others(current, threads) >= DELAY:
         return None
-    return Crowding(was, now, min(compute_threads(record) for record in current))
+    return Crowding(was, now, threads, more=False)
+
+
+def _left_by_others(records: Sequence[RunRecord], threads: int) -> float:
+    """Share of the time that so many threads wait on the cores that others leave to them. A side
+    that waits longer has more of its own running: that takes cores from the others too."""
+    shares = []
+    for record in records:
+        foreign, cores = _foreign(record), record.env.get("cpu_count")
+        if foreign is not None and isinstance(cores, int):
+            shares.append(1 - (cores - foreign / 100) / threads)
+    return max(0.0, statistics.median(shares)) if shares else 0.0
 
 
 def compute_threads(record: RunRecord) -> int:

@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from canary.collect.record import RunRecord
 from canary.compare.causes import CAUSES, Cause
+from canary.compare.causes.effects import is_timed, speed_failed
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.ranking import ranked
+from canary.compare.crowding import UNJUDGED
 from canary.compare.report import Comparison, Verdict
 from canary.compare.source_changes import SourceChanges
 from canary.compare.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
@@ -45,10 +47,17 @@ def analyze_regression(
         return Diagnosis()
     facts = Facts(report, now, before, source or SourceChanges())
     found = [finding for cause in causes for finding in cause(facts)]
+    if any(check.message.startswith(UNJUDGED) for check in report.checks):
+        # Other work on the machine made the times: a phase of them tells of nothing else.
+        found = [one for one in found if speed_failed(facts) or not is_timed(one)]
     suspects = ranked(found, facts)
     if not _is_worse(report):
         # Nothing is decided: only what stands out by itself is worth a word.
         suspects = tuple(s for s in suspects if s.confidence >= STANDS_OUT and _known(s))
+    if report.verdict == "error" and now[-1].status == "completed":
+        # As of too few steps to time: advice on a slower step would be of none that was seen.
+        failed = any(check.failed for check in report.checks)
+        suspects = tuple(s for s in suspects if failed and _known(s))
     if now[-1].status != "completed":
         suspects = tuple(s if _known(s) else _of_a_crash(s, now[-1]) for s in suspects)
     return Diagnosis(_summary(suspects), suspects)

@@ -21,6 +21,8 @@ class Invariant(Check):
     """What is broken, by name, where it has names; `delta` is its size where it has none."""
     doubt: str = ""
     """What in the data speaks against its being broken at all: alone, it is no failure."""
+    guessed: bool = False
+    """Rests on a guess: it is judged only against a baseline that keeps it."""
 
 
 def skip(name: str, reason: str) -> Invariant:

@@ -30,6 +30,8 @@ def of_the_side(current: Sequence[Invariant], before: Invariant | None) -> Check
 def _status(found: Invariant, before: Invariant | None) -> CheckStatus:
     if found.status != "fail":
         return found.status
+    if found.guessed:
+        return "fail" if before is not None and before.status == "pass" else "skip"
     if before is not None and _same(found, before):
         return "warn"
     held = before is not None and before.status == "pass"
@@ -52,6 +54,8 @@ def _same(found: Invariant, before: Invariant) -> bool:
 def _message(found: Invariant, status: CheckStatus, before: Invariant | None) -> str:
     if found.status != "fail":
         return found.message
+    if status == "skip":
+        return f"{found.message}; {found.doubt}"
     if before is not None and _same(found, before):
         return f"{found.message} {BOTH}"
     if status == "warn":

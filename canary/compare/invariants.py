@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
@@ -148,6 +149,9 @@ def _loss_at_reference(
     return result(name, broken, words, off, loss, doubt=own_loss(record))
 
 
+GUESSED = "no tokenizer is known, and EOS is what the model's config says"
+
+
 def labels_contain_eos(record: RunRecord) -> Invariant:
     """Without EOS in what is trained on, the model never learns to stop."""
     name = "labels_contain_eos"
@@ -156,8 +160,11 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
         return skip(name, "the model's own completions may be cut")
     if record.config.get("training_type") == "reward":
         return skip(name, "a reward model scores sequences and has no labels")
-    if special(record, "eos") is None or not micro or "eos_labels" not in micro[0]:
-        return skip(name, "no EOS token, or labels were not recorded")
+    if not any("label_tokens" in one for one in micro):
+        return skip(name, "labels were not recorded")
+    guessed = not record.exact.get("data", {}).get("tokenizer")
+    if "eos_labels" not in micro[0] or (special(record, "eos") is None and not guessed):
+        return skip(name, "no EOS token is known")
     limit = record.config.get("max_length")
     widths = [max((s[-1] for s in m.get("shapes", {}).values() if s), default=0) for m in micro]
     if limit and min(widths) >= limit:
@@ -165,10 +172,11 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
     count = sum(m["eos_labels"] for m in micro)
     labels = sum(m.get("label_tokens", 0) for m in micro)
     words = f"{count} EOS among {labels} label tokens"
-    if count == 0:
+    if count == 0 and not guessed:
         words += ": the model will never learn to stop"
-    doubt = _other_text(record)
-    return result(name, count == 0, words, float(count == 0), count, doubt=doubt)
+    doubt = GUESSED if guessed else _other_text(record)
+    made = result(name, count == 0, words, float(count == 0), count, doubt=doubt)
+    return replace(made, guessed=guessed)
 
 
 def _other_text(record: RunRecord) -> str:

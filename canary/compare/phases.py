@@ -115,8 +115,10 @@ class _Held:
         return max(0.0, self.now[name] - self.expected[name])
 
     def stands(self, name: str) -> bool:
+        """Also by the clock as it is: a phase that got faster, and others more so, did not grow."""
         least = SHARE_OF_STEP * sum(self.expected.values())
-        return self.beyond(name) > max(TIMES_NOISE * self.noise[name], least)
+        grew = self.now[name] > self.before[name]
+        return grew and self.beyond(name) > max(TIMES_NOISE * self.noise[name], least)
 
     def share(self, name: str) -> float:
         total = sum(self.beyond(each) for each in PHASES)

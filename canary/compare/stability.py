@@ -141,7 +141,7 @@ def _divergence(
         "fail" if failed else "warn" if over else "pass",
         words,
         baseline=known,
-        current=rise if math.isfinite(rise) else "inf",
+        current=rise if math.isfinite(rise) else _first_broken(current),
         unit="x",
         delta=rise - (known or 1.0),
         delta_pct=100 * (rise / known - 1) if known and math.isfinite(rise) else None,
@@ -158,7 +158,7 @@ def _final_loss(
         return Check(name, "stability", "trend", "skip", "a policy objective cancels to zero")
     after = _worst([tail_mean(r.stability.loss_values) for r in current])
     before = _middle([tail_mean(r.stability.loss_values) for r in baseline])
-    broken = next((found for r in current if (found := _ends_broken(r)) is not None), None)
+    broken = _first_broken(current)
     if broken is not None and before is not None:
         return Check(
             name,
@@ -203,6 +203,10 @@ def _ends_broken(record: RunRecord) -> str | None:
     return None if all(map(math.isfinite, last)) else str(last[0])
 
 
+def _first_broken(records: Sequence[RunRecord]) -> str | None:
+    return next((found for r in records if (found := _ends_broken(r)) is not None), None)
+
+
 def _worst(values: Sequence[float | None]) -> float | None:
     found = [value for value in values if value is not None]
     return max(found) if found else None
@@ -231,16 +235,20 @@ def _gradient_explosion(
         )
     ratio = after / before
     failed = ratio > thresholds.max_grad_norm_ratio
-    shown = after if math.isfinite(after) else "inf"
+    told: float | str = after
+    if not math.isfinite(after):
+        norms = (norm for record in current for norm in record.stability.grad_norm_values)
+        told = next(str(norm) for norm in norms if norm is not None and not math.isfinite(norm))
     return Check(
         "gradient_explosion",
         "stability",
         "trend",
         "fail" if failed else "pass",
-        f"largest gradient norm {before:.4g} -> {after:.4g}"
+        f"largest gradient norm {before:.4g} -> "
+        + (shown(told) if isinstance(told, str) else f"{told:.4g}")
         + (", far outside the baseline's range" if failed else ""),
         baseline=before,
-        current=shown,
+        current=told,
         delta=after - before if math.isfinite(after) else math.inf,
         delta_pct=100 * (ratio - 1) if math.isfinite(ratio) else None,
         threshold=thresholds.max_grad_norm_ratio,

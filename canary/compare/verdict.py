@@ -118,9 +118,10 @@ def ordered_failures(checks: Sequence[Check]) -> list[Check]:
 
 
 def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
-    failed = [check for check in ordered_failures(checks) if check.status == "fail"]
+    every = ordered_failures(checks)
+    failed = [check for check in every if check.status == "fail"]
     lead = failed[0]
-    others = len(failed) - 1
+    others = len(every) - 1  # as many as stand below under "Failed checks"
     more = f" ({others} more check{'' if others == 1 else 's'} failed)" if others else ""
     learned = [c for c in failed if c.lane == "exact" and c.group == "correctness"]
     if learned and lead.lane == "exact":

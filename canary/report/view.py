@@ -193,10 +193,19 @@ def row_of(check: Check) -> Row:
         change=change,
         interval=interval,
         threshold=_limit(check.threshold, check.scale),
-        detectable=_limit(check.detectable, check.scale),
+        detectable=_detectable(check),
         status=STATUS_WORDS[check.status],
         message=check.message,
     )
+
+
+def _detectable(check: Check) -> str:
+    """Nothing where a check passes though less than its tolerance is rarely seen: its interval,
+    whose upper end rules the tolerance out, says more."""
+    seen, limit = check.detectable, check.threshold
+    if check.status == "pass" and seen is not None and limit is not None and abs(seen) > abs(limit):
+        return ""
+    return _limit(seen, check.scale)
 
 
 def _limit(value: float | None, scale: str) -> str:

@@ -383,8 +383,12 @@ def test_many_threads_on_a_quiet_machine_and_few_on_a_busy_one_are_fine() -> Non
         on_crowded_cpu(threads=1),
         on_crowded_cpu(threads=3),
         on_crowded_cpu(other=10.0, delay=None),
+        on_crowded_cpu(delay=0.0122),
+        on_crowded_cpu(delay=0.09),
     ):
         assert "crowded_threads" not in names(fine)
+    assert "crowded_threads" in names(on_crowded_cpu(delay=0.11))
+    assert "crowded_threads" in names(on_crowded_cpu(delay=None))
     unknown = on_crowded_cpu(delay=None)
     unknown.memory.sampled = {}
     assert "other work" in find_bottlenecks(unknown)[1]["crowded_threads"]

@@ -86,21 +86,65 @@ def test_records_without_rows_of_such_batches_are_not_said_to_have_the_same() ->
         assert "tokens enter the training steps" in top.description
 
 
-def test_an_eos_that_is_no_longer_appended_is_the_datas_and_is_named() -> None:
-    rows = every_micro("rows", {"input_ids": ["x", "y"]})
-    eos = {m.get("eos_labels") for step in exact()["batches"] for m in step}
-    assert eos, "the example counts EOS"
-    gone: list[Change] = [
+OTHER_ROWS = every_micro("rows", {"input_ids": ["x", "y"]})
+
+
+def without_eos(others: int = 0) -> list[Change]:
+    """No EOS in any micro-batch, and so many other tokens less."""
+    assert {m.get("eos_labels") for step in exact()["batches"] for m in step}, "the example has EOS"
+    return [
         (("exact", "batches", step, place, key), value)
         for step, micro_batches in enumerate(exact()["batches"])
         for place, micro in enumerate(micro_batches)
         for key, value in (
             ("eos_labels", 0),
-            ("input_tokens", micro["input_tokens"] - micro["eos_labels"]),
-            ("label_tokens", micro["label_tokens"] - micro["eos_labels"]),
+            ("eos_inputs", 0),
+            ("input_tokens", micro["input_tokens"] - micro["eos_labels"] - others),
+            ("label_tokens", micro["label_tokens"] - micro["eos_labels"] - others),
         )
     ]
-    top = suspect(*OTHER_HASHES, *rows, *gone, *OTHER_LOSS)
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (0, "The end-of-sequence token is no longer appended: "),
+        (1, "Other sequences, and none has an end-of-sequence label: "),
+    ],
+)
+def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
+    others: int, words: str
+) -> None:
+    """As with a script whose trainer has no tokenizer: the model's config knows EOS."""
+    before, after = (
+        changed(side, *every_micro("texts", {}), (("exact", "data"), {"rows": 200}))
+        for side in sides()
+    )
+    after = changed(after, *OTHER_HASHES, *OTHER_ROWS, *without_eos(others), *OTHER_LOSS)
+    found = compare_to_baseline(after, before, gates=())
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "data", found.diagnosis.summary
+    assert top.description.startswith(words)
+    assert top.description.endswith("-> 0.")
+    eos = found.check("labels_contain_eos")
+    assert eos.status == "fail"
+    assert eos.message.startswith("0 EOS among")
+
+
+def test_an_eos_that_is_gone_is_named_beside_other_words_too() -> None:
+    top = suspect(
+        *OTHER_HASHES,
+        *OTHER_ROWS,
+        *every_micro("texts", {"input_ids": ["v", "w"]}),
+        *without_eos(),
+        *OTHER_LOSS,
+    )
+    assert top.description.startswith("Other sequences, and none has an end-of-sequence label")
+
+
+def test_an_eos_that_is_no_longer_appended_is_the_datas_and_is_named() -> None:
+    top = suspect(*OTHER_HASHES, *OTHER_ROWS, *without_eos(), *OTHER_LOSS)
     assert top.category == "data"
     assert "end-of-sequence token is no longer appended" in top.description
     assert top.description.endswith("-> 0.")

@@ -215,6 +215,28 @@ def test_the_cause_of_an_exact_signal_stands_before_the_likelier_one_of_a_statis
     assert first.confidence < second.confidence
 
 
+KEPT: Change = (("exact", "memory", "live_tensors"), [100 + 5 * step for step in range(12)])
+
+
+@pytest.mark.parametrize("learned", [[DOUBLED[1]], []])
+def test_a_longer_phase_is_no_suspect_of_memory_where_the_step_is_not_slower(
+    learned: list[Change],
+) -> None:
+    """As where gradients are kept: more is held, another update is made, and data took a bit."""
+    found = slower({"data": 0.006, "forward": 0.026}, KEPT, *learned)
+    assert found.check("live_tensors").status == "fail"
+    assert found.check("step_time_median").status == "pass"
+    assert "dataloader" not in {suspect.category for suspect in found.diagnosis.suspects}
+
+
+def test_a_count_has_its_cause_before_a_phase_where_no_speed_check_failed() -> None:
+    more = (("exact", "work", "operator_total"), round(1.3 * WORK["operator_total"]))
+    found = slower({"data": 0.009, "other": 0.006, "forward": 0.020}, more)
+    assert found.check("step_time_median").status == "pass"
+    assert found.check("operators").status == "fail"
+    assert [s.category for s in found.diagnosis.suspects] == ["kernel", "dataloader"]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -92,6 +92,22 @@ def test_where_both_sides_fail_after_their_training_the_probes_tell_what_differs
     assert not compare_to_baseline(after, before).diagnosis.suspects
 
 
+def test_a_run_with_too_few_timed_steps_has_no_cause_where_nothing_failed() -> None:
+    before, after = sides()
+    after.perf.step_time.count = 3
+    found = compare_to_baseline(after, before)
+    assert found.verdict == "error"
+    assert "too few steps" in found.first_line
+    assert found.diagnosis.suspects == ()
+    total = ("exact", "work", "operator_total")
+    for calls in (-5, 5):
+        other = changed(after, (total, after.exact["work"]["operator_total"] + calls))
+        assert compare_to_baseline(other, before).diagnosis.suspects == ()
+    after = changed(after, *OTHER_LOSS)
+    found = compare_to_baseline(after, before)
+    assert [suspect.category for suspect in found.diagnosis.suspects] == ["objective"]
+
+
 def test_a_change_of_the_config_is_not_told_again_as_a_setting_in_force() -> None:
     before, after = sides()
     before.config["seed"], after.config["seed"] = 42, 7

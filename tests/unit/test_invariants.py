@@ -189,6 +189,23 @@ def test_labels_without_eos_are_broken() -> None:
     assert check.delta == 1
 
 
+def test_an_eos_that_only_the_models_config_knows_is_judged_where_the_baseline_has_it() -> None:
+    unknown = altered(example(), EXACT, "data", to={"rows": 200})
+    assert invariant("labels_contain_eos", unknown).status == "pass"
+    without = every_micro(unknown, eos_labels=0)
+    for baseline, status in (([], "skip"), ([without], "skip"), ([unknown], "fail")):
+        checks = invariant_checks([without], baseline)
+        check = next(one for one in checks if one.name == "labels_contain_eos")
+        assert check.status == status
+        assert ("the model's config" in check.message) == (status == "skip")
+    uncounted = every_micro(unknown, eos_labels=0)
+    for step in uncounted.exact["batches"]:
+        for micro in step:
+            del micro["eos_labels"]
+    check = invariant("labels_contain_eos", uncounted)
+    assert (check.status, check.message) == ("skip", "no EOS token is known")
+
+
 def test_ids_that_were_never_sampled_are_broken() -> None:
     kept = every_micro(example("grpo"), not_sampled=0)
     assert invariant("sampled_ids_trained", kept).status == "pass"

@@ -85,6 +85,14 @@ def test_a_short_phase_that_doubles_explains_no_regression() -> None:
     assert grown(run({"logging": 0.001}, of=short), run(of=short)) == []
 
 
+def test_a_phase_that_got_faster_did_not_grow_however_much_faster_the_others_got() -> None:
+    faster = {name: -0.8 * seconds for name, seconds in STEP.items() if name != "data"}
+    small = {**STEP, "data": 0.018}
+    assert grown(run({**faster, "data": -0.003}, of=small), run(of=small)) == []
+    cpu = run(cpu={**faster, "data": -0.003}, of=small)
+    assert grown(cpu, run(cpu={"data": 0.0}, of=small)) == []
+
+
 def test_a_phase_that_the_baseline_did_not_have_is_named() -> None:
     found = held(run({"checkpoint": 0.020}), run())
     assert [phase.phase for phase in found.grown] == ["checkpoint"]

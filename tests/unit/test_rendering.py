@@ -16,7 +16,7 @@ import pytest
 
 from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
-from canary.compare.report import Comparison
+from canary.compare.report import Check, CheckStatus, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import UsageError
@@ -24,6 +24,7 @@ from canary.report.document import document
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.numbers import amount, signed, significant
 from canary.report.render import render, written
+from canary.report.view import row_of
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
@@ -225,3 +226,21 @@ def test_all_forms_are_left_in_a_folder(tmp_path: Path) -> None:
 )
 def test_numbers_have_units_and_sensible_digits(shown: str, expected: str) -> None:
     assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "detectable", "shown"),
+    [("pass", 180.0, ""), ("pass", 12.0, "12%"), ("inconclusive", 180.0, "180%")],
+)
+def test_a_row_that_passes_does_not_say_that_more_than_its_tolerance_is_seen_at_best(
+    status: CheckStatus, detectable: float, shown: str
+) -> None:
+    check = Check(
+        *("cpu_time", "performance", "timing", status, ""),
+        interval=(-64.4, 11.1),
+        threshold=15.0,
+        detectable=detectable,
+    )
+    assert row_of(check).detectable == shown
+    drop = replace(check, threshold=-15.0, detectable=-detectable)
+    assert row_of(drop).detectable == (f"-{shown}" if shown else "")

@@ -15,6 +15,7 @@ from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import InputError
 from canary.report.document import document
 from canary.report.reading import comparison_from
+from canary.report.render import render
 from tests.unit.comparing import (
     EXAMPLES,
     altered,
@@ -24,6 +25,7 @@ from tests.unit.comparing import (
     on_gpu,
     record,
 )
+from tests.unit.diagnosing import LOSSES, TRAJECTORY, changed, sides
 
 
 def learns_otherwise(whole: RunRecord) -> RunRecord:
@@ -377,3 +379,20 @@ def test_both_sides_are_described() -> None:
     assert found.baseline.launches == 20
     assert found.baseline.steps == 100
     assert found.current.summary["step_time_mean_s"] == pytest.approx(0.1)
+
+
+def test_the_first_line_counts_all_that_stands_under_failed_checks() -> None:
+    before, after = sides()
+    losses = [*LOSSES[:-1], math.nan]
+    after = changed(
+        after,
+        (("config", "callbacks"), ["mine:Broken"]),
+        (("stability", "loss_values"), losses),
+        (("stability", "nan_steps"), 1),
+        ((*TRAJECTORY, "losses"), [*LOSSES[:-1], "nan"]),
+    )
+    found = compare_to_baseline(after, before, gates=())
+    assert {check.status for check in found.failed_checks} == {"fail", "changed"}
+    assert f"({len(found.failed_checks) - 1} more checks failed)" in found.first_line
+    listed = render(found, "text").split("Failed checks\n")[1].split("\n\n")[0]
+    assert len(listed.splitlines()) == len(found.failed_checks)

@@ -10,6 +10,8 @@ OTHER_WORK = 50.0
 """Percent of one core that other processes take."""
 DELAY = 0.15
 """Share of the step in which the training thread was ready and had no core."""
+LEAST_DELAY = 0.10
+"""Below this share other work costs the training nothing worth a word."""
 
 
 def judge(record: RunRecord) -> Answer:
@@ -25,6 +27,7 @@ def judge(record: RunRecord) -> Answer:
     if other is None and delay is None:
         return NotJudged("other work on the machine was not measured")
     crowded = (other or 0.0) >= OTHER_WORK or (delay or 0.0) >= DELAY
+    crowded = crowded and (delay is None or delay >= LEAST_DELAY)
     if threads < 2 or threads < cores or not crowded:
         return None
     evidence = [

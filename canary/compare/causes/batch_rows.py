@@ -27,6 +27,8 @@ class BatchChange:
     """Each step has the same sequences, in other places."""
     same_texts: bool = False
     """Other ids for the same words."""
+    texts_known: bool = False
+    """Whether both sides could tell the words: without a tokenizer nobody can."""
     in_place: float = 0.0
     """Share of the sequences that stand where they stood, 0 to 1."""
     shared: float = 0.0
@@ -65,6 +67,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
             Counter(was.values()) == Counter(now.values()) for was, now in zip(*rows, strict=True)
         ),
         same_texts=bool(texts[0] and texts[0][0]) and _pool(texts[0]) == _pool(texts[1]),
+        texts_known=all(side and side[0] for side in texts),
         in_place=_in_place(*rows),
         shared=_shared(*map(_pool, rows)),
         same_prompts=_prompts(rows[0]) == _prompts(rows[1]),

@@ -93,6 +93,8 @@ def _what(facts: Facts) -> tuple[str, float]:
         return f"long sequences are cut shorter: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.9
     if batches.shared >= SOME > batches.in_place:
         return "other rows of the same data are drawn: order, seed or selection", 0.9
+    if eos[0] and not eos[1]:
+        return f"other sequences, and none has an end-of-sequence label: {eos[0]:,} -> 0", 0.9
     if batches.shorter and inputs[1] < inputs[0]:
         return f"other sequences, and shorter: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.85
     if batches.longer and inputs[1] > inputs[0]:
@@ -104,11 +106,26 @@ def _what(facts: Facts) -> tuple[str, float]:
 
 def eos_alone(facts: Facts) -> tuple[int, int] | None:
     """(EOS before, EOS now), where the words are the same and as many tokens came or went as EOS
-    did: every other token is as it was."""
-    if not (facts.batches.known and facts.batches.same_texts):
+    did: every other token is as it was. Of words that nobody could tell, where that holds in each
+    micro-batch."""
+    batches = facts.batches
+    if not batches.known or (batches.texts_known and not batches.same_texts):
         return None
     eos, tokens = facts.exact_counts("eos_labels", "input_tokens")
-    return eos if eos[0] != eos[1] and eos[1] - eos[0] == tokens[1] - tokens[0] else None
+    alone = eos[0] != eos[1] and eos[1] - eos[0] == tokens[1] - tokens[0]
+    return eos if alone and (batches.same_texts or _eos_alone_in_each(facts)) else None
+
+
+def _eos_alone_in_each(facts: Facts) -> bool:
+    names = ("eos_labels", "input_tokens", "label_tokens", "sequences")
+    before, after = (
+        [[micro.get(name) or 0 for name in names] for step in (side or []) for micro in step]
+        for side in facts.exact("batches")
+    )
+    return all(
+        now[0] - was[0] == now[1] - was[1] == now[2] - was[2] and now[3] == was[3]
+        for was, now in zip(before, after, strict=False)
+    )
 
 
 def _actions(facts: Facts) -> tuple[str, ...]:

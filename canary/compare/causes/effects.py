@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from canary.collect.phases import PHASES
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
 from canary.compare.report import CheckStatus, Group
@@ -59,13 +60,26 @@ def is_exact(effect: Effect, facts: Facts) -> bool:
     )
 
 
+def is_timed(finding: Finding) -> bool:
+    """Whether it rests on times alone, which scatter."""
+    return finding.category is C.HOST or finding.sign in PHASES
+
+
+def speed_failed(facts: Facts) -> bool:
+    """Whether a check of times says that a step got slower."""
+    return any(
+        check.status == "fail" and check.lane != "exact" and OF_GROUP[check.group] == "cost"
+        for check in facts.report.checks
+    )
+
+
 def can_cause(finding: Finding, effect: Effect, facts: Facts) -> bool:
     """Whether what was found can be behind such an effect."""
     if effect == "learned":
-        return finding.category not in (C.HOST, C.IO, C.MEMORY) and finding.sign != "data"
-    if effect == "memory" or finding.sign:
-        return finding.category is not C.HOST or effect == "cost"
-    return can_slow(finding.category, facts)
+        return finding.category not in (C.IO, C.MEMORY) and not is_timed(finding)
+    if effect == "memory":
+        return not is_timed(finding)
+    return bool(finding.sign) or can_slow(finding.category, facts)
 
 
 def can_slow(category: C, facts: Facts) -> bool:

@@ -27,7 +27,8 @@ def evidence_of_check(check: Check) -> Evidence:
 def evidence_of_phase(phase: PhaseGrowth) -> Evidence:
     """A phase that grew, as evidence."""
     was, now, expected = 1e3 * phase.baseline_s, 1e3 * phase.current_s, 1e3 * phase.expected_s
-    if phase.growth_s <= 0 and phase.baseline_cpu_s is not None:
+    fell = phase.current_s <= max(phase.expected_s, phase.baseline_s)
+    if fell and phase.baseline_cpu_s is not None:
         was, now = 1e3 * phase.baseline_cpu_s, 1e3 * (phase.current_cpu_s or 0.0)
         words = f"CPU time of {phase.phase} {was:,.3g} -> {now:,.3g} ms per step"
         return Evidence("phase", words, was, now, "ms")

@@ -7,7 +7,14 @@ from dataclasses import replace
 from typing import get_args
 
 from canary.compare.causes.chains import chained
-from canary.compare.causes.effects import Effect, can_cause, effects, is_exact
+from canary.compare.causes.effects import (
+    Effect,
+    can_cause,
+    effects,
+    is_exact,
+    is_timed,
+    speed_failed,
+)
 from canary.compare.causes.environment import environment_evidence
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
@@ -49,10 +56,11 @@ def _of_one_tier(
     tier: Sequence[Effect], findings: Sequence[Finding], facts: Facts
 ) -> list[Suspect]:
     """The suspects of effects that are equally bad, those of exact signals first."""
-    asked = {
-        effect: _of_one_effect([f for f in findings if can_cause(f, effect, facts)], facts)
-        for effect in tier
-    }
+    asked = {}
+    for effect in tier:
+        able = [finding for finding in findings if can_cause(finding, effect, facts)]
+        counted = is_exact(effect, facts) and not speed_failed(facts)
+        asked[effect] = _of_one_effect(able, facts, times_last=counted)
     every = [(effect, suspect) for effect, suspects in asked.items() for suspect in suspects]
     every.sort(key=lambda pair: (not is_exact(pair[0], facts), -pair[1].confidence))
     unknown = [suspects[0] for suspects in asked.values() if suspects[0].category is UNKNOWN]
@@ -91,7 +99,11 @@ def _as_recorded(finding: Finding, facts: Facts) -> Finding:
     )
 
 
-def _of_one_effect(findings: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
+def _of_one_effect(
+    findings: Iterable[Finding], facts: Facts, *, times_last: bool = False
+) -> tuple[Suspect, ...]:
+    """`times_last`: where a count failed and no time did, what rests on times alone explains it
+    worst."""
     by_category: dict[RegressionCategory, list[Finding]] = {}
     for finding in findings:
         by_category.setdefault(finding.category, []).append(finding)
@@ -101,14 +113,22 @@ def _of_one_effect(findings: Iterable[Finding], facts: Facts) -> tuple[Suspect, 
         _suspect(category, odds[category] / total, findings, facts)
         for category, findings in by_category.items()
     ]
-    named = sorted((s for s in suspects if s.confidence >= LEAST), key=lambda s: -s.confidence)
+    last = {
+        category: times_last and all(map(is_timed, findings))
+        for category, findings in by_category.items()
+    }
+    named = sorted(
+        (s for s in suspects if s.confidence >= LEAST),
+        key=lambda s: (last[s.category], -s.confidence),
+    )
     if not named:
         return (_unknown(SOMETHING_ELSE / total, "nothing that was recorded tells why"),)
     if named[0].confidence < _nobody(total):
         return (_unknown(_nobody(total), "the evidence is too weak to name a cause"), *named)
-    if len(named) > 1 and named[0].confidence < TELLS_APART * named[1].confidence:
-        rivals = f"{named[0].category} or {named[1].category}"
-        both = named[0].confidence + named[1].confidence
+    rival = next((s for s in named[1:] if last[s.category] == last[named[0].category]), None)
+    if rival is not None and named[0].confidence < TELLS_APART * rival.confidence:
+        rivals = f"{named[0].category} or {rival.category}"
+        both = named[0].confidence + rival.confidence
         words = f"{rivals}: nothing that was recorded tells them apart"
         return (_unknown(both / 2, words), *named)
     return tuple(named)
