@@ -146,9 +146,9 @@ def _metrics_path(path: Path) -> Path:
     return path / "metrics.json" if path.is_dir() else path
 
 
-def _what_to_name(folder: Path) -> str:
-    """Where no record is: the newest of the runs in a folder, if it holds some."""
-    newest = max(folder.glob("*/metrics.json"), default=None)
+def _what_to_name(path: Path) -> str:
+    """Where no record is: the newest of the runs in a folder, if it is one that holds some."""
+    newest = max(path.glob("*/metrics.json"), default=None) if path.is_dir() else None
     return f"name one of its runs: {newest.parent}" if newest else NAME_A_RUN
 
 
@@ -163,7 +163,7 @@ def load_record(path: Path | str) -> RunRecord:
         RecordError: not readable, not strict JSON, or of another schema.
     """
     file = _metrics_path(Path(path))
-    document = read_document(file, "record", _what_to_name(file.parent))
+    document = read_document(file, "record", _what_to_name(Path(path)))
     record = parse_record(document, file)
     if record.status == "running" and record.owner is not None and not is_alive(record.owner):
         try:

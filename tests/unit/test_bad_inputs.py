@@ -272,6 +272,8 @@ def test_a_folder_of_runs_where_one_run_is_meant_names_the_newest(
         write(tmp_path / "runs" / f"run-{number}" / "metrics.json", record(number))
     line = one_line(canary("compare", tmp_path / "runs", good), 2)
     assert f"name one of its runs: {tmp_path / 'runs' / 'run-2'}" in line
+    line = one_line(canary("compare", tmp_path / "runs" / "typo", good), 2)
+    assert "name a run's folder" in line
 
 
 USAGE: dict[str, tuple[tuple[str, ...], str]] = {
