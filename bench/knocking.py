@@ -16,8 +16,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from bench.overhead import interval
-from canary.collect.probes.host import HostWatch
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
+from canary.training.probes.host import HostWatch
 
 STEPS = 60
 """Of a block."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from canary.baseline.comparability import how_it_ended
-from canary.collect.record import RunRecord
 from canary.compare.report import Check, Comparison
-from canary.compare.sequential import (
+from canary.compare.timing.sequential import (
     LOOKS,
     decided_by_exact,
     exact_failures,
     is_settled,
     look_budget,
 )
+from canary.record.types import RunRecord
 
 Role = Literal["base", "head"]
 ROLES: tuple[Role, Role] = ("base", "head")

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from canary.campaign.pairs import Launch, Role
 from canary.campaign.side import Side, stop_child
-from canary.collect.record import RunRecord
 from canary.config.load import load_config
+from canary.record.types import RunRecord
 
 
 @contextlib.contextmanager

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.config.schema import CanaryConfig
-from canary.ladder.guard import Verdict
-from canary.ladder.guarding import Guards
+from canary.ladder.guard.runs import Guards
+from canary.ladder.guard.verdict import Verdict
 from canary.ladder.launching import Launch
 from canary.ladder.levels import (
     LEVELS,

@@ -31,8 +31,8 @@ from canary.ladder.measure import bottleneck_of, share_of_gain
 from canary.ladder.results import Ladder, LevelFound, TrlFound, top_of
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import require_baseline, require_equal_work
-from canary.runner.figures import headline
-from canary.runner.surroundings import require_training_stack
+from canary.runner.child_environment import require_training_stack
+from canary.runner.display.figures import headline
 
 ROUNDS = 3
 TRL = "trl's defaults"

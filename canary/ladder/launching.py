@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from canary.campaign.side import Side
-from canary.collect import jsonio
-from canary.collect.folder import RunFolder, measured_rows
-from canary.collect.record import RunRecord
 from canary.config.load import BUILTIN
 from canary.config.schema import CanaryConfig
 from canary.errors import MachineError, UsageError
-from canary.ladder.guard import GUARD_STEPS
+from canary.ladder.guard.verdict import GUARD_STEPS
 from canary.ladder.levels import Settings
-from canary.runner.base import LEVEL
+from canary.protocol.job import LEVEL
+from canary.record import jsonio
+from canary.record.folder import RunFolder, measured_rows
+from canary.record.types import RunRecord
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from canary.ladder.guard import Verdict
+from canary.ladder.guard.verdict import Verdict
 from canary.ladder.launching import Launched
 from canary.ladder.levels import Level, Settings
 from canary.ladder.machine import Machine

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from canary.ladder.busy import waited
+from canary.ladder.labels import settings_words, value_words
 from canary.ladder.launching import Launch, Ran
 from canary.ladder.levels import Settings, Switch
 from canary.ladder.results import Tried
-from canary.ladder.words import settings_words, value_words
 
 PAYS = 1.02
 """A switch comes on where its trial was faster by this factor."""

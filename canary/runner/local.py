@@ -15,9 +15,7 @@ from typing import Any
 
 import psutil
 
-from canary.collect import jsonio
-from canary.collect.ranks import rank_files, rank_path
-from canary.runner.base import (
+from canary.protocol.job import (
     EXIT_DISK_FULL,
     PARENT,
     Job,
@@ -26,7 +24,9 @@ from canary.runner.base import (
     disk_full,
     unwritten,
 )
-from canary.runner.watching import RankWatch
+from canary.record import jsonio
+from canary.record.ranks import rank_files, rank_path
+from canary.runner.processes import RankWatch
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -57,7 +57,7 @@ class LocalRunner:
         log: Path,
         environment: Mapping[str, str],
         *,
-        command: tuple[str, ...] = (sys.executable, "-m", "canary.runner.worker"),
+        command: tuple[str, ...] = (sys.executable, "-m", "canary.training.worker"),
         on_start: Callable[[int], None] | None = None,
     ) -> None:
         self._log = log

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from canary.collect.probes.clock import StepClock
-from canary.collect.probes.steps import StepRows
-from canary.collect.record import RunRecord
+from canary.record.types import RunRecord
+from canary.training.probes.clock import StepClock
+from canary.training.probes.steps import StepRows
 from tests.integration.conftest import canary, settings, write_config
 from tests.planting import plant
 

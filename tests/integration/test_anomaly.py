@@ -13,7 +13,7 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 from canary.anomaly import AnomalyCallback, StopTraining, profiler_registry
-from canary.collect.jsonio import read_rows
+from canary.record.jsonio import read_rows
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.own_scripts import sft_script, write_data
 from tests.integration.test_trackers import read, scalars

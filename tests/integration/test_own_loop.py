@@ -16,9 +16,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
+from canary.training.exact.signals import ExactProbe
+from canary.training.loops.trainer import TrainerProbe
 from tests.integration.watched_ppo import ppo_trainer
 
 pytestmark = pytest.mark.train

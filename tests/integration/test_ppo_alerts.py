@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from canary.anomaly import AdvancedAnomalyDetector, Alert
-from canary.anomaly.observation import from_row
-from canary.collect.probes.trainer import TrainerProbe
+from canary.training.anomaly.observation import from_row
+from canary.training.loops.trainer import TrainerProbe
 from tests.integration.conftest import canary, settings, write_config
 from tests.integration.test_ppo_rewards import built, letters_to_sort
 from tests.planting import plant

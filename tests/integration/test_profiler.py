@@ -13,12 +13,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from canary import Recorder
-from canary.collect.folder import load_record
-from canary.collect.jsonio import read_rows
-from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.trainer import TrainerProbe
-from canary.collect.profile import Window, read_profile
-from canary.collect.record import RunRecord
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.profile import Window, read_profile
+from canary.record.types import RunRecord
+from canary.training.loops.trainer import TrainerProbe
+from canary.training.probes.profiler import StepProfiler
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.own_scripts import PYTHON, sft_script, watched, write_data
 from tests.integration.test_own_loop import own_trainer

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.compare.update_invariants import ZERO_GRADIENT_AT_START
+from canary.compare.invariants.updates import ZERO_GRADIENT_AT_START
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
-from canary.workload import build_trainer
+from canary.training.exact.signals import ExactProbe
+from canary.training.loops.trainer import TrainerProbe
+from canary.training.trainers import build_trainer
 from tests.integration.test_workload import make_spec
 
 pytest.importorskip("bitsandbytes", reason="the extra `quantization` is not installed")

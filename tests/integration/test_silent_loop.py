@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
+from canary.training.exact.signals import ExactProbe
+from canary.training.loops.trainer import TrainerProbe
 
 pytestmark = pytest.mark.train
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.workload import build_trainer
+from canary.training.exact.signals import ExactProbe
+from canary.training.loops.trainer import TrainerProbe
+from canary.training.trainers import build_trainer
 from tests.integration.test_workload import make_spec
 
 pytestmark = pytest.mark.train

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from canary.collect.probes.trainer import TrainerProbe
 from canary.config.load import load_config
-from canary.workload import build_trainer
-from canary.workload.spec import WorkloadSpec
+from canary.inputs.spec import WorkloadSpec
+from canary.training.loops.trainer import TrainerProbe
+from canary.training.trainers import build_trainer
 from tests.integration.conftest import STEPS, settings, write_config
 
 pytestmark = pytest.mark.train

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canary.collect.record import Bottleneck, Evidence, RunRecord
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
@@ -15,6 +14,7 @@ from canary.ladder.ladder import Site
 from canary.ladder.launching import Launched, Ran
 from canary.ladder.levels import Settings
 from canary.ladder.machine import Machine
+from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example
 
 CPU = Machine("Some CPU", 2, (), "no GPU: nothing is there", {"torch": "2.13.0"}, False)
