@@ -38,9 +38,9 @@ from canary.config.load import load_config
 WARMUP = 10
 LOOP_STEPS = 110
 OWN_CALLS = {
-    "canary.training.loops.trainer": (("TrainerProbe", "_close_step", "_batch_enters"),),
-    "canary.training.recorder.probe": (("LoopProbe", "step_begins", "step_ends", "loss"),),
-    "canary.training.probes.clock": (("StepClock", "switch"),),
+    "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "_batch_enters"),),
+    "canary.training.recorder.probe": (("LoopCollector", "step_begins", "step_ends", "loss"),),
+    "canary.training.collectors.clock": (("StepClock", "switch"),),
 }
 """Methods that are the canary's own time in a step: module, class, names."""
 ARMS = {
@@ -66,8 +66,8 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
     from transformers import TrainerCallback
 
     from canary.config.trainers import BUILT_IN_STEPS
-    from canary.inputs.spec import WorkloadSpec
-    from canary.protocol.rows import RowFile
+    from canary.protocol.rows import StepFile
+    from canary.protocol.spec import WorkloadSpec
     from canary.training.trainers import build_trainer
 
     config = load_config(config_file).config
@@ -81,9 +81,9 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
 
     trainer.add_callback(Marking())
     if arm == "probed":
-        from canary.training.loops.trainer import TrainerProbe
+        from canary.training.loops.trainer import TrainerCollector
 
-        TrainerProbe(trainer, RowFile(place / "steps.jsonl").append, 0)
+        TrainerCollector(trainer, StepFile(place / "steps.jsonl").append, 0)
     trainer.train()
 
 

@@ -19,7 +19,7 @@ from canary.campaign.environments import (
     refuse_foreign_code,
 )
 from canary.campaign.noise_model import Measured
-from canary.campaign.pairs import Judge, Launch, Plan, Role, Runs, run_pairs
+from canary.campaign.pairs import Judge, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.probes import at_once
 from canary.campaign.progress import Teller, pairs_of
 from canary.campaign.side import Side
@@ -165,7 +165,7 @@ def _hinted(found: Comparison, request: AbRequest) -> Comparison:
 
 
 def _exact(
-    found: Comparison, runs: Runs, launch: Launch, judge: Judge, say: Callable[[str], None]
+    found: Comparison, runs: Runs, launch: RunSide, judge: Judge, say: Callable[[str], None]
 ) -> Comparison:
     """Where the probes differ, a second one of the base tells what differs between equal runs."""
     note = "probes alone: the speed was not measured"

@@ -194,7 +194,3 @@ def _show_usage_error(error: Exception) -> None:
     if message is not None:
         print(f"canary: {printable(message())}", file=sys.stderr)
         sys.exit(EXIT_USAGE)
-
-
-if __name__ == "__main__":
-    main()

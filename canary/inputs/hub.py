@@ -10,7 +10,7 @@ from pathlib import Path
 
 from canary.errors import InputError
 from canary.inputs.locations import Kind, meant
-from canary.inputs.spec import is_there
+from canary.protocol.spec import is_there
 
 PATIENCE_S = 5.0
 """How long the hub has for its answer."""

@@ -21,7 +21,7 @@ from canary.inputs.embedded import (
     tiny_dir,
 )
 from canary.inputs.embedded.sizes import parse_random_name
-from canary.inputs.spec import is_there, local_path, view_for
+from canary.protocol.spec import is_there, local_path, view_for
 
 Kind = Literal["model", "dataset"]
 FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}

@@ -11,7 +11,7 @@ from canary.config.trainers import BUILT_IN_STEPS
 from canary.inputs.hub import require_on_hub
 from canary.inputs.locations import data_place, model_folder, require_weights
 from canary.inputs.row_counts import require_enough, rows_there
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 
 
 def look_beforehand(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from canary.config.schema import GROUP_TRAINERS
 from canary.errors import InputError
 from canary.inputs.locations import data_place
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from canary.ladder.busy import waited
 from canary.ladder.labels import settings_words, value_words
-from canary.ladder.launching import Launch, Ran
+from canary.ladder.launching import LadderRuns, Ran
 from canary.ladder.levels import Settings, Switch
 from canary.ladder.results import Tried
 
@@ -21,7 +21,7 @@ _OPEN = "not decided, left out: the two launches around the trials differ by"
 
 
 def try_out(
-    launch: Launch,
+    launch: LadderRuns,
     label: str,
     below: Settings,
     choices: Sequence[tuple[Switch, Sequence[Settings]]],

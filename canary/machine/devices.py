@@ -30,7 +30,7 @@ DEVICE_ONLY = (
 )
 
 
-class DeviceWatch:
+class HeldDevice:
     """Holds the lock of the device in use, and samples it during measured launches. Of several
     ranks each has a device: all are held, the first is sampled.
 

@@ -41,8 +41,8 @@ class Job:
     stop_after: int | None = None
     """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
     files: str | None = None
-    """Where the processes of a user's command note what they change (see `canary.runner.exec.file_notes`);
-    None where nobody asks."""
+    """Where the processes of a user's command note what they change (see
+    `canary.runner.exec.file_notes`); None where nobody asks."""
     threads: int | None = None
     """CPU threads of torch; None leaves them as they are."""
     profile: dict[str, Any] | None = None

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from canary.record import jsonio
 
 
-class RowFile:
+class StepFile:
     """Appends a JSON line a step, in one write call each, so that a kill loses no finished step."""
 
     def __init__(self, path: Path) -> None:

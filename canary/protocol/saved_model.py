@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from canary.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
 
 MARK = "canary_model.json"
 """Says what trained the model; a folder without it is not the canary's to replace."""

@@ -24,8 +24,8 @@ def asked_config(config: CanaryConfig) -> dict[str, Any]:
 
 def as_config(training: Mapping[str, Any], kind: Kind) -> dict[str, Any]:
     """Keys of the record's `config` from what the training process said of its trainer (see
-    `canary.training.exact.trainer_settings`): a comparison then names `learning_rate` for a user's script
-    as it does for a built-in canary."""
+    `canary.training.exact.trainer_settings`): a comparison then names `learning_rate` for a user's
+    script as it does for a built-in canary."""
     arguments = dict(training["arguments"])
     found: dict[str, Any] = {
         "trainer": training["trainer"],

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from canary.config.redaction import hidden_text
 from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
-from canary.record.ranks import RankRows, merged_rows
+from canary.record.ranks import RankSteps, merged_rows
 from canary.record.shapes import Parts
 from canary.record.summary import summarise_ranks
 from canary.record.types import SCHEMA_VERSION, Owner, RunRecord, Status
@@ -139,7 +139,7 @@ def close_launches(record: RunRecord, status: Status) -> None:
 
 def measured_rows(folder: RunFolder) -> list[dict[str, Any]]:
     """The rows of the measured launches, of all ranks together, in the order written."""
-    return merged_rows(RankRows(folder.steps).read())
+    return merged_rows(RankSteps(folder.steps).read())
 
 
 def _metrics_path(path: Path) -> Path:
@@ -225,7 +225,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
 def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
     """The record of a process that is gone: summarised from its rows, written back if possible."""
     assert record.owner is not None
-    by_rank = RankRows(folder.steps).read()
+    by_rank = RankSteps(folder.steps).read()
     rows = merged_rows(by_rank)
     close_launches(record, "interrupted")
     warmup = int(record.config.get("metrics_warmup_steps") or 0)

@@ -42,7 +42,7 @@ def rank_files(path: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-class RankRows:
+class RankSteps:
     """The rows of every rank, read on as they are written; `path` is rank 0's file."""
 
     def __init__(self, path: Path) -> None:

@@ -45,7 +45,7 @@ class Fall:
     result: Result | None
 
 
-class RankWatch:
+class RankProcesses:
     """Looks after the ranks of one job that run on this machine."""
 
     def __init__(self, job: Job, log: Path) -> None:

@@ -16,7 +16,7 @@ from canary.config.schema import CanaryConfig
 from canary.config.speed_checks import require_liger_installed
 from canary.errors import InputError, MachineError, Stopped
 from canary.inputs.preconditions import look_beforehand
-from canary.machine.devices import DeviceWatch
+from canary.machine.devices import HeldDevice
 from canary.protocol.job import NODE_RANK, Job, Kind, Listener, Result, disk_full
 from canary.protocol.readings import Readings, reading_path
 from canary.protocol.saved_model import require_place
@@ -123,7 +123,7 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     deadline = begun + config.timeout
     measured = Result(status="failed", reason="no launch was asked for")
     files = OwnFiles(session) if _notes_files(config) else None
-    with DeviceWatch(config.device, cache_dir, config.nproc or 1) as watch:
+    with HeldDevice(config.device, cache_dir, config.nproc or 1) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
         if config.profiler.enabled:
@@ -170,7 +170,7 @@ def _notes_files(config: CanaryConfig) -> bool:
 
 
 def _launch(
-    session: Session, job: Job, deadline: float, watch: DeviceWatch, start: Start | None
+    session: Session, job: Job, deadline: float, watch: HeldDevice, start: Start | None
 ) -> Result:
     """One launch, sampled where it is measured; `start`: of what of a user's command it repeats."""
     runner = runner_for(session, job.kind, job.launch, Path(job.cache_dir), watch, start)
@@ -202,7 +202,7 @@ def runner_for(
     kind: Kind,
     launch: int,
     cache_dir: Path,
-    watch: DeviceWatch,
+    watch: HeldDevice,
     start: Start | None = None,
 ) -> LocalRunner:
     """The runner of one launch."""
@@ -226,7 +226,7 @@ def runner_for(
 
 
 @contextlib.contextmanager
-def _sampling(watch: DeviceWatch, session: Session, kind: Kind) -> Iterator[None]:
+def _sampling(watch: HeldDevice, session: Session, kind: Kind) -> Iterator[None]:
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from canary.record.folder import (
     close_launches,
     start_record,
 )
-from canary.record.ranks import RankRows, merged_rows
+from canary.record.ranks import RankSteps, merged_rows
 from canary.record.summary import Row, summarise_ranks
 from canary.record.types import Launch, RunRecord
 from canary.runner.distributed import Rendezvous
@@ -52,7 +52,7 @@ class Session:
         self._listener = listener
         self.readings: Readings | None = None
         """Of the launch that runs, where it is sampled."""
-        self._rows = RankRows(folder.steps)
+        self._rows = RankSteps(folder.steps)
         self._measured = False
         self._launch_steps = 0
         self.first_step: int | None = None

@@ -18,30 +18,30 @@ import torch
 
 from canary.protocol.heartbeat import leave_pulse
 from canary.protocol.job import NODE_RANK, Job, Result, leave_unwritten
-from canary.protocol.rows import RowFile
+from canary.protocol.rows import StepFile
 from canary.record.jsonio import read_rows
 from canary.record.profile import OPERATORS, Window
 from canary.record.ranks import rank_path
-from canary.training.anomaly.measured_launch import LaunchWatch
-from canary.training.exact.fingerprints import describe_data
-from canary.training.exact.signals import ExactProbe, Trained
-from canary.training.exact.trainer_settings import (
-    describe_device,
-    describe_training,
-    scales_gradients,
-)
-from canary.training.probes.calls import CallCounts, WrittenFiles
-from canary.training.probes.distributed import (
+from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.collectors.calls import CallCounts, WrittenFiles
+from canary.training.collectors.distributed import (
     describe_distributed,
     not_as_asked,
     of_every_rank,
     world_size,
 )
-from canary.training.probes.host import HostWatch
-from canary.training.probes.profiler import StepProfiler
+from canary.training.collectors.host import HostMeter
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.exact.fingerprints import describe_data
+from canary.training.exact.signals import ExactSignals, Trained
+from canary.training.exact.trainer_settings import (
+    describe_device,
+    describe_training,
+    scales_gradients,
+)
 
 if TYPE_CHECKING:
-    from canary.training.loops.trainer import TrainerProbe
+    from canary.training.loops.trainer import TrainerCollector
 
 
 def set_up_torch(job: Job) -> None:
@@ -102,31 +102,31 @@ class Inside:
         self._started = started
         self._own_process = own_process
         self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
-        self._rows = RowFile(rank_path(Path(job.rows_file), self.rank))
+        self._rows = StepFile(rank_path(Path(job.rows_file), self.rank))
         self._unwritten = False
         self._kept: list[dict[str, Any]] = []
-        self.watch: LaunchWatch | None = None
+        self.watch: RunDetectors | None = None
         """In a measured launch, what looks for anomalies."""
-        self._exact: ExactProbe | None = None
-        self._probe: TrainerProbe | None = None
+        self._exact: ExactSignals | None = None
+        self._probe: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
         self._written: dict[str, Any] = {}
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
-        self._host = HostWatch(own_process)
+        self._host = HostMeter(own_process)
 
     def lap(self, name: str) -> None:
         """What passed since the last lap is this part of the start-up."""
         self.startup[name] = time.perf_counter() - self._started - sum(self.startup.values())
 
-    def attach(self, trainer: Any, on_cut: Callable[[], None] | None = None) -> TrainerProbe:
+    def attach(self, trainer: Any, on_cut: Callable[[], None] | None = None) -> TrainerCollector:
         """Puts the probes on a trainer that is about to train."""
         # Here, because a loop without transformers uses the rest of this class.
-        from canary.training.loops.trainer import TrainerProbe
+        from canary.training.loops.trainer import TrainerCollector
 
         job = self.job
         exact = self.begin(trainer, describe_training(trainer))
-        self._probe = TrainerProbe(
+        self._probe = TrainerCollector(
             trainer,
             self.keep,
             job.launch,
@@ -144,12 +144,12 @@ class Inside:
             self._profiler = StepProfiler(Window(**self.job.profile), device)
         return self._profiler
 
-    def begin(self, trained: Trained, training: dict[str, Any]) -> ExactProbe | None:
+    def begin(self, trained: Trained, training: dict[str, Any]) -> ExactSignals | None:
         """A training is about to begin, described as `training`; in the probe, returns what looks
         at it closely."""
         self._training = training
         if self.job.kind == "measured":
-            self.watch = LaunchWatch(
+            self.watch = RunDetectors(
                 Path(self.job.rows_file).parent,
                 self.job.launch,
                 rank=self.rank,
@@ -157,7 +157,7 @@ class Inside:
                 scaled_gradients=scales_gradients(training),
                 stop_on=self.job.stop_on,
             )
-        self._exact = ExactProbe(trained) if self.job.kind == "probe" else None
+        self._exact = ExactSignals(trained) if self.job.kind == "probe" else None
         self._files = WrittenFiles(leave_out=_own_files(self.job, self.rank))
         self._files.begin()
         if self.job.kind == "measured" and self.rank == 0:
@@ -299,7 +299,7 @@ class Inside:
 
     def _keep_far(self, rank: int, one: dict[str, Any]) -> None:
         """A rank of another machine, as if it had run on this one."""
-        rows = RowFile(rank_path(Path(self.job.rows_file), rank))
+        rows = StepFile(rank_path(Path(self.job.rows_file), rank))
         for row in one["rows"]:
             rows.append(row)
         rows.close()

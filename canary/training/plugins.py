@@ -22,7 +22,7 @@ from canary.errors import CanaryError, ConfigError, RunFailed
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
 
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
 
 OURS = str(Path(__file__).resolve().parents[1])
 

@@ -10,7 +10,7 @@ from typing import Any
 from canary.protocol.job import LEVEL, Job
 from canary.protocol.readings import ReadingFile
 from canary.record.tracked import ALERTS, alerts_text, row_scalars, sampled_scalars
-from canary.training.probes.trackers import Trackers, reporting_callbacks
+from canary.training.collectors.trackers import Trackers, reporting_callbacks
 
 TENSORBOARD = "tensorboard"
 FOLDER = "TENSORBOARD_LOGGING_DIR"

@@ -23,10 +23,10 @@ from canary.config.load import load_config
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import CanaryError, ConfigError
-from canary.inputs.spec import WorkloadSpec
 from canary.protocol.failure import FULL, describe_failure, one_line
 from canary.protocol.job import EXIT_DISK_FULL, Job, Result
 from canary.protocol.saved_model import leave_model, require_savable
+from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
 from canary.training.lifeline import die_with_parent
 
@@ -84,8 +84,8 @@ def _interrupt(*_: Any) -> None:
 def _train(job: Job, inside: Inside) -> Result:
     config = load_config(job.config_file).config
 
+    from canary.training.collectors.calls import count_calls
     from canary.training.launch import set_up_torch
-    from canary.training.probes.calls import count_calls
     from canary.training.reporting import Reporter, keep_tensorboard, silence
     from canary.training.trainers import build_trainer
     from canary.training.trainers.replay import completions_of

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from canary.machine import gpu
+from canary.training.collectors.clock import StepClock
+from canary.training.collectors.scalars import DeferredScalars
 from canary.training.exact.parameters import tensor_digest
-from canary.training.probes.clock import StepClock
-from canary.training.probes.scalars import DeferredScalars
 from tests.integration.conftest import run_config, settings
 
 pytestmark = pytest.mark.gpu

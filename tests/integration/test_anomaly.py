@@ -261,7 +261,7 @@ def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_table_of_the_docs_has_every_type_and_its_severity() -> None:
-    from tests.unit.test_anomaly_types import DOCUMENTED
+    from tests.unit.training.anomaly.test_anomaly_types import DOCUMENTED
 
     table = DOCS.read_text(encoding="utf-8").split("## What is detected")[1].split("\n## ")[0]
     found = {}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from canary.protocol.job import JOB, Job, Result, unwritten
-from canary.protocol.rows import RowFile
+from canary.protocol.rows import StepFile
 from canary.record import jsonio
 from canary.runner.local import LocalRunner
 from canary.training.launch import Inside, begun
@@ -70,7 +70,7 @@ def test_a_full_disk_is_not_the_trainings_matter(
         inside = begun(job, 0.0)
         assert inside is not None
         if lost == "rows":
-            monkeypatch.setattr(RowFile, "append", full)
+            monkeypatch.setattr(StepFile, "append", full)
             inside.keep({"step": 1})
             inside.keep({"step": 2})
         else:
@@ -82,7 +82,7 @@ def test_a_full_disk_is_not_the_trainings_matter(
 def test_in_the_canarys_own_process_a_full_disk_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RowFile, "append", full)
+    monkeypatch.setattr(StepFile, "append", full)
     inside = Inside(job_in(tmp_path), 0.0, own_process=True)
     with pytest.raises(OSError, match="No space left"):
         inside.keep({"step": 1})

@@ -10,7 +10,7 @@ from datasets import Dataset
 from packaging.version import Version
 
 from canary.config.load import load_config
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data import older_rows
 from canary.training.data.dataset import load_rows

@@ -1,6 +1,6 @@
 """Rebuilds what is embedded: data, tokenizer, checkpoint and reward model.
 
-`python -m canary.inputs.embedded`
+`python -m tools.embedded`
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def differing_files() -> list[Path]:
 
 def main() -> int:
     """Rebuilds everything, or with `--check` compares; 1 where something differs."""
-    parser = argparse.ArgumentParser(prog="python -m canary.inputs.embedded", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.embedded", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="compare data and tokenizer with a rebuild"
     )

@@ -1,6 +1,6 @@
 """The embedded default: a tiny checkpoint, a reward model, and tasks with checkable answers.
 
-Names and paths only; importing this loads no torch. `python -m canary.inputs.embedded`
+Names and paths only; importing this loads no torch. `python -m tools.embedded`
 rebuilds what is shipped here.
 """
 

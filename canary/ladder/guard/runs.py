@@ -10,7 +10,7 @@ from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed
 from canary.ladder.guard.verdict import Verdict, compare
 from canary.ladder.labels import state_word, verdict_words
-from canary.ladder.launching import Launch
+from canary.ladder.launching import LadderRuns
 from canary.ladder.levels import Rounding, Settings
 from canary.ladder.same_work import other_rows
 from canary.record.jsonio import number
@@ -29,7 +29,7 @@ class Guards:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: LadderRuns,
         config: CanaryConfig,
         say: Callable[[str], None],
         baseline: Settings,

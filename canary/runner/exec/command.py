@@ -21,10 +21,10 @@ from canary.protocol.job import JOB, PARENT, Job, Listener, Result
 from canary.runner.exec.file_notes import GUARD, MARKS, NOTE, VARIABLE
 from canary.runner.exec.left_files import Refused
 from canary.runner.exec.streams import Streams
-from canary.runner.local import LocalRunner, RowTail, died, end_tree
-from canary.runner.processes import RankWatch
+from canary.runner.local import LocalRunner, StepTail, died, end_tree
+from canary.runner.processes import RankProcesses
 
-SITE = Path(__file__).parents[1] / "attach" / "site"
+SITE = Path(__file__).parents[2] / "training" / "attach" / "site"
 LAST_WORDS_S = 60.0
 """Seconds that a command has for its own ending after a signal."""
 USUAL = ("python3", "python", "torchrun", "accelerate", "trl")
@@ -111,8 +111,8 @@ class CommandRunner(LocalRunner):
         self,
         child: subprocess.Popen[bytes],
         job: Job,
-        tail: RowTail,
-        watch: RankWatch,
+        tail: StepTail,
+        watch: RankProcesses,
         listener: Listener,
         deadline: float,
     ) -> bool:
@@ -123,7 +123,7 @@ class CommandRunner(LocalRunner):
             except Stopped as stopped:
                 raise Stopped(stopped.number, _told_to_end(child, stopped.number)) from stopped
 
-    def _is_over(self, job: Job, watch: RankWatch) -> bool:
+    def _is_over(self, job: Job, watch: RankProcesses) -> bool:
         """A probe that has told everything, or that was ended for what it was about to do."""
         self._told = job.kind == "probe" and (watch.complete() or _guarded(job) is not None)
         return self._told
@@ -134,7 +134,7 @@ class CommandRunner(LocalRunner):
         if child.poll() is None:
             end_tree(child, ask=not self._told)
 
-    def _outcome(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
+    def _outcome(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
         result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode, watch)
@@ -156,7 +156,7 @@ class CommandRunner(LocalRunner):
             )
         return replace(result, command_code=returncode)
 
-    def _without_result(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
+    def _without_result(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
         guarded = _guarded(job)
         if guarded is not None:
             what, remedy = guarded
@@ -250,7 +250,7 @@ def _other_program(name: str, number: int | None) -> str:
     return f"did you mean {near[0]}? Or {remedy}" if near else remedy
 
 
-def _told(watch: RankWatch) -> str:
+def _told(watch: RankProcesses) -> str:
     """What the command said last, to be put after what is said of it."""
     words = last_words(watch.printed())
     return f": {words}" if words else ""
@@ -264,7 +264,8 @@ def _interpreter(job: Job) -> str | None:
 
 
 def _guarded(job: Job) -> tuple[str, str] | None:
-    """What a launch was ended for and what to do about it, in words of `canary.runner.exec.file_notes`."""
+    """What a launch was ended for and what to do about it, in words of
+    `canary.runner.exec.file_notes`."""
     mark = next(marks_of(job).glob("guarded.*"), None)
     text = "" if mark is None else mark.read_text(encoding="utf-8")
     what, sign, remedy = text.partition("\n")

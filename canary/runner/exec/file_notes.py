@@ -1,8 +1,8 @@
 """Notes which files a launch of the user's command changes, and keeps their state before that.
 
 Runs in each Python process of the command, before anything else does. Standard library only, and
-little of it. What writes from native code is heard through `canary.training.attach.writers`, what a shell or
-another program writes is not heard (see `canary.runner.exec.left_files`).
+little of it. What writes from native code is heard through `canary.training.attach.writers`, what a
+shell or another program writes is not heard (see `canary.runner.exec.left_files`).
 """
 # ruff: noqa: PTH101, PTH105, PTH107, PTH109, PTH110, PTH112, PTH114, PTH115, PTH116, PTH117, PTH118, PTH120, PTH121, PTH123, PTH208
 # pathlib costs an import in every process of the command
@@ -65,7 +65,7 @@ SQLITE = ("-journal", "-wal", "-shm")
 
 class Kept:
     """Where this process keeps notes and copies, and how many bytes it wrote there: counters of the
-    training's own writes leave them out (see `canary.training.probes.calls`)."""
+    training's own writes leave them out (see `canary.training.collectors.calls`)."""
 
     folder = ""
     bytes = 0
@@ -460,7 +460,8 @@ def copy_file(path: str, copy: str) -> None:
 
 
 def begin(rules: Any, root: int) -> Notes:
-    """Notes from here on, as the environment asks; `rules` is the module `canary.runner.exec.free_paths`."""
+    """Notes from here on, as the environment asks; `rules` is the module
+    `canary.runner.exec.free_paths`."""
     wanted, folder = os.environ[VARIABLE].split(":", 1)
     Kept.folder = folder
     free = rules.free_of(folder)

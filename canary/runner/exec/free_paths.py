@@ -1,6 +1,7 @@
 """Where a launch of the user's command may do as it likes: caches, devices, the run's own folder.
 
-Loaded in each Python process of the command (see `canary.runner.exec.file_notes`). Standard library only.
+Loaded in each Python process of the command (see `canary.runner.exec.file_notes`). Standard library
+only.
 """
 # ruff: noqa: PTH111, PTH112, PTH118, PTH119, PTH120, PTH123, PTH109
 # pathlib costs an import in every process of the command

@@ -17,7 +17,7 @@ CHUNK = 1 << 16
 PATIENCE_S = 10.0
 
 
-class Watched:
+class FileWrites:
     """Counts from its making on. A file that is opened for writing and closed, or moved into its
     place, counts once each time. Nothing is counted where the system has no inotify."""
 

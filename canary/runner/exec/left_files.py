@@ -1,7 +1,7 @@
 """What a launch left among the user's files: what is to be set aside before the next launch.
 
-Built from the notes of its processes (see `canary.runner.exec.file_notes`) and, for what wrote unheard, from
-one look at the folders that they wrote to.
+Built from the notes of its processes (see `canary.runner.exec.file_notes`) and, for what wrote
+unheard, from one look at the folders that they wrote to.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.runner.exec.file_notes import FOLDER, KEPT, LINK, MARKS, copy_file
-from canary.runner.exec.inotify import Watched
+from canary.runner.exec.inotify import FileWrites
 from canary.runner.exec.left_files import Item, Refused, is_moved, left_by
 from canary.runner.exec.put_back import BESIDE, Journal, look, put_back
 
@@ -54,7 +54,7 @@ def main() -> None:
         put_back(root)
         _tell({"refused": _words(error)})
         return
-    watched = Watched({item.path.parent for item in items if item.path.parent.is_dir()})
+    watched = FileWrites({item.path.parent for item in items if item.path.parent.is_dir()})
     _tell({"ready": True})
     sys.stdin.buffer.read()
     end_processes(marks)

@@ -20,8 +20,8 @@ from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.anomaly.measure import Given, hash_later, integers_of, rates_of
 from canary.training.anomaly.reading import gradient_norm
-from canary.training.probes.metrics import StepMetrics
-from canary.training.probes.trackers import Trackers
+from canary.training.collectors.metrics import StepMetrics
+from canary.training.collectors.trackers import Trackers
 
 
 class AnomalyCallback(TrainerCallback):

@@ -16,7 +16,7 @@ import torch
 
 from canary.errors import UsageError
 from canary.training.anomaly.observation import Agreement, Observation, Sample, from_metrics
-from canary.training.anomaly.parameters import ParameterWatch
+from canary.training.anomaly.parameters import ParameterChanges
 from canary.training.anomaly.reading import Reading, gradient_norm
 
 FAR_BEHIND = 64
@@ -57,7 +57,7 @@ class Measure:
         self._parameters: list[torch.Tensor] = []
         self._of: Callable[[], Any] = lambda: None
         self._age = 0
-        self._watch = ParameterWatch()
+        self._watch = ParameterChanges()
         self._last_call: float | None = None
 
     def take(self, given: Given) -> list[Observation]:
@@ -160,7 +160,7 @@ def hash_later(batches: Sequence[Any]) -> Callable[[], list[str]] | None:
 
 def hashes(batches: Sequence[Any]) -> list[str]:
     """SHA-256 of the integer tensors of each micro-batch, as the exact lane has them."""
-    from canary.training.probes.batches import batch_sha256
+    from canary.training.collectors.batches import batch_sha256
 
     return [
         batch_sha256(batch if isinstance(batch, Mapping) else _named(batch)) for batch in batches
@@ -174,7 +174,7 @@ def _named(batch: Any) -> dict[str, Any]:
 
 def integers_of(batch: Any) -> dict[str, torch.Tensor]:
     """What of a batch is hashed: the only part of it that is worth keeping."""
-    from canary.training.probes.batches import integer_tensors
+    from canary.training.collectors.batches import integer_tensors
 
     return integer_tensors(batch if isinstance(batch, Mapping) else _named(batch))
 

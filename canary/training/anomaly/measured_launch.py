@@ -16,14 +16,14 @@ from canary.training.anomaly.hooks import AnomalyDetectionHook, StopTraining
 from canary.training.anomaly.log import ALERTS_FILE, AlertLog
 from canary.training.anomaly.measure import hash_later, integers_of
 from canary.training.anomaly.observation import from_row
-from canary.training.anomaly.parameters import ParameterWatch
+from canary.training.anomaly.parameters import ParameterChanges
 
 STEPS_KEPT = 8
 """Steps whose integer tensors are kept, so that a batch can be named: a device's numbers are there
 a step or two after it."""
 
 
-class LaunchWatch:
+class RunDetectors:
     """Looks at each row of one launch and rank. Rank 0 sees all; the others, whose rates and norms
     are the same, look at what is their own: losses that are not finite."""
 
@@ -47,7 +47,7 @@ class LaunchWatch:
         self._now: list[Alert] = []
         self._detector.add_listener(self._keep)
         AnomalyDetectionHook(self._detector).register_with_profiler()
-        self._parameters = ParameterWatch() if rank == 0 else None
+        self._parameters = ParameterChanges() if rank == 0 else None
         self._entering: list[dict[str, torch.Tensor]] = []
         self._batches: deque[tuple[int, list[dict[str, torch.Tensor]]]] = deque(maxlen=STEPS_KEPT)
         self._peak = 0.0

@@ -24,7 +24,7 @@ STRIDE = 40503
 """Odd: its multiples give each of the first 2**n places a value of its own."""
 
 
-class ParameterWatch:
+class ParameterChanges:
     """Compares a weighted sum of each trainable tensor, in float64, at the first step and `UPDATES`
     later. Elements that move oppositely do not cancel: each has a weight of its own.
 

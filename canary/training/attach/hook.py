@@ -9,13 +9,13 @@ from types import ModuleType
 from typing import Any
 
 from canary.protocol.job import JOB, Job
-from canary.training.attach.watch import Watch
+from canary.training.attach.watch import WatchedTraining
 
 
 def hook(module: ModuleType, started: float) -> None:
     """Hooks the freshly loaded `transformers.trainer`; `started` is when the process began."""
     job = Job.read(Path(os.environ[JOB]))
-    watch = Watch(job, started)
+    watch = WatchedTraining(job, started)
     trainer_class = module.Trainer
     _wrap(trainer_class, watch)
 
@@ -29,7 +29,7 @@ def hook(module: ModuleType, started: float) -> None:
     watch.process_begins()
 
 
-def _wrap(cls: Any, watch: Watch) -> None:
+def _wrap(cls: Any, watch: WatchedTraining) -> None:
     original = cls.__dict__["train"]
 
     @functools.wraps(original)

@@ -18,15 +18,15 @@ from canary.protocol.failure import describe_failure, one_line
 from canary.protocol.job import JOB, PARENT, Job, Result
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.suppress import Suppression
+from canary.training.collectors.calls import count_calls
 from canary.training.launch import Inside, begun, set_up_torch
-from canary.training.probes.calls import count_calls
 
 END_WAIT_S = 60.0
 """How long a probe that is done waits for its parent to end it."""
 PARENT_EVERY_S = 1.0
 
 
-class Watch:
+class WatchedTraining:
     """The job of this process. The first training that begins is the one recorded."""
 
     def __init__(self, job: Job, started: float) -> None:

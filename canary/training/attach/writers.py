@@ -1,4 +1,4 @@
-"""What writes files from native code, or keeps caches, and how `canary.runner.exec.file_notes` hears of it.
+"""What writes files from native code, or keeps caches, heard by `canary.runner.exec.file_notes`.
 
 Loaded in each Python process of the user's command. Standard library only, and little of it.
 """

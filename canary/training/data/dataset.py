@@ -12,17 +12,17 @@ from datasets import Dataset
 
 from canary.errors import ConfigError, InputError
 from canary.inputs.row_counts import no_rows, require_enough
+from canary.training.collectors.calls import own_calls
 from canary.training.data.shapes import Row, converter_for, is_conversational, unpaired
 from canary.training.data.sources import read_source
 from canary.training.data.truncate import truncate_prompt
 from canary.training.exact.fingerprints import dataset_fingerprint
 from canary.training.plugins import formatting_function
-from canary.training.probes.calls import own_calls
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 
 if TYPE_CHECKING:

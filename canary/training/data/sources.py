@@ -17,7 +17,7 @@ from pyarrow.lib import ArrowException
 from canary.errors import InputError
 from canary.inputs.embedded import EMBEDDED_DATA, data_file
 from canary.inputs.locations import FORMATS, data_place
-from canary.inputs.spec import WorkloadSpec, view_for
+from canary.protocol.spec import WorkloadSpec, view_for
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig

@@ -8,16 +8,16 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.parameters import gradient_norms
-from canary.training.exact.signals import ExactProbe
-from canary.training.loops.wrapping import Wrapping
+from canary.training.exact.signals import ExactSignals
 
 
 class Gradients:
     """Reads the norms of each step, for the probe's `exact.clipping`: `{before, applied}`, a norm
     each per step, None where there was no backward or no optimizer."""
 
-    def __init__(self, model: Any, exact: ExactProbe) -> None:
+    def __init__(self, model: Any, exact: ExactSignals) -> None:
         self._model = model
         self._exact = exact
         self._steps: dict[str, list[float | None]] = {"before": [], "applied": []}

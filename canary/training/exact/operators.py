@@ -55,7 +55,7 @@ class _Counting(TorchDispatchMode):
         return found
 
 
-class WorkProbe:
+class WorkCounter:
     """Counts everything dispatched between `begin` and `end`. Doubles the time of that step."""
 
     def __init__(self, model: torch.nn.Module | None) -> None:

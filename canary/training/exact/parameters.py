@@ -108,7 +108,7 @@ def gradient_norms(model: nn.Module) -> dict[str, Any]:
     }
 
 
-class UpdateProbe:
+class UpdateCapture:
     """Compares the trainable parameters before and after the first update."""
 
     def __init__(self, model: nn.Module) -> None:

@@ -10,7 +10,7 @@ import torch
 STATISTICS = ("count", "mean", "rms", "placed")
 
 
-class RolloutRows:
+class RolloutCollector:
     """Describes the rollout of each step: `{tokens, signals: {name: {count, mean, rms, placed}}}`,
     each a list with a value a step.
 

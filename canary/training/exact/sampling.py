@@ -13,7 +13,7 @@ ONLINE = ("_generate_and_score_completions", "watch")
 """What trl's online trainers have, and a loop that tells what it does."""
 
 
-class SampledRows:
+class SampledIds:
     """Keeps every completion that the model generates, cut after its first EOS."""
 
     def __init__(self, model: Any, eos_ids: frozenset[int]) -> None:
@@ -51,7 +51,7 @@ class SampledRows:
         return unknown
 
 
-def sampled_rows(trainer: Any) -> SampledRows | None:
+def sampled_rows(trainer: Any) -> SampledIds | None:
     """Watches the sampling of an online trainer; None for the others."""
     if not any(hasattr(trainer, name) for name in ONLINE):
         return None
@@ -59,4 +59,4 @@ def sampled_rows(trainer: Any) -> SampledRows | None:
         return None
     tokenizer = getattr(trainer, "processing_class", None)
     known = getattr(trainer, "eos_token_ids", None) or [getattr(tokenizer, "eos_token_id", None)]
-    return SampledRows(trainer.model, frozenset(int(i) for i in known if i is not None))
+    return SampledIds(trainer.model, frozenset(int(i) for i in known if i is not None))

@@ -29,20 +29,20 @@ from typing import Any, Protocol
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.training.collectors.batches import describe_batch
 from canary.training.exact.effective import called_code, effective_settings
 from canary.training.exact.fingerprints import special_ids
-from canary.training.exact.operators import LiveTensors, WorkProbe, counting_disturbs, recompiles
+from canary.training.exact.operators import LiveTensors, WorkCounter, counting_disturbs, recompiles
 from canary.training.exact.parameters import (
-    UpdateProbe,
+    UpdateCapture,
     combined,
     describe_model,
     gradient_norms,
     parameter_digests,
     rounded_to,
 )
-from canary.training.exact.rollouts import RolloutRows
+from canary.training.exact.rollouts import RolloutCollector
 from canary.training.exact.sampling import sampled_rows
-from canary.training.probes.batches import describe_batch
 
 TIMES = ("step_time",)
 """Metrics that a trainer logs beside the others and that are readings of a clock."""
@@ -59,7 +59,7 @@ class Trained(Protocol):
         """The module in training; None in a loop that did not name it."""
 
 
-class ExactProbe:
+class ExactSignals:
     """Listens to the training and describes what has no noise."""
 
     def __init__(
@@ -67,13 +67,13 @@ class ExactProbe:
     ) -> None:
         self._trainer = trainer
         self._work_step = work_step
-        self._work: WorkProbe | None = None
-        self._update: UpdateProbe | None = None
+        self._work: WorkCounter | None = None
+        self._update: UpdateCapture | None = None
         self._live = LiveTensors(whole_process)
         # Within somebody's own training, which must stay as it is.
         self._guest = not whole_process
         self._sampled = sampled_rows(trainer)
-        self._rollouts: RolloutRows | None = None
+        self._rollouts: RolloutCollector | None = None
         self._micro: list[dict[str, Any]] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
@@ -111,7 +111,7 @@ class ExactProbe:
 
     def _begin_work_if_next(self, done: int) -> None:
         if done + 1 == self._work_step and not (self._guest and counting_disturbs()):
-            self._work = WorkProbe(self._trainer.model)
+            self._work = WorkCounter(self._trainer.model)
             self._work.begin()
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ class ExactProbe:
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """Describes what enters the updates of a step, which are then told of one by one."""
         with _disable_current_modes():
-            self._rollouts = self._rollouts or RolloutRows()
+            self._rollouts = self._rollouts or RolloutCollector()
             self._rollouts.add(tensors)
             self.found["rollout"] = self._rollouts.found
 
@@ -140,7 +140,7 @@ class ExactProbe:
         """Keeps a copy of the trainable parameters, before the first update only."""
         if self._update is None and "first_update" not in self.found:
             with _disable_current_modes():
-                self._update = UpdateProbe(self._trainer.model)
+                self._update = UpdateCapture(self._trainer.model)
 
     def update_ended(self) -> None:
         """Describes what the first update changed."""

@@ -15,7 +15,7 @@ import torch
 from transformers import Trainer
 
 from canary.training.exact.gradients import Gradients
-from canary.training.exact.signals import ExactProbe
+from canary.training.exact.signals import ExactSignals
 
 
 class InnerLoop:
@@ -28,7 +28,7 @@ class InnerLoop:
     def __init__(
         self,
         trainer: Any,
-        exact: ExactProbe | None,
+        exact: ExactSignals | None,
         batch_enters: Callable[[dict[str, Any]], None],
         loss_is_known: Callable[[torch.Tensor], None],
     ) -> None:

@@ -15,7 +15,7 @@ import torch
 from canary.training.loops.train_override import OwnLoop, Wrap
 
 
-class LoopWatch(Protocol):
+class LoopEvents(Protocol):
     """Is told of a loop whose step is a rollout and the updates on it."""
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
@@ -61,7 +61,7 @@ def tells(trainer: Any) -> bool:
 
 
 class ToldLoop(OwnLoop):
-    """Gathers one step of a loop that tells (see `LoopWatch`)."""
+    """Gathers one step of a loop that tells (see `LoopEvents`)."""
 
     can_be_asked = tells_its_end = True
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from canary.training.exact.signals import ExactProbe
-from canary.training.probes.clock import StepClock
+from canary.training.collectors.clock import StepClock
+from canary.training.exact.signals import ExactSignals
 
 Wrap = Callable[[Any, str, Callable[..., Any]], None]
 
@@ -38,7 +38,7 @@ class OwnLoop:
         self,
         trainer: Any,
         clock: StepClock,
-        exact: ExactProbe | None,
+        exact: ExactSignals | None,
         batch_enters: Callable[[Mapping[str, Any]], None],
         step_ends: Callable[[OwnLoop], None],
     ) -> None:

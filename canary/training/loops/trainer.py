@@ -15,18 +15,18 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from transformers import Trainer, TrainerCallback
 
-from canary.training.exact.signals import ExactProbe
+from canary.training.collectors.batches import count_tokens, rows_of
+from canary.training.collectors.metrics import StepMetrics
+from canary.training.collectors.named import hashable, named, with_nested
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.steps import EndedSteps, Row, StepListener
+from canary.training.collectors.wrapping import Wrapping
+from canary.training.exact.signals import ExactSignals
 from canary.training.loops.inner_override import InnerLoop
 from canary.training.loops.instrumented import ToldLoop, tells
 from canary.training.loops.no_callbacks import SilentLoop
 from canary.training.loops.train_override import LoopEnded, OwnLoop
 from canary.training.loops.trainer_methods import LOGPROB_METHODS, PHASE_OF_METHOD
-from canary.training.loops.wrapping import Wrapping
-from canary.training.probes.batches import count_tokens, rows_of
-from canary.training.probes.metrics import StepMetrics
-from canary.training.probes.named import hashable, named, with_nested
-from canary.training.probes.profiler import StepProfiler
-from canary.training.probes.steps import Row, StepRows, StepWatch
 
 
 def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
@@ -37,7 +37,7 @@ def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
     row["grad_norm"] = values.pop("grad_norm", None)
 
 
-class TrainerProbe(TrainerCallback):
+class TrainerCollector(TrainerCallback):
     """Collects a row a step and hands it to `sink`; `exact` listens too in the probe launch."""
 
     def __init__(
@@ -47,10 +47,10 @@ class TrainerProbe(TrainerCallback):
         launch: int,
         *,
         stop_after: int | None = None,
-        exact: ExactProbe | None = None,
+        exact: ExactSignals | None = None,
         on_cut: Callable[[], None] | None = None,
         profiler: StepProfiler | None = None,
-        watch: StepWatch | None = None,
+        watch: StepListener | None = None,
     ) -> None:
         self._trainer = trainer
         self._launch = launch
@@ -59,7 +59,7 @@ class TrainerProbe(TrainerCallback):
         self._on_cut = on_cut
         self._watch = watch
         self._cut = False
-        self._ended = StepRows(torch.device(trainer.args.device), sink, profiler)
+        self._ended = EndedSteps(torch.device(trainer.args.device), sink, profiler)
         self._clock = self._ended.clock
         self._collectives = self._ended.collectives
         self._losses: list[torch.Tensor] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from peft import LoraConfig
 
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 
 
 def lora_config(spec: WorkloadSpec) -> LoraConfig | None:

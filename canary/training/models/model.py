@@ -21,7 +21,7 @@ from transformers import (
 
 from canary.errors import ConfigError, InputError
 from canary.inputs.embedded.sizes import parse_random_name
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.models import attention
 from canary.training.models.names import from_named

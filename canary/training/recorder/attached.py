@@ -13,14 +13,14 @@ import psutil
 
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
-from canary.training.anomaly.measured_launch import LaunchWatch
-from canary.training.exact.signals import ExactProbe
+from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.collectors.calls import can_count_calls, count_calls
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.steps import Row
+from canary.training.exact.signals import ExactSignals
 from canary.training.launch import Inside, begun, set_up_torch
-from canary.training.probes.calls import can_count_calls, count_calls
-from canary.training.probes.profiler import StepProfiler
-from canary.training.probes.steps import Row
 from canary.training.recorder.loop import Loop
-from canary.training.recorder.probe import LoopProbe
+from canary.training.recorder.probe import LoopCollector
 
 
 class Keeper(Protocol):
@@ -30,25 +30,25 @@ class Keeper(Protocol):
     stop_after: int | None
     """Steps after which the loop is to end; None for all of it."""
 
-    def begins(self, loop: Loop) -> ExactProbe | None:
+    def begins(self, loop: Loop) -> ExactSignals | None:
         """The loop begins; returns what looks at its first steps closely, where it does."""
 
     def profiler(self) -> StepProfiler | None:
         """What profiles some of its steps; asked for once, after `begins`."""
 
-    def watch(self) -> LaunchWatch | None:
+    def watch(self) -> RunDetectors | None:
         """What looks for anomalies; asked for once, after `begins`."""
 
     def keep(self, row: Row) -> None:
         """A step's row."""
 
-    def step_ended(self, probe: LoopProbe) -> None:
+    def step_ended(self, probe: LoopCollector) -> None:
         """A step has ended."""
 
     def past_end(self) -> None:
         """The loop goes on past the steps that it was to have."""
 
-    def ends(self, probe: LoopProbe, error: BaseException | None) -> None:
+    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
         """The loop has ended, well or with an error."""
 
 
@@ -73,7 +73,7 @@ class JobKeeper:
         self._stack = contextlib.ExitStack()
         self._told = False
 
-    def begins(self, loop: Loop) -> ExactProbe | None:
+    def begins(self, loop: Loop) -> ExactSignals | None:
         """In the probe with deterministic kernels."""
         self._loop = loop
         if self.stop_after is not None and sys.modules.get("transformers") is not None:
@@ -89,7 +89,7 @@ class JobKeeper:
         """As the job says."""
         return self._inside.profiler(self._loop.device)
 
-    def watch(self) -> LaunchWatch | None:
+    def watch(self) -> RunDetectors | None:
         """In the measured launch."""
         return self._inside.watch
 
@@ -97,7 +97,7 @@ class JobKeeper:
         """To the job's file of rows."""
         self._inside.keep(row)
 
-    def step_ended(self, probe: LoopProbe) -> None:
+    def step_ended(self, probe: LoopCollector) -> None:
         """At the last step that is recorded, what saves transformers' models does so no more; what
         a probe saves is removed after it."""
         if (
@@ -120,7 +120,7 @@ class JobKeeper:
             )
             self._told = True
 
-    def ends(self, probe: LoopProbe, error: BaseException | None) -> None:
+    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
         """Leaves the result for the parent."""
         with self._stack:
             if error is not None and is_failure(error):
@@ -132,7 +132,7 @@ class JobKeeper:
                 probe.exact.training_ended()
             self._inside.leave(self._result(probe))
 
-    def _result(self, probe: LoopProbe) -> Result:
+    def _result(self, probe: LoopCollector) -> Result:
         if not probe.steps:
             return Result(
                 status="failed",
@@ -165,13 +165,13 @@ class NoKeeper:
     def keep(self, row: Row) -> None:
         """Not kept."""
 
-    def step_ended(self, probe: LoopProbe) -> None:
+    def step_ended(self, probe: LoopCollector) -> None:
         """Not told."""
 
     def past_end(self) -> None:
         """Not told."""
 
-    def ends(self, probe: LoopProbe, error: BaseException | None) -> None:
+    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
         """The optimizers are left as they were."""
         probe.detach()
 

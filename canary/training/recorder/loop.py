@@ -44,7 +44,8 @@ class Loop:
         return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
 
     def describe(self) -> dict[str, Any]:
-        """As `canary.training.exact.trainer_settings` describes a trainer, and the loop's `name`."""
+        """As `canary.training.exact.trainer_settings` describes a trainer, and the loop's
+        `name`."""
         settings = _without_secrets({name: plain(value) for name, value in self.settings.items()})
         return {
             "name": self.name,

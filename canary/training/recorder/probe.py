@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.training.collectors.batches import count_tokens, rows_of
+from canary.training.collectors.named import hashable, named
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.steps import EndedSteps, Row, StepListener
 from canary.training.exact.gradients import Gradients
-from canary.training.exact.signals import ExactProbe
-from canary.training.probes.batches import count_tokens, rows_of
-from canary.training.probes.named import hashable, named
-from canary.training.probes.profiler import StepProfiler
-from canary.training.probes.steps import Row, StepRows, StepWatch
+from canary.training.exact.signals import ExactSignals
 from canary.training.recorder.loop import Loop
 from canary.training.recorder.scalars import mean, scalar
 
@@ -46,7 +46,7 @@ def _fill(row: Row, values: dict[str, float]) -> None:
     }
 
 
-class LoopProbe:
+class LoopCollector:
     """The steps of one loop; `sink` gets a row each, `exact` looks closely while it is there."""
 
     def __init__(
@@ -54,9 +54,9 @@ class LoopProbe:
         loop: Loop,
         sink: Callable[[Row], None],
         launch: int,
-        exact: ExactProbe | None,
+        exact: ExactSignals | None,
         profiler: StepProfiler | None = None,
-        watch: StepWatch | None = None,
+        watch: StepListener | None = None,
     ) -> None:
         self.steps = 0
         """Steps that have ended."""
@@ -67,7 +67,7 @@ class LoopProbe:
         if exact is not None and loop.model is not None:
             self._gradients = Gradients(loop.model, exact)
         self._device = loop.device
-        self.rows = StepRows(self._device, sink, profiler)
+        self.rows = EndedSteps(self._device, sink, profiler)
         self._clock = self.rows.clock
         self._loop = loop
         self._launch = launch

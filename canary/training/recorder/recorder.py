@@ -14,7 +14,7 @@ from canary.record.alert import SEVERITIES, Severity
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.recorder.attached import Keeper, NoKeeper, job_keeper, this_rank
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
-from canary.training.recorder.probe import LoopProbe
+from canary.training.recorder.probe import LoopCollector
 from canary.training.recorder.profiling import check_profiler
 from canary.training.recorder.step import Step
 
@@ -98,7 +98,7 @@ class Recorder:
             raise UsageError(f"Recorder(stop_on={stop_on!r})", f"one of {', '.join(SEVERITIES)}")
         self._own = (Path(output_dir), probe_steps, max_steps, tracker, profiled, stop_on)
         self._keeper: Keeper | None = None
-        self._probe: LoopProbe | None = None
+        self._probe: LoopCollector | None = None
         self.folder: Path | None = None
         """The run's folder, where the Recorder writes one itself."""
 
@@ -146,7 +146,7 @@ class Recorder:
         self._keeper = self._find_keeper()
         exact = self._keeper.begins(self._loop)
         keeper = self._keeper
-        self._probe = LoopProbe(
+        self._probe = LoopCollector(
             self._loop, keeper.keep, keeper.launch, exact, keeper.profiler(), keeper.watch()
         )
         self._probe.start()
@@ -170,7 +170,7 @@ class Recorder:
                 raise
         self._keeper.ends(probe, error)
 
-    def _end_what_ended(self, probe: LoopProbe) -> None:
+    def _end_what_ended(self, probe: LoopCollector) -> None:
         """A step whose optimizer stepped behind its `recorder.step`."""
         if self._keeper is not None and probe.ended_outside():
             self._keeper.step_ended(probe)

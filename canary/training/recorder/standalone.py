@@ -21,7 +21,7 @@ from canary.machine.environment import fingerprint, git_state
 from canary.machine.gpu import device_in_use, health, list_devices
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import Result, disk_full
-from canary.protocol.rows import RowFile
+from canary.protocol.rows import StepFile
 from canary.protocol.trainer_config import as_config
 from canary.record.alert import Severity
 from canary.record.alerts import with_alerts
@@ -37,17 +37,17 @@ from canary.record.profile_folder import keep_profile, window_of
 from canary.record.summary import summarise
 from canary.record.tracked import exact_scalars, row_scalars
 from canary.record.types import Launch, RunRecord
-from canary.training.anomaly.measured_launch import LaunchWatch
+from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.collectors.calls import WrittenFiles, can_count_calls, count_calls
+from canary.training.collectors.host import HostMeter
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.steps import Row
 from canary.training.exact.fingerprints import describe_data
-from canary.training.exact.signals import ExactProbe
+from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
-from canary.training.probes.calls import WrittenFiles, can_count_calls, count_calls
-from canary.training.probes.host import HostWatch
-from canary.training.probes.profiler import StepProfiler
-from canary.training.probes.steps import Row
 from canary.training.recorder.attached import is_failure, process_started
 from canary.training.recorder.loop import Loop
-from canary.training.recorder.probe import LoopProbe
+from canary.training.recorder.probe import LoopCollector
 from canary.training.recorder.unavailable import notes_of, unmeasured_of
 
 LOG = (
@@ -81,7 +81,7 @@ class OwnKeeper:
         self._started = time.monotonic()
         self._broken: OSError | None = None
         self._stack = contextlib.ExitStack()
-        self._host = HostWatch()
+        self._host = HostMeter()
         self._kept: list[Row] = []
         self._stop_on = stop_on
         self._profile = None if profiler is None else dict(profiler)
@@ -92,7 +92,7 @@ class OwnKeeper:
         """The run's folder."""
         return self._folder.path
 
-    def begins(self, loop: Loop) -> ExactProbe | None:
+    def begins(self, loop: Loop) -> ExactSignals | None:
         """Writes what is known before the first step."""
         startup = time.perf_counter() - process_started()
         self._loop = loop
@@ -134,8 +134,8 @@ class OwnKeeper:
             )
         )
         self._record.perf.startup_seconds = {"before_training": startup}
-        self._rows = RowFile(self._folder.steps)
-        self._watch = LaunchWatch(
+        self._rows = StepFile(self._folder.steps)
+        self._watch = RunDetectors(
             self._folder.path,
             self.launch,
             scaled_gradients=scales_gradients(training),
@@ -154,12 +154,12 @@ class OwnKeeper:
             if device is not None:
                 self._record.gpu_health.update(health(device))
 
-    def _probe_begins(self) -> ExactProbe | None:
+    def _probe_begins(self) -> ExactSignals | None:
         if not self._probe_steps:
             return None
         # A notebook holds the models of other loops too.
-        exact = ExactProbe(self._loop, whole_process=False)
-        self._probe_rows = RowFile(self._folder.probe_steps)
+        exact = ExactSignals(self._loop, whole_process=False)
+        self._probe_rows = StepFile(self._folder.probe_steps)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         folder = self._folder
         own = (folder.steps, folder.probe_steps, folder.alerts, folder.log, folder.path)
@@ -171,7 +171,7 @@ class OwnKeeper:
         """As the loop's user asked for."""
         return None if self._window is None else StepProfiler(self._window, self._device)
 
-    def watch(self) -> LaunchWatch:
+    def watch(self) -> RunDetectors:
         """What looks for anomalies."""
         return self._watch
 
@@ -211,7 +211,7 @@ class OwnKeeper:
             self._record.notes.append(words)
             print(f"canary: {words}", file=sys.stderr, flush=True)
 
-    def step_ended(self, probe: LoopProbe) -> None:
+    def step_ended(self, probe: LoopCollector) -> None:
         """After the probe's last step, its signals are written and nothing looks closely."""
         if probe.exact is not None and probe.steps in (self._probe_steps, self.stop_after):
             probe.rows.flush(wait=True)
@@ -219,7 +219,7 @@ class OwnKeeper:
             with self._given_up_on_error():
                 self._folder.write(self._record)
 
-    def _probe_ends(self, probe: LoopProbe) -> None:
+    def _probe_ends(self, probe: LoopCollector) -> None:
         exact, probe.exact = probe.exact, None
         assert exact is not None
         exact.training_ended()
@@ -240,7 +240,7 @@ class OwnKeeper:
     def past_end(self) -> None:
         """A loop that goes on is no longer recorded."""
 
-    def ends(self, probe: LoopProbe, error: BaseException | None) -> None:
+    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
         """The last word of the record. A loop that failed has its own error to tell."""
         if error is not None and is_failure(error):
             probe.give_up()
@@ -258,7 +258,7 @@ class OwnKeeper:
         words = f": {result.reason}" if result.reason else ""
         print(f"canary: {result.status}{words}; {self.path}", file=sys.stderr, flush=True)
 
-    def _completed(self, probe: LoopProbe) -> Result:
+    def _completed(self, probe: LoopCollector) -> Result:
         probe.stop()
         if probe.exact is not None:
             self._probe_ends(probe)

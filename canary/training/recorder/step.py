@@ -11,13 +11,13 @@ from canary.errors import UsageError
 from canary.record.phases import PHASES
 
 if TYPE_CHECKING:
-    from canary.training.recorder.probe import LoopProbe
+    from canary.training.recorder.probe import LoopCollector
 
 
 class Step:
     """Takes what the loop tells of its step. Past the steps that are recorded it takes nothing."""
 
-    def __init__(self, probe: LoopProbe | None) -> None:
+    def __init__(self, probe: LoopCollector | None) -> None:
         self._probe = probe
 
     @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from canary.config.schema import TRAINING_TYPES
 from canary.errors import ConfigError
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from transformers import Trainer

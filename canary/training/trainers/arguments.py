@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
     from canary.config.schema import CanaryConfig
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
 
 Arguments = TypeVar("Arguments", bound="TrainingArguments")
 

@@ -9,7 +9,7 @@ from canary.training.plugins import trainer_from_factory
 if TYPE_CHECKING:
     from transformers import Trainer
 
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
 
 
 def build(spec: WorkloadSpec) -> Trainer:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from canary.inputs.row_counts import require_enough
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data import older_rows
 from canary.training.data.dataset import load_rows

@@ -52,7 +52,7 @@ class StepDrawn:
 
 
 @dataclass
-class DrawnWatch:
+class OnPolicyCheck:
     """Looks at calls to `generate` in the first step and in step `last`."""
 
     trainer: Any

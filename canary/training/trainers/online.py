@@ -8,7 +8,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from canary.errors import ConfigError
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data.dataset import load_rows
 from canary.training.models.lora import lora_config

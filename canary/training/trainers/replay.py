@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from canary.errors import InputError, RunFailed
 from canary.record import jsonio
 from canary.record.ranks import rank_path
-from canary.training.trainers.on_policy import DrawnWatch
+from canary.training.trainers.on_policy import OnPolicyCheck
 
 RECORD = "CANARY_RECORD_COMPLETIONS"
 REPLAY = "CANARY_REPLAY_COMPLETIONS"
@@ -38,7 +38,7 @@ Completions = dict[Tokens, list[list[int]]]
 @contextmanager
 def completions_of(
     trainer: Any, kind: str, notes: list[str], last: int | None = None
-) -> Iterator[DrawnWatch | None]:
+) -> Iterator[OnPolicyCheck | None]:
     """Around a training: keeps or gives again what the trainer's model generates, as the
     environment asks. What was kept is written once the training has ended well.
 
@@ -62,7 +62,7 @@ def completions_of(
     watch = None
     if kind == "probe":
         steps = int(trainer.args.max_steps) if last is None else last
-        watch = DrawnWatch(trainer, model, lambda: _Stream(seed).drawn(), steps)
+        watch = OnPolicyCheck(trainer, model, lambda: _Stream(seed).drawn(), steps)
     if replay:
         path = rank_path(Path(replay), rank)
         _wrap(model, _Replay(model, read(path, kind), path.name, watch))
@@ -159,7 +159,7 @@ def _recorded(
     model: Any,
     stream: _Stream,
     kept: Completions,
-    watch: DrawnWatch | None,
+    watch: OnPolicyCheck | None,
     original: Any,
     *args: Any,
     **kwargs: Any,
@@ -184,7 +184,7 @@ class _Replay:
     would have been sampled."""
 
     def __init__(
-        self, model: Any, recorded: Completions, name: str, watch: DrawnWatch | None
+        self, model: Any, recorded: Completions, name: str, watch: OnPolicyCheck | None
     ) -> None:
         self._watch = watch
         self._model = model

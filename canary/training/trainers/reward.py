@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data import older_rows
 from canary.training.data.dataset import load_rows

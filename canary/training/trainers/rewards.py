@@ -10,7 +10,7 @@ from datasets import Dataset
 from canary.errors import InputError
 from canary.inputs.embedded import EMBEDDED_DATA
 from canary.inputs.embedded.tasks import score
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training.trainers.user_rewards import reward_functions
 
 Completion = str | list[dict[str, Any]]

@@ -14,7 +14,7 @@ from typing import Any
 
 from canary.config.speed import SpeedConfig
 from canary.errors import ConfigError
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 
 VARIABLE = "CANARY_TRL_DEFAULTS"

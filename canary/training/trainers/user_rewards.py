@@ -11,7 +11,7 @@ from canary.errors import ConfigError, RunFailed
 from canary.training.plugins import NamedCall, call_async, load_callable
 
 if TYPE_CHECKING:
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
 
 LARGEST = 3.4028234663852886e38
 """Of float32, which rewards become."""

@@ -20,9 +20,9 @@ from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.record.profile import OPERATORS
 from canary.report.escape import ZERO_WIDTH
 from canary.report.render import render
+from tests.unit.cli.test_profile_verb import USUAL, run_of
 from tests.unit.comparing import example, record
 from tests.unit.hostile import planted
-from tests.unit.test_profile_verb import USUAL, run_of
 
 STEERING = (
     "\x1b[2J\x1b]0;owned\x07\x9b31m\rPass\x08\x00\x7f\x85\u061c\u200e\u200f\u202e\u2028\u2066"

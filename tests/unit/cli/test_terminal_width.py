@@ -16,9 +16,9 @@ from canary.record.types import RunRecord
 from canary.report.lines import LONGEST_CELL, fitting, terminal_width, wrapped
 from canary.report.profile import profile_text
 from canary.report.render import render
+from tests.unit.cli.test_profile_verb import USUAL, run_of
 from tests.unit.comparing import altered, example, record, records
-from tests.unit.test_profile_verb import USUAL, run_of
-from tests.unit.test_rendering import CASES
+from tests.unit.report.test_rendering import CASES
 
 
 class Stream(io.StringIO):

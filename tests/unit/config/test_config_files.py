@@ -15,7 +15,7 @@ from canary.config.samples import sample_yaml, write_sample
 from canary.config.schema import TIERS, TRAINING_TYPES
 from canary.config.source import read_file
 from canary.errors import ConfigError, UsageError
-from tests.unit.test_config import refused
+from tests.unit.config.test_config import refused
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = sorted((ROOT / "configs").rglob("*.yaml"))

@@ -83,7 +83,7 @@ import sys
 from pathlib import Path
 from canary.config.load import load_config
 from canary.training.data.sources import read_source
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 
 spec = object.__new__(WorkloadSpec)
 object.__setattr__(spec, "config", load_config(sys.argv[1]).config)

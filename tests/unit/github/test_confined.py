@@ -14,7 +14,7 @@ from canary.github.comment import LIMIT, sections_of
 from canary.github.publish import sections_by
 from canary.github.section import TEMPLATE, section
 from canary.github.source import Answer, Source
-from tests.unit.test_comment import comparison, slow
+from tests.unit.github.test_comment import comparison, slow
 
 SOURCE = Source("b" * 40)
 DOUBLED = (

@@ -18,8 +18,8 @@ from canary.github.source import Answer, Source
 from canary.github.workflow import Job
 from canary.record import jsonio
 from canary.report.render import written
-from tests.unit.test_comment import slow
-from tests.unit.test_rendering import CASES
+from tests.unit.github.test_comment import slow
+from tests.unit.report.test_rendering import CASES
 
 SHA = "c" * 40
 RECORD = Path(__file__).parents[3] / "baselines" / "examples" / "sft_smoke.json"

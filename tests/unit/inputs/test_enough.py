@@ -12,7 +12,7 @@ from canary.config.schema import CanaryConfig
 from canary.config.trainers import TRAINER_DEFAULTS
 from canary.errors import InputError
 from canary.inputs.row_counts import most_steps, require_enough, rows_needed, rows_there
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 
 
 def config_of(training_type: str = "sft", **changes: Any) -> CanaryConfig:

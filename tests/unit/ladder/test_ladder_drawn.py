@@ -8,7 +8,7 @@ import pytest
 
 from canary.ladder.guard.verdict import TOLERANCES, compare
 from canary.ladder.labels import verdict_words
-from tests.unit.test_ladder_guard import exact
+from tests.unit.ladder.test_ladder_guard import exact
 
 
 def drawn(gap: float | None = 1e-6, rank: float | None = 0.5, ranked: int = 400) -> dict[str, Any]:

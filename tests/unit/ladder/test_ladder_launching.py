@@ -11,7 +11,7 @@ import pytest
 
 from canary.campaign.side import Side, run_child
 from canary.errors import MachineError, UsageError
-from canary.ladder.launching import Heard, Launched, Launcher, run_name
+from canary.ladder.launching import FinishedRun, Heard, RunProcesses, run_name
 from canary.record.types import RunRecord
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import config_of, silent
@@ -45,9 +45,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     return found
 
 
-def launcher(folder: Path, trainer: str = "ppo", **environ: str) -> Launcher:
+def launcher(folder: Path, trainer: str = "ppo", **environ: str) -> RunProcesses:
     config = config_of(trainer, max_steps=40)
-    return Launcher(None, ("max_steps=40",), config, folder, environ, silent)
+    return RunProcesses(None, ("max_steps=40",), config, folder, environ, silent)
 
 
 def test_a_guard_is_a_probe_alone_on_recorded_completions(tmp_path: Path, started: Started) -> None:
@@ -147,8 +147,8 @@ def test_every_launch_is_kept_with_its_record_s_id(tmp_path: Path, started: Star
     started.answer = MachineError("advanced (trial): no such kernel")
     launch.trial("advanced", {})
     assert launch.launched == [
-        Launched("guard", "basic", example().run_id),
-        Launched("trial", "advanced", None, "no such kernel"),
+        FinishedRun("guard", "basic", example().run_id),
+        FinishedRun("trial", "advanced", None, "no such kernel"),
     ]
 
 
@@ -199,5 +199,5 @@ def test_a_guard_trains_at_a_rate_though_the_warm_up_is_long(
 ) -> None:
     """In the first steps of a long warm-up nothing that the optimizer does would show."""
     config = config_of("sft", max_steps=200, warmup_steps=100)
-    Launcher(None, (), config, tmp_path, {}, silent).guard("basic", {})
+    RunProcesses(None, (), config, tmp_path, {}, silent).guard("basic", {})
     assert started.settings[0]["warmup_steps"] == 0

@@ -9,7 +9,7 @@ import pytest
 from canary.campaign.side import Side
 from canary.config.load import load_config
 from canary.errors import MachineError
-from canary.ladder.launching import Launcher
+from canary.ladder.launching import RunProcesses
 
 
 def environment(
@@ -23,7 +23,7 @@ def environment(
 
     monkeypatch.setattr(Side, "run_with", run_with)
     config = load_config(None).config
-    launcher = Launcher(None, (), config, folder, {"PATH": "/bin", **given}, lambda line: None)
+    launcher = RunProcesses(None, (), config, folder, {"PATH": "/bin", **given}, lambda line: None)
     assert launcher.timed(label, {}).problem
     return seen[0]
 

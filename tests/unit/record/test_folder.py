@@ -19,7 +19,7 @@ from canary.record.folder import (
     this_process,
 )
 from canary.record.types import Owner, RunRecord
-from tests.unit.test_summary import row
+from tests.unit.record.test_summary import row
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

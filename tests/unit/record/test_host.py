@@ -17,9 +17,9 @@ import torch
 from canary.record.host import host_of
 from canary.record.phases import PHASES
 from canary.record.types import Launch, RunRecord
-from canary.training.probes.clock import StepClock
-from canary.training.probes.host import LEAST_S, HostWatch
-from canary.training.probes.steps import StepRows
+from canary.training.collectors.clock import StepClock
+from canary.training.collectors.host import LEAST_S, HostMeter
+from canary.training.collectors.steps import EndedSteps
 
 
 def record(**host: float) -> RunRecord:
@@ -131,7 +131,7 @@ def spend(seconds: float) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux counts it")
 def test_rows_carry_how_long_the_thread_had_no_core() -> None:
     rows: list[dict[str, Any]] = []
-    steps = StepRows(torch.device("cpu"), rows.append)
+    steps = EndedSteps(torch.device("cpu"), rows.append)
     steps.clock.start()
     for number in range(3):
         spend(0.01)
@@ -147,7 +147,7 @@ SPENDS = "import time\nwhile time.process_time() < {}: pass\ntime.sleep({})"
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
 def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they_ended() -> None:
     rows: list[dict[str, Any]] = []
-    steps = StepRows(torch.device("cpu"), rows.append)
+    steps = EndedSteps(torch.device("cpu"), rows.append)
     steps.begin()
     with subprocess.Popen([sys.executable, "-c", SPENDS.format(0.3, 60)]) as running:
         subprocess.run([sys.executable, "-c", SPENDS.format(0.3, 0)], check=True)
@@ -166,7 +166,7 @@ def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they
 def test_what_a_data_loader_hands_to_a_program_of_its_own_counts_as_the_loaders() -> None:
     decodes = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {SPENDS!r}])\n"
     rows: list[dict[str, Any]] = []
-    steps = StepRows(torch.device("cpu"), rows.append)
+    steps = EndedSteps(torch.device("cpu"), rows.append)
     steps.begin()
     loader = [sys.executable, "-c", decodes.format(0.3, 0) + "time.sleep(60)"]
     with subprocess.Popen(loader) as running:
@@ -178,7 +178,7 @@ def test_what_a_data_loader_hands_to_a_program_of_its_own_counts_as_the_loaders(
     assert rows[0]["cpu_s"] - sum(rows[0]["phases_cpu"].values()) >= 0.3
 
 
-def sum_of_children(steps: StepRows) -> float:
+def sum_of_children(steps: EndedSteps) -> float:
     """CPU seconds so far; nothing is taken from what the next row gets."""
     return steps._children._total() - steps._children._last
 
@@ -194,7 +194,7 @@ def test_without_gilknocker_the_lock_is_unmeasured_and_the_rest_is_told(
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    watch = HostWatch(own_process=True)
+    watch = HostMeter(own_process=True)
     watch.begin()
     time.sleep(0.01)
     found = watch.end()
@@ -234,14 +234,14 @@ def test_with_gilknocker_a_held_lock_is_told_from_a_free_one() -> None:
 
 def test_a_training_too_short_for_samples_is_not_told_as_one_without_contention() -> None:
     pytest.importorskip("gilknocker")
-    watch = HostWatch(own_process=True)
+    watch = HostMeter(own_process=True)
     watch.begin()
     assert "gil_held" not in watch.end()
     assert "less than 1.1 s" in watch.unmeasured["host.gil_contention"]
 
 
 def watched(seconds: float) -> float:
-    watch = HostWatch(own_process=True)
+    watch = HostMeter(own_process=True)
     watch.begin()
     time.sleep(seconds)
     found = watch.end()
@@ -253,7 +253,7 @@ def watched(seconds: float) -> float:
 def test_a_users_own_process_has_no_thread_of_gilknockers(monkeypatch: pytest.MonkeyPatch) -> None:
     """It must end as it would without: the thread may abort a process that ends."""
     monkeypatch.delitem(sys.modules, "gilknocker", raising=False)
-    watch = HostWatch()
+    watch = HostMeter()
     watch.begin()
     found = watch.end()
     assert "gilknocker" not in sys.modules

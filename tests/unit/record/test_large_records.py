@@ -17,8 +17,8 @@ from canary.github.source import Source
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.render import render, tidy
 from canary.report.story import story_of, story_text
+from tests.unit.cli.test_terminal import with_value
 from tests.unit.comparing import example
-from tests.unit.test_terminal import with_value
 
 MILLION = 1_000_000
 MANY = 20_000

@@ -16,7 +16,7 @@ from canary.record.ranks import describe_ranks, merged_rows
 from canary.record.summary import summarise
 from canary.runner.outcome import outcome_text
 from canary.training.recorder.profiling import DEFAULTS
-from tests.unit.test_summary import record, row
+from tests.unit.record.test_summary import record, row
 
 MB = 2**20
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from canary.record.ranks import (
-    RankRows,
+    RankSteps,
     busy_s,
     describe_ranks,
     merged_exact,
@@ -130,7 +130,7 @@ def test_rows_are_read_on_as_ranks_write_them_and_half_a_line_waits(tmp_path: Pa
     path.write_text(json.dumps(row(1, 1.0, 0.0)) + "\n")
     other = tmp_path / "steps.rank1.jsonl"
     other.write_text('{"step": 1')
-    rows = RankRows(path)
+    rows = RankSteps(path)
     assert {rank: len(found) for rank, found in rows.read().items()} == {0: 1}
     with other.open("a") as stream:
         stream.write("}\n")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canary.record.tracked import SAMPLED, alerts_text, row_scalars, sampled_scalars
-from tests.unit.test_summary import row
+from tests.unit.record.test_summary import row
 
 HOST = {"computing_s": 1.0, "waiting_s": 0.3, "others_s": 0.1, "own_cpu_s": 0.7, "run_delay_s": 0.0}
 

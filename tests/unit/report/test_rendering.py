@@ -1,7 +1,7 @@
 """What a comparison looks like, held by golden files.
 
-After a wanted change: `UPDATE_GOLDEN=1 python -m pytest tests/unit/report/test_rendering.py`, then read
-the difference that git shows.
+After a wanted change: `UPDATE_GOLDEN=1 python -m pytest tests/unit/report/test_rendering.py`, then
+read the difference that git shows.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from canary.config.load import load_config
 from canary.protocol.job import Result
 from canary.runner.display.pace import Pace
 from canary.runner.display.panel import REDRAWS_PER_S, LivePanel, fitted, panel_lines, phase_bar
-from tests.unit.test_summary import row
+from tests.unit.record.test_summary import row
 
 PHASES = {
     "data": 0.01,

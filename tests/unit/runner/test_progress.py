@@ -17,8 +17,8 @@ from canary.runner.display.lines import PlainLines
 from canary.runner.display.panel import LivePanel
 from canary.runner.display.progress import Quiet, WhileHeard, listener_for
 from canary.runner.outcome import exit_code, failure_text, outcome_text
-from tests.unit.test_panel import ppo_row
-from tests.unit.test_summary import row
+from tests.unit.record.test_summary import row
+from tests.unit.runner.test_panel import ppo_row
 
 
 def play(listener: Listener) -> None:

@@ -1103,21 +1103,21 @@ def test_what_was_kept_stays_until_it_could_be_restored(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "log").read_text() == "mine"
 
 
-@pytest.mark.parametrize("module", ["noting", "programs"])
+@pytest.mark.parametrize("module", ["runner/exec/file_notes", "training/attach/programs"])
 def test_a_python_in_which_notes_fail_is_not_followed_by_a_second_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
     """It may be older than the canary's own, and lack what a module imports."""
     package = tmp_path / "package"
-    for folder in ("attach", "runner", "config"):
-        shutil.copytree(command.SITE.parents[1] / folder, package / folder)
-    (package / "runner" / f"{module}.py").write_text("from itertools import nothing_of_it")
-    monkeypatch.setattr(command, "SITE", package / "attach" / "site")
+    for folder in ("training/attach", "runner/exec", "config"):
+        shutil.copytree(command.SITE.parents[2] / folder, package / folder)
+    (package / f"{module}.py").write_text("from itertools import nothing_of_it")
+    monkeypatch.setattr(command, "SITE", package / "training" / "attach" / "site")
     (tmp_path / "job").mkdir()
     monkeypatch.chdir(tmp_path / "job")
     place = Place(tmp_path / "job")
     place.launch(sys.executable, "-c", "open('final.pt', 'w').write('first')")
-    if module == "noting":
+    if module.endswith("file_notes"):
         said = refused(place)
         assert said.startswith("the canary could not note what the command changes: ImportError")
     else:
@@ -1129,7 +1129,7 @@ def test_what_the_canary_keeps_is_nothing_that_the_training_wrote(tmp_path: Path
     """A run where earlier ones left their outputs counts as the first one did."""
     script = """
         import os, pathlib
-        from canary.training.probes.calls import WrittenFiles
+        from canary.training.collectors.calls import WrittenFiles
         files = WrittenFiles(leave_out=())
         files.begin()
         os.makedirs("out", exist_ok=True)

@@ -29,7 +29,7 @@ from canary.runner.distributed import (
     fewer_than_asked,
     torchrun_command,
 )
-from canary.runner.processes import EXIT_CODE, RankWatch
+from canary.runner.processes import EXIT_CODE, RankProcesses
 
 SLEEPER = "import time\ntime.sleep(60)"
 # What a rank does at its start, and then nothing any more.
@@ -86,7 +86,7 @@ def test_the_rank_that_was_killed_is_named_and_not_the_one_that_lost_it(
 ) -> None:
     log = log_of(job)
     begin(job, [process.pid for process in sleepers])
-    watch = RankWatch(job, log)
+    watch = RankProcesses(job, log)
     watch.look()
     sleepers[1].kill()
     sleepers[1].wait()
@@ -106,7 +106,7 @@ def test_the_first_to_fail_is_named_and_one_that_was_told_to_end_is_not(
 ) -> None:
     log = log_of(job)
     begin(job, [process.pid for process in sleepers])
-    watch = RankWatch(job, log)
+    watch = RankProcesses(job, log)
     watch.look()
     told = Path(job.result_file)
     Result(status="interrupted", reason="the training was interrupted").write(told)
@@ -122,7 +122,7 @@ def test_the_first_to_fail_is_named_and_one_that_was_told_to_end_is_not(
 def test_a_rank_that_stands_still_says_where_when_it_is_asked(job: Job) -> None:
     process = subprocess.Popen([sys.executable, "-c", STUCK, job.scratch_dir])
     try:
-        watch = RankWatch(job, log_of(job))
+        watch = RankProcesses(job, log_of(job))
         deadline = time.monotonic() + 60
         while not Path(job.scratch_dir, "stands").exists() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -138,7 +138,7 @@ def test_a_rank_that_stands_still_says_where_when_it_is_asked(job: Job) -> None:
 def test_one_process_that_left_its_result_is_no_matter_of_ranks(job: Job) -> None:
     begin(job, [os.getpid()])
     Result(status="completed").write(Path(job.result_file))
-    watch = RankWatch(job, log_of(job))
+    watch = RankProcesses(job, log_of(job))
     watch.look()
     found = watch.outcome()
     assert found is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from canary.errors import InputError
-from canary.inputs.spec import local_path, view_for
+from canary.protocol.spec import local_path, view_for
 from canary.training.data.shapes import (
     converter_for,
     is_conversational,

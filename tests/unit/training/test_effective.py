@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from canary.training.collectors.batches import row_hashes
 from canary.training.exact.effective import called_code, effective_settings
 from canary.training.plugins import NamedCall
-from canary.training.probes.batches import row_hashes
 
 
 class Trainer:

@@ -13,7 +13,7 @@ from torch.autograd import DeviceType, profiler
 from torch.autograd.profiler_util import EventList
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from canary.training.probes.kineto import read_events
+from canary.training.collectors.kineto import read_events
 
 ROW = (
     *("count", "self_cpu_time_total", "cpu_time_total"),

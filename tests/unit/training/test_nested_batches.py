@@ -11,8 +11,8 @@ import torch
 from canary import Recorder
 from canary.compare.exact.inputs_stages import batch_differences
 from canary.record.folder import load_record
-from canary.training.probes.batches import count_tokens, describe_batch, parts
-from canary.training.probes.named import hashable, named, with_nested
+from canary.training.collectors.batches import count_tokens, describe_batch, parts
+from canary.training.collectors.named import hashable, named, with_nested
 from tests.unit.comparing import example
 
 IDS = [[5, 6, 7], [8, 9, 10]]

@@ -11,9 +11,12 @@ import pytest
 import torch
 from torch import nn
 
-from canary.training.exact.operators import LiveTensors, WorkProbe
+from canary.training.collectors.batches import batch_sha256, count_tokens, describe_batch
+from canary.training.collectors.clock import StepClock
+from canary.training.collectors.scalars import DeferredScalars
+from canary.training.exact.operators import LiveTensors, WorkCounter
 from canary.training.exact.parameters import (
-    UpdateProbe,
+    UpdateCapture,
     combined,
     describe_model,
     gradient_norms,
@@ -22,9 +25,6 @@ from canary.training.exact.parameters import (
     rounded_to,
     tensor_digest,
 )
-from canary.training.probes.batches import batch_sha256, count_tokens, describe_batch
-from canary.training.probes.clock import StepClock
-from canary.training.probes.scalars import DeferredScalars
 
 TOKENIZER = SimpleNamespace(pad_token_id=0, bos_token_id=1, eos_token_id=2)
 
@@ -245,7 +245,7 @@ def test_gradient_norms_by_group_compose_to_the_total() -> None:
 
 def test_the_update_probe_names_what_stood_still() -> None:
     net = model()
-    probe = UpdateProbe(net)
+    probe = UpdateCapture(net)
     with torch.no_grad():
         net[0].weight += 0.5
     found = probe.describe(net)
@@ -270,7 +270,7 @@ class Embedded(nn.Module):
 
 def test_work_counts_forwards_tokens_flops_and_host_reads() -> None:
     net = Embedded()
-    probe = WorkProbe(net)
+    probe = WorkCounter(net)
     probe.begin()
     loss = net(torch.zeros(2, 5, dtype=torch.long)).sum()
     loss.backward()

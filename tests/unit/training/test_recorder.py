@@ -23,8 +23,8 @@ from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.phases import PHASES
 from canary.record.profile import Window
-from canary.training.probes.batches import rows_of
-from canary.training.probes.named import hashable, named
+from canary.training.collectors.batches import rows_of
+from canary.training.collectors.named import hashable, named
 
 LOOP = """
 import sys
@@ -237,15 +237,15 @@ def test_what_ends_the_loop_is_in_the_record_and_raised_on(
 def test_a_disk_that_fills_up_ends_the_record_and_not_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from canary.protocol.rows import RowFile
+    from canary.protocol.rows import StepFile
 
-    def full(self: RowFile, row: dict[str, Any]) -> None:
+    def full(self: StepFile, row: dict[str, Any]) -> None:
         raise OSError(28, "No space left on device", "steps.jsonl")
 
     with bare(tmp_path, probe_steps=0) as recorder:
         with recorder.step() as step:
             step.loss(1.0)
-        monkeypatch.setattr(RowFile, "append", full)
+        monkeypatch.setattr(StepFile, "append", full)
         for _ in range(3):
             with recorder.step() as step:
                 step.loss(1.0)

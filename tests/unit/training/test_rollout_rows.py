@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from canary.record.ranks import merged_exact
-from canary.training.exact.rollouts import RolloutRows, statistics_of
+from canary.training.exact.rollouts import RolloutCollector, statistics_of
 
 
 def rollout(rewards: list[list[float]], lengths: list[int]) -> dict[str, torch.Tensor]:
@@ -23,7 +23,7 @@ def rollout(rewards: list[list[float]], lengths: list[int]) -> dict[str, torch.T
 
 
 def test_the_tokens_of_completions_count_and_no_others() -> None:
-    rows = RolloutRows()
+    rows = RolloutCollector()
     rows.add(rollout([[1.0, 2.0, 50.0], [3.0, 70.0, 70.0]], [2, 1]))
     found = rows.found["signals"]
     assert rows.found["tokens"] == [3]
@@ -51,7 +51,7 @@ def test_ranks_are_merged_as_if_one_had_seen_all_values() -> None:
     sides = [rollout([[1.0, 2.0, 0.0]], [2]), rollout([[4.0, 0.0, 0.0]], [1])]
     each = []
     for side in sides:
-        rows = RolloutRows()
+        rows = RolloutCollector()
         rows.add(side)
         each.append({"rollout": rows.found, "batches": []})
     merged = merged_exact(dict(enumerate(each)))["rollout"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from canary.training.exact.sampling import SampledRows
+from canary.training.exact.sampling import SampledIds
 
 EOS = 9
 
@@ -21,9 +21,9 @@ class Model:
         return torch.cat([input_ids, self._completions], dim=1)
 
 
-def sampled(completions: list[list[int]]) -> SampledRows:
+def sampled(completions: list[list[int]]) -> SampledIds:
     model = Model(completions)
-    rows = SampledRows(model, frozenset({EOS}))
+    rows = SampledIds(model, frozenset({EOS}))
     model.generate(input_ids=torch.ones(len(completions), 2, dtype=torch.long))
     return rows
 
@@ -51,7 +51,7 @@ def test_a_lost_eos_is_a_stranger_and_a_masked_row_is_not() -> None:
 
 
 def test_without_sampling_through_the_model_nothing_is_said() -> None:
-    rows = SampledRows(Model([[1]]), frozenset({EOS}))
+    rows = SampledIds(Model([[1]]), frozenset({EOS}))
     assert rows.not_sampled(batch([[1]], [[1]])) is None
     tools = batch([[3]], [[1]]) | {"tool_mask": torch.ones(1, 1)}
     assert sampled([[3]]).not_sampled(tools) is None

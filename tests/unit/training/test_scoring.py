@@ -28,7 +28,7 @@ from transformers import (
 from canary.config.load import load_values
 from canary.errors import ConfigError, InputError
 from canary.inputs.embedded import EMBEDDED_REWARD, reward_dir, tiny_dir
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 from canary.training.trainers.ppo.reward_model import RewardModel, load_reward_model
 from canary.training.trainers.ppo.scoring import RewardFunctions, Samples, build_scorer
 

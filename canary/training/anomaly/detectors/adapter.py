@@ -1,6 +1,7 @@
 """Tensors that are declared trainable and never change: an adapter that is not trained. Pure.
 
-What changed is measured elsewhere (`canary.training.anomaly.parameters`, `canary.training.anomaly.measure`).
+What changed is measured elsewhere (`canary.training.anomaly.parameters`,
+`canary.training.anomaly.measure`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from types import ModuleType
 
 STARTED = time.perf_counter()
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
-PACKAGE = os.path.dirname(os.path.dirname(HERE))  # noqa: PTH120
+PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))  # noqa: PTH120
 
 BEGINNING: list[Callable[[], None]] = []
 """What to call when a training is about to begin."""
@@ -76,14 +76,16 @@ def attach(module: ModuleType) -> None:
 
 def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
     """Notes what is changed; returns what must be told of modules that write unheard by Python."""
-    noting = alone("noting")
+    noting = alone("runner/exec/file_notes")
     wanted = os.environ[noting.VARIABLE].partition(":")[0]
     if wanted == noting.NOTE and root == os.getpid():
-        alone("started").keep_start(HERE)
-    notes = noting.begin(alone("free"), root)
+        alone("runner/exec/start_command").keep_start(HERE)
+    notes = noting.begin(alone("runner/exec/free_paths"), root)
     if wanted == noting.GUARD:
-        alone("programs").begin(noting.end_here, lambda: alone("command_line", "config"), HERE)
-    writers = alone("writers")
+        alone("training/attach/programs").begin(
+            noting.end_here, lambda: alone("config/command_line"), HERE
+        )
+    writers = alone("training/attach/writers")
     writers.hear_open(notes)
     writers.hear_nodes(notes)
     BEGINNING.append(notes.trains)
@@ -105,17 +107,18 @@ def noted_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
         os._exit(70)
 
 
-def alone(name: str, folder: str = "runner") -> ModuleType:
-    """A module of the canary's that needs nothing else of it."""
-    known = sys.modules.get(f"_canary_{name}")
+def alone(place: str) -> ModuleType:
+    """A module of the canary's, by its file in the package, that needs nothing else of it."""
+    name = f"_canary_{place.rpartition('/')[2]}"
+    known = sys.modules.get(name)
     if known is not None:
         return known
-    path = os.path.join(PACKAGE, folder, f"{name}.py")  # noqa: PTH118
-    spec = importlib.util.spec_from_file_location(f"_canary_{name}", path)
+    path = os.path.join(PACKAGE, f"{place}.py")  # noqa: PTH118
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[f"_canary_{name}"] = module  # dataclasses look there
+    sys.modules[name] = module  # dataclasses look there
     spec.loader.exec_module(module)
     return module
 
@@ -143,7 +146,8 @@ def foreign_canary() -> str | None:
     if spec is None:
         return None
     folders = list(spec.submodule_search_locations or [str(spec.origin)])
-    ours = [folder for folder in folders if os.path.isdir(os.path.join(folder, "attach"))]  # noqa: PTH112, PTH118
+    mine = os.path.join("training", "attach")  # noqa: PTH118
+    ours = [place for place in folders if os.path.isdir(os.path.join(place, mine))]  # noqa: PTH112, PTH118
     return None if ours else folders[0]
 
 

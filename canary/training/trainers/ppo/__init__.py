@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from canary.inputs.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from canary.training.trainers.ppo.trainer import PPOTrainer

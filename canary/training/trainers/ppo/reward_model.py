@@ -20,7 +20,7 @@ from canary.training.data.dataset import DEFAULT_CHAT_TEMPLATE
 from canary.training.models.names import from_named
 
 if TYPE_CHECKING:
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
     from canary.training.trainers.ppo.scoring import Prompt, Samples
 
 UNLIMITED = 10**9

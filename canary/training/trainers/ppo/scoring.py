@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
-    from canary.inputs.spec import WorkloadSpec
+    from canary.protocol.spec import WorkloadSpec
 
 Prompt = str | list[dict[str, Any]]
 

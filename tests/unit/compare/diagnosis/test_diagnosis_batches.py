@@ -10,8 +10,8 @@ import torch
 
 from canary.compare.diagnosis.suspects import Suspect
 from canary.compare.stats import compare_to_baseline
+from canary.training.collectors.batches import describe_batch
 from canary.training.exact.fingerprints import special_ids, tokenizer_of
-from canary.training.probes.batches import describe_batch
 from tests.unit.diagnosing import (
     OTHER_HASHES,
     OTHER_LOSS,

@@ -6,9 +6,9 @@ import pytest
 
 from canary.compare.diagnosis.numbers import rounded_to
 from canary.record.types import RunRecord
+from tests.unit.compare.diagnosis.test_ppo_diagnosis import diagnosed, top
 from tests.unit.comparing import altered
 from tests.unit.ppo_records import METRICS, later, moved, other_completions, ppo
-from tests.unit.test_ppo_diagnosis import diagnosed, top
 
 
 def other_prompt_ids(*, words: bool) -> RunRecord:

@@ -30,7 +30,7 @@ from canary.anomaly import (
 from canary.errors import UsageError
 from canary.record import jsonio
 from canary.record.jsonio import read_rows
-from canary.training.probes.batches import batch_sha256
+from canary.training.collectors.batches import batch_sha256
 
 
 @pytest.fixture(autouse=True)

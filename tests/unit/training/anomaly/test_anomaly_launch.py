@@ -16,9 +16,9 @@ from canary.errors import ConfigError
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.tracked import row_scalars
-from canary.training.anomaly.measured_launch import LaunchWatch
+from canary.training.anomaly.measured_launch import RunDetectors
 from canary.training.anomaly.parameters import CHUNK, UPDATES
-from canary.training.probes.batches import batch_sha256
+from canary.training.collectors.batches import batch_sha256
 
 
 def row(step: int, loss: float = 1.0, **more: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def row(step: int, loss: float = 1.0, **more: Any) -> dict[str, Any]:
 
 
 def test_a_row_gets_its_alerts_and_the_file_has_them_too(tmp_path: Path) -> None:
-    watch = LaunchWatch(tmp_path, 2)
+    watch = RunDetectors(tmp_path, 2)
     healthy, bad = row(1), row(2, float("nan"))
     assert watch.judge(healthy) is None
     assert watch.judge(bad) is None
@@ -41,8 +41,8 @@ def test_a_row_gets_its_alerts_and_the_file_has_them_too(tmp_path: Path) -> None
 
 
 def test_other_ranks_look_at_their_own_losses_alone(tmp_path: Path) -> None:
-    first = LaunchWatch(tmp_path, 2, rank=0, ranks=2)
-    second = LaunchWatch(tmp_path, 2, rank=1, ranks=2)
+    first = RunDetectors(tmp_path, 2, rank=0, ranks=2)
+    second = RunDetectors(tmp_path, 2, rank=1, ranks=2)
     before, vanished = row(1, grad_norm=1e-9), row(2, grad_norm=1e-9)
     broken = row(3, float("inf"))
     for each in (before, vanished, broken):
@@ -57,7 +57,7 @@ def test_other_ranks_look_at_their_own_losses_alone(tmp_path: Path) -> None:
 
 
 def test_a_spike_names_its_batches_though_its_row_comes_late(tmp_path: Path) -> None:
-    watch = LaunchWatch(tmp_path, 2)
+    watch = RunDetectors(tmp_path, 2)
     batches = {}
     for step in range(1, 23):
         batches[step] = [{"ids": torch.full((2, 3), step)}, {"ids": torch.full((2, 3), -step)}]
@@ -76,7 +76,7 @@ def test_a_spike_names_its_batches_though_its_row_comes_late(tmp_path: Path) -> 
 
 def test_a_tensor_that_never_changes_is_found_in_a_launch(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
-    watch = LaunchWatch(tmp_path, 2)
+    watch = RunDetectors(tmp_path, 2)
     found: list[dict[str, Any]] = []
     for step in range(1, UPDATES + 5):
         with torch.no_grad():
@@ -100,7 +100,7 @@ def test_a_tensor_whose_elements_move_oppositely_is_no_stalled_one(
     )
     with torch.no_grad():
         model["swap"][0], model["swap"][-1] = -0.5, 0.5
-    watch = LaunchWatch(tmp_path, 2)
+    watch = RunDetectors(tmp_path, 2)
     found: list[dict[str, Any]] = []
     for step in range(1, UPDATES + 5):
         watch.step_ended(step, model, 1e-4)
@@ -117,18 +117,18 @@ def test_a_tensor_whose_elements_move_oppositely_is_no_stalled_one(
 def test_what_is_compared_of_a_tensor_leaves_random_numbers_alone(tmp_path: Path) -> None:
     model = torch.nn.Linear(2, 2)
     before = torch.get_rng_state()
-    LaunchWatch(tmp_path, 2).step_ended(1, model, 1e-4)
+    RunDetectors(tmp_path, 2).step_ended(1, model, 1e-4)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_stop_on_says_so_after_the_row_has_its_alert(tmp_path: Path) -> None:
-    watch = LaunchWatch(tmp_path, 2, stop_on="high")
+    watch = RunDetectors(tmp_path, 2, stop_on="high")
     spoilt = row(1, learning_rate=3.0)
     stop = watch.judge(spoilt)
     assert isinstance(stop, StopTraining)
     assert "lr_too_high" in str(stop)
     assert len(spoilt["alerts"]) == 1
-    assert LaunchWatch(tmp_path, 2, stop_on="critical").judge(row(1, learning_rate=3.0)) is None
+    assert RunDetectors(tmp_path, 2, stop_on="critical").judge(row(1, learning_rate=3.0)) is None
 
 
 def test_handlers_of_the_process_hear_a_launch_and_may_stop_it(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_handlers_of_the_process_hear_a_launch_and_may_stop_it(tmp_path: Path) -
 
     profiler_registry.register_hook("anomaly_detection", handler)
     try:
-        stop = LaunchWatch(tmp_path, 2).judge(row(3, float("nan")))
+        stop = RunDetectors(tmp_path, 2).judge(row(3, float("nan")))
     finally:
         profiler_registry.clear()
     assert heard == [("loss_not_finite", 3)]

@@ -13,17 +13,17 @@ from typing import Any, Protocol
 import psutil
 import torch
 
-from canary.training.probes.clock import StepClock, StepTime
-from canary.training.probes.collectives import CollectiveWatch, Waits
-from canary.training.probes.host import ChildrenCpu
-from canary.training.probes.profiler import StepProfiler
-from canary.training.probes.scalars import DeferredScalars
+from canary.training.collectors.clock import StepClock, StepTime
+from canary.training.collectors.collectives import CollectiveTimer, Waits
+from canary.training.collectors.host import ChildrenCpu
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.scalars import DeferredScalars
 
 Row = dict[str, Any]
 TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
 
 
-class StepWatch(Protocol):
+class StepListener(Protocol):
     """Looks at what enters each step and at the model when it has ended; its row comes later."""
 
     def batch(self, inputs: Mapping[str, Any]) -> None:
@@ -103,7 +103,7 @@ class _RunDelay:
         return found
 
 
-class StepRows:
+class EndedSteps:
     """The clock of a training and its ended steps, handed to `sink` in order. Between `begin` and
     `end` of `collectives`, rows of one of several ranks also have `collectives` and `wait_s`. A row
     of a step that the profiler slowed down has `profiled`, which is true."""
@@ -116,7 +116,7 @@ class StepRows:
     ) -> None:
         self.clock = StepClock(device)
         self.profiler = profiler
-        self.collectives = CollectiveWatch(self.clock.mark)
+        self.collectives = CollectiveTimer(self.clock.mark)
         self._device = device
         self._sink = sink
         self._resident = _Resident()

@@ -101,7 +101,7 @@ class WrittenFiles:
 
     def __init__(self, leave_out: tuple[Path, ...]) -> None:
         # Loaded by `canary.training.attach.site.sitecustomize`, before anything else of the canary.
-        noting = sys.modules.get("_canary_noting")
+        noting = sys.modules.get("_canary_file_notes")
         self._kept = None if noting is None else noting.Kept
         kept_in = () if self._kept is None else (self._kept.folder + "/",)
         self._leave_out = (*map(str, leave_out), *kept_in, "/dev/", "/proc/", "/sys/")

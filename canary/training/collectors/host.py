@@ -27,7 +27,7 @@ FOREIGN = (
 )
 
 
-class HostWatch:
+class HostMeter:
     """Watches one training from `begin` to `end`; with `own_process`, and where it is there, with a
     thread of gilknocker's: a user's process must end as it would without."""
 

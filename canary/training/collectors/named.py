@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from canary.training.probes.batches import IGNORE, parts
+from canary.training.collectors.batches import IGNORE, parts
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Integers of as many bytes as a float of that size."""

@@ -23,7 +23,7 @@ from canary.record.profile import (
     copied_bytes,
     summarise_profile,
 )
-from canary.training.probes.kineto import read_events
+from canary.training.collectors.kineto import read_events
 
 
 class StepProfiler:

@@ -24,7 +24,7 @@ import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from canary.training.probes.clock import Mark
+from canary.training.collectors.clock import Mark
 
 BLOCKING = (
     "all_gather",
@@ -61,7 +61,7 @@ class Waits:
         return sum(start.seconds_until(end) for start, end in self._intervals)
 
 
-class CollectiveWatch:
+class CollectiveTimer:
     """Watches the collectives of this process from `begin` to `end`; idle without ranks."""
 
     def __init__(self, make_mark: Callable[[], Mark]) -> None:
