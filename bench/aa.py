@@ -26,15 +26,15 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
 from canary.compare.report import Comparison
-from canary.compare.sequential import LOOKS
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
+from canary.compare.timing.sequential import LOOKS
 from canary.config.load import load_config
-from canary.runner.launches import run_canary
-from canary.runner.progress import Quiet
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
+from canary.runner.display.progress import Quiet
+from canary.runner.run import run_canary
 
 HISTORY = 20
 MOST_TIMING_ALARMS = 1

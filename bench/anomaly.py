@@ -22,10 +22,10 @@ from pathlib import Path
 
 from scipy import stats
 
-from canary.anomaly.advanced import AdvancedAnomalyDetector
-from canary.anomaly.observation import Agreement, Observation, Sample, from_row
-from canary.anomaly.slowing import SlowingDetector
-from canary.collect.jsonio import read_rows
+from canary.record.jsonio import read_rows
+from canary.training.anomaly.advanced import AdvancedAnomalyDetector
+from canary.training.anomaly.detectors.slowing import SlowingDetector
+from canary.training.anomaly.observation import Agreement, Observation, Sample, from_row
 
 PHIS = (0.0, 0.5, 0.8, 0.9, 0.95)
 SDS = (0.001, 0.01, 0.05, 0.1, 0.2)

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from canary.baseline.history import save
-from canary.collect.folder import load_record
+from canary.record.folder import load_record
 
 EXAMPLES = Path(__file__).parents[1] / "baselines" / "examples"
 RUNS = (str(EXAMPLES / "sft_smoke_again.json"), str(EXAMPLES / "sft_smoke.json"))

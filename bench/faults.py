@@ -41,10 +41,10 @@ from bench.corpus.row import Row
 from bench.corpus.score import Outcome, calibration, outcome, rates, troubled
 from bench.corpus.store import Missing, Store, looks_of
 from canary.compare.report import Comparison
-from canary.compare.sequential import is_settled, look_budget
 from canary.compare.stats import compare_to_baseline
-from canary.compare.timing import FAMILY_BUDGET
-from canary.compare.timing_checks import TIMING_GATES
+from canary.compare.timing.checks import TIMING_GATES
+from canary.compare.timing.lane import FAMILY_BUDGET
+from canary.compare.timing.sequential import is_settled, look_budget
 from canary.errors import CanaryError
 
 CORPORA: dict[str, tuple[Row, ...]] = {

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from canary.collect.environment import cpu_model
-from canary.collect.gpu import list_devices, visible
-from canary.collect.packages import package_versions
+from canary.machine.environment import cpu_model
+from canary.machine.gpu import list_devices, visible
+from canary.machine.packages import package_versions
 
 ROOT = Path(__file__).parents[1]
 LADDER = "configs/ladder_ppo.yaml"

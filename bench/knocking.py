@@ -16,8 +16,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from bench.overhead import interval
-from canary.collect.probes.host import HostWatch
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
+from canary.training.collectors.host import HostMeter
 
 STEPS = 60
 """Of a block."""
@@ -46,7 +46,7 @@ def training() -> Callable[[], None]:
 
 def block(step: Callable[[], None], knocking: bool) -> dict[str, float]:
     """Seconds a step of one block, by clock; starting and stopping the knocker is outside."""
-    watch = HostWatch(own_process=True)
+    watch = HostMeter(own_process=True)
     if knocking:
         watch.begin()
         if watch.unmeasured:

@@ -17,17 +17,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from canary.cli.terminal import sayer
 from canary.config.load import load_config
 from canary.errors import CanaryError
-from canary.ladder.drawn import GAP, RANK
-from canary.ladder.guard import compare
+from canary.ladder.guard.on_policy import GAP, RANK
+from canary.ladder.guard.verdict import compare
 from canary.ladder.ladder import LadderRequest, run_ladder
-from canary.ladder.launching import Launcher
+from canary.ladder.launching import RunProcesses
 from canary.ladder.levels import SWITCHES, Rounding, Settings, baseline_settings, switches_for
 from canary.ladder.machine import this_machine
 from canary.ladder.suited import suited
 from canary.ladder.view import ladder_text
-from canary.terminal import sayer
 
 SEEDS = (42, 43, 44)
 BENIGN: dict[str, Settings] = {
@@ -121,7 +121,7 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         config_file.write_text(f"name: tolerances\ntraining_type: {trainer}\n")
         overrides = ("max_steps=20", f"seed={seed}", *settings)
         config = load_config(config_file, overrides).config
-        launch = Launcher(config_file, overrides, config, Path(folder), os.environ, sayer(True))
+        launch = RunProcesses(config_file, overrides, config, Path(folder), os.environ, sayer(True))
         machine = this_machine(config)
         switches = suited(switches_for(config, SWITCHES), config, machine)
         off = baseline_settings(config, switches)

@@ -19,8 +19,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from canary.runner.pace import Pace
-from canary.runner.panel import LivePanel, panel_lines
+from canary.runner.display.pace import Pace
+from canary.runner.display.panel import LivePanel, panel_lines
 
 STEP_S = 0.025
 POLL_S = 0.0125
@@ -70,7 +70,7 @@ def played(steps: int) -> float:
     def moment() -> float:
         return now
 
-    with mock.patch("canary.runner.panel.time.monotonic", moment):
+    with mock.patch("canary.runner.display.panel.time.monotonic", moment):
         panel.launch_begins("measured", 1, steps)
         start = time.process_time()
         for row in rows:

@@ -38,9 +38,9 @@ from canary.config.load import load_config
 WARMUP = 10
 LOOP_STEPS = 110
 OWN_CALLS = {
-    "canary.collect.probes.trainer": (("TrainerProbe", "_close_step", "_batch_enters"),),
-    "canary.recorder.probe": (("LoopProbe", "step_begins", "step_ends", "loss"),),
-    "canary.collect.probes.clock": (("StepClock", "switch"),),
+    "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "_batch_enters"),),
+    "canary.training.recorder.probe": (("LoopCollector", "step_begins", "step_ends", "loss"),),
+    "canary.training.collectors.clock": (("StepClock", "switch"),),
 }
 """Methods that are the canary's own time in a step: module, class, names."""
 ARMS = {
@@ -66,9 +66,9 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
     from transformers import TrainerCallback
 
     from canary.config.trainers import BUILT_IN_STEPS
-    from canary.runner.rows import RowFile
-    from canary.workload import build_trainer
-    from canary.workload.spec import WorkloadSpec
+    from canary.protocol.rows import StepFile
+    from canary.protocol.spec import WorkloadSpec
+    from canary.training.trainers import build_trainer
 
     config = load_config(config_file).config
     torch.set_num_threads(config.threads or torch.get_num_threads())
@@ -81,9 +81,9 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
 
     trainer.add_callback(Marking())
     if arm == "probed":
-        from canary.collect.probes.trainer import TrainerProbe
+        from canary.training.loops.trainer import TrainerCollector
 
-        TrainerProbe(trainer, RowFile(place / "steps.jsonl").append, 0)
+        TrainerCollector(trainer, StepFile(place / "steps.jsonl").append, 0)
     trainer.train()
 
 
@@ -93,7 +93,7 @@ def loop(arm: str, place: Path, marks: Marks) -> None:
     from transformers import AutoModelForCausalLM
 
     from canary import Recorder
-    from canary.workload.embedded import tiny_dir
+    from canary.inputs.embedded import tiny_dir
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -166,7 +166,9 @@ def time_own_calls(totals: dict[str, float], arm: str) -> None:
         setattr(owner, name, wrapper)
 
     for module, classes in OWN_CALLS.items():
-        if (module == "canary.recorder.probe") != (arm == "recorded") and "clock" not in module:
+        if (module == "canary.training.recorder.probe") != (
+            arm == "recorded"
+        ) and "clock" not in module:
             continue
         loaded = importlib.import_module(module)
         for class_name, *names in classes:

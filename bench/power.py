@@ -24,16 +24,16 @@ from pathlib import Path
 import numpy as np
 from scipy import stats
 
-from canary.collect.folder import load_record
-from canary.collect.record import Launch, RunRecord
-from canary.collect.summary import distribution
-from canary.compare.noise import MetricNoise, NoiseModel
 from canary.compare.report import Comparison
-from canary.compare.sequential import LOOKS, is_settled, look_budget
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds
-from canary.compare.timing import FAMILY_BUDGET
-from canary.compare.timing_checks import TIMING_GATES
+from canary.compare.timing.checks import TIMING_GATES
+from canary.compare.timing.lane import FAMILY_BUDGET
+from canary.compare.timing.noise import MetricNoise, NoiseModel
+from canary.compare.timing.sequential import LOOKS, is_settled, look_budget
+from canary.record.folder import load_record
+from canary.record.summary import distribution
+from canary.record.types import Launch, RunRecord
 
 EXAMPLE = Path(__file__).parents[1] / "baselines" / "examples" / "sft_smoke.json"
 STEPS, BASE_S, CORRELATION, OUTLIERS, OUTLIER_SIZE = 90, 0.45, 0.4, 0.01, 3.0

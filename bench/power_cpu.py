@@ -20,14 +20,14 @@ import numpy as np
 
 from bench.power import EXAMPLE, HISTORY, make_record, step_times, upper_bound
 from bench.power import Machine as Steps
-from canary.collect.folder import load_record
-from canary.collect.record import Launch, RunRecord
 from canary.compare.report import Comparison
-from canary.compare.sequential import LOOKS, is_settled, look_budget
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import TIER_THRESHOLDS
-from canary.compare.timing import FAMILY_BUDGET, Metric
-from canary.compare.timing_checks import TIMING_GATES
+from canary.compare.timing.checks import TIMING_GATES
+from canary.compare.timing.lane import FAMILY_BUDGET, Metric
+from canary.compare.timing.sequential import LOOKS, is_settled, look_budget
+from canary.record.folder import load_record
+from canary.record.types import Launch, RunRecord
 
 CLOCK: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "max_memory")
 WORK = (0.0, 0.10, 0.20, 0.50, 1.0)

@@ -20,7 +20,7 @@ from pathlib import Path
 import yaml
 
 from bench.stacks_complete import missing
-from canary.collect.folder import load_record
+from canary.record.folder import load_record
 
 TRL_PPO = "trl_ppo"
 """A script of a user's own with trl's PPO; `ppo` is the canary's own loop."""

@@ -1,7 +1,7 @@
 """Adds the installed trl's arguments to the list of those that any stack knows.
 
 `python -m bench.stacks_arguments`, which `nox -s stacks -- --write` runs in each environment, adds
-the names of every config class to canary/workload/known_arguments.json: what one version lacks and
+the names of every config class to canary/training/known_arguments.json: what one version lacks and
 another has is no typing error in a config.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from canary.errors import ConfigError
-from canary.workload import adapt
+from canary.training import adapt
 
 STEMS = ("SFT", "DPO", "Reward", "KTO", "GRPO", "RLOO", "ORPO", "CPO")
 ONLINE = ("GRPO", "RLOO")

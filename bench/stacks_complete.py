@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from canary.collect.record import RunRecord
+from canary.record.types import RunRecord
 
 STAGES = (
     "data",

@@ -18,7 +18,7 @@ from transformers import (
     set_seed,
 )
 
-from canary.workload.embedded import data_file, tiny_dir
+from canary.inputs.embedded import data_file, tiny_dir
 
 PLACES = ("trl.experimental.ppo", "trl")
 BATCH = 4

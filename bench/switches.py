@@ -24,8 +24,8 @@ from typing import Any
 import torch
 
 from canary.config.load import load_values
-from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.replay import RECORD, REPLAY, completions_of, read
+from canary.training.trainers import WorkloadSpec, build_trainer
+from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read
 
 STEPS = 6
 ONLINE = ("grpo", "rloo", "ppo")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from canary.recorder import Recorder as Recorder
+    from canary.training.recorder import Recorder as Recorder
 
 __version__ = "0.1.0"
 
@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """`canary.Recorder`, which needs torch, when it is asked for."""
     if name == "Recorder":
-        from canary.recorder import Recorder
+        from canary.training.recorder import Recorder
 
         return Recorder
     raise AttributeError(f"module 'canary' has no attribute {name!r}")

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM, AutoTokenizer, get_linear_schedule_with_warmup
 
 from canary import Recorder
-from canary.workload.embedded import data_file, tiny_dir
+from canary.inputs.embedded import data_file, tiny_dir
 
 BATCH_SIZE = 2
 ACCUMULATION = 2

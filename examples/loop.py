@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from canary import Recorder
-from canary.workload.embedded import data_file, tiny_dir
+from canary.inputs.embedded import data_file, tiny_dir
 
 LEARNING_RATE = 5e-4
 BATCH_SIZE = 4

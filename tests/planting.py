@@ -10,7 +10,7 @@ import importlib.abc, importlib.machinery, sys
 
 class Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "canary.workload":
+        if name != "canary.training.trainers":
             return None
         sys.meta_path.remove(self)
         spec = importlib.machinery.PathFinder.find_spec(name, path)

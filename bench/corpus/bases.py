@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from bench.corpus.row import Row
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
 from tests.faults.laboratory import CANARIES, PPO, PPO_SIZE, SIZE
 from tests.integration.conftest import settings
 from tests.integration.own_scripts import sft_script, write_data

@@ -28,7 +28,7 @@ trainer.sampling = dataclasses.replace(trainer.sampling, options=options)
         "ppo",
         "rollout",
         plant="""
-import canary.workload.ppo.trainer as loop
+import canary.training.trainers.ppo.trainer as loop
 original = loop.sample
 def drawn(policy, prompts, sampling):
     found = original(policy, prompts, sampling)
@@ -44,7 +44,7 @@ loop.sample = drawn
         "ppo",
         "rollout",
         plant="""
-import copy, canary.workload.ppo.trainer as loop
+import copy, canary.training.trainers.ppo.trainer as loop
 original, other = loop.sample, copy.deepcopy(trainer.model)
 def drawn(policy, prompts, sampling):
     other.train(False)
@@ -61,7 +61,7 @@ loop.sample = drawn
         "ppo",
         "rollout",
         plant="""
-import torch, canary.workload.ppo.model as parts
+import torch, canary.training.trainers.ppo.model as parts
 original, counted, known = parts.LanguageModel.__call__, parts.positions, {}
 def called(self, input_ids, attention_mask, length, asked):
     known["from"] = input_ids.shape[1] - length
@@ -107,7 +107,7 @@ INPUTS = (
         "ppo",
         "tokenization",
         plant="""
-import canary.workload.ppo.rollout as parts
+import canary.training.trainers.ppo.rollout as parts
 original = parts.prompt_ids
 def read(row, coder):
     return [coder.bos_token_id, *original(row, coder)]
@@ -150,7 +150,7 @@ trainer.kl_coefficient.update = adapted
         "ppo",
         "objective",
         plant="""
-import canary.workload.ppo.experience as parts
+import canary.training.trainers.ppo.experience as parts
 original = parts.advantages_at_once
 def estimated(rewards, values, mask, gamma, lam):
     rewards, full = rewards.clone(), mask.all(dim=1)
@@ -165,7 +165,7 @@ parts.advantages_at_once = estimated
         "ppo",
         "objective",
         plant="""
-import torch, canary.workload.ppo.trainer as loop
+import torch, canary.training.trainers.ppo.trainer as loop
 original = loop.moments_of_ranks
 def measured(values, mask, accelerator):
     return original(values, torch.ones_like(mask), accelerator)
@@ -179,7 +179,7 @@ loop.moments_of_ranks = measured
         "ppo",
         "objective",
         plant="""
-import canary.workload.ppo.objective as parts
+import canary.training.trainers.ppo.objective as parts
 original = parts.policy_loss
 def surrogate(logprobs, old_logprobs, advantages, mask, cliprange):
     scaled = parts.whiten(advantages, mask, parts.moments(advantages, mask))
@@ -274,7 +274,7 @@ trainer._loss = part
         "host",
         also="kernel",
         plant="""
-import canary.workload.ppo.trainer as loop
+import canary.training.trainers.ppo.trainer as loop
 original = loop.rollout_metrics
 def told(collected, coefficient, eos_id):
     rollout = collected.rollout
@@ -302,7 +302,7 @@ BENIGN = (
         "ppo",
         None,
         plant="""
-import torch, canary.workload.ppo.model as parts
+import torch, canary.training.trainers.ppo.model as parts
 def places(attention_mask):
     return torch.arange(attention_mask.shape[1]).expand_as(attention_mask)
 parts.positions = places
@@ -314,7 +314,7 @@ parts.positions = places
         "ppo",
         None,
         plant="""
-import torch, canary.workload.ppo.experience as parts
+import torch, canary.training.trainers.ppo.experience as parts
 def backwards(rewards, values, mask, gamma, lam):
     later = torch.zeros_like(rewards[:, 0])
     following, found = torch.zeros_like(later), []
@@ -351,7 +351,7 @@ trainer._forward = judged
         "ppo",
         None,
         plant="""
-import torch, canary.workload.ppo.model as parts
+import torch, canary.training.trainers.ppo.model as parts
 def of_tokens(logits, ids, asked):
     scaled = logits.float() / asked.temperature
     every = scaled - torch.logsumexp(scaled, dim=-1, keepdim=True)
@@ -366,7 +366,7 @@ parts._of_tokens = of_tokens
         "ppo",
         None,
         plant="""
-import canary.workload.ppo.objective as parts
+import canary.training.trainers.ppo.objective as parts
 first, second = parts.policy_loss, parts.value_loss
 def surrogate(*tensors_and_range):
     *tensors, most = tensors_and_range

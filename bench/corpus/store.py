@@ -13,8 +13,8 @@ from pathlib import Path
 
 from bench.corpus.bases import Training, digest
 from bench.corpus.row import Row
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
 
 TIMEOUT_S = 900
 PAIRS = (5, 8)

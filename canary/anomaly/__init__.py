@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canary.anomaly.advanced import AdvancedAnomalyDetector
-from canary.anomaly.alert import SEVERITIES, Alert, Severity
-from canary.anomaly.episodes import Detector
-from canary.anomaly.hooks import AnomalyDetectionHook, StopTraining, profiler_registry
-from canary.anomaly.observation import Observation
+from canary.record.alert import SEVERITIES, Alert, Severity
+from canary.training.anomaly.advanced import AdvancedAnomalyDetector
+from canary.training.anomaly.detectors.episodes import Detector
+from canary.training.anomaly.hooks import AnomalyDetectionHook, StopTraining, profiler_registry
+from canary.training.anomaly.observation import Observation
 
 if TYPE_CHECKING:
-    from canary.anomaly.callback import AnomalyCallback as AnomalyCallback
+    from canary.training.anomaly.callback import AnomalyCallback as AnomalyCallback
 
 __all__ = [
     "SEVERITIES",
@@ -32,7 +32,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "AnomalyCallback":
-        from canary.anomaly.callback import AnomalyCallback
+        from canary.training.anomaly.callback import AnomalyCallback
 
         return AnomalyCallback
     raise AttributeError(f"module 'canary.anomaly' has no attribute {name!r}")

@@ -14,9 +14,9 @@ from canary.baseline.entry import Judgement
 from canary.baseline.history import VERSION, is_history, prune, require_usable, save
 from canary.baseline.origin import Surroundings, context_of_run, event_of
 from canary.baseline.policy import require_writer
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
 from canary.errors import InputError, UsageError
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
 
 
 def require_allowed(here: Surroundings) -> None:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TypeGuard
 
-from canary.collect.checkout import Unread, read_git
+from canary.machine.checkout import Unread, read_git
 
 MOST_CHARACTERS = 2_000_000
 SHA = re.compile(r"[0-9a-f]{7,64}")
@@ -21,7 +21,7 @@ def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool =
     that are in no commit and its commit is still checked out, to the files as they are.
 
     Empty where git cannot tell: no repository, or a commit that it does not have. No program that
-    the repository names runs (`canary.collect.checkout`).
+    the repository names runs (`canary.machine.checkout`).
     """
     if not _is_commit(base) or not _is_commit(head) or (base == head and not dirty):
         return ""

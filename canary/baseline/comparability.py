@@ -8,8 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canary.collect.record import RunRecord
-from canary.collect.summary import MIN_STEPS, more_steps
+from canary.record.summary import MIN_STEPS, more_steps
+from canary.record.types import RunRecord
 
 
 def usable(record: RunRecord) -> str:

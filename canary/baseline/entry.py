@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from canary.collect import jsonio
-from canary.collect.folder import parse_record
-from canary.collect.record import RunRecord
 from canary.errors import InputError, RecordError
+from canary.record import jsonio
+from canary.record.folder import parse_record
+from canary.record.types import RunRecord
 
 ENTRY_VERSION = 1
 COMMIT_DIGITS = 12

@@ -19,9 +19,9 @@ from canary.baseline.comparability import machine_key, slug, usable
 from canary.baseline.entry import ENTRY_VERSION, Entry, entry_name
 from canary.baseline.entry import Accepted as Accepted
 from canary.baseline.entry import Context as Context
-from canary.collect import jsonio
-from canary.collect.record import RunRecord
 from canary.errors import InputError, MachineError
+from canary.record import jsonio
+from canary.record.types import RunRecord
 
 if TYPE_CHECKING:
     from canary.baseline.ancestry import Ancestry

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from canary.baseline.entry import NAME, context_of, parse_entry
 from canary.baseline.history import NOISE_FILE, VERSION
-from canary.collect import jsonio
 from canary.errors import RecordError
+from canary.record import jsonio
 
 PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
 DEPTH = 4

@@ -16,9 +16,9 @@ from canary.baseline.branch import BRANCH, Remote
 from canary.baseline.entry import Accepted, Context, Judgement
 from canary.baseline.git import TIMEOUT_S, run
 from canary.baseline.refusals import CREDENTIALS
-from canary.collect.record import RunRecord
 from canary.config.token import Token
 from canary.errors import UsageError
+from canary.record.types import RunRecord
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
 GITHUB = "https://github.com"

@@ -16,8 +16,8 @@ from canary.baseline.history import (
     save,
     save_file,
 )
-from canary.collect.folder import load_record
 from canary.errors import InputError, printable
+from canary.record.folder import load_record
 
 
 def save_baseline(source: Path, destination: Path, accepted: str | None = None) -> str:

@@ -18,11 +18,11 @@ from canary.campaign.environments import (
     own_environment,
     refuse_foreign_code,
 )
-from canary.campaign.measured import Measured
-from canary.campaign.pairs import Judge, Launch, Plan, Role, Runs, run_pairs
+from canary.campaign.noise_model import Measured
+from canary.campaign.pairs import Judge, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.probes import at_once
+from canary.campaign.progress import Teller, pairs_of
 from canary.campaign.side import Side
-from canary.campaign.telling import Teller, pairs_of
 from canary.campaign.worktrees import (
     add_worktree,
     checked_out,
@@ -30,16 +30,16 @@ from canary.campaign.worktrees import (
     repository_of,
     uncommitted,
 )
-from canary.collect.record import RunRecord
+from canary.compare.diagnosis.source_reading import source_between
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
-from canary.compare.source_reading import source_between
 from canary.compare.stats import compare_to_baseline
-from canary.compare.timing import FAMILY_BUDGET
+from canary.compare.timing.lane import FAMILY_BUDGET
 from canary.config.load import load_config
 from canary.config.samples import shipped
 from canary.errors import UsageError
-from canary.runner.surroundings import require_training_stack
+from canary.record.types import RunRecord
+from canary.runner.child_environment import require_training_stack
 
 AUTO = "auto"
 NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
@@ -165,7 +165,7 @@ def _hinted(found: Comparison, request: AbRequest) -> Comparison:
 
 
 def _exact(
-    found: Comparison, runs: Runs, launch: Launch, judge: Judge, say: Callable[[str], None]
+    found: Comparison, runs: Runs, launch: RunSide, judge: Judge, say: Callable[[str], None]
 ) -> Comparison:
     """Where the probes differ, a second one of the base tells what differs between equal runs."""
     note = "probes alone: the speed was not measured"

@@ -12,7 +12,7 @@ from canary.baseline.origin import Surroundings
 from canary.campaign.repeated import completed_run
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError
-from canary.runner.base import Listener
+from canary.protocol.job import Listener
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,15 @@ from pathlib import Path
 from canary.baseline.comparability import machine_key, machine_words
 from canary.baseline.history import NOISE_FILE, drawer
 from canary.campaign.repeated import completed_run
-from canary.collect.record import RunRecord
-from canary.compare.cpu_time import cpu_samples
-from canary.compare.estimate import Spread, larger, paired_estimate, unpaired_estimate
-from canary.compare.exact import all_differences
-from canary.compare.noise import NoiseModel, metric_noise, save_noise
-from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
+from canary.compare.exact.lane import all_differences
+from canary.compare.timing.cpu_time import cpu_samples
+from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpaired_estimate
+from canary.compare.timing.lane import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
+from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
 from canary.errors import MachineError, UsageError
-from canary.runner.base import Listener
+from canary.protocol.job import Listener
+from canary.record.types import RunRecord
 
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)

@@ -14,15 +14,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.campaign.pairs import Plan, Role, run_pairs
+from canary.campaign.progress import Teller
 from canary.campaign.side import Side
-from canary.campaign.telling import Teller
-from canary.collect.record import RunRecord
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import BUILTIN
+from canary.record.types import RunRecord
 from canary.report.lines import wrapped
-from canary.runner.surroundings import require_training_stack
+from canary.runner.child_environment import require_training_stack
 
 CONFIG = BUILTIN.with_name("demo.yaml")
 CHANGE = Path(__file__).parent / "demo_change"

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from canary.baseline.comparability import how_it_ended
-from canary.collect.record import RunRecord
 from canary.compare.report import Check, Comparison
-from canary.compare.sequential import (
+from canary.compare.timing.sequential import (
     LOOKS,
     decided_by_exact,
     exact_failures,
     is_settled,
     look_budget,
 )
+from canary.record.types import RunRecord
 
 Role = Literal["base", "head"]
 ROLES: tuple[Role, Role] = ("base", "head")
@@ -58,7 +58,7 @@ class Plan:
         return look_budget(next((look for look in LOOKS if look >= pairs), max(LOOKS)))
 
 
-class Launch(Protocol):
+class RunSide(Protocol):
     """Runs one side once and returns its record, however it ended."""
 
     def __call__(self, role: Role, *, probe: bool) -> RunRecord: ...
@@ -72,7 +72,7 @@ class Judge(Protocol):
     ) -> Comparison: ...
 
 
-class Watcher(Protocol):
+class PairListener(Protocol):
     """Hears how the runs go."""
 
     def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None: ...
@@ -100,9 +100,9 @@ class Runs:
 
 def run_pairs(
     plan: Plan,
-    launch: Launch,
+    launch: RunSide,
     judge: Judge,
-    watcher: Watcher,
+    watcher: PairListener,
     clock: Callable[[], float],
 ) -> tuple[Comparison, Runs]:
     """Runs pairs in the order base head, head base, ... until decided, done or out of time. Without
@@ -152,8 +152,8 @@ def _run_pair(
     pair: int,
     plan: Plan,
     runs: Runs,
-    launch: Launch,
-    watcher: Watcher,
+    launch: RunSide,
+    watcher: PairListener,
     clock: Callable[[], float],
 ) -> tuple[list[RunRecord], list[RunRecord]] | None:
     """Adds a pair; or returns (head, base) to be judged, where one side failed for good."""

@@ -6,14 +6,14 @@ import contextlib
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 
-from canary.campaign.pairs import Launch, Role
+from canary.campaign.pairs import Role, RunSide
 from canary.campaign.side import Side, stop_child
-from canary.collect.record import RunRecord
 from canary.config.load import load_config
+from canary.record.types import RunRecord
 
 
 @contextlib.contextmanager
-def at_once(sides: Mapping[str, Side], settings: Sequence[str]) -> Iterator[Launch]:
+def at_once(sides: Mapping[str, Side], settings: Sequence[str]) -> Iterator[RunSide]:
     """Starts a run of each side; the launch waits for the one that is asked for, and for a new one
     where it was taken already. What still runs at the end is stopped.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from canary.baseline.comparability import usable
-from canary.collect.record import RunRecord
 from canary.config.load import LoadedConfig
 from canary.errors import InputError, RunFailed
-from canary.runner.base import Listener
-from canary.runner.launches import run_canary
+from canary.protocol.job import Listener
+from canary.record.types import RunRecord
+from canary.runner.run import run_canary
 
 
 def completed_run(

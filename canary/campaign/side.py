@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from canary.campaign.signals import undisturbed
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
+from canary.campaign.cleanup import undisturbed
 from canary.errors import EXIT_USAGE, MachineError, UsageError
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
 
 STOP_GRACE_S = 20.0
 """Time for a run to close its record after it was told to stop."""

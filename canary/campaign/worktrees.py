@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from canary.campaign.signals import undisturbed
+from canary.campaign.cleanup import undisturbed
 from canary.errors import MachineError, UsageError
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")

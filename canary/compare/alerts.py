@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from canary.baseline.comparability import probe_alone
-from canary.collect.alerts import WORST_FIRST
-from canary.collect.jsonio import number
-from canary.collect.record import RunRecord
 from canary.compare.report import Check, RaisedAlert
+from canary.record.alerts import WORST_FIRST
+from canary.record.jsonio import number
+from canary.record.types import RunRecord
 
 NAMED = 3
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from canary.collect.bottlenecks import one_line
-from canary.collect.record import RunRecord
+from canary.record.bottlenecks import one_line
+from canary.record.types import RunRecord
 
 
 def new_bottlenecks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.collect.record import RunRecord
 from canary.compare.causes import CAUSES, Cause
-from canary.compare.causes.effects import is_timed, speed_failed
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.ranking import ranked
-from canary.compare.crowding import UNJUDGED
+from canary.compare.diagnosis.effects import is_timed, speed_failed
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.ranking import ranked
+from canary.compare.diagnosis.source_changes import SourceChanges
+from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
 from canary.compare.report import Comparison, Verdict
-from canary.compare.source_changes import SourceChanges
-from canary.compare.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
+from canary.compare.timing.crowding import UNJUDGED
+from canary.record.types import RunRecord
 
 STANDS_OUT = 0.5
 """A suspect that is right more often than not is named in the first line."""

@@ -6,11 +6,11 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from canary.collect.record import Growth, RunRecord
-from canary.compare.estimate import signed_percent
 from canary.compare.report import Check, CheckStatus, Group
-from canary.compare.student import t_quantile
 from canary.compare.thresholds import Thresholds
+from canary.compare.timing.estimate import signed_percent
+from canary.compare.timing.student import t_quantile
+from canary.record.types import Growth, RunRecord
 
 MB = 2**20
 RESIDENT_GRAIN_MB = 48.0

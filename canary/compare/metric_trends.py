@@ -7,10 +7,10 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from canary.collect.metric_names import ENTROPY, KL, MARGIN, REWARD
-from canary.collect.record import RunRecord
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
+from canary.record.metric_names import ENTROPY, KL, MARGIN, REWARD
+from canary.record.types import RunRecord
 
 KL_FLOOR = 0.01
 """KL below this is no blow-up, whatever its ratio."""

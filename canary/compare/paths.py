@@ -11,15 +11,15 @@ from pydantic import ValidationError
 
 from canary.baseline.comparability import machine_key
 from canary.baseline.history import WINDOW, is_history, rows, select
-from canary.collect.folder import NAME_A_RUN, load_record
-from canary.collect.record import RunRecord
-from canary.compare.noise import NoiseModel, load_noise
+from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.report import Comparison
-from canary.compare.source_changes import SourceChanges
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds, from_config, load_thresholds, tier_thresholds
+from canary.compare.timing.noise import NoiseModel, load_noise
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.errors import ConfigError, InputError, RecordError, UsageError
+from canary.record.folder import NAME_A_RUN, load_record
+from canary.record.types import RunRecord
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from canary.compare.suspects import Diagnosis
+from canary.compare.diagnosis.suspects import Diagnosis
 from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
 
 CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]

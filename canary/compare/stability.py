@@ -8,12 +8,12 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal
 
-from canary.collect.jsonio import shown
-from canary.collect.record import RunRecord
-from canary.compare.inputs_stages import is_rollout
+from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.metric_trends import metric_checks
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
+from canary.record.jsonio import shown
+from canary.record.types import RunRecord
 
 TAIL_SHARE = 10
 MIN_LOSSES = 20

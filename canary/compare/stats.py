@@ -14,29 +14,29 @@ from canary.baseline.comparability import (
     probe_alone,
     same_runs,
 )
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
 from canary.compare.alerts import alert_checks, alerts_of
 from canary.compare.bottlenecks import new_bottlenecks
-from canary.compare.changes import config_changes
-from canary.compare.cpu_time import settled
-from canary.compare.exact import exact_lane, newest_probed
+from canary.compare.diagnosis.source_changes import SourceChanges
+from canary.compare.diagnosis.suspects import Diagnosis
+from canary.compare.exact.changes import config_changes
+from canary.compare.exact.lane import exact_lane, newest_probed
 from canary.compare.heuristics import analyze_regression, with_likely_cause
-from canary.compare.invariants import invariant_checks
-from canary.compare.lost import with_what_was_lost
+from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
-from canary.compare.noise import NoiseModel
+from canary.compare.missing import with_what_was_lost
 from canary.compare.report import Check, Comparison
-from canary.compare.side_figures import figures_of_checks, side_of
-from canary.compare.source_changes import SourceChanges
 from canary.compare.stability import stability_checks
-from canary.compare.suspects import Diagnosis
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
-from canary.compare.timing import FAMILY_BUDGET, Metric
-from canary.compare.timing_checks import TIMING_GATES, timing_checks
+from canary.compare.timing.checks import TIMING_GATES, timing_checks
+from canary.compare.timing.cpu_time import settled
+from canary.compare.timing.lane import FAMILY_BUDGET, Metric
+from canary.compare.timing.noise import NoiseModel
+from canary.compare.timing.side_figures import figures_of_checks, side_of
+from canary.compare.timing.within_run import within_run_checks
 from canary.compare.verdict import MIN_HISTORY, UNTIMED, decide, first_line, with_the_change
-from canary.compare.within_run import within_run_checks
 from canary.errors import InputError
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
 NO_DIFFERENCE = "the probe saw no difference from the baseline in what both sides recorded"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.compare.changes import shown
-from canary.compare.recorded_stages import LEARNED_STAGES, OUTCOME_STAGES
+from canary.compare.exact.changes import shown
+from canary.compare.exact.recorded_stages import LEARNED_STAGES, OUTCOME_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 MIN_HISTORY = 3

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from canary.config.command_line import why_deaf
-from canary.config.hidden import HIDDEN, lost
+from canary.config.redaction import HIDDEN, lost
 from canary.config.schema import GROUP_TRAINERS, CanaryConfig
 from canary.config.source import Origins
 from canary.config.speed_checks import check_speed

@@ -9,8 +9,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel
 
-from canary.config.hidden import hidden
 from canary.config.load import LoadedConfig
+from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
 from canary.config.trainers import EXEC_KEYS, TRAINER_FIELDS
 

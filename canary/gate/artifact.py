@@ -10,7 +10,7 @@ from github.Repository import Repository
 
 from canary.errors import MachineError, RecordError
 from canary.gate.records import LARGEST_ARCHIVE, REMEDY, extract
-from canary.publish.hub import TIMEOUT_S, Hub, Refused, unanswered
+from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
 
 CHUNK = 1 << 16
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from canary.compare.source_changes import SourceChanges, parse_diff
+from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.errors import MachineError
-from canary.gate.world import Case, World
-from canary.publish.hub import Refused
+from canary.gate.context import Case, World
+from canary.github.client import Refused
 
 MOST_FILES = 200
 

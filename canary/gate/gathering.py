@@ -16,13 +16,13 @@ from canary.baseline.history import VERSION
 from canary.errors import MachineError, RecordError
 from canary.gate.artifact import fetch_artifact
 from canary.gate.base_config import Reader, repository_path
+from canary.gate.context import Case, World, allowed
 from canary.gate.records import Records, load_records
-from canary.gate.world import Case, World, allowed
-from canary.publish.acceptance import Acceptance, Asked, acceptance_of, merged_pull
-from canary.publish.hub import Hub, Refused
-from canary.publish.section import TEMPLATE
-from canary.publish.statuses import context_of
-from canary.publish.sticky import own_login
+from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
+from canary.github.client import Hub, Refused
+from canary.github.section import TEMPLATE
+from canary.github.statuses import context_of
+from canary.github.sticky import own_login
 
 NOTHING_TO_READ = (
     "`comment: false` and `status: none` hide the result; turn one on, "

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.collect.checkout import Unread, read_git
 from canary.config.load import load_config
 from canary.config.samples import nightly_yaml, write_config, write_sample
 from canary.errors import ConfigError, UsageError
@@ -20,6 +19,7 @@ from canary.gate.workflows import (
     rendered,
     superseded,
 )
+from canary.machine.checkout import Unread, read_git
 
 Which = Callable[[str], str | None]
 

@@ -11,12 +11,9 @@ from canary.baseline.ancestry import SHA, Ancestry
 from canary.baseline.comparability import machine_key, slug
 from canary.baseline.history import Selection, is_history, rows, select
 from canary.campaign.pairs import Plan
-from canary.collect.record import RunRecord
-from canary.compare.noise import NoiseModel, load_noise
+from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.paths import require_same_machine
 from canary.compare.report import Comparison
-from canary.compare.sequential import LOOKS
-from canary.compare.source_changes import SourceChanges
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import (
     DEFAULT_THRESHOLDS,
@@ -24,13 +21,16 @@ from canary.compare.thresholds import (
     from_config,
     tier_thresholds,
 )
+from canary.compare.timing.noise import NoiseModel, load_noise
+from canary.compare.timing.sequential import LOOKS
 from canary.compare.verdict import MIN_HISTORY
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
-from canary.publish.source import Answer
+from canary.github.source import Answer
+from canary.record.types import RunRecord
 
 LONGEST_NAME = 64
 """Characters that a config's `name` may have."""

@@ -15,8 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from canary.collect.jsonio import replace_file
 from canary.errors import MachineError
+from canary.record.jsonio import replace_file
 
 MANIFEST = "gate.json"
 MANIFEST_VERSION: Literal[1] = 1

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from canary.collect.gpu import Devices, list_devices
+from canary.machine.gpu import Devices, list_devices
 
 ASK_TORCH = (
     "import json, torch; "

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from github.PullRequest import PullRequest
 from github.Repository import Repository
 
-from canary.publish.event import Intent
-from canary.publish.hub import Hub, Refused
+from canary.github.client import Hub, Refused
+from canary.github.event import Intent
 
 
 def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | None:

@@ -18,11 +18,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from canary.collect import jsonio
-from canary.collect.folder import parse_record
-from canary.collect.record import RunRecord
 from canary.errors import RecordError, not_written
 from canary.gate.manifest import MANIFEST, Manifest, Part
+from canary.record import jsonio
+from canary.record.folder import parse_record
+from canary.record.types import RunRecord
 
 MOST_FILES = 2_000
 MOST_RUNS = 200

@@ -10,8 +10,9 @@ from typing import Any
 from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed, UsageError
 from canary.ladder.busy import busy_notes
-from canary.ladder.guard import Verdict
-from canary.ladder.guarding import Guards
+from canary.ladder.guard.runs import Guards
+from canary.ladder.guard.verdict import Verdict
+from canary.ladder.labels import settings_words
 from canary.ladder.ladder import LadderRequest, Site, prepare, telling_where
 from canary.ladder.launching import Ran
 from canary.ladder.levels import (
@@ -25,8 +26,7 @@ from canary.ladder.results import Advice, Advised, Skipped
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import accepted_choices, in_force, left_out
 from canary.ladder.trials import named
-from canary.ladder.words import settings_words
-from canary.runner.figures import headline
+from canary.runner.display.figures import headline
 
 OWN = "your config"
 TOGETHER = "all of these"

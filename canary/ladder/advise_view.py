@@ -7,10 +7,16 @@ from typing import Any
 
 import yaml
 
+from canary.ladder.labels import (
+    rounds_words,
+    settings_words,
+    speed_words,
+    state_word,
+    verdict_words,
+)
 from canary.ladder.levels import Settings
 from canary.ladder.results import Advice, Advised
 from canary.ladder.view import DOCUMENT_VERSION, Row, report_text
-from canary.ladder.words import rounds_words, settings_words, speed_words, state_word, verdict_words
 from canary.report.numbers import significant
 
 HEADINGS = ("switch", "settings", "gain", "guard", "advised")

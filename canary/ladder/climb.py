@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.config.schema import CanaryConfig
-from canary.ladder.guard import Verdict
-from canary.ladder.guarding import Guards
-from canary.ladder.launching import Launch
+from canary.ladder.guard.runs import Guards
+from canary.ladder.guard.verdict import Verdict
+from canary.ladder.launching import LadderRuns
 from canary.ladder.levels import (
     LEVELS,
     Level,
@@ -52,7 +52,7 @@ class Climber:
         self,
         config: CanaryConfig,
         machine: Machine,
-        launch: Launch,
+        launch: LadderRuns,
         say: Callable[[str], None],
         known: Sequence[Switch],
     ) -> None:

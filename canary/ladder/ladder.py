@@ -16,7 +16,7 @@ from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import MachineError, RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
-from canary.ladder.launching import Launch, Launcher, Ran
+from canary.ladder.launching import LadderRuns, Ran, RunProcesses
 from canary.ladder.levels import (
     LEVELS,
     SWITCHES,
@@ -31,8 +31,8 @@ from canary.ladder.measure import bottleneck_of, share_of_gain
 from canary.ladder.results import Ladder, LevelFound, TrlFound, top_of
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import require_baseline, require_equal_work
-from canary.runner.figures import headline
-from canary.runner.surroundings import require_training_stack
+from canary.runner.child_environment import require_training_stack
+from canary.runner.display.figures import headline
 
 ROUNDS = 3
 TRL = "trl's defaults"
@@ -77,7 +77,7 @@ class Site:
     config: CanaryConfig
     machine: Machine
     folder: Path
-    launch: Launch
+    launch: LadderRuns
     created: str
 
 
@@ -108,7 +108,7 @@ def prepare(
     if kind == "ladder":
         require_baseline(config, switches_for(config, known), machine)
     _make(folder)
-    launch = Launcher(request.config, request.settings, config, folder, os.environ, say)
+    launch = RunProcesses(request.config, request.settings, config, folder, os.environ, say)
     say(f"{headline(config)}; {machine.words}")
     say(f"records: {folder}")
     return Site(config, machine, folder, launch, now.isoformat(timespec="seconds"))
@@ -212,7 +212,7 @@ def _timed(site: Site, level: LevelFound) -> Ran:
     return site.launch.timed(level.level, level.settings)
 
 
-def _trl(launch: Launch, settings: Settings) -> Ran:
+def _trl(launch: LadderRuns, settings: Settings) -> Ran:
     return launch.timed("trl", settings, trl_defaults=True)
 
 

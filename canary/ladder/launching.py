@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from canary.campaign.side import Side
-from canary.collect import jsonio
-from canary.collect.folder import RunFolder, measured_rows
-from canary.collect.record import RunRecord
 from canary.config.load import BUILTIN
 from canary.config.schema import CanaryConfig
 from canary.errors import MachineError, UsageError
-from canary.ladder.guard import GUARD_STEPS
+from canary.ladder.guard.verdict import GUARD_STEPS
 from canary.ladder.levels import Settings
-from canary.runner.base import LEVEL
+from canary.protocol.job import LEVEL
+from canary.record import jsonio
+from canary.record.folder import RunFolder, measured_rows
+from canary.record.types import RunRecord
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
@@ -54,7 +54,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Launched:
+class FinishedRun:
     """One launch as the report names it, so that its record can be found."""
 
     kind: str
@@ -67,10 +67,10 @@ class Launched:
     """Why it did not complete; empty where it did."""
 
 
-class Launch(Protocol):
+class LadderRuns(Protocol):
     """Starts one launch and waits for its end."""
 
-    launched: list[Launched]
+    launched: list[FinishedRun]
     """All that have ended, in their order."""
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
@@ -84,7 +84,7 @@ class Launch(Protocol):
         """A launch whose speed counts."""
 
 
-class Launcher:
+class RunProcesses:
     """Launches of one config, all into one folder."""
 
     def __init__(
@@ -103,10 +103,10 @@ class Launcher:
         self._environ = dict(environ)
         self._say = say
         self._rounds: Counter[str] = Counter()
-        self.launched: list[Launched] = []
+        self.launched: list[FinishedRun] = []
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
-        """See `Launch`."""
+        """See `LadderRuns`."""
         file = self._folder / "completions.jsonl"
         steps = min(GUARD_STEPS, self._config.max_steps or GUARD_STEPS)
         # At a rate of 0 nothing that the optimizer does would show.
@@ -118,7 +118,7 @@ class Launcher:
         return self._run(label, "guard", "guard", {**settings, **short}, own)
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
-        """See `Launch`."""
+        """See `LadderRuns`."""
         steps = min(TRIAL_STEPS, self._config.max_steps or TRIAL_STEPS)
         short: dict[str, Any] = {
             "max_steps": steps,
@@ -132,7 +132,7 @@ class Launcher:
         return self._run(label, "trial", "trial", {**settings, **short}, {})
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
-        """See `Launch`."""
+        """See `LadderRuns`."""
         own = {TRL_DEFAULTS: "1"} if trl_defaults else {}
         self._rounds[label] += 1
         name = f"round{self._rounds[label]}"
@@ -144,7 +144,7 @@ class Launcher:
         """Runs it, and keeps which it was."""
         ran = self._ran(label, kind, run_name(self._config.name, f"{name}-{label}"), settings, own)
         run_id = None if ran.record is None else ran.record.run_id
-        self.launched.append(Launched(kind, label, run_id, ran.problem))
+        self.launched.append(FinishedRun(kind, label, run_id, ran.problem))
         return ran
 
     def _ran(

@@ -7,10 +7,10 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from canary.collect.environment import cpu_model
-from canary.collect.gpu import list_devices, visible
-from canary.collect.packages import package_versions
 from canary.config.schema import CanaryConfig
+from canary.machine.environment import cpu_model
+from canary.machine.gpu import list_devices, visible
+from canary.machine.packages import package_versions
 
 
 @dataclass(frozen=True)

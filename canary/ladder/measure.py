@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from canary.collect.bottlenecks import one_line
-from canary.collect.bottlenecks.seen import too_short
-from canary.collect.record import Bottleneck, RunRecord
-from canary.collect.stages import shown_phases
-from canary.compare.estimate import paired_estimate, spread_of
+from canary.compare.timing.estimate import paired_estimate, spread_of
+from canary.record.bottlenecks import one_line
+from canary.record.bottlenecks.common import too_short
+from canary.record.phase_names import shown_phases
+from canary.record.types import Bottleneck, RunRecord
 
 ALPHA = 0.025
 """Error of each end of an interval: 95% between them."""

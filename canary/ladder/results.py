@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from canary.ladder.guard import Verdict
-from canary.ladder.launching import Launched
+from canary.ladder.guard.verdict import Verdict
+from canary.ladder.launching import FinishedRun
 from canary.ladder.levels import Level, Settings
 from canary.ladder.machine import Machine
 from canary.ladder.measure import Figures, SpeedUp
@@ -155,7 +155,7 @@ class Ladder:
     trl: TrlFound
     folder: Path
     notes: tuple[str, ...] = ()
-    launches: tuple[Launched, ...] = ()
+    launches: tuple[FinishedRun, ...] = ()
     """All of them, in their order."""
 
     @property
@@ -209,7 +209,7 @@ class Advice:
     base: Figures | None = None
     folder: Path = Path()
     notes: tuple[str, ...] = ()
-    launches: tuple[Launched, ...] = ()
+    launches: tuple[FinishedRun, ...] = ()
     """All of them, in their order."""
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from canary.ladder.launching import Ran
 from canary.ladder.measure import Figures, SpeedUp, figures_of, speed_up
-from canary.ladder.work import unequal, work_of
+from canary.ladder.same_work import unequal, work_of
 
 Start = Callable[[], Ran]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from canary.ladder.busy import waited
-from canary.ladder.launching import Launch, Ran
+from canary.ladder.labels import settings_words, value_words
+from canary.ladder.launching import LadderRuns, Ran
 from canary.ladder.levels import Settings, Switch
 from canary.ladder.results import Tried
-from canary.ladder.words import settings_words, value_words
 
 PAYS = 1.02
 """A switch comes on where its trial was faster by this factor."""
@@ -21,7 +21,7 @@ _OPEN = "not decided, left out: the two launches around the trials differ by"
 
 
 def try_out(
-    launch: Launch,
+    launch: LadderRuns,
     label: str,
     below: Settings,
     choices: Sequence[tuple[Switch, Sequence[Settings]]],

@@ -7,13 +7,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from canary.collect import jsonio
-from canary.collect.phases import PHASES
-from canary.ladder.answer import answer
+from canary.ladder.headline import answer
+from canary.ladder.labels import (
+    rounds_words,
+    settings_words,
+    speed_words,
+    state_word,
+    verdict_words,
+)
 from canary.ladder.measure import Figures
 from canary.ladder.results import Guarded, Ladder, LevelFound
 from canary.ladder.trials import tried_words
-from canary.ladder.words import rounds_words, settings_words, speed_words, state_word, verdict_words
+from canary.record import jsonio
+from canary.record.phases import PHASES
 from canary.report.lines import figures, wrapped
 from canary.report.numbers import significant
 from canary.report.render import (

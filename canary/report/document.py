@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from canary.collect import jsonio
+from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.report import Check, Comparison, Difference, KeyChange, Side
-from canary.compare.suspects import Diagnosis
+from canary.record import jsonio
 from canary.report.escape import NOT_PRINTED
 
 DOCUMENT_VERSION = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from canary.collect.jsonio import shown
+from canary.record.jsonio import shown
 
 LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 SHORTENED_FROM = 1e7

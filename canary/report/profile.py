@@ -7,19 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from canary.collect.folder import load_record
-from canary.collect.profile import OPERATORS, read_profile
-from canary.collect.profile_readings import (
-    Reading,
-    has_device,
-    operators_ms,
-    readings,
-    self_ms,
-    top_operators,
-)
-from canary.collect.profiled import FOLDER
-from canary.collect.record import OperatorRow, Profiler, RunRecord
-from canary.compare.operators import (
+from canary.compare.diagnosis.operators import (
     Clock,
     OperatorDifference,
     OperatorDifferences,
@@ -29,6 +17,18 @@ from canary.compare.operators import (
     table_differences,
 )
 from canary.errors import InputError, RecordError
+from canary.record.folder import load_record
+from canary.record.profile import OPERATORS, read_profile
+from canary.record.profile_folder import FOLDER
+from canary.record.profile_readings import (
+    Reading,
+    has_device,
+    operators_ms,
+    readings,
+    self_ms,
+    top_operators,
+)
+from canary.record.types import OperatorRow, Profiler, RunRecord
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import figures, wrapped

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from canary.collect.folder import read_document
-from canary.collect.jsonio import number
+from canary.compare.diagnosis.suspects import Diagnosis
 from canary.compare.report import Check, Comparison, Difference, KeyChange, RaisedAlert, Side
-from canary.compare.suspects import Diagnosis
 from canary.errors import RecordError
+from canary.record.folder import read_document
+from canary.record.jsonio import number
 from canary.report.document import DOCUMENT_VERSION
 
 CHECKS: TypeAdapter[tuple[Check, ...]] = TypeAdapter(tuple[Check, ...])

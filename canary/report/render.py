@@ -11,9 +11,9 @@ from typing import Literal
 import jinja2
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from canary.collect.jsonio import replace_file
 from canary.compare.report import Comparison
 from canary.errors import MachineError, UsageError, printable
+from canary.record.jsonio import replace_file
 from canary.report.document import json_text
 from canary.report.escape import (
     NOT_PRINTED,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from canary.collect.record import RunRecord
-from canary.compare.patterns import TIME, patterns
-from canary.compare.phases import phase_growth
+from canary.compare.diagnosis.patterns import TIME, patterns
 from canary.compare.report import Check, Comparison
+from canary.compare.timing.phases import phase_growth
+from canary.record.types import RunRecord
 from canary.report.document import document, json_lines
 from canary.report.escape import on_lines
 from canary.report.lines import aligned, fitting, wrapped

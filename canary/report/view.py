@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from canary.collect.jsonio import number
+from canary.compare.diagnosis.suspects import RegressionCategory, Suspect
 from canary.compare.report import Check, Comparison, KeyChange, Side
-from canary.compare.suspects import RegressionCategory, Suspect
+from canary.record.jsonio import number
 from canary.report.numbers import amount, signed, significant
 
 GROUPS = ("performance", "memory", "stability", "correctness")

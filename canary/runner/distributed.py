@@ -46,7 +46,7 @@ def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[s
     Each launch meets under an id of its own, so that a machine that is early for the next one does
     not join the last.
     """
-    words = [sys.executable, "-m", "canary.runner.agent", "--nproc-per-node", str(nproc)]
+    words = [sys.executable, "-m", "canary.training.torchrun", "--nproc-per-node", str(nproc)]
     if rendezvous.nnodes > 1:
         words += ["--nnodes", str(rendezvous.nnodes), "--rdzv-backend", rendezvous.backend]
         words += ["--rdzv-endpoint", str(rendezvous.endpoint)]
@@ -55,7 +55,7 @@ def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[s
             words += ["--node-rank", str(rendezvous.node_rank)]
     else:
         words.append("--standalone")
-    return (*words, "-m", "canary.runner.worker")
+    return (*words, "-m", "canary.training.worker")
 
 
 PROCESSES = re.compile(r"^--(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(\d+))?$")

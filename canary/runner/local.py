@@ -15,9 +15,7 @@ from typing import Any
 
 import psutil
 
-from canary.collect import jsonio
-from canary.collect.ranks import rank_files, rank_path
-from canary.runner.base import (
+from canary.protocol.job import (
     EXIT_DISK_FULL,
     PARENT,
     Job,
@@ -26,14 +24,16 @@ from canary.runner.base import (
     disk_full,
     unwritten,
 )
-from canary.runner.watching import RankWatch
+from canary.record import jsonio
+from canary.record.ranks import rank_files, rank_path
+from canary.runner.processes import RankProcesses
 
 POLL_S = 0.05
 GRACE_S = 5.0
 """Seconds between the request to end and the kill."""
 
 
-class RowTail:
+class StepTail:
     """Reads the rows that were appended since the last look, by rank 0 or, on a machine that has
     no rank 0, by the lowest one."""
 
@@ -57,7 +57,7 @@ class LocalRunner:
         log: Path,
         environment: Mapping[str, str],
         *,
-        command: tuple[str, ...] = (sys.executable, "-m", "canary.runner.worker"),
+        command: tuple[str, ...] = (sys.executable, "-m", "canary.training.worker"),
         on_start: Callable[[int], None] | None = None,
     ) -> None:
         self._log = log
@@ -73,8 +73,8 @@ class LocalRunner:
         """
         job_file = Path(job.result_file).with_suffix(".job.json")
         job.write(job_file)
-        tail = RowTail(Path(job.rows_file))
-        watch = RankWatch(job, self._log)
+        tail = StepTail(Path(job.rows_file))
+        watch = RankProcesses(job, self._log)
         started = time.monotonic()
         with self._child(job, job_file) as child:
             if self._on_start is not None:
@@ -104,14 +104,14 @@ class LocalRunner:
                 start_new_session=True,
             )
 
-    def _is_over(self, job: Job, watch: RankWatch) -> bool:
+    def _is_over(self, job: Job, watch: RankProcesses) -> bool:
         """Whether the launch is over before its process is."""
         return False
 
     def _tidy(self, child: subprocess.Popen[bytes]) -> None:
         end_tree(child)
 
-    def _timed_out(self, job: Job, seconds: float, watch: RankWatch) -> Result:
+    def _timed_out(self, job: Job, seconds: float, watch: RankProcesses) -> Result:
         reason = f"the {job.kind} launch was still running at the timeout ({seconds:.0f} s into it)"
         standing = watch.standing()
         stuck = watch.stuck_rank()
@@ -124,7 +124,7 @@ class LocalRunner:
             wall_seconds=seconds,
         )
 
-    def _outcome(self, job: Job, returncode: int | None, watch: RankWatch) -> Result:
+    def _outcome(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
         """How the launch ended, of a process that is gone."""
         return watch.outcome() or died(returncode)
 
@@ -132,8 +132,8 @@ class LocalRunner:
         self,
         child: subprocess.Popen[bytes],
         job: Job,
-        tail: RowTail,
-        watch: RankWatch,
+        tail: StepTail,
+        watch: RankProcesses,
         listener: Listener,
         deadline: float,
     ) -> bool:

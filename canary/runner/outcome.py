@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.collect.alerts import WORST_FIRST, alert_words
-from canary.collect.bottlenecks import one_line
-from canary.collect.host import typical_cpu_s_per_step
-from canary.collect.record import RunRecord
-from canary.collect.stages import is_online, shown_phases
-from canary.collect.summary import MIN_STEPS, more_steps
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
-from canary.runner.base import Result
-from canary.runner.pace import shown_metrics
+from canary.protocol.job import Result
+from canary.record.alerts import WORST_FIRST, alert_words
+from canary.record.bottlenecks import one_line
+from canary.record.host import typical_cpu_s_per_step
+from canary.record.phase_names import is_online, shown_phases
+from canary.record.summary import MIN_STEPS, more_steps
+from canary.record.types import RunRecord
+from canary.runner.display.pace import shown_metrics
 
 LOG_LINES = 40
 SHOWN_ALERTS = 5

@@ -9,23 +9,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.collect.bottlenecks import with_bottlenecks
-from canary.collect.environment import fingerprint, git_state
-from canary.collect.folder import (
+from canary.config.load import METRICS_WARMUP, LoadedConfig
+from canary.config.render import resolved_yaml
+from canary.config.schema import CanaryConfig
+from canary.machine.environment import fingerprint, git_state
+from canary.protocol.job import Kind, Listener, Result
+from canary.protocol.readings import Readings
+from canary.protocol.trainer_config import asked_config
+from canary.record.bottlenecks import with_bottlenecks
+from canary.record.folder import (
     RunFolder,
     close_launches,
     start_record,
 )
-from canary.collect.ranks import RankRows, merged_rows
-from canary.collect.record import Launch, RunRecord
-from canary.collect.summary import Row, summarise_ranks
-from canary.config.load import METRICS_WARMUP, LoadedConfig
-from canary.config.render import resolved_yaml
-from canary.config.schema import CanaryConfig
-from canary.runner.base import Kind, Listener, Result
+from canary.record.ranks import RankSteps, merged_rows
+from canary.record.summary import Row, summarise_ranks
+from canary.record.types import Launch, RunRecord
 from canary.runner.distributed import Rendezvous
-from canary.runner.readings import Readings
-from canary.runner.settings import asked_config
 
 WRITE_EVERY_S = 1.0
 """Seconds between two writes of `metrics.json` while a launch runs."""
@@ -52,7 +52,7 @@ class Session:
         self._listener = listener
         self.readings: Readings | None = None
         """Of the launch that runs, where it is sampled."""
-        self._rows = RankRows(folder.steps)
+        self._rows = RankSteps(folder.steps)
         self._measured = False
         self._launch_steps = 0
         self.first_step: int | None = None

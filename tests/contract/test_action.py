@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from canary.gate import records
-from canary.gate.whole import SECRET
+from canary.gate.single_job import SECRET
 from tests.contract.action_table import MARKS, action, inputs_table, outputs_table
 from tests.contract.static_checks import clean, program, shell_is_clean, zizmor
 from tests.contract.workflow_files import ACTION, ROOT

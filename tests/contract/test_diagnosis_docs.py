@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from canary.compare.suspects import RegressionCategory
+from canary.compare.diagnosis.suspects import RegressionCategory
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs" / "diagnosis.md"

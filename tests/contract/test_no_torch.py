@@ -55,7 +55,7 @@ def test_the_command_line_does_not_load_the_training_stack(arguments: list[str])
 
 def test_reading_a_record_does_not_load_the_training_stack() -> None:
     program = (
-        "import sys, canary.collect.folder, canary.runner.launches\n"
+        "import sys, canary.record.folder, canary.runner.run\n"
         f"assert not [n for n in {HEAVY!r} if n in sys.modules]"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -13,7 +13,7 @@ import yaml
 from typer.main import get_command
 
 from canary.cli import app
-from canary.compare.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Comparison, Verdict
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds, load_thresholds
 from canary.config.render import markdown_table

@@ -77,7 +77,7 @@ def test_the_extra_takes_the_oldest_stack() -> None:
 
 def test_arguments_of_the_newest_stack_are_in_the_list() -> None:
     from bench.stacks_arguments import STEMS, installed_arguments
-    from canary.workload.adapt import known_arguments
+    from canary.training.adapt import known_arguments
 
     installed = installed_arguments()
     assert len(installed) == len(STEMS)

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canary.collect.record import RunRecord
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
-from canary.compare.timing_checks import TIMING_GATES
+from canary.compare.timing.checks import TIMING_GATES
+from canary.record.types import RunRecord
 from tests.integration.conftest import PATIENT, canary, settings, write_config
 from tests.planting import plant
 

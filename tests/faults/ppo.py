@@ -10,7 +10,7 @@ PAST_EOS = Fault(
     "ppo_past_eos",
     "ppo",
     plant="""
-import torch, canary.workload.ppo.rollout as rollout
+import torch, canary.training.trainers.ppo.rollout as rollout
 rollout.completion_mask = lambda ids, eos_id: torch.ones_like(ids, dtype=torch.bool)
 """,
     cause="rollout",
@@ -22,8 +22,8 @@ RETOKENIZED = Fault(
     "ppo_retokenized",
     "ppo",
     plant="""
-import torch, canary.workload.ppo.trainer as loop
-from canary.workload.ppo.objective import completion_mask
+import torch, canary.training.trainers.ppo.trainer as loop
+from canary.training.trainers.ppo.objective import completion_mask
 original, coder = loop.sample, trainer.processing_class
 def again(policy, prompts, sampling):
     found = original(policy, prompts, sampling)
@@ -115,7 +115,7 @@ UNCENTRED = Fault(
     "ppo_uncentred",
     "ppo",
     plant="""
-import torch, canary.workload.ppo.experience as experience
+import torch, canary.training.trainers.ppo.experience as experience
 original = experience.whiten
 def whiten(values, mask, of, *, keep_mean=False):
     if keep_mean:
@@ -133,7 +133,7 @@ KL_SIGN = Fault(
     "ppo_kl_sign",
     "ppo",
     plant="""
-import canary.workload.ppo.experience as experience
+import canary.training.trainers.ppo.experience as experience
 original = experience.penalised_rewards
 def rewards(scores, kl, mask, coefficient):
     return original(scores, kl, mask, -coefficient)
@@ -149,8 +149,8 @@ WHITENED_EARLY = Fault(
     "ppo_whitened_early",
     "ppo_whitened",
     plant="""
-import canary.workload.ppo.experience as experience
-from canary.workload.ppo.objective import moments
+import canary.training.trainers.ppo.experience as experience
+from canary.training.trainers.ppo.objective import moments
 original, whiten = experience.penalised_rewards, experience.whiten
 def rewards(scores, kl, mask, coefficient):
     bare = original(scores, 0 * kl, mask, coefficient)
@@ -169,7 +169,7 @@ SCORE_MISPLACED = Fault(
     "ppo_score_misplaced",
     "ppo",
     plant="""
-import torch, canary.workload.ppo.objective as objective
+import torch, canary.training.trainers.ppo.objective as objective
 def last_tokens(mask):
     return torch.full((len(mask),), mask.shape[1] - 1)
 objective.last_tokens = last_tokens
@@ -184,7 +184,7 @@ LAM_IGNORED = Fault(
     "ppo_lam_ignored",
     "ppo",
     plant="""
-import canary.workload.ppo.experience as experience
+import canary.training.trainers.ppo.experience as experience
 original = experience.advantages_at_once
 def advantages(rewards, values, mask, gamma, lam):
     return original(rewards, values, mask, gamma, 1.0)
@@ -200,7 +200,7 @@ RETURNS_OF_WHITENED = Fault(
     "ppo_returns_of_whitened",
     "ppo",
     plant="""
-import dataclasses, canary.workload.ppo.trainer as loop
+import dataclasses, canary.training.trainers.ppo.trainer as loop
 original = loop.experience
 def experience(*args, **kwargs):
     found = original(*args, **kwargs)
@@ -219,7 +219,7 @@ K3_BY_CODE = Fault(
     "ppo_other_estimate",
     "ppo",
     plant="""
-import canary.workload.ppo.experience as experience
+import canary.training.trainers.ppo.experience as experience
 original = experience.kl_estimate
 def kl_estimate(logprobs, reference, estimator):
     return original(logprobs, reference, "k3")
@@ -237,7 +237,7 @@ VALUE_CLIP_OFF = Fault(
     "ppo_value_clip_off",
     "ppo",
     plant="""
-import canary.workload.ppo.objective as objective
+import canary.training.trainers.ppo.objective as objective
 original = objective.value_loss
 def value_loss(values, old_values, returns, mask, cliprange_value):
     return original(values, old_values, returns, mask, float("inf"))
@@ -252,7 +252,7 @@ RATIO_ALWAYS_ONE = Fault(
     "ppo_ratio_always_one",
     "ppo",
     plant="""
-import canary.workload.ppo.objective as objective
+import canary.training.trainers.ppo.objective as objective
 original = objective.policy_loss
 def policy_loss(logprobs, old_logprobs, advantages, mask, cliprange):
     return original(logprobs, logprobs.detach(), advantages, mask, cliprange)
@@ -267,7 +267,7 @@ VALUE_LOSS_DOUBLED = Fault(
     "ppo_value_loss_doubled",
     "ppo",
     plant="""
-import canary.workload.ppo.objective as objective
+import canary.training.trainers.ppo.objective as objective
 original = objective.value_loss
 def value_loss(*args):
     found = original(*args)
@@ -298,7 +298,7 @@ LOSS_PAST_EOS = Fault(
     "ppo_loss_past_eos",
     "ppo",
     plant="""
-import torch, canary.workload.ppo.objective as objective
+import torch, canary.training.trainers.ppo.objective as objective
 original = objective.value_loss
 def value_loss(values, old_values, returns, mask, cliprange_value):
     return original(values, old_values, returns, torch.ones_like(mask), cliprange_value)
@@ -329,7 +329,7 @@ REFERENCE_IS_POLICY = Fault(
     "ppo_reference_is_policy",
     "ppo",
     plant="""
-from canary.workload.ppo.model import Reference
+from canary.training.trainers.ppo.model import Reference
 trainer.ref_model = trainer.model.policy
 trainer.reference = Reference(trainer.ref_model, trainer.model.policy)
 """,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from canary.collect.record import RunRecord
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
 from tests.faults.laboratory import AT_A_TIME, told
 from tests.integration.own_scripts import PYTHON, sft_script, watched, write_data
 

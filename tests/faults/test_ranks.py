@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from canary.collect.record import RunRecord
 from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
 from tests.faults.laboratory import told
 from tests.integration.own_scripts import watched
 from tests.integration.rank_scripts import rank_script

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from canary.collect.jsonio import number
+from canary.record.jsonio import number
 from tests.faults.laboratory import Fault, Laboratory, assert_caught
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]

@@ -15,15 +15,15 @@ from typing import Any
 import yaml
 
 from canary.baseline.branch import Remote
-from canary.collect import jsonio
-from canary.collect.record import RunRecord
 from canary.config.token import Token
-from canary.gate.answering import answer
+from canary.gate.context import World
+from canary.gate.inputs import ReportSettings
 from canary.gate.manifest import Manifest, Part, write_manifest
-from canary.gate.settings import ReportSettings
-from canary.gate.world import World
-from canary.publish.hub import connect
-from canary.publish.workflow import Job
+from canary.gate.report_job import answer
+from canary.github.client import connect
+from canary.github.workflow import Job
+from canary.record import jsonio
+from canary.record.types import RunRecord
 from tests.github.server import GitHub
 from tests.github.state import Comment, Pull, Repository
 from tests.unit.comparing import example, record

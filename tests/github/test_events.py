@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from canary.errors import UsageError
-from canary.publish.event import Intent, Kind, intent_of
+from canary.github.event import Intent, Kind, intent_of
 
 Webhooks = dict[str, list[dict[str, Any]]]
 SHA = "c" * 40

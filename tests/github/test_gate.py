@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from canary.errors import ConfigError, UsageError
-from canary.gate.answering import pending
+from canary.gate.context import World
+from canary.gate.inputs import ReportSettings, TrainSettings
 from canary.gate.manifest import Manifest, Part, write_manifest
-from canary.gate.settings import ReportSettings, TrainSettings
-from canary.gate.whole import whole
-from canary.gate.world import World
-from canary.publish.comment import MARKER, parse
+from canary.gate.report_job import pending
+from canary.gate.single_job import whole
+from canary.github.comment import MARKER, parse
 from tests.github import routes
 from tests.github.gatehouse import (
     BASE_CONFIG,
@@ -461,7 +461,7 @@ def test_the_whole_chain_in_one_process_hands_no_token_to_the_training(
         records_folder(settings.records, [house.run()])
         return 0
 
-    monkeypatch.setattr("canary.gate.whole.train", train)
+    monkeypatch.setattr("canary.gate.single_job.train", train)
     said = house.report("pull_request", pull_event(pull, "opened", None), None, by=whole_chain)
     assert said.outputs["verdict"] == "no-baseline"
     states = [one.state for one in house.hub_repository.statuses_of(pull.head_sha)]

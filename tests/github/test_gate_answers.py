@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from canary.errors import CanaryError, ConfigError, Stopped, UsageError
-from canary.gate import answering
-from canary.gate.answering import pending
-from canary.gate.settings import ReportSettings, TrainSettings
-from canary.gate.whole import whole
-from canary.gate.world import World
+from canary.gate import report_job
+from canary.gate.context import World
+from canary.gate.inputs import ReportSettings, TrainSettings
+from canary.gate.report_job import pending
+from canary.gate.single_job import whole
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
@@ -201,7 +201,7 @@ def full(*_: Any, **__: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["canary.gate.answering.tempfile.TemporaryDirectory", "canary.report.render.replace_file"],
+    ["canary.gate.report_job.tempfile.TemporaryDirectory", "canary.report.render.replace_file"],
 )
 def test_a_full_disk_is_an_error_on_the_commit(
     house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch, name: str
@@ -242,7 +242,7 @@ def test_what_nobody_foresaw_is_an_error_on_the_commit_and_in_the_comment(
     def broken(*_: Any) -> None:
         raise problem
 
-    monkeypatch.setattr(answering, place, broken)
+    monkeypatch.setattr(report_job, place, broken)
     code, state, description = judged(house, pull)
     assert (code, state) == (4, "error")
     assert type(problem).__name__ in description
@@ -254,7 +254,7 @@ def test_what_nobody_foresaw_is_an_error_on_the_commit_and_in_the_comment(
 def test_a_comment_that_breaks_costs_no_status(
     house: Gatehouse, pull: Pull, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canary.publish.publish.write_comment", full)
+    monkeypatch.setattr("canary.github.publish.write_comment", full)
     code, state, _ = judged(house, pull)
     assert (code, state) == (4, "error")
 
@@ -265,7 +265,7 @@ def test_a_job_that_is_cancelled_says_so_on_the_commit(
     def cancelled(*_: Any) -> None:
         raise Stopped(15)
 
-    monkeypatch.setattr(answering, "_judged", cancelled)
+    monkeypatch.setattr(report_job, "_judged", cancelled)
     with pytest.raises(Stopped):
         house.judge(pull, house.run())
     assert house.status(pull.head_sha) == (
@@ -289,7 +289,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("by", [pending, answering.answer])
+@pytest.mark.parametrize("by", [pending, report_job.answer])
 @pytest.mark.parametrize(("name", "value"), REFUSED)
 def test_an_input_that_is_refused_is_an_error_on_the_commit(
     house: Gatehouse, name: str, value: str, by: Callable[[ReportSettings, World], int]
@@ -576,7 +576,7 @@ def test_a_template_is_rendered_once_so_that_chance_costs_no_answer(
             raise ConfigError("the second rendering fails", "do not render twice")
         return "own words"
 
-    monkeypatch.setattr("canary.publish.section.confined", once)
+    monkeypatch.setattr("canary.github.section.confined", once)
     pull.base_sha = git(house.work, "rev-parse", "main")
     assert house.judge(pull, house.run(), comment_template="own.jinja").code == 0
     assert len(drawn) == 1
@@ -600,7 +600,7 @@ def test_a_schedule_whose_payload_names_no_repository_is_judged_all_the_same(
 def test_a_baseline_that_cannot_be_written_is_told_on_the_commit(
     house: Gatehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canary.gate.remembering.save", full)
+    monkeypatch.setattr("canary.gate.baseline_update.save", full)
     sha = house.commit()
     with pytest.raises(CanaryError, match="disk is full"):
         house.report("push", push_event(sha), [house.run()])

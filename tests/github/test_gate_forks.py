@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from canary.collect.record import RunRecord
-from canary.gate.answering import pending
+from canary.gate.report_job import pending
+from canary.record.types import RunRecord
 from tests.github.gatehouse import NAME, Gatehouse, artifact, git, workflow_run_event
 from tests.github.server import GitHub
 from tests.github.state import Pull

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from canary.collect.record import RunRecord
 from canary.errors import ConfigError, UsageError
-from canary.gate.answering import pending
 from canary.gate.manifest import Manifest, Part, write_manifest
+from canary.gate.report_job import pending
+from canary.record.types import RunRecord
 from tests.github.gatehouse import (
     BASE_CONFIG,
     CONFIG,

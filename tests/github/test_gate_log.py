@@ -95,7 +95,7 @@ def test_an_error_that_ends_the_job_is_on_the_jobs_page(
     for name in [name for name in os.environ if name.startswith(("GITHUB_", "CANARY_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GITHUB_OUTPUT", str(tmp_path / "output"))
-    monkeypatch.setattr("canary.gate_cli.stoppable", lambda: None)
+    monkeypatch.setattr("canary.cli.gate.stoppable", lambda: None)
     with pytest.raises(SystemExit) as ended:
         main(["gate", verb])
     assert ended.value.code == 2

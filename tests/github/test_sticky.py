@@ -13,12 +13,12 @@ import pytest
 from canary.compare.report import Comparison
 from canary.config.token import Token
 from canary.errors import MachineError
-from canary.publish.by_hand import Posting, post
-from canary.publish.comment import MARKER, merged, parse, sections_of
-from canary.publish.hub import Hub, connect
-from canary.publish.source import Answer, Source
-from canary.publish.sticky import BOT, Sticky, write_comment
-from canary.publish.workflow import Job
+from canary.github.by_hand import Posting, post
+from canary.github.client import Hub, connect
+from canary.github.comment import MARKER, merged, parse, sections_of
+from canary.github.source import Answer, Source
+from canary.github.sticky import BOT, Sticky, write_comment
+from canary.github.workflow import Job
 from canary.report.render import written
 from tests.github.gatehouse import NAME, Gatehouse
 from tests.github.server import GitHub

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from canary.collect.record import RunRecord
-from canary.gate.answering import pending
+from canary.gate.report_job import pending
+from canary.record.types import RunRecord
 from tests.github.gatehouse import (
     BASE_CONFIG,
     NAME,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from canary.anomaly import AdvancedAnomalyDetector
-from canary.collect.jsonio import read_rows
+from canary.record.jsonio import read_rows
 
 pytestmark = pytest.mark.gpu
 

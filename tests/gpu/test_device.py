@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from canary.collect import gpu
-from canary.collect.probes.clock import StepClock
-from canary.collect.probes.parameters import tensor_digest
-from canary.collect.probes.scalars import DeferredScalars
+from canary.machine import gpu
+from canary.training.collectors.clock import StepClock
+from canary.training.collectors.scalars import DeferredScalars
+from canary.training.exact.parameters import tensor_digest
 from tests.integration.conftest import run_config, settings
 
 pytestmark = pytest.mark.gpu

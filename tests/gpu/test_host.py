@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from canary.collect.probes.clock import StepClock
-from canary.collect.probes.steps import StepRows
-from canary.collect.record import RunRecord
+from canary.record.types import RunRecord
+from canary.training.collectors.clock import StepClock
+from canary.training.collectors.steps import EndedSteps
 from tests.integration.conftest import canary, settings, write_config
 from tests.planting import plant
 
@@ -52,7 +52,7 @@ def test_backward_of_a_device_is_no_waiting_of_the_host() -> None:
 
 def test_rows_tell_of_the_allocators_retries() -> None:
     rows: list[dict[str, Any]] = []
-    steps = StepRows(torch.device("cuda"), rows.append)
+    steps = EndedSteps(torch.device("cuda"), rows.append)
     steps.begin()
     steps.close({"step": 1}, {}, lambda row, values: None)
     steps.flush(wait=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from canary.collect.folder import load_record
 from canary.config.schema import TrainingType
+from canary.record.folder import load_record
 from tests.integration.conftest import canary, settings, write_config
 
 pytestmark = [pytest.mark.gpu, pytest.mark.train, pytest.mark.slow]

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from canary import Recorder
-from canary.collect.folder import load_record
-from canary.collect.profile_readings import readings
-from canary.collect.record import RunRecord
+from canary.record.folder import load_record
+from canary.record.profile_readings import readings
+from canary.record.types import RunRecord
 
 pytestmark = pytest.mark.gpu
 

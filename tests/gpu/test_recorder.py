@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from canary import Recorder
-from canary.collect.folder import load_record
+from canary.record.folder import load_record
 
 pytestmark = pytest.mark.gpu
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from canary.collect import gpu
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
+from canary.machine import gpu
 from tests.gpu.trainings import CASES, PROFILED, STEPS, WARMUP, Case, Trainings
 
 pytestmark = [pytest.mark.gpu, pytest.mark.train, pytest.mark.slow]

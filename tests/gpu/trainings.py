@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from canary.collect.record import RunRecord
 from canary.config.schema import TRAINING_TYPES
+from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, settings, write_config
 from tests.planting import plant
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from canary.collect.folder import load_record
-from canary.collect.jsonio import read_rows
-from canary.collect.record import RunRecord
 from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS, TRAINING_TYPES
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.types import RunRecord
 
 STEPS = 4
 

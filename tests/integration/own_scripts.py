@@ -9,9 +9,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
-from canary.workload.embedded import data_file, tiny_dir
+from canary.inputs.embedded import data_file, tiny_dir
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
 
 ROWS = 48
 

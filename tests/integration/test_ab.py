@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from canary.collect.folder import load_record
+from canary.record.folder import load_record
 from tests.integration.conftest import PATIENT, Finished, canary, settings, write_config
 from tests.integration.own_scripts import sft_script, write_data
 

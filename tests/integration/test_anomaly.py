@@ -13,7 +13,7 @@ import torch
 from transformers import Trainer, TrainingArguments
 
 from canary.anomaly import AnomalyCallback, StopTraining, profiler_registry
-from canary.collect.jsonio import read_rows
+from canary.record.jsonio import read_rows
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.own_scripts import sft_script, write_data
 from tests.integration.test_trackers import read, scalars
@@ -261,7 +261,7 @@ def test_the_examples_of_the_docs_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_table_of_the_docs_has_every_type_and_its_severity() -> None:
-    from tests.unit.test_anomaly_types import DOCUMENTED
+    from tests.unit.training.anomaly.test_anomaly_types import DOCUMENTED
 
     table = DOCS.read_text(encoding="utf-8").split("## What is detected")[1].split("\n## ")[0]
     found = {}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.history import drawer, select
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
-from canary.compare.noise import NoiseModel, load_noise
 from canary.compare.paths import Request, compare_paths
+from canary.compare.timing.noise import NoiseModel, load_noise
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, settings, write_config
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]

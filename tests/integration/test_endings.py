@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from canary.collect.folder import load_record
-from canary.collect.jsonio import number
+from canary.record.folder import load_record
+from canary.record.jsonio import number
 from tests.integration.conftest import Finished, canary, run_config, settings, write_config
 from tests.planting import plant
 
@@ -211,7 +211,7 @@ def training_processes(run_dir: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline"]):
         line = " ".join(process.info["cmdline"] or [])
-        if "canary.runner.worker" in line and str(run_dir) in line:
+        if "canary.training.worker" in line and str(run_dir) in line:
             found.append(process)
     return found
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from canary.collect.folder import load_record
-from canary.collect.jsonio import read_rows
 from canary.compare.stats import compare_to_baseline
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
 from tests.integration.own_scripts import (
     PYTHON,
     QUIET,

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from canary.collect.folder import load_record
+from canary.record.folder import load_record
 from tests.integration.own_scripts import (
     FASTEST,
     PYTHON,

@@ -70,7 +70,7 @@ def test_two_files_get_what_is_theirs(tmp_path: Path) -> None:
 INPUT = """
 import sys
 from pathlib import Path
-from canary.runner.streams import PassedOn
+from canary.runner.exec.streams import PassedOn
 streams = PassedOn(Path(sys.argv[1]))
 with streams.started(["cat"], {}, Path("log.txt")) as child:
     child.wait()

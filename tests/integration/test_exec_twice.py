@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from canary.baseline.comparability import probe_alone
-from canary.collect.folder import load_record
+from canary.record.folder import load_record
 from tests.integration.own_scripts import (
     FASTEST,
     PYTHON,

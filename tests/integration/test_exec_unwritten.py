@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from canary.collect import jsonio
-from canary.recorder.keeper import NoKeeper, job_keeper
-from canary.runner.base import JOB, Job, Result, unwritten
-from canary.runner.inside import Inside, begun
+from canary.protocol.job import JOB, Job, Result, unwritten
+from canary.protocol.rows import StepFile
+from canary.record import jsonio
 from canary.runner.local import LocalRunner
-from canary.runner.rows import RowFile
+from canary.training.launch import Inside, begun
+from canary.training.recorder.attached import NoKeeper, job_keeper
 from tests.integration.own_scripts import FASTEST, PYTHON, QUIET, sft_script, watched, write_data
 
 
@@ -70,7 +70,7 @@ def test_a_full_disk_is_not_the_trainings_matter(
         inside = begun(job, 0.0)
         assert inside is not None
         if lost == "rows":
-            monkeypatch.setattr(RowFile, "append", full)
+            monkeypatch.setattr(StepFile, "append", full)
             inside.keep({"step": 1})
             inside.keep({"step": 2})
         else:
@@ -82,7 +82,7 @@ def test_a_full_disk_is_not_the_trainings_matter(
 def test_in_the_canarys_own_process_a_full_disk_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RowFile, "append", full)
+    monkeypatch.setattr(StepFile, "append", full)
     inside = Inside(job_in(tmp_path), 0.0, own_process=True)
     with pytest.raises(OSError, match="No space left"):
         inside.keep({"step": 1})
@@ -133,7 +133,7 @@ def test_a_training_whose_folder_was_removed_goes_on(tmp_path: Path) -> None:
 ENDS = """
 import os, sys, threading, time
 from pathlib import Path
-from canary.attach.watch import _end_with_parent
+from canary.training.attach.watch import _end_with_parent
 threading.Thread(target=_end_with_parent, args=[Path(sys.argv[1])], daemon=True).start()
 time.sleep(4)
 """

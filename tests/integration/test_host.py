@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from canary import Recorder
-from canary.collect.folder import load_record
-from canary.collect.record import RunRecord
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, settings, write_config
 from tests.planting import plant
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from canary.collect.jsonio import read_rows
 from canary.ladder.ladder import LadderRequest, run_ladder
 from canary.ladder.levels import SWITCHES, Switch, always
 from canary.ladder.results import Ladder, LevelFound
 from canary.ladder.view import ladder_text
+from canary.record.jsonio import read_rows
 from tests.integration.conftest import settings, write_config
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
@@ -24,8 +24,8 @@ UNSAFE = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
 
 
 EVERY_STEP = """
-import canary.runner.lines
-canary.runner.lines.LINE_EVERY_S = 0.0
+import canary.runner.display.lines
+canary.runner.display.lines.LINE_EVERY_S = 0.0
 """
 """Launches tell each step, instead of one in five seconds: those of a fast machine told none."""
 

@@ -10,10 +10,12 @@ from datasets import Dataset
 from packaging.version import Version
 
 from canary.config.load import load_config
-from canary.workload import adapt, build_trainer, older_rows
-from canary.workload.data import load_rows
-from canary.workload.model import load_tokenizer
-from canary.workload.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
+from canary.training import adapt
+from canary.training.data import older_rows
+from canary.training.data.dataset import load_rows
+from canary.training.models.model import load_tokenizer
+from canary.training.trainers import build_trainer
 from tests.integration.conftest import STEPS, settings, write_config
 
 pytestmark = pytest.mark.train

@@ -16,9 +16,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
+from canary.training.exact.signals import ExactSignals
+from canary.training.loops.trainer import TrainerCollector
 from tests.integration.watched_ppo import ppo_trainer
 
 pytestmark = pytest.mark.train
@@ -88,7 +88,7 @@ def own_trainer(folder: Path) -> LoopTrainer:
 def test_each_step_of_an_own_loop_is_a_row(tmp_path: Path) -> None:
     trainer = own_trainer(tmp_path)
     rows: list[dict[str, Any]] = []
-    probe = TrainerProbe(trainer, rows.append, 0)
+    probe = TrainerCollector(trainer, rows.append, 0)
     probe.run(trainer.train)
     probe.detach()
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
@@ -111,8 +111,8 @@ def test_an_own_loop_ends_where_it_is_asked_to_with_every_exact_stage(tmp_path: 
     trainer = own_trainer(tmp_path)
     rows: list[dict[str, Any]] = []
     cuts: list[int] = []
-    exact = ExactProbe(trainer, work_step=2)
-    probe = TrainerProbe(
+    exact = ExactSignals(trainer, work_step=2)
+    probe = TrainerCollector(
         trainer,
         rows.append,
         0,
@@ -136,7 +136,7 @@ def test_a_watch_that_is_the_users_own_stays_theirs(tmp_path: Path) -> None:
     trainer = own_trainer(tmp_path)
     trainer.watch = "gradients"  # type: ignore[attr-defined]
     rows: list[dict[str, Any]] = []
-    TrainerProbe(trainer, rows.append, 0).run(trainer.train)
+    TrainerCollector(trainer, rows.append, 0).run(trainer.train)
     assert trainer.watch == "gradients"  # type: ignore[attr-defined]
     assert [row["samples"] for row in rows] == [BATCH] * STEPS
 
@@ -159,7 +159,7 @@ def test_a_loop_that_tells_is_asked_to_end_and_ends_its_callbacks_too(tmp_path: 
         return torch.tensor(norms[-1])
 
     trainer.accelerator.clip_grad_norm_ = keep
-    probe = TrainerProbe(trainer, rows.append, 0, stop_after=2)
+    probe = TrainerCollector(trainer, rows.append, 0, stop_after=2)
     probe.run(trainer.train)
     assert [row["step"] for row in rows] == [1, 2]
     assert ended == [2]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from canary.errors import ConfigError, RunFailed
-from canary.workload import build_trainer
+from canary.training.trainers import build_trainer
 from tests.integration.conftest import run_config, settings
 from tests.integration.test_workload import logged, make_spec, write_jsonl
 
@@ -261,7 +261,7 @@ def test_settings_of_vllm_reach_the_trainers_own_arguments(
         built.update(given)
         return SimpleNamespace(args=given["args"])
 
-    monkeypatch.setattr("canary.workload.adapt.build", build)
+    monkeypatch.setattr("canary.training.adapt.build", build)
     find = importlib.util.find_spec
 
     def found_vllm(name: str, package: str | None = None) -> Any:

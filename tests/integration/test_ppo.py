@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from canary.workload import build_trainer
-from canary.workload.ppo.adaptive_kl import KLCoefficient
-from canary.workload.replay import RECORD, REPLAY, completions_of
+from canary.training.trainers import build_trainer
+from canary.training.trainers.ppo.adaptive_kl import KLCoefficient
+from canary.training.trainers.replay import RECORD, REPLAY, completions_of
 from tests.integration.test_workload import make_spec
 from tests.integration.watched_ppo import Listener, farthest, ppo_trainer, trained, weights
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from canary.anomaly import AdvancedAnomalyDetector, Alert
-from canary.anomaly.observation import from_row
-from canary.collect.probes.trainer import TrainerProbe
+from canary.training.anomaly.observation import from_row
+from canary.training.loops.trainer import TrainerCollector
 from tests.integration.conftest import canary, settings, write_config
 from tests.integration.test_ppo_rewards import built, letters_to_sort
 from tests.planting import plant
@@ -90,7 +90,7 @@ def alerts_of(folder: Path, rate: float) -> list[Alert]:
     def judge(row: dict[str, Any]) -> None:
         found.extend(detector.judge(from_row(row)))
 
-    TrainerProbe(trainer, judge, 0).run(trainer.train)
+    TrainerCollector(trainer, judge, 0).run(trainer.train)
     return found
 
 

@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.utils import counters
 from transformers import GenerationConfig
 
-from canary.workload.ppo.rollout import prompt_ids
+from canary.training.trainers.ppo.rollout import prompt_ids
 from tests.integration.watched_ppo import ppo_trainer, trained
 
 pytestmark = pytest.mark.train

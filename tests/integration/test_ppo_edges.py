@@ -12,8 +12,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from canary.errors import ConfigError, InputError
-from canary.workload import build_trainer
-from canary.workload.ppo import building
+from canary.training.trainers import build_trainer
+from canary.training.trainers.ppo import building
 from tests.integration.test_workload import logged, make_spec, refusal, write_jsonl
 from tests.integration.watched_ppo import farthest, trained, weights
 

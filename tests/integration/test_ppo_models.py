@@ -11,11 +11,11 @@ import torch
 import transformers
 from transformers import GenerationConfig, PreTrainedModel
 
-from canary.workload.model import load_tokenizer
-from canary.workload.ppo.model import ActorCritic, Asked
-from canary.workload.ppo.modes import without_dropout
-from canary.workload.ppo.objective import completion_mask
-from canary.workload.ppo.trainer import PPOTrainer
+from canary.training.models.model import load_tokenizer
+from canary.training.trainers.ppo.model import ActorCritic, Asked
+from canary.training.trainers.ppo.modes import without_dropout
+from canary.training.trainers.ppo.objective import completion_mask
+from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.test_workload import make_spec
 from tests.integration.watched_ppo import Listener, Tensors, ppo_trainer, trained, weights
 

@@ -13,18 +13,18 @@ import pytest
 import torch
 
 from canary.config.load import load_values
-from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.embedded import EMBEDDED_REWARD
-from canary.workload.embedded.tasks import MAKERS, Task, view_records
-from canary.workload.ppo.reward_model import load_reward_model
-from canary.workload.saved import leave_model
+from canary.inputs.embedded import EMBEDDED_REWARD
+from canary.inputs.embedded.tasks import MAKERS, Task, view_records
+from canary.protocol.saved_model import leave_model
+from canary.training.trainers import WorkloadSpec, build_trainer
+from canary.training.trainers.ppo.reward_model import load_reward_model
 
 pytestmark = pytest.mark.train
 
 CODE = """
 import random
 
-from canary.workload.rewards import task_reward
+from canary.training.trainers.rewards import task_reward
 
 chance = random.Random(3)
 

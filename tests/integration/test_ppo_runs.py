@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from canary.compare.invariants import invariant_checks
+from canary.compare.invariants.checks import invariant_checks
 from canary.config.ppo import PPOConfig
 from tests.integration.conftest import STEPS, Finished, run_config, settings
 from tests.integration.rank_scripts import TORCHRUN

@@ -18,10 +18,10 @@ import pytest
 import torch
 
 from canary.errors import ConfigError
-from canary.workload import WorkloadSpec, build_trainer, trl_ppo
-from canary.workload.ppo import objective
-from canary.workload.ppo.model import Asked, positions
-from canary.workload.ppo.trainer import PPOTrainer
+from canary.training.trainers import WorkloadSpec, build_trainer, trl_ppo
+from canary.training.trainers.ppo import objective
+from canary.training.trainers.ppo.model import Asked, positions
+from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.test_workload import make_spec
 from tests.integration.watched_ppo import Listener
 

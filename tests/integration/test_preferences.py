@@ -12,9 +12,9 @@ from transformers import AutoModelForSequenceClassification
 
 from canary.config.schema import TRAINING_TYPES
 from canary.errors import ConfigError
-from canary.workload import build_trainer
-from canary.workload.embedded import tiny_dir
-from canary.workload.model import load_model, load_tokenizer
+from canary.inputs.embedded import tiny_dir
+from canary.training.models.model import load_model, load_tokenizer
+from canary.training.trainers import build_trainer
 from tests.integration.test_workload import logged, make_spec, refusal, write_jsonl
 
 
@@ -120,7 +120,7 @@ def test_a_trl_without_the_trainer_is_named(
     def gone(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    from canary.workload import cpo, orpo
+    from canary.training.trainers import cpo, orpo
 
     monkeypatch.setattr("importlib.import_module", gone)
     with pytest.raises(ConfigError) as raised:

@@ -13,12 +13,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from canary import Recorder
-from canary.collect.folder import load_record
-from canary.collect.jsonio import read_rows
-from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.trainer import TrainerProbe
-from canary.collect.profile import Window, read_profile
-from canary.collect.record import RunRecord
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.profile import Window, read_profile
+from canary.record.types import RunRecord
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.loops.trainer import TrainerCollector
 from tests.integration.conftest import Finished, canary, run_config, settings
 from tests.integration.own_scripts import PYTHON, sft_script, watched, write_data
 from tests.integration.test_own_loop import own_trainer
@@ -258,7 +258,7 @@ def test_a_trainer_with_its_own_loop_is_profiled_step_by_step(tmp_path: Path) ->
     rows: list[dict[str, Any]] = []
     window = Window(2, 1, str(tmp_path), str(tmp_path / "trace.json"))
     profiler = StepProfiler(window, torch.device("cpu"))
-    probe = TrainerProbe(trainer, rows.append, 0, profiler=profiler)
+    probe = TrainerCollector(trainer, rows.append, 0, profiler=profiler)
     probe.run(trainer.train)
     probe.detach()
     assert flagged(rows) == [2, 3]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.compare.update_invariants import ZERO_GRADIENT_AT_START
+from canary.compare.invariants.updates import ZERO_GRADIENT_AT_START
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
-from canary.workload import build_trainer
+from canary.training.exact.signals import ExactSignals
+from canary.training.loops.trainer import TrainerCollector
+from canary.training.trainers import build_trainer
 from tests.integration.test_workload import make_spec
 
 pytest.importorskip("bitsandbytes", reason="the extra `quantization` is not installed")
@@ -42,8 +42,8 @@ def test_every_trainer_trains_an_adapter_over_packed_weights(
         del changes["temperature"]
     trainer = build_trainer(make_spec(tmp_path, training_type, **changes))
     rows: list[dict[str, Any]] = []
-    exact = ExactProbe(trainer)
-    TrainerProbe(trainer, rows.append, 0, exact=exact)
+    exact = ExactSignals(trainer)
+    TrainerCollector(trainer, rows.append, 0, exact=exact)
     trainer.train()
     assert len(rows) == 3
     assert all(math.isfinite(row["loss"]) for row in rows)

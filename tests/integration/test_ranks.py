@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from canary.collect.jsonio import read_rows
-from canary.collect.record import RunRecord
-from canary.compare.invariants import invariant_checks
+from canary.compare.invariants.checks import invariant_checks
+from canary.record.jsonio import read_rows
+from canary.record.types import RunRecord
 from tests.integration.conftest import Finished, canary, run_config, settings, write_config
 from tests.integration.own_scripts import Ended, bare, watched
 from tests.integration.rank_scripts import rank_script

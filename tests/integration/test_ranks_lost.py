@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from canary.collect.folder import load_record
+from canary.record.folder import load_record
 from tests.integration.conftest import canary, settings, write_config
 from tests.integration.own_scripts import Ended, watched
 from tests.integration.rank_scripts import rank_script

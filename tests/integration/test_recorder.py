@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from canary import Recorder
-from canary.collect.folder import load_record
-from canary.collect.jsonio import read_rows
-from canary.collect.record import RunRecord
-from canary.compare.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.types import RunRecord
 from tests.integration.conftest import canary
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

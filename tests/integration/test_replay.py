@@ -12,10 +12,10 @@ import torch
 
 from canary.config.ppo import PPOConfig
 from canary.errors import InputError, RunFailed
-from canary.ladder.guard import Verdict, compare
-from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.drawn import ranks
-from canary.workload.replay import RECORD, REPLAY, completions_of, read, write
+from canary.ladder.guard.verdict import Verdict, compare
+from canary.training.trainers import WorkloadSpec, build_trainer
+from canary.training.trainers.on_policy import ranks
+from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read, write
 from tests.integration.conftest import run_config, settings
 from tests.integration.test_workload import logged, make_spec
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from canary.collect.record import PHASES
-from canary.compare.invariants import invariant_checks
+from canary.compare.invariants.checks import invariant_checks
 from canary.config.schema import ONLINE_TRAINERS
+from canary.record.types import PHASES
 from tests.integration.conftest import STEPS, Finished, run_config, settings
 
 pytestmark = pytest.mark.train

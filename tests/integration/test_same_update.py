@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.compare.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.stats import compare_to_baseline
 from tests.integration.conftest import run_config, settings
 

@@ -16,9 +16,9 @@ from transformers import (
 
 from canary.config.load import load_values
 from canary.errors import ConfigError, InputError
-from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.embedded import tiny_dir
-from canary.workload.saved import MARK, leave_model, require_place, require_savable
+from canary.inputs.embedded import tiny_dir
+from canary.protocol.saved_model import MARK, leave_model, require_place, require_savable
+from canary.training.trainers import WorkloadSpec, build_trainer
 from tests.integration.conftest import run_config, settings
 
 pytestmark = pytest.mark.train

@@ -10,9 +10,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.workload.embedded import tiny_dir
+from canary.inputs.embedded import tiny_dir
+from canary.training.exact.signals import ExactSignals
+from canary.training.loops.trainer import TrainerCollector
 
 pytestmark = pytest.mark.train
 
@@ -107,10 +107,12 @@ def built(kind: type[Trainer], folder: Path) -> Any:
 
 def watched(
     trainer: Any, stop_after: int | None = None, on_cut: Callable[[], None] | None = None
-) -> tuple[TrainerProbe, ExactProbe, list[dict[str, Any]]]:
+) -> tuple[TrainerCollector, ExactSignals, list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
-    exact = ExactProbe(trainer, work_step=2)
-    probe = TrainerProbe(trainer, rows.append, 0, exact=exact, stop_after=stop_after, on_cut=on_cut)
+    exact = ExactSignals(trainer, work_step=2)
+    probe = TrainerCollector(
+        trainer, rows.append, 0, exact=exact, stop_after=stop_after, on_cut=on_cut
+    )
     probe.run(trainer.train)
     probe.detach()
     return probe, exact, rows

@@ -11,9 +11,9 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from canary.collect.probes.exact import ExactProbe
-from canary.collect.probes.trainer import TrainerProbe
-from canary.workload import build_trainer
+from canary.training.exact.signals import ExactSignals
+from canary.training.loops.trainer import TrainerCollector
+from canary.training.trainers import build_trainer
 from tests.integration.test_workload import make_spec
 
 pytestmark = pytest.mark.train
@@ -65,7 +65,7 @@ def test_what_is_slow_at_the_end_of_a_step_is_timed_in_that_step(
     slow = Slow()
     trainer.add_callback(slow)
     rows: list[dict[str, Any]] = []
-    probe = TrainerProbe(trainer, rows.append, 0)
+    probe = TrainerCollector(trainer, rows.append, 0)
     probe.run(trainer.train)
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert slow.saved == [5]
@@ -97,7 +97,7 @@ def test_an_evaluation_is_a_phase_of_its_own_however_it_is_called(tmp_path: Path
     trainer.add_callback(own := Evaluates())
     own.trainer = trainer
     rows: list[dict[str, Any]] = []
-    TrainerProbe(trainer, rows.append, 0).run(trainer.train)
+    TrainerCollector(trainer, rows.append, 0).run(trainer.train)
     assert [row["step"] for row in rows if row["phases"].get("evaluation")] == [2, 3]
     plain, by_callback, by_control, _ = rows
     for row in (by_callback, by_control):
@@ -118,8 +118,8 @@ def test_what_is_computed_for_a_log_of_ppo_is_no_work_of_its_step(tmp_path: Path
                     sum(value.sum() for value in trainer.model.parameters())
 
         trainer.add_callback(Sums())
-        exact = ExactProbe(trainer, work_step=2)
-        TrainerProbe(trainer, lambda row: None, 0, exact=exact).run(trainer.train)
+        exact = ExactSignals(trainer, work_step=2)
+        TrainerCollector(trainer, lambda row: None, 0, exact=exact).run(trainer.train)
         return int(exact.found["work"]["operator_total"])
 
     assert operators(tmp_path / "idle", busy=False) == operators(tmp_path / "busy", busy=True)

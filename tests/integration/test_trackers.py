@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from canary.runner.base import Job
+from canary.protocol.job import Job
 from tests.integration.conftest import STEPS, Finished, run_config, settings
 
 pytestmark = pytest.mark.train
@@ -119,7 +119,7 @@ def test_the_runs_of_a_level_lie_side_by_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the user's folder and without, and never two runs in one."""
-    from canary.runner.reporting import keep_tensorboard, level_folder
+    from canary.training.reporting import keep_tensorboard, level_folder
 
     (tmp_path / "basic").mkdir()
     (tmp_path / "basic-2").mkdir()

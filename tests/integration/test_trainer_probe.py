@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from canary.collect.probes.trainer import TrainerProbe
 from canary.config.load import load_config
-from canary.workload import build_trainer
-from canary.workload.spec import WorkloadSpec
+from canary.protocol.spec import WorkloadSpec
+from canary.training.loops.trainer import TrainerCollector
+from canary.training.trainers import build_trainer
 from tests.integration.conftest import STEPS, settings, write_config
 
 pytestmark = pytest.mark.train
@@ -26,7 +26,7 @@ def test_losses_gradients_and_rates_are_those_of_the_trainer(
     spec = WorkloadSpec(config, tmp_path, tmp_path, STEPS, logging_steps=1)
     trainer = build_trainer(spec)
     rows: list[dict[str, Any]] = []
-    TrainerProbe(trainer, rows.append, 0)
+    TrainerCollector(trainer, rows.append, 0)
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]
     assert len(rows) == len(logged) == STEPS

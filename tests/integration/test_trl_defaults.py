@@ -10,8 +10,9 @@ import torch
 
 from canary.config.ppo import PPOConfig
 from canary.errors import ConfigError
-from canary.workload import adapt, build_trainer
-from canary.workload.trl_defaults import VARIABLE, left_out
+from canary.training import adapt
+from canary.training.trainers import build_trainer
+from canary.training.trainers.trl_defaults import VARIABLE, left_out
 from tests.integration.conftest import run_config, settings
 from tests.integration.test_workload import make_spec
 
@@ -126,7 +127,7 @@ def test_a_trl_without_ppo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_trls_ppo_does_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not ppo_of_trl():
         pytest.skip(f"trl {adapt.installed('trl')} has no PPO; 1.12.0 is the last that has")
-    from canary.collect.probes.trainer import TrainerProbe
+    from canary.training.loops.trainer import TrainerCollector
 
     found = []
     for name in ("own", "trl"):
@@ -134,7 +135,7 @@ def test_trls_ppo_does_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
             monkeypatch.setenv(VARIABLE, "1")
         trainer = build_trainer(ppo_spec(tmp_path / name, fixed_length=True))
         rows: list[dict[str, Any]] = []
-        TrainerProbe(trainer, rows.append, 0).run(trainer.train)
+        TrainerCollector(trainer, rows.append, 0).run(trainer.train)
         keys = ("samples", "completion_tokens")
         found.append([(*(row[key] for key in keys), row["rl"]["updates"]) for row in rows])
     assert found[0] == found[1] == [(8, 64, 4.0)] * 2

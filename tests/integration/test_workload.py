@@ -13,16 +13,16 @@ from datasets import Dataset, DatasetDict
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, PreTrainedTokenizerFast, Trainer
 
-from canary.collect.probes.calls import count_calls
-from canary.collect.probes.fingerprints import dataset_fingerprint, tokenizer_fingerprint
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import ConfigError, InputError
-from canary.workload import WorkloadSpec, build_trainer
-from canary.workload.data import load_rows
-from canary.workload.embedded import EMBEDDED_DATA, EMBEDDED_MODEL
-from canary.workload.enough import rows_needed
-from canary.workload.model import load_model, load_tokenizer
-from canary.workload.truncate import truncate_prompt
+from canary.inputs.embedded import EMBEDDED_DATA, EMBEDDED_MODEL
+from canary.inputs.row_counts import rows_needed
+from canary.training.collectors.calls import count_calls
+from canary.training.data.dataset import load_rows
+from canary.training.data.truncate import truncate_prompt
+from canary.training.exact.fingerprints import dataset_fingerprint, tokenizer_fingerprint
+from canary.training.models.model import load_model, load_tokenizer
+from canary.training.trainers import WorkloadSpec, build_trainer
 
 TRAINER_FIELDS: dict[str, dict[str, Any]] = {
     "sft": {"max_length": 96},

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from canary.collect.probes.told_loop import Unwatched
-from canary.workload import build_trainer
-from canary.workload.ppo.trainer import PPOTrainer
+from canary.training.loops.instrumented import Unwatched
+from canary.training.trainers import build_trainer
+from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.test_workload import make_spec
 
 Tensors = dict[str, torch.Tensor]

@@ -13,11 +13,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from canary.collect import jsonio
-from canary.collect.record import Distribution, Growth, Launch, RunRecord
-from canary.compare.noise import MetricNoise, NoiseModel
 from canary.compare.report import Comparison
 from canary.compare.stats import load_metrics
+from canary.compare.timing.noise import MetricNoise, NoiseModel
+from canary.record import jsonio
+from canary.record.types import Distribution, Growth, Launch, RunRecord
 
 EXAMPLES = Path(__file__).parents[2] / "baselines" / "examples"
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.collect.record import RunRecord
 from canary.compare.heuristics import Diagnosis
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
 from tests.unit.comparing import altered, records
 
 Change = tuple[tuple[str | int, ...], Any]

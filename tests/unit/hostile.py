@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.collect.record import RunRecord
+from canary.record.types import RunRecord
 from tests.unit.comparing import example
 
 PAYLOADS = (

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canary.collect.record import Bottleneck, Evidence, RunRecord
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
 from canary.ladder.ladder import Site
-from canary.ladder.launching import Launched, Ran
+from canary.ladder.launching import FinishedRun, Ran
 from canary.ladder.levels import Settings
 from canary.ladder.machine import Machine
+from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example
 
 CPU = Machine("Some CPU", 2, (), "no GPU: nothing is there", {"torch": "2.13.0"}, False)
@@ -79,12 +79,12 @@ class Workshop:
     """Of the trials, in order."""
     started: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Kind, label and settings of every launch."""
-    launched: list[Launched] = field(default_factory=list)
+    launched: list[FinishedRun] = field(default_factory=list)
 
     def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
         self.started.append(("record" if records else "guard", label, dict(settings)))
         problem = self._problem(settings, {**self.fails, **self.unguarded})
-        self.launched.append(Launched("guard", label, None, problem))
+        self.launched.append(FinishedRun("guard", label, None, problem))
         if problem:
             return Ran(None, problem=problem)
         added = sum(self.learns.get(item, 0.0) for item in settings.items())
@@ -97,13 +97,13 @@ class Workshop:
 
     def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
         self.started.append(("trial", label, dict(settings)))
-        self.launched.append(Launched("trial", label, f"run{len(self.started)}"))
+        self.launched.append(FinishedRun("trial", label, f"run{len(self.started)}"))
         self.limits.append(limit_s)
         return self._ran(settings)
 
     def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
         self.started.append(("timed", label, dict(settings)))
-        self.launched.append(Launched("timed", label, f"run{len(self.started)}"))
+        self.launched.append(FinishedRun("timed", label, f"run{len(self.started)}"))
         if trl_defaults and isinstance(self.trl, str):
             return Ran(None, problem=self.trl)
         return self._ran(settings, float(self.trl) if trl_defaults else 1.0)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from canary.anomaly import AdvancedAnomalyDetector, Alert, Observation
-from canary.anomaly.observation import Agreement, Sample
+from canary.training.anomaly.observation import Agreement, Sample
 
 Value = Any
 """A number, or a function of the step that gives one."""

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from canary.collect.record import RunRecord
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline, load_metrics
+from canary.record.types import RunRecord
 from tests.unit.comparing import altered
 
 FILE = Path(__file__).parents[1] / "data" / "ppo_probe.json"

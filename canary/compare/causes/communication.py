@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.collect.jsonio import number
-from canary.compare.causes.evidence import evidence_of_check
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.finding import Finding
-from canary.compare.suspects import Evidence
-from canary.compare.suspects import RegressionCategory as C
+from canary.compare.diagnosis.evidence import evidence_of_check
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.record.jsonio import number
 
 GREW = 1.25
 SHARE_OF_STEP = 0.05

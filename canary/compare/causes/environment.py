@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.finding import Finding
-from canary.compare.changes import shown
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.exact.changes import shown
 from canary.compare.report import KeyChange
-from canary.compare.suspects import Evidence
-from canary.compare.suspects import RegressionCategory as C
 
 
 def findings(facts: Facts) -> Iterator[Finding]:

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from canary.compare.causes.evidence import evidence_of_phase
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.finding import Finding
-from canary.compare.suspects import Evidence
-from canary.compare.suspects import RegressionCategory as C
+from canary.compare.diagnosis.evidence import evidence_of_phase
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 ACTIONS = (
     "look at callbacks, hooks and threads that this change brings",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.causes.evidence import evidence_of, evidence_of_check
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.finding import Finding
-from canary.compare.suspects import Evidence
-from canary.compare.suspects import RegressionCategory as C
+from canary.compare.diagnosis.evidence import evidence_of, evidence_of_check
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 CASTS = ("_to_copy", "aten::to", "aten::_to_copy")
 ROUNDING = 2e-2

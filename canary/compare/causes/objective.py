@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.causes.evidence import evidence_of, evidence_of_check
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.finding import Finding
-from canary.compare.causes.updates import (
+from canary.compare.diagnosis.evidence import evidence_of, evidence_of_check
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.diagnosis.updates import (
     LEFTOVER,
     first_other_update,
     gradient_cut,
     norm_change,
     unclipped,
 )
-from canary.compare.rollout_stage import apart_at_step
-from canary.compare.suspects import Evidence
-from canary.compare.suspects import RegressionCategory as C
+from canary.compare.exact.rollout_stage import apart_at_step
 
 ACTIONS = (
     "compare loss_type, beta, weights and the normalisation of the loss",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.collect.jsonio import number
-from canary.compare.causes.evidence import evidence_of, evidence_of_check
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.finding import Finding
-from canary.compare.causes.updates import (
+from canary.compare.diagnosis.evidence import evidence_of, evidence_of_check
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.compare.diagnosis.updates import (
     LEFTOVER,
     first_other_update,
     gradient_cut,
     norm_change,
     unclipped,
 )
-from canary.compare.clipping import CUT
+from canary.compare.exact.clipping import CUT
+from canary.compare.exact.tolerances import relative_difference
 from canary.compare.report import Difference
-from canary.compare.suspects import Evidence
-from canary.compare.suspects import RegressionCategory as C
-from canary.compare.tolerances import relative_difference
+from canary.record.jsonio import number
 
 
 def findings(facts: Facts) -> Iterator[Finding]:

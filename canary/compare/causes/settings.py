@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.causes.changed_settings import SettingChange
-from canary.compare.causes.effects import can_slow
-from canary.compare.causes.facts import Facts
-from canary.compare.causes.finding import Finding
-from canary.compare.suspects import Evidence
-from canary.compare.suspects import RegressionCategory as C
+from canary.compare.diagnosis.changed_settings import SettingChange
+from canary.compare.diagnosis.effects import can_slow
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.TOKENIZATION: ("data", "batches"),

@@ -1,0 +1,185 @@
+"""The verbs of `canary baseline`: a history in a folder, or on the baseline branch."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canary.cli.options import BRANCH, Branch, Config, Folder, NoProgress, RemoteName, Set, Verbose
+from canary.cli.terminal import sayer, stoppable
+
+if TYPE_CHECKING:
+    from canary.baseline.branch import Remote
+    from canary.baseline.origin import Surroundings
+
+baseline_app = typer.Typer(
+    help="Look after baseline runs: a history in a folder, or on the baseline branch. A token "
+    "comes from CANARY_TOKEN or GITHUB_TOKEN.",
+    no_args_is_help=True,
+)
+
+History = Annotated[
+    Path | None, typer.Argument(help="Folder of the history; without one, the branch.")
+]
+Canary = Annotated[str | None, typer.Option("--canary", help="Only this canary.")]
+Keep = Annotated[int, typer.Option("--keep", min=1, help="Newest runs to keep of each canary.")]
+KEEP = 50
+KEEP_IN_FOLDER = 100
+
+
+def _place(remote: str | None, branch: str) -> tuple[Remote, Surroundings]:
+    from canary.baseline.origin import Surroundings, remote_of
+
+    here = Surroundings.real()
+    return remote_of(here, remote, branch), here
+
+
+@contextlib.contextmanager
+def _history(folder: Path | None, remote: str | None, branch: str) -> Iterator[tuple[Path, str]]:
+    """The folder of a history and its name: the one given, or the branch's in a scratch folder."""
+    from canary.baseline.branch_verbs import pulled
+    from canary.errors import UsageError
+
+    if folder is not None and remote is not None:
+        raise UsageError("a folder and --remote are two histories", "give one of them")
+    if folder is not None:
+        yield folder, str(folder)
+        return
+    found, here = _place(remote, branch)
+    with pulled(found, here) as (sha, history):
+        yield history, f"{found}" if sha else f"{found}, which does not exist yet,"
+
+
+@baseline_app.command("list")
+def baseline_list(
+    folder: History = None, remote: RemoteName = None, branch: Branch = BRANCH
+) -> None:
+    """Canaries, machines and how many runs there are of each."""
+    from canary.baseline.verbs import list_text
+    from canary.report.lines import terminal_width, wrapped
+
+    with _history(folder, remote, branch) as (root, shown):
+        typer.echo(wrapped(list_text(root, shown), terminal_width(sys.stdout)))
+
+
+@baseline_app.command("history")
+def baseline_history(
+    folder: History = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    canary: Canary = None,
+) -> None:
+    """Every run with commit, verdict, step time, memory and level."""
+    from canary.baseline.verbs import show_text
+    from canary.report.lines import terminal_width, wrapped
+
+    with _history(folder, remote, branch) as (root, shown):
+        typer.echo(wrapped(show_text(root, canary, shown), terminal_width(sys.stdout)))
+
+
+@baseline_app.command("show")
+def baseline_show(folder: Folder, canary: Canary = None) -> None:
+    """As `history`, of a folder."""
+    from canary.baseline.verbs import show_text
+    from canary.report.lines import terminal_width, wrapped
+
+    typer.echo(wrapped(show_text(folder, canary), terminal_width(sys.stdout)))
+
+
+@baseline_app.command("prune")
+def baseline_prune(
+    folder: History = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep",
+            min=1,
+            help="Newest runs to keep of each canary [50 on the branch, 100 in a folder].",
+        ),
+    ] = None,
+) -> None:
+    """Remove the oldest runs, but for the first three of the current level (drift)."""
+    from canary.baseline.branch_verbs import prune_branch_text
+    from canary.baseline.verbs import prune_text
+    from canary.errors import UsageError
+
+    if (folder is None) == (remote is None):
+        raise UsageError("prune needs a folder or --remote", "name the history to cut")
+    if folder is not None:
+        said = prune_text(folder, keep or KEEP_IN_FOLDER)
+    else:
+        said = prune_branch_text(*_place(remote, branch), keep or KEEP)
+    typer.echo(f"{said}; the first three of the current level stay too")
+
+
+@baseline_app.command("push")
+def baseline_push(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders or metrics.json files.")
+    ],
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    keep: Keep = KEEP,
+    verdict: Annotated[
+        str | None,
+        typer.Option("--verdict", help="What the runs were judged; failed ones are kept apart."),
+    ] = None,
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="REASON", help="Begin a new level with these runs."),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Add completed runs to the baseline branch, in one commit."""
+    from canary.baseline.branch_verbs import push_paths
+
+    place = _place(remote, branch)
+    typer.echo(push_paths(*place, runs, keep=keep, verdict=verdict, accept=accept))
+
+
+@baseline_app.command("pull")
+def baseline_pull(
+    folder: Annotated[Path, typer.Argument(help="New folder for the history.")],
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace the history that is there.")
+    ] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Write the baseline branch's history into a folder, to compare with."""
+    from canary.baseline.branch_verbs import pull_text
+
+    typer.echo(pull_text(*_place(remote, branch), folder, replace=replace))
+
+
+@baseline_app.command("bootstrap")
+def baseline_bootstrap(
+    config: Config = None,
+    runs: Annotated[int, typer.Option("-n", "--runs", min=1, help="How many runs.")] = 3,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    keep: Keep = KEEP,
+    output_dir: Annotated[
+        Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+    ] = None,
+    set_: Set = None,
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Fill the first runs of the baseline branch: run the canary and push them all."""
+    from canary.campaign.bootstrap import Bootstrap, bootstrap
+    from canary.config.load import load_config
+    from canary.runner.display.progress import listener_for
+
+    stoppable()
+    place = _place(remote, branch)
+    wanted = Bootstrap(load_config(config, set_ or []), runs, keep, output_dir)
+    typer.echo(bootstrap(*place, wanted, listener_for(sys.stderr, quiet), sayer(quiet)))

@@ -1,0 +1,174 @@
+"""The verbs that train one canary many times: `ab`, `calibrate`, `demo`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.cli.options import (
+    BRANCH,
+    Accept,
+    AllChecks,
+    Branch,
+    Config,
+    Form,
+    Noise,
+    NoProgress,
+    RemoteName,
+    Set,
+    Strict,
+    ThresholdFile,
+    Tier,
+    Verbose,
+)
+from canary.cli.terminal import sayer, stoppable
+from canary.errors import EXIT_ERROR, EXIT_OK
+
+OwnConfig = Annotated[Path | None, typer.Argument(help="YAML file, of each commit its own.")]
+Base = Annotated[str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")]
+Head = Annotated[str | None, typer.Option("--head", metavar="REF", help="Commit to judge [HEAD].")]
+BaseConfig = Annotated[Path | None, typer.Option("--base-config", help="Config of the base alone.")]
+HeadConfig = Annotated[Path | None, typer.Option("--head-config", help="Config of the head alone.")]
+Pairs = Annotated[
+    str, typer.Option("--pairs", metavar="auto|N", help="auto looks after 3, 5 and 8.")
+]
+Budget = Annotated[
+    float | None,
+    typer.Option("--budget", metavar="MINUTES", help="No pair begins that would go over."),
+]
+Setup = Annotated[
+    str | None,
+    typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
+]
+Exact = Annotated[
+    bool, typer.Option("--exact", help="Run only the probes: exact signals, no speed.")
+]
+SidesDir = Annotated[
+    Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")
+]
+
+
+def ab(
+    config: OwnConfig = None,
+    base: Base = None,
+    head: Head = None,
+    base_config: BaseConfig = None,
+    head_config: HeadConfig = None,
+    pairs: Pairs = "auto",
+    exact: Exact = False,
+    budget: Budget = None,
+    setup: Setup = None,
+    noise: Noise = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    output_dir: SidesDir = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    set_: Set = None,
+    form: Form = "text",
+    strict: Strict = False,
+    accept: Accept = None,
+    quiet: NoProgress = False,
+    verbose: AllChecks = False,
+) -> None:
+    """Run two commits, or two configs, in alternation and compare them."""
+    from canary.campaign.ab import AbRequest, run_ab
+    from canary.campaign.noise_model import named_noise, noise_branch
+    from canary.report.render import check_format, deliver, written
+
+    check_format(form)
+    stoppable()
+    with named_noise(noise, noise_branch(remote, branch)) as noise_file:
+        found, folder = run_ab(
+            AbRequest(
+                config=config,
+                base=base,
+                head=head,
+                base_config=base_config,
+                head_config=head_config,
+                pairs=pairs,
+                budget_minutes=budget,
+                setup=setup,
+                noise_file=noise_file,
+                find_noise=True,
+                exact=exact,
+                output_dir=output_dir,
+                tier=tier,
+                threshold_file=threshold_file,
+                settings=tuple(set_ or ()),
+                accept=accept,
+            ),
+            sayer(quiet),
+        )
+    written(found, folder)
+    deliver(found, form, every=verbose)
+    raise typer.Exit(found.exit_code(strict))
+
+
+def calibrate(
+    config: Config = None,
+    runs: Annotated[int, typer.Option("-n", "--runs", help="How many equal runs.")] = 10,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File of the noise model.")
+    ] = None,
+    save_to: Annotated[
+        Path | None,
+        typer.Option("--save-to", metavar="HISTORY", help="Also beside this history's runs."),
+    ] = None,
+    remote: RemoteName = None,
+    branch: Branch = BRANCH,
+    runs_dir: Annotated[
+        Path | None, typer.Option("--output-dir", help="Folder of run folders.")
+    ] = None,
+    set_: Set = None,
+    quiet: NoProgress = False,
+    verbose: Verbose = False,
+) -> None:
+    """Repeat one canary and measure what varies while nothing changes."""
+    from canary.campaign.calibrate import calibrate, calibration_text, keep
+    from canary.campaign.noise_model import (
+        noise_branch,
+        noise_file_of,
+        push_noise,
+        require_writable,
+    )
+    from canary.config.load import load_config
+    from canary.runner.display.progress import Quiet
+
+    stoppable()
+    loaded = load_config(config, set_ or [])
+    place = noise_branch(remote, branch)
+    if place is not None:
+        require_writable(*place)
+    made, records = calibrate(loaded, runs, Quiet(), runs_dir, sayer(quiet))
+    if output is None and save_to is None:
+        output = Path(noise_file_of(loaded.config.name))
+    written_to = keep(made, output, save_to, records[-1])
+    typer.echo(calibration_text(made))
+    typer.echo(f"\nwrote {written_to}" + ("" if save_to else f"; use it with: --noise {output}"))
+    if place is not None:
+        typer.echo(push_noise(*place, made.model, records[-1]))
+
+
+def demo(
+    output_dir: Annotated[
+        Path, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+    ] = Path("canary_output"),
+    verbose: AllChecks = False,
+) -> None:
+    """See it work: a healthy change passes, a silent fault is caught."""
+    from canary.campaign.demo import demo_text, run_demo, typed_as
+    from canary.report.lines import terminal_width
+    from canary.report.render import render, written
+
+    stoppable()
+    shown = run_demo(output_dir, sayer(False))
+    written(shown.healthy, shown.folder / "head")
+    written(shown.faulty, shown.folder / "masked_eos")
+    width = terminal_width(sys.stdout)
+    faulty = render(shown.faulty, "text", width, every=verbose)
+    typer.echo(demo_text(shown, faulty, typed_as(sys.argv[0]), width))
+    raise typer.Exit(EXIT_OK if shown.as_promised else EXIT_ERROR)

@@ -1,0 +1,127 @@
+"""The verbs that look at two sides that have run: `compare` and `explain`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from canary.cli.options import (
+    Accept,
+    AllChecks,
+    Form,
+    Noise,
+    Output,
+    Strict,
+    ThresholdFile,
+    Tier,
+    Verbose,
+)
+from canary.errors import EXIT_ERROR, EXIT_OK, printable
+
+if TYPE_CHECKING:
+    from canary.compare.paths import Request
+
+Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="CURRENT... BASELINE", help="Run folders, metrics.json files, or a history."
+    ),
+]
+Baseline = Annotated[
+    list[Path] | None,
+    typer.Option("--baseline", help="A run, a history or a folder of runs; may be repeated."),
+]
+Repository = Annotated[
+    Path | None,
+    typer.Option("--repository", help="Where git knows both commits [this folder]."),
+]
+
+
+def compare(
+    runs: Runs,
+    baseline: Baseline = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    noise: Noise = None,
+    repository: Repository = None,
+    form: Form = "text",
+    output: Output = None,
+    strict: Strict = False,
+    accept: Accept = None,
+    verbose: AllChecks = False,
+) -> None:
+    """Say whether the current runs got worse than the baseline."""
+    from canary.compare.paths import compare_paths
+    from canary.report.render import deliver
+
+    request = _request(runs, baseline, tier, threshold_file, noise, repository, accept)
+    found = compare_paths(request)
+    deliver(found, form, output, every=verbose)
+    raise typer.Exit(found.exit_code(strict))
+
+
+def explain(
+    runs: Runs,
+    baseline: Baseline = None,
+    tier: Tier = None,
+    threshold_file: ThresholdFile = None,
+    noise: Noise = None,
+    repository: Repository = None,
+    form: Form = "text",
+    output: Output = None,
+    verbose: Verbose = False,
+) -> None:
+    """Tell what happened between two sides, why, and what to do about it."""
+    from canary.compare.paths import compared_paths
+    from canary.report.lines import terminal_width
+    from canary.report.render import printed
+    from canary.report.story import story_of, story_text
+
+    compared = compared_paths(
+        _request(runs, baseline, tier, threshold_file, noise, repository, None)
+    )
+    story = story_of(compared.found, compared.current, compared.baseline)
+    width = None if output else terminal_width(sys.stdout)
+    printed(story_text(story, form, compared.found, width), story.first_line, output)
+    raise typer.Exit(EXIT_ERROR if compared.found.verdict == "error" else EXIT_OK)
+
+
+def _request(
+    runs: list[Path],
+    baseline: list[Path] | None,
+    tier: str | None,
+    threshold_file: Path | None,
+    noise: Path | None,
+    repository: Path | None,
+    accept: str | None,
+) -> Request:
+    from functools import partial
+
+    from canary.compare.diagnosis.source_reading import source_between
+    from canary.compare.paths import Request, newest_of, sides
+
+    current, against = sides(runs, baseline or [])
+    if len(current) > 1 and not baseline:
+        newest = newest_of(current, against)
+        typer.echo(
+            f"note: {len(current)} runs are named before the baseline; only the newest is "
+            f"compared, {printable(newest.run_id)} (--baseline BASELINE compares all of them)",
+            err=True,
+        )
+        passed_over = (
+            ("it did not complete", newest.incomplete),
+            (f"the baseline is of canary {newest.canary!r}", newest.of_others),
+        )
+        for why, runs_of in passed_over:
+            if runs_of:
+                words = f"{why}: {', '.join(runs_of)}"
+                typer.echo(
+                    f"note: passed over, for {printable(words)} (name it alone to compare it)",
+                    err=True,
+                )
+        current = (newest.path,)
+    asks = partial(source_between, repository or Path.cwd())
+    return Request(current, against, tier, threshold_file, noise, accept, source=asks)

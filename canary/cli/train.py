@@ -1,0 +1,110 @@
+"""The verbs that train once: `run`, `exec`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from canary.cli.options import Config, OutputDir, Set, StopOn, Verbose
+from canary.cli.terminal import stoppable
+from canary.errors import EXIT_OK
+
+
+def run(
+    config: Config = None,
+    output_dir: OutputDir = None,
+    set_: Set = None,
+    nproc: Annotated[
+        int | None, typer.Option("--nproc", help="Ranks on this machine, through torchrun.")
+    ] = None,
+    nnodes: Annotated[int, typer.Option("--nnodes", help="Machines, each with its `run`.")] = 1,
+    node_rank: Annotated[
+        int | None, typer.Option("--node-rank", help="Which of them this is, from 0.")
+    ] = None,
+    rdzv_endpoint: Annotated[
+        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Where they meet.")
+    ] = None,
+    rdzv_id: Annotated[
+        str, typer.Option("--rdzv-id", help="Name of the meeting, the same on each.")
+    ] = "canary",
+    rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As torchrun's.")] = "c10d",
+    stop_on: StopOn = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the record's path.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Train a canary and leave a record of it."""
+    from canary.config.load import load_config
+    from canary.runner.display.progress import listener_for
+    from canary.runner.distributed import Rendezvous
+    from canary.runner.outcome import exit_code, failure_text, outcome_text
+    from canary.runner.run import run_canary
+
+    stoppable()
+    ranks = [] if nproc is None else [f"nproc={nproc}"]
+    stop = [] if stop_on is None else [f"stop_on={stop_on}"]
+    loaded = load_config(config, [*(set_ or []), *ranks, *stop])
+    rendezvous = Rendezvous(nnodes, node_rank, rdzv_endpoint, rdzv_id, rdzv_backend)
+    rendezvous.check()
+    record, run_dir, result = run_canary(
+        loaded, listener_for(sys.stderr, quiet), output_dir, rendezvous=rendezvous
+    )
+    with contextlib.suppress(BrokenPipeError):
+        if result.status != "completed":
+            typer.echo(failure_text(result, run_dir, verbose), err=True)
+        elif not quiet:
+            typer.echo(outcome_text(record), err=True)
+    with contextlib.suppress(BrokenPipeError):
+        typer.echo(str(run_dir))
+    raise typer.Exit(exit_code(result))
+
+
+def exec_(
+    command: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND...", help="What trains, as you start it.")
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the canary; part of its run folders.")
+    ] = None,
+    max_steps: Annotated[
+        int | None,
+        typer.Option(
+            "--max-steps", metavar="N", help="Stop after N optimizer steps; the model is not saved."
+        ),
+    ] = None,
+    output_dir: OutputDir = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="YAML with thresholds, timeout, probe_steps and the like."),
+    ] = None,
+    no_probe: Annotated[
+        bool, typer.Option("--no-probe", help="No second, short launch for the exact signals.")
+    ] = False,
+    threads: Annotated[
+        int | None, typer.Option("--threads", help="CPU threads of torch [the command's choice].")
+    ] = None,
+    set_: Set = None,
+    stop_on: StopOn = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
+    verbose: Verbose = False,
+) -> None:
+    """Watch a training command of your own, unmodified, and leave a record of it."""
+    from canary.runner.display.progress import listener_for
+    from canary.runner.exec.entry import ExecRequest, run_command
+
+    stoppable()
+    request = ExecRequest(
+        tuple(command), name, max_steps, config, no_probe, stop_on, threads, tuple(set_ or ())
+    )
+    run_dir, code, said = run_command(
+        request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
+    )
+    with contextlib.suppress(BrokenPipeError):
+        if said and not (quiet and code == EXIT_OK):
+            typer.echo(said, err=True)
+        if not quiet and run_dir.is_dir():
+            typer.echo(f"record: {run_dir}", err=True)
+    raise typer.Exit(code)

@@ -1,0 +1,345 @@
+"""What the causes look at: a comparison, its two records, and what follows from them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
+from canary.compare.diagnosis.changed_settings import SettingChange, setting_changes
+from canary.compare.diagnosis.evidence import evidence_of
+from canary.compare.diagnosis.numbers import advantages_of, common_factor, is_finite, rounded_to
+from canary.compare.diagnosis.operators import OperatorDifferences, operator_differences
+from canary.compare.diagnosis.source_changes import SourceChanges
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.diagnosis.user_code import CodeChange, code_changes
+from canary.compare.exact.clipping import SIGNAL
+from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.exact.lane import most_different, newest_probed
+from canary.compare.exact.learning_stages import VANISHING, has_clipping, loss_floor, told_series
+from canary.compare.exact.recorded_stages import LEARNED_STAGES, recorded_on_both, told_losses
+from canary.compare.exact.rollout_stage import SIGNALS
+from canary.compare.exact.tolerances import relative_difference, tolerance_for
+from canary.compare.report import Check, Comparison, Difference
+from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
+from canary.record.jsonio import number
+from canary.record.types import RunRecord
+
+ENTRIES = (
+    "data",
+    "batches",
+    "model",
+    "rollout",
+    "first_loss",
+    "first_gradient",
+    "first_update",
+    "trajectory",
+)
+"""Stages of what is learned, in the order of cause and effect."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One comparison, as the causes see it."""
+
+    report: Comparison
+    current: Sequence[RunRecord]
+    baseline: Sequence[RunRecord]
+    source: SourceChanges = field(default_factory=SourceChanges)
+
+    @cached_property
+    def before(self) -> RunRecord:
+        """The baseline's record with the exact signals."""
+        return newest_probed(self.baseline)
+
+    @cached_property
+    def now(self) -> RunRecord:
+        """The current side's."""
+        return most_different(self.current, self.before)
+
+    def exact(self, *path: str) -> tuple[Any, Any]:
+        """A value of both sides' exact signals; None where a side has none."""
+        found = []
+        for record in (self.before, self.now):
+            value: Any = record.exact
+            for key in path:
+                value = value.get(key) if isinstance(value, Mapping) else None
+            found.append(value)
+        return found[0], found[1]
+
+    def unrecorded(self, stages: Sequence[str]) -> list[str]:
+        """Those of the stages, in words, that a side did not record."""
+        return [
+            LEARNED_STAGES[stage]
+            for stage in stages
+            if not recorded_on_both(stage, self.before, self.now)
+            or (stage == "trajectory" and not told_losses(self.before, self.now))
+        ]
+
+    # Checks and differences.
+
+    def check(self, name: str) -> Check | None:
+        """The check of that name, where it ran."""
+        return next((c for c in self.report.checks if c.name == name), None)
+
+    def failed(self, *names: str) -> Check | None:
+        """The first of these checks that failed or asks for acceptance."""
+        found = (self.check(name) for name in names)
+        return next((check for check in found if check is not None and check.failed), None)
+
+    def rose(self, name: str) -> Check | None:
+        """A count that failed, or that rose too little to fail."""
+        check = self.check(name)
+        loud = check is not None and (check.failed or check.status == "warn")
+        return check if loud and check is not None and (check.delta or 0) > 0 else None
+
+    def differences(self, stage: str) -> list[Difference]:
+        """What differs in a stage."""
+        return [d for d in self.report.differences if d.stage == stage]
+
+    def difference(self, stage: str, signal: str) -> Difference | None:
+        """One signal of a stage."""
+        return next((d for d in self.differences(stage) if d.signal == signal), None)
+
+    def differs(self, stage: str) -> bool:
+        """Whether anything does."""
+        return bool(self.differences(stage))
+
+    @cached_property
+    def slower(self) -> Check | None:
+        """The check that says that a step takes longer, or more CPU time, than noise explains."""
+        return next(
+            (
+                check
+                for name in (
+                    "step_time_median",
+                    "step_time_mean",
+                    "cpu_time",
+                    "step_time_within_run",
+                )
+                if (check := self.check(name)) is not None
+                and check.status in ("fail", "warn")
+                and (check.delta or 0) > 0
+            ),
+            None,
+        )
+
+    # What is learned.
+
+    @cached_property
+    def rollout(self) -> bool:
+        """Whether the trainer generates what it trains on."""
+        return is_rollout(self.now)
+
+    @cached_property
+    def entry(self) -> str | None:
+        """The first stage of what is learned from which the difference reaches the outcome.
+
+        A dataset that differs in rows which were not reached is not where it came in, nor are
+        other micro-batches of the same rows where nothing else is learned.
+        """
+        stages = [stage for stage in ENTRIES if self.differs(stage)]
+        if stages == ["batches"] and self.difference("batches", "micro_batches"):
+            return None
+        if stages and stages[0] == "data" and "batches" not in stages:
+            stages = stages[1:] if len(stages) > 1 else stages
+        return stages[0] if stages else None
+
+    def exact_counts(self, *names: str) -> list[tuple[int, int]]:
+        """Totals over the batches of the steps that both sides have; 0 twice for what a side did
+        not count."""
+        before, after = (side or [] for side in self.exact("batches"))
+        common = min(len(before), len(after))
+        sides = [[micro for step in side[:common] for micro in step] for side in (before, after)]
+        found = []
+        for name in names:
+            was, now = ([m[name] for m in side if m.get(name) is not None] for side in sides)
+            found.append((sum(map(int, was)), sum(map(int, now))) if was and now else (0, 0))
+        return found
+
+    @cached_property
+    def batches(self) -> BatchChange:
+        """How the batches differ, row by row."""
+        before, after = self.exact("batches")
+        return batch_change(before or [], after or [])
+
+    def metric_moved(self, name: str, step: int = 1) -> bool:
+        """Whether a metric that the trainer logged differs at a step beyond rounding."""
+        before, after = self.exact("trajectory", "rl", name)
+        if not before or not after or min(len(before), len(after)) < step:
+            return False
+        was, now = before[step - 1], after[step - 1]
+        scale = max((abs(v) for v in (*before, *after) if is_finite(v)), default=0.0)
+        allowed = 100 * tolerance_for(self.now).at_step(step)
+        return relative_difference(number(was), number(now), scale) > allowed
+
+    def first_step(self, series: str) -> int | None:
+        """The first step, from 1, at which `losses` or `grad_norms` differ; None where none do."""
+        before, after = told_series(self.before, self.now, series)
+        tolerance = tolerance_for(self.now)
+        floor, factor = loss_floor(self.now), 1.0
+        if series == "grad_norms":
+            largest = max((abs(v) for v in before if is_finite(v)), default=0.0)
+            floor, factor = (VANISHING * largest if self.rollout else 0.0), 10.0
+        for place, (was, now) in enumerate(zip(before, after, strict=False)):
+            size = relative_difference(number(was), number(now), floor)
+            if size > factor * tolerance.at_step(place + 1):
+                return place + 1
+        return None
+
+    @cached_property
+    def same_parameters_after_first_update(self) -> bool | None:
+        """Bit by bit; None where it was not recorded."""
+        before, after = self.exact("first_update", "after_sha256")
+        return None if before is None or after is None else before == after
+
+    @cached_property
+    def rollout_signal(self) -> Difference | None:
+        """The first signal of a rollout that differs, where nothing learned before it does."""
+        if self.entry == "rollout":
+            return self.differences("rollout")[0]
+        if self.entry != "trajectory":
+            return None
+        later = [d for d in self.differences("trajectory") if d.step is not None]
+        first = min((d.step or 0 for d in later), default=0)
+        # A trainer's metric has the name of this signal too.
+        return next(
+            (d for d in later if d.signal in SIGNALS and d.signal != "entropy" and d.step == first),
+            None,
+        )
+
+    @cached_property
+    def rewards_read_other_data(self) -> bool:
+        """Whether the dataset differs in columns that are not fed to the model, and the first thing
+        learned that differs are scores, which are computed from them."""
+        signal = self.rollout_signal
+        return (
+            signal is not None
+            and signal.signal == "scores"
+            and self.difference("data", "dataset_sha256") is not None
+        )
+
+    @cached_property
+    def gradient_factor(self) -> float | None:
+        """The one factor by which the first gradient of every module group grew; None where the
+        groups do not agree on one."""
+        before, after = (side or {} for side in self.exact("first_gradient", "groups"))
+        return common_factor(before, after)
+
+    @cached_property
+    def clipping(self) -> Difference | None:
+        """Where the first difference is that the optimizer gets another gradient of the same
+        backward."""
+        if self.entry not in ("first_update", "trajectory"):
+            return None
+        found = self.difference(self.entry, SIGNAL)
+        losses = self.first_step("losses")
+        return found if found is None or losses is None or losses > (found.step or 1) else None
+
+    @cached_property
+    def clipping_unknown(self) -> bool:
+        """Whether the gradients of one side may be clipped ones: those of an older record of a
+        loop of one's own."""
+        return has_clipping(self.before) != has_clipping(self.now)
+
+    @cached_property
+    def advantages(self) -> Literal["same", "exchanged", "others"]:
+        """Of step 1, in online RL: the same, the same ones of other completions, or others."""
+        was, now = (advantages_of(side or [[]]) for side in self.exact("batches"))
+        largest = max((abs(value) for value in was if value == value), default=0.0)
+
+        def equal(one: list[float], other: list[float]) -> bool:
+            near = 1e-3 * max(largest, 1e-9)
+            return len(one) == len(other) and all(
+                abs(a - b) <= near for a, b in zip(one, other, strict=True)
+            )
+
+        if equal(was, now):
+            return "same"
+        return "exchanged" if equal(sorted(was), sorted(now)) else "others"
+
+    @cached_property
+    def half_precision(self) -> str:
+        """The dtype in which the current side's losses or metrics were rounded and the baseline's
+        were not; empty where there is none."""
+        for dtype in ("bfloat16", "float16"):
+            before, after = (rounded_to(record, dtype) for record in (self.before, self.now))
+            if after and not before:
+                return dtype
+        return ""
+
+    @cached_property
+    def reference_rounded(self) -> str:
+        """The dtype to which the current side's reference is rounded, and neither its policy nor
+        the baseline's reference; empty where there is none."""
+        before, after = (side or {} for side in self.exact("model", "rounded_to"))
+        dtype = after.get("reference")
+        alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
+        return str(dtype) if alone else ""
+
+    @cached_property
+    def groups_with_other_gradient(self) -> tuple[int, int]:
+        """(module groups whose first gradient differs, all groups)."""
+        before, after = (side or {} for side in self.exact("first_gradient", "groups"))
+        names = dict.fromkeys((*before, *after))
+        allowed = tolerance_for(self.now).gradient
+        differing = [
+            name
+            for name in names
+            if relative_difference(number(before.get(name)), number(after.get(name))) > allowed
+        ]
+        return len(differing), len(names)
+
+    # Work, time, and what was changed.
+
+    @cached_property
+    def more_forwards(self) -> bool:
+        """Whether a step calls its models more often, by more than a twentieth."""
+        was, now = (number(side) or 0 for side in self.exact("work", "forwards"))
+        return was > 0 and now > 1.05 * was
+
+    @cached_property
+    def phases(self) -> StepGrowth | None:
+        """What a step's parts took beyond what the machine explains."""
+        return phase_growth(self.current, self.baseline)
+
+    def grown_phase(self, *names: str) -> PhaseGrowth | None:
+        """The phase among these that grew most, if it stands above the noise."""
+        grown = self.phases.grown if self.phases else ()
+        return next((phase for phase in grown if phase.phase in names), None)
+
+    @cached_property
+    def operators(self) -> OperatorDifferences:
+        """Operators that differ."""
+        return operator_differences(self.now, self.before)
+
+    def more_calls(self, *parts: str) -> float:
+        """Calls a step more of the operators whose name holds one of these."""
+        return sum(
+            row.growth_calls or 0.0
+            for row in self.operators.rows
+            if any(part in row.name for part in parts)
+        )
+
+    @cached_property
+    def settings(self) -> tuple[SettingChange, ...]:
+        """Settings that differ: as the config says, and as they stood."""
+        return setting_changes(self.report, self.before, self.now)
+
+    @cached_property
+    def code(self) -> tuple[CodeChange, ...]:
+        """Functions of the user's own that differ."""
+        return code_changes(self.before, self.now)
+
+    def changed_code(self, *slots: str) -> CodeChange | None:
+        """One that is called in one of these places."""
+        return next((c for c in self.code if any(slot in c.slot for slot in slots)), None)
+
+    def first_evidence(self) -> tuple[Evidence, ...]:
+        """The first difference of the exact lane, environment and config aside."""
+        for difference in self.report.differences:
+            if difference.stage not in ("environment", "config"):
+                return (evidence_of(difference),)
+        return ()

@@ -1,0 +1,80 @@
+"""Numbers of a probe as the causes look at them. Pure."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.record.jsonio import number
+from canary.record.types import RunRecord
+
+
+def advantages_of(steps: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
+    """Those of step 1; nan for what is no number."""
+    found = [number(value) for micro in steps[0] for value in micro.get("advantages", [])]
+    return [math.nan if value is None else value for value in found]
+
+
+def common_factor(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    """The one factor between the norms of two sides, by group; None where there is none, or 1."""
+    pairs = [
+        (float(before[name]), float(after[name]))
+        for name in before
+        if name in after and is_finite(before[name]) and is_finite(after[name])
+    ]
+    largest = max((was for was, _ in pairs), default=0.0)
+    factors = [now / was for was, now in pairs if was > 1e-4 * largest]
+    if not factors or min(factors) <= 0:
+        return None
+    middle = sorted(factors)[len(factors) // 2]
+    same = all(abs(factor / middle - 1) < 1e-3 for factor in factors)
+    return middle if same and abs(middle - 1) > 2e-3 else None
+
+
+def rounded_to(record: RunRecord, dtype: str) -> bool:
+    """Whether losses, or all values of a logged metric, are numbers of a narrow dtype."""
+    trajectory = record.exact.get("trajectory", {})
+    first = record.exact.get("first_loss", {}).get("micro_losses") or []
+    series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
+    rows = _rows_a_step(record)
+    return any(is_of_dtype(values, dtype) for values in series if not _are_shares(values, rows))
+
+
+def _rows_a_step(record: RunRecord) -> int:
+    """Sequences of a step, where each has as many; 0 elsewhere."""
+    steps = record.exact.get("batches") or []
+    counts = {sum(int(micro.get("sequences") or 0) for micro in step) for step in steps}
+    return counts.pop() if len(counts) == 1 else 0
+
+
+def _are_shares(values: Sequence[Any], rows: int) -> bool:
+    """Whether they are counts over the rows of a step: a mean length of 8 rows has three binary
+    places in any precision."""
+    numbers = (float(v) * rows for v in values if is_finite(v))
+    return bool(rows) and all(abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers)
+
+
+LEAST_VALUES = 6
+
+
+def is_of_dtype(values: Sequence[Any], dtype: str) -> bool:
+    """Whether every value, and enough different ones, can be held in `bfloat16` or `float16`."""
+    numbers = {float(v) for v in values if is_finite(v) and v not in (0, 1, -1)}
+    fractions = {v for v in numbers if v != round(v)}
+    if len(fractions) < LEAST_VALUES:
+        return False
+    if dtype == "float16":
+        return all(
+            abs(v) < 65504 and struct.unpack("<e", struct.pack("<e", v))[0] == v for v in fractions
+        )
+    return all(
+        struct.pack("<f", v)[:2] == b"\0\0" and struct.unpack("<f", struct.pack("<f", v))[0] == v
+        for v in fractions
+    )
+
+
+def is_finite(value: Any) -> bool:
+    """Whether it is a number, and one that can be computed with."""
+    return isinstance(value, int | float) and math.isfinite(value)

@@ -1,0 +1,235 @@
+"""Which operators a run calls more, or spends longer in, than another. Pure.
+
+From the tables of both runs' profilers (self time and calls a step); where one of them was not
+profiled, from the operators that both probes counted in one step (calls a step, which no noise
+touches).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from canary.record.profile import LISTED
+from canary.record.types import OperatorRow, Profiler, RunRecord
+
+Change = Literal["new", "gone", "grown", "shrunk", "same"]
+Source = Literal["profiler", "probe"]
+Clock = Literal["device", "host"]
+
+TIME_TOLERANCE = 0.25
+"""Self times of one operator differ by this much between two runs of the same code."""
+LEAST_SHARE = 0.01
+"""Of the step's self time in operators: a smaller growth explains nothing."""
+
+
+@dataclass(frozen=True)
+class OperatorUse:
+    """What one operator does in a step."""
+
+    calls: float
+    self_ms: float | None = None
+    """Without what it calls; None where only calls were counted."""
+
+
+@dataclass(frozen=True)
+class OperatorTable:
+    """The operators of one run, a step."""
+
+    uses: Mapping[str, OperatorUse]
+    clock: Clock | None = None
+    """What the self times are of."""
+    complete: bool = True
+    """Otherwise operators with less self time than any listed are left out."""
+
+    # Once a table, and not once a row: a stranger's table may be long.
+    @cached_property
+    def total_ms(self) -> float:
+        """Self time of all that are listed."""
+        return sum(use.self_ms or 0.0 for use in self.uses.values())
+
+    def unlisted(self) -> OperatorUse | None:
+        """What is known of an operator that is not listed: in a complete table, that it was not
+        called; in another, nothing."""
+        if not self.complete:
+            return None
+        return OperatorUse(0.0, None if self.clock is None else 0.0)
+
+    @cached_property
+    def most_unlisted_ms(self) -> float:
+        """The longest that an operator can have taken which is not listed."""
+        times = [use.self_ms or 0.0 for use in self.uses.values()]
+        return min(times, default=0.0) if not self.complete else 0.0
+
+
+@dataclass(frozen=True)
+class OperatorDifference:
+    """One operator on both sides. A side is None where its table does not reach so far down."""
+
+    name: str
+    change: Change
+    baseline: OperatorUse | None
+    current: OperatorUse | None
+    growth_ms: float | None
+    """Self time a step, current less baseline; the least it can be where a side is None; None
+    where times were not measured."""
+    growth_calls: float | None
+    """Calls a step, current less baseline; None where a side is."""
+    baseline_share: float | None
+    """Of the step's self time in operators, 0 to 1."""
+    current_share: float | None
+
+
+@dataclass(frozen=True)
+class OperatorDifferences:
+    """What was compared, and the operators that differ, those that grew most first."""
+
+    source: Source | None
+    """None: neither tables nor counts were there on both sides."""
+    clock: Clock | None
+    rows: tuple[OperatorDifference, ...] = ()
+    baseline_total_ms: float | None = None
+    """Self time in operators, a step."""
+    current_total_ms: float | None = None
+    reason: str = ""
+    """Why nothing, or no time, was compared."""
+
+
+def operator_differences(
+    current: RunRecord,
+    baseline: RunRecord,
+    *,
+    clock: Clock | None = None,
+    keep_same: bool = False,
+) -> OperatorDifferences:
+    """The operators that differ between two records, by growth.
+
+    With profiles on both sides, by self time of `clock`: left out, on the device where both have
+    it, else on the host. Otherwise by calls in the step that the probes counted, named as they
+    counted them (`aten.mm.default` where a profiler says `aten::mm`).
+    """
+    reason = _why_no_profiles(current.profiler, baseline.profiler)
+    if not reason:
+        on_device = current.profiler.top_cuda_ops and baseline.profiler.top_cuda_ops
+        chosen: Clock = clock or ("device" if on_device else "host")
+        tables = profiled(current.profiler, chosen), profiled(baseline.profiler, chosen)
+        return table_differences(*tables, keep_same=keep_same)
+    counted_now, counted_before = counted(current), counted(baseline)
+    if counted_now is None or counted_before is None:
+        side = "the current run" if counted_now is None else "the baseline"
+        return OperatorDifferences(None, None, reason=f"{reason}, and {side} counted no operators")
+    return table_differences(counted_now, counted_before, keep_same=keep_same, reason=reason)
+
+
+def _why_no_profiles(current: Profiler, baseline: Profiler) -> str:
+    for side, profiler in (("the current run", current), ("the baseline", baseline)):
+        if not profiler.steps or not profiler.top_cpu_ops:
+            return f"{side} was not profiled"
+    return ""
+
+
+def profiled(profiler: Profiler, clock: Clock) -> OperatorTable:
+    """The table of a record: the operators with the most self time."""
+    rows = profiler.top_cuda_ops if clock == "device" else profiler.top_cpu_ops
+    kinds = profiler.operator_kinds
+    complete = len(rows) < LISTED or (kinds is not None and len(rows) >= kinds)
+    return of_rows(rows, len(profiler.steps), clock, complete=complete)
+
+
+def of_rows(
+    rows: Sequence[OperatorRow], steps: int, clock: Clock, *, complete: bool = True
+) -> OperatorTable:
+    """The table of rows that were counted over `steps` steps, one at least."""
+    uses = {
+        row.name: OperatorUse(
+            row.count / steps,
+            (row.self_cuda_time_ms if clock == "device" else row.self_cpu_time_ms) / steps,
+        )
+        for row in rows
+    }
+    return OperatorTable(uses, clock, complete)
+
+
+def counted(record: RunRecord) -> OperatorTable | None:
+    """What the probe counted in one step; None where it did not."""
+    operators = record.exact.get("work", {}).get("operators")
+    if not operators:
+        return None
+    return OperatorTable({name: OperatorUse(float(count)) for name, count in operators.items()})
+
+
+def table_differences(
+    current: OperatorTable,
+    baseline: OperatorTable,
+    *,
+    keep_same: bool = False,
+    reason: str = "",
+) -> OperatorDifferences:
+    """The operators that differ between two tables of one kind, those that grew most first."""
+    timed = current.clock is not None
+    names = dict.fromkeys((*current.uses, *baseline.uses))
+    rows = [_difference(name, current, baseline) for name in names]
+    kept = [row for row in rows if keep_same or row.change != "same"]
+    kept.sort(key=lambda row: (-(row.growth_ms or 0.0), -(row.growth_calls or 0.0), row.name))
+    return OperatorDifferences(
+        source="profiler" if timed else "probe",
+        clock=current.clock,
+        rows=tuple(kept),
+        baseline_total_ms=baseline.total_ms if timed else None,
+        current_total_ms=current.total_ms if timed else None,
+        reason=reason,
+    )
+
+
+def _difference(name: str, current: OperatorTable, baseline: OperatorTable) -> OperatorDifference:
+    now = current.uses.get(name) or current.unlisted()
+    was = baseline.uses.get(name) or baseline.unlisted()
+    growth_calls = now.calls - was.calls if now is not None and was is not None else None
+    growth_ms = None
+    if current.clock is not None:
+        after = _ms(now, current.most_unlisted_ms)
+        before = _ms(was, baseline.most_unlisted_ms)
+        growth_ms = after - before
+    least = LEAST_SHARE * max(current.total_ms, baseline.total_ms)
+    return OperatorDifference(
+        name=name,
+        change=_change(now, was, growth_ms, growth_calls, least),
+        baseline=was,
+        current=now,
+        growth_ms=growth_ms,
+        growth_calls=growth_calls,
+        baseline_share=_share(was, baseline),
+        current_share=_share(now, current),
+    )
+
+
+def _ms(use: OperatorUse | None, at_most: float) -> float:
+    return at_most if use is None else use.self_ms or 0.0
+
+
+def _share(use: OperatorUse | None, table: OperatorTable) -> float | None:
+    if use is None or use.self_ms is None or not table.total_ms:
+        return None
+    return use.self_ms / table.total_ms
+
+
+def _change(
+    now: OperatorUse | None,
+    was: OperatorUse | None,
+    growth_ms: float | None,
+    growth_calls: float | None,
+    least_ms: float,
+) -> Change:
+    """Calls have no noise: an operator that came or went did so. Times have much."""
+    if now is not None and was is not None and not (now.calls and was.calls):
+        return "new" if now.calls else "gone"
+    if growth_ms is not None:
+        # The shorter of the two; a side that is not listed tells nothing of its length.
+        times = [use.self_ms or 0.0 for use in (was, now) if use is not None]
+        if abs(growth_ms) > max(least_ms, TIME_TOLERANCE * min(times)):
+            return "grown" if growth_ms > 0 else "shrunk"
+    if growth_calls:
+        return "grown" if growth_calls > 0 else "shrunk"
+    return "same"

@@ -1,0 +1,61 @@
+"""The updates of PPO's first step: from which of them on the loss differs, and what is clipped."""
+
+from __future__ import annotations
+
+from canary.compare.diagnosis.facts import Facts
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.exact.learning_stages import loss_floor
+from canary.compare.exact.tolerances import relative_difference, tolerance_for
+from canary.record.jsonio import number
+
+
+def first_other_update(facts: Facts) -> int | None:
+    """The first of the updates of step 1 whose loss differs, from 1; None where none does or a step
+    is one update."""
+    before, after = (side or [] for side in facts.exact("first_loss", "updates"))
+    allowed, floor = tolerance_for(facts.now).trajectory, loss_floor(facts.now)
+    for place, (was, now) in enumerate(zip(before, after, strict=False)):
+        if relative_difference(number(was), number(now), floor) > allowed:
+            return place + 1
+    return None
+
+
+LEFTOVER = 1e-2
+"""Gradients of an earlier step that were left in change the norm by more than this share."""
+
+
+NO_WORK = ("detach", "alias", "view", "zeros", "empty")
+"""Parts of names of operators that compute nothing."""
+
+
+def gradient_cut(facts: Facts) -> Evidence | None:
+    """That a step computes fewer matrix products in as many forwards, and nothing more often: its
+    backward goes through less of the graph."""
+    forwards = facts.exact("work", "forwards")
+    fewer = -facts.more_calls("mm.")
+    more = [row.name for row in facts.operators.rows if (row.growth_calls or 0) > 0]
+    others = [name for name in more if not any(part in name for part in NO_WORK)]
+    if forwards[0] is None or forwards[0] != forwards[1] or fewer <= 0 or others:
+        return None
+    detached = facts.more_calls("detach")
+    words = f"{fewer:,.0f} matrix products per step fewer in as many forwards"
+    if detached > 0:
+        words += f", and {detached:,.0f} calls of detach more"
+    return Evidence("operators", words, unit="calls")
+
+
+def norm_change(facts: Facts, step: int) -> float:
+    """Of the gradient norm of a step, from 1: the relative difference."""
+    was, now = (number(side[step - 1]) for side in facts.exact("trajectory", "grad_norms"))
+    return relative_difference(was, now)
+
+
+def unclipped(facts: Facts) -> Evidence | None:
+    """That something is no longer clipped in step 1, of policy or values; or is for the first
+    time."""
+    for name in ("value_clip_ratio", "clip_ratio"):
+        before, after = facts.exact("trajectory", "rl", name)
+        if before and after and (before[0] == 0) != (after[0] == 0):
+            words = f"{name} of step 1 {before[0]:.3g} -> {after[0]:.3g}"
+            return Evidence("signal", words, before[0], after[0])
+    return None

@@ -1,0 +1,57 @@
+"""Functions of the user's own that differ between two runs: called in which place, from which file.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from canary.compare.diagnosis.suspects import Evidence
+from canary.record.types import RunRecord
+
+
+@dataclass(frozen=True)
+class CodeChange:
+    """What stands in one place of the training."""
+
+    slot: str
+    """What it is to the training: `data_collator`, `trainer.compute_loss`, ..."""
+    baseline: Mapping[str, Any] | None
+    """`{name, file, line, sha256}`; None where the baseline has nothing of its own there."""
+    current: Mapping[str, Any] | None
+
+    def sentence(self) -> str:
+        """In words."""
+        if self.current is None:
+            return f"{self.slot} is no longer {_where(self.baseline)}"
+        if self.baseline is None:
+            return f"{self.slot} is now {_where(self.current)}"
+        return f"{self.slot}: {_where(self.current)} has other code"
+
+    def evidence(self) -> Evidence:
+        """As evidence."""
+        return Evidence("code", self.sentence())
+
+
+def _where(fact: Mapping[str, Any] | None) -> str:
+    if fact is None:
+        return "there"
+    return f"{fact.get('name')} ({fact.get('file')}:{fact.get('line')})"
+
+
+def code_changes(before: RunRecord, now: RunRecord) -> tuple[CodeChange, ...]:
+    """Places whose function differs; none where a side recorded no code."""
+    sides = [record.exact.get("evidence", {}).get("code") for record in (before, now)]
+    if not all(isinstance(side, Mapping) for side in sides):
+        return ()
+    was, new = sides
+    return tuple(
+        CodeChange(slot, was.get(slot), new.get(slot))
+        for slot in dict.fromkeys((*new, *was))
+        if _hash(was.get(slot)) != _hash(new.get(slot))
+    )
+
+
+def _hash(fact: Any) -> Any:
+    return fact.get("sha256") if isinstance(fact, Mapping) else None

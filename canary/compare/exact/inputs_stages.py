@@ -1,0 +1,257 @@
+"""Stages 2 to 4 of the exact lane: data, batches, the initial model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from canary.compare.exact.changes import flatten
+from canary.compare.exact.micro_batches import cut_otherwise, same_rows
+from canary.compare.report import Difference
+from canary.record.types import RunRecord
+
+ROLLOUT_TRAINERS = ("grpo", "rloo", "ppo")
+"""Trainers whose batches hold what the model itself generated."""
+
+TOKEN_COUNTS = (
+    "label_tokens",
+    "eos_labels",
+    "bos_tokens",
+    "input_tokens",
+    "sequences",
+    "pad_tokens",
+)
+"""Totals that tell one cause from another, the most telling first."""
+
+ORDER = {"data": 2, "batches": 3, "model": 4}
+TRAJECTORY = 9
+
+
+def is_rollout(record: RunRecord) -> bool:
+    """Whether the trainer generates what it trains on."""
+    return str(record.config.get("training_type")) in ROLLOUT_TRAINERS
+
+
+def short(value: Any) -> Any:
+    """A hash as people read it."""
+    return value[:12] if isinstance(value, str) and len(value) == 64 else value
+
+
+def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """Dataset fingerprint, tokenizer vocabulary, chat template, special tokens."""
+    before = dict(flatten(baseline.exact.get("data", {})))
+    after = dict(flatten(current.exact.get("data", {})))
+    return [
+        Difference(
+            ORDER["data"],
+            "data",
+            key,
+            short(before.get(key)),
+            short(after.get(key)),
+            detail=f"{key} {short(before.get(key))} -> {short(after.get(key))}",
+            learned=True,
+        )
+        for key in sorted(dict.fromkeys((*before, *after)), key=_cause_first)
+        if before.get(key) != after.get(key) and not _came_later(key, before, after)
+    ]
+
+
+def _came_later(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a side is of a version that did not record this yet, such as a tokenizer that only
+    the collator has."""
+    if key.startswith("tokenizer.") and _has_tokenizer(before) != _has_tokenizer(after):
+        return True
+    return key == "tokenizer.pipeline_sha256" and not (key in before and key in after)
+
+
+def _has_tokenizer(data: Mapping[str, Any]) -> bool:
+    return any(key.startswith("tokenizer.") for key in data)
+
+
+def _cause_first(key: str) -> int:
+    """A chat template changes the rows made with it, never the other way round."""
+    causes = ("tokenizer.chat_template_sha256", "tokenizer")
+    return next((i for i, cause in enumerate(causes) if key.startswith(cause)), len(causes))
+
+
+def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """The first step whose batches differ, and how their token counts do.
+
+    What a rollout trainer generates after step 1 follows from what it learned: such a difference
+    belongs to the trajectory.
+    """
+    before, after = baseline.exact.get("batches", []), current.exact.get("batches", [])
+    common = min(len(before), len(after))
+    differing = [
+        step
+        for step in range(common)
+        if _hashes(before[step]) != _hashes(after[step])
+        and not _told_less(before[step], after[step])
+    ]
+    if not differing:
+        return []
+    first = differing[0]
+    if all(
+        same_rows(before[s], after[s]) and cut_otherwise(before[s], after[s]) for s in differing
+    ):
+        return [_cut(before[:common], after[:common], first, len(differing))]
+    micro = sum(
+        max(len(before[s]), len(after[s]))
+        - sum(a == b for a, b in zip(_hashes(before[s]), _hashes(after[s]), strict=False))
+        for s in differing
+    )
+    signal, was, now, detail = _telling(before[:common], after[:common], first)
+    late = first > 0 and is_rollout(current)
+    return [
+        Difference(
+            TRAJECTORY if late else ORDER["batches"],
+            "trajectory" if late else "batches",
+            "sampled completions" if late else signal,
+            was,
+            now,
+            count=micro,
+            detail=detail,
+            learned=True,
+            step=first + 1,
+        )
+    ]
+
+
+def _cut(
+    before: Sequence[Sequence[Mapping[str, Any]]],
+    after: Sequence[Sequence[Mapping[str, Any]]],
+    first: int,
+    steps: int,
+) -> Difference:
+    """The same rows in other micro-batches: another way to the same update, for most trainers."""
+    was, now = len(before[first]), len(after[first])
+    words = f"the same rows in {now} micro-batches per step, {was} in the baseline"
+    if was == now:
+        words = f"the same rows in other micro-batches, from step {first + 1} on"
+    pads = [_total(side, "pad_tokens") for side in (before, after)]
+    if pads[0] != pads[1]:
+        words += f" (pad tokens {pads[0]} -> {pads[1]} over {len(before)} steps)"
+    return Difference(
+        ORDER["batches"],
+        "batches",
+        "micro_batches",
+        was,
+        now,
+        count=steps,
+        detail=words,
+        step=first + 1,
+    )
+
+
+def _told_less(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one side is of a version that left out what stands in lists, and is else as large."""
+    return len(before) == len(after) and all(
+        was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
+        for was, now in zip(before, after, strict=True)
+    )
+
+
+def _left_out(older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
+    unpacked, shapes = newer.get("unpacked"), newer.get("shapes") or {}
+    top = {name: shape for name, shape in shapes.items() if name not in (unpacked or ())}
+    return bool(unpacked) and not older.get("unpacked") and top == (older.get("shapes") or {})
+
+
+def _hashes(step: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [micro.get("sha256") for micro in step]
+
+
+def _telling(
+    before: Sequence[Sequence[Mapping[str, Any]]],
+    after: Sequence[Sequence[Mapping[str, Any]]],
+    first: int,
+) -> tuple[str, Any, Any, str]:
+    """Signal, both values, and a sentence: token totals where they differ, otherwise the hash."""
+    totals = []
+    for key in TOKEN_COUNTS:
+        was, now = _total(before, key), _total(after, key)
+        if was != now and None not in (was, now):
+            totals.append((key, was, now))
+    place = f"from step {first + 1} on"
+    if totals:
+        key, was, now = totals[0]
+        words = ", ".join(f"{k.replace('_', ' ')} {a} -> {b}" for k, a, b in totals)
+        return key, was, now, f"{words} over {len(before)} steps, {place}"
+    was, now = (short(_hashes(side[first])[0]) for side in (before, after))
+    return "sha256", was, now, f"{_without_counts(before, after)}, {place}"
+
+
+def _without_counts(
+    before: Sequence[Sequence[Mapping[str, Any]]], after: Sequence[Sequence[Mapping[str, Any]]]
+) -> str:
+    """What differs where no count does: no more than the rows tell."""
+    sides = [[micro.get("rows") for step in side for micro in step] for side in (before, after)]
+    if not all(rows for side in sides for rows in side):
+        return "other values of the same shape"
+    if sides[0] == sides[1]:
+        return "the same sequences with other masks or labels"
+    counted = all(_total(side, "input_tokens") is not None for side in (before, after))
+    return "other tokens in equal numbers" if counted else "other sequences or another order"
+
+
+def _total(steps: Sequence[Sequence[Mapping[str, Any]]], key: str) -> int | None:
+    values = [micro.get(key) for step in steps for micro in step]
+    return sum(values) if values and None not in values else None  # type: ignore[arg-type]
+
+
+ELSEWHERE = ("attention", "policy_sha256", "rounded_to")
+"""What of the model shows in the work, and what its parameters' hash holds too."""
+
+
+def model_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """Initial parameters, what is trainable, dtypes, the reference model. The attention kernel is
+    not part of the model: it shows in the work."""
+    found = []
+    before, after = baseline.exact.get("model", {}), current.exact.get("model", {})
+    for key in dict.fromkeys((*after, *before)):
+        if key in ELSEWHERE or before.get(key) == after.get(key):
+            continue
+        if key not in before or key not in after:
+            was, now = before.get(key), after.get(key)
+            if key == "model_type" or not (was or now):
+                continue  # what an older version did not record, and what is off
+        else:
+            was, now = before[key], after[key]
+        difference = _model_difference(key, was, now)
+        if key == "trainable_tensors":
+            groups = (before.get("trainable_groups") or {}, after.get("trainable_groups") or {})
+            difference = replace(difference, detail=difference.detail + _in_groups(*groups))
+        found.append(difference)
+    order = ("trainable_tensors", "trainable_parameters", "dtypes", "parameters")
+    return sorted(found, key=lambda d: order.index(d.signal) if d.signal in order else len(order))
+
+
+def _in_groups(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """The module groups in which other parameters are trained, as the end of a sentence."""
+    names = [
+        name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)
+    ]
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f" ({', '.join(names[:2])}{more})" if names and before and after else ""
+
+
+def _model_difference(key: str, was: Any, now: Any) -> Difference:
+    count = 1
+    if isinstance(was, Mapping) and isinstance(now, Mapping):
+        changed = [k for k in dict.fromkeys((*was, *now)) if was.get(k) != now.get(k)]
+        count = len(changed)
+        was, now = ({k: side.get(k) for k in changed} for side in (was, now))
+        words = ", ".join(f"{k} {was[k] or 0} -> {now[k] or 0}" for k in changed[:4])
+    else:
+        words = f"{short(was)} -> {short(now)}"
+    return Difference(
+        ORDER["model"],
+        "model",
+        key,
+        short(was),
+        short(now),
+        count,
+        detail=f"{key.replace('_', ' ')} {words}",
+        learned=True,
+    )

@@ -1,0 +1,334 @@
+"""The exact lane: what has no noise, stage by stage, in order.
+
+The candidate's record is held against the newest of the baseline's. Signals that differ between
+equal runs (the baseline's own repeats, or a noise model) leave the lane by themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from canary.compare.commands import without_repeats
+from canary.compare.exact.changes import (
+    change_difference,
+    config_changes,
+    environment_changes,
+    spoken_changes,
+)
+from canary.compare.exact.clipping import clipped_on_one_side, clipping_differences
+from canary.compare.exact.inputs_stages import (
+    batch_differences,
+    data_differences,
+    is_rollout,
+    model_differences,
+)
+from canary.compare.exact.learning_stages import (
+    first_gradient_differences,
+    first_loss_differences,
+    first_update_differences,
+    trajectory_differences,
+)
+from canary.compare.exact.recorded_stages import (
+    LEARNED_STAGES,
+    OUTCOME_STAGES,
+    compared_stages,
+    equal_outcomes,
+    not_recorded,
+    recorded_on_both,
+)
+from canary.compare.exact.repeatability import follows_a_seed, lapse_of
+from canary.compare.exact.rollout_stage import rollout_differences
+from canary.compare.exact.tolerances import Widened, tolerance_for
+from canary.compare.exact.work import work_checks
+from canary.compare.report import Check, CheckStatus, Difference, KeyChange
+from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from canary.compare.timing.noise import NoiseModel
+from canary.record.types import RunRecord
+
+REPEATS_LOOKED_AT = 4
+NOT_REPEATED = "differs between equal runs (the baseline's, or the noise model's)"
+ARITHMETIC = 1e-2
+"""Equal runs whose losses differ by more than this do not differ by the order of additions."""
+
+
+@dataclass(frozen=True)
+class ExactResult:
+    """What the lane found."""
+
+    checks: tuple[Check, ...]
+    differences: tuple[Difference, ...]
+    config_changes: tuple[KeyChange, ...]
+    environment_changes: tuple[KeyChange, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def first(self) -> Difference | None:
+        """The difference of the earliest stage."""
+        return self.differences[0] if self.differences else None
+
+
+def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """Differences of stages 2 to 9, in order; of a rollout trainer's trajectory by step."""
+    tolerance = tolerance_for(current)
+    gradients = first_gradient_differences(baseline, current, tolerance)
+    found = [
+        *data_differences(baseline, current),
+        *batch_differences(baseline, current),
+        *model_differences(baseline, current),
+        *rollout_differences(baseline, current, tolerance),
+        *first_loss_differences(baseline, current, tolerance),
+        *([] if clipped_on_one_side(baseline, current, tolerance) else gradients),
+        *clipping_differences(baseline, current, tolerance),
+        *first_update_differences(baseline, current, tolerance),
+        *trajectory_differences(baseline, current, tolerance),
+    ]
+    by_step = is_rollout(current)
+    return sorted(found, key=lambda d: (d.order, (d.step or 0) if by_step else 0))
+
+
+def newest_probed(records: Sequence[RunRecord]) -> RunRecord:
+    """The newest record of a side that has a probe; the newest of all where none has."""
+    return next((record for record in reversed(records) if record.exact), records[-1])
+
+
+def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunRecord:
+    """Of the records with a probe, the newest of those with the most differences: a fault in one
+    of several runs is a fault."""
+    newest = newest_probed(records)
+    probed = [record for record in records if record.exact]
+    if len(probed) < 2 or not baseline.exact:
+        return newest
+
+    return max(reversed(probed), key=lambda record: len(learned_differences(baseline, record)))
+
+
+def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Those of a side that repeat its newest one: same clean commit, config and environment."""
+    newest = newest_probed(records)
+    sha = newest.git.get("sha")
+    if not sha or newest.git.get("dirty"):
+        return []
+    return [
+        record
+        for record in records
+        if record.exact
+        and record is not newest
+        and record.git.get("sha") == sha
+        and not record.git.get("dirty")
+        and not any(not c.cosmetic for c in config_changes(record, newest))
+        and not any(not c.cosmetic for c in environment_changes(record, newest))
+    ][-REPEATS_LOOKED_AT:]
+
+
+def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
+    """Differences of stages 2 to 12, whatever their size."""
+    return [
+        *learned_differences(baseline, current),
+        *work_checks(baseline, current, DEFAULT_THRESHOLDS)[1],
+    ]
+
+
+def inexact_signals(records: Sequence[RunRecord]) -> dict[str, float]:
+    """Signals that differ between equal runs, with the largest relative difference seen."""
+    seen: dict[str, float] = {}
+    newest = newest_probed(records)
+    if not newest.exact:
+        return seen
+    for record in equal_runs(records):
+        for found in all_differences(record, newest):
+            key = f"{found.stage}.{found.signal}"
+            size = float("inf") if found.relative is None else found.relative
+            seen[key] = max(seen.get(key, 0.0), size)
+    return seen
+
+
+def exact_lane(
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    thresholds: Thresholds,
+    noise: NoiseModel | None = None,
+) -> ExactResult:
+    """Compares the newest record of the baseline with the one of the current side that differs
+    most from it; both sides in order of time, neither empty."""
+    before = newest_probed(baseline)
+    after = most_different(current, before)
+    config, environment = config_changes(before, after), environment_changes(before, after)
+    spoken = spoken_changes(before, after)
+    if _only(spoken, config, environment) and not learned_differences(before, after):
+        # Another command that trains the same: its words say nothing of where work or memory went.
+        config = tuple(replace(change, cosmetic=True) for change in config)
+    else:
+        config = without_repeats(config, spoken)
+    links = [
+        *change_difference("environment", 0, environment),
+        *change_difference("config", 1, config),
+    ]
+    explained = any(not change.cosmetic for change in (*config, *environment))
+    reason = _why_not_compared(before, after)
+    if reason is not None:
+        stages = compared_stages(before, after)
+        checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
+        return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
+    own = inexact_signals(baseline)
+    known = Widened({**(noise.inexact if noise else {}), **own})
+    everything = [
+        difference
+        for difference in learned_differences(before, after)
+        if recorded_on_both(difference.stage, before, after)
+    ]
+    seeded = [found for found in everything if follows_a_seed(found)]
+    lapse = lapse_of(before, [*baseline, after]) if seeded else None
+    if lapse is not None:
+        known = known.with_all(seeded)
+    learned, allowed = _parted(everything, known)
+    newly = bool(learned) and lapse_of(before) is None
+    checks = [
+        *([lapse.check(seeded)] if lapse else _repeatability(current, known, newly)),
+        *_learned_checks(learned, everything, explained, before, after, known),
+    ]
+    work, differing = work_checks(before, after, thresholds)
+    kept, unsteady = _parted(differing, known)
+    signals = {d.signal for d in unsteady}
+    work = [_not_judged(c) if c.name in signals else c for c in work]
+    notes = [f"{d.stage}.{d.signal}: {NOT_REPEATED}, not judged" for d in (*allowed, *unsteady)]
+    ordered = sorted([*links, *learned, *kept], key=lambda d: d.order)
+    return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
+
+
+def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
+    sides = (("the baseline", before), ("the current side", after))
+    missing = [side for side, record in sides if not record.exact]
+    if missing:
+        return "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"
+    if before.first_step != after.first_step:
+        began = (f"{side} begins at step {record.first_step}" for side, record in sides)
+        return f"{', '.join(began)}: one of them resumed from a checkpoint"
+    return None
+
+
+def _parted(
+    found: Sequence[Difference], known: Widened
+) -> tuple[list[Difference], list[Difference]]:
+    """(differences that count, those that were seen between equal runs)."""
+    counting: list[Difference] = []
+    allowed: list[Difference] = []
+    for one in found:
+        seen = known.allows(one.stage, one.signal, one.relative)
+        (allowed if seen else counting).append(one)
+    return counting, allowed
+
+
+def _only(
+    spoken: Sequence[KeyChange], config: Sequence[KeyChange], environment: Sequence[KeyChange]
+) -> bool:
+    """Whether nothing that can matter differs but words of the command."""
+    telling = [change for change in (*config, *environment) if not change.cosmetic]
+    return bool(telling) and all(change in spoken for change in telling)
+
+
+def _not_judged(check: Check) -> Check:
+    return replace(check, status="skip", message=NOT_REPEATED)
+
+
+def _unsteady(stage: str, everything: Sequence[Difference], known: Widened) -> Check | None:
+    """The check of a stage whose differences were all seen between equal runs; None without any.
+    Where those differ by more than arithmetic ever does, they decide nothing."""
+    found = [d for d in everything if d.stage == stage]
+    if not found:
+        return None
+    sizes = [known.seen.get(f"{d.stage}.{d.signal}", 0.0) for d in found if d.relative is not None]
+    wild = stage in OUTCOME_STAGES and max(sizes, default=0.0) > ARITHMETIC
+    words = f"{LEARNED_STAGES[stage]}: {NOT_REPEATED}"
+    if wild and math.isfinite(max(sizes)):
+        words += f" by up to {max(sizes):.1e}, more than arithmetic does"
+    return Check(stage, "correctness", "exact", "inconclusive" if wild else "skip", words)
+
+
+def _learned_checks(
+    differences: Sequence[Difference],
+    everything: Sequence[Difference],
+    explained: bool,
+    before: RunRecord,
+    after: RunRecord,
+    known: Widened,
+) -> list[Check]:
+    """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
+    outcome = any(d.stage in OUTCOME_STAGES for d in differences)
+    alike = equal_outcomes(before, after)
+    checks = []
+    for stage, words in compared_stages(before, after).items():
+        found = [d for d in differences if d.stage == stage]
+        if not found:
+            checks.append(
+                not_recorded(stage, before, after)
+                or _unsteady(stage, everything, known)
+                or Check(stage, "correctness", "exact", "pass", f"{words}: equal", delta=0.0)
+            )
+            continue
+        status: CheckStatus = "warn"
+        if outcome:
+            status = "changed" if explained else "fail"
+        tail = "" if outcome else alike
+        first = found[0]
+        checks.append(
+            Check(
+                stage,
+                "correctness",
+                "exact",
+                status,
+                f"{first.detail or first.sentence()}{tail}",
+                baseline=_shown(first.baseline),
+                current=_shown(first.current),
+                delta=_numeric_delta(first),
+                delta_pct=_percent_delta(first),
+            )
+        )
+    return checks
+
+
+def _shown(value: object) -> float | int | str | None:
+    return value if isinstance(value, float | int | str) or value is None else str(value)
+
+
+def _numeric_delta(difference: Difference) -> float:
+    """The change of a number, otherwise how many items differ; never null for a failed check."""
+    was, now = difference.baseline, difference.current
+    if all(isinstance(value, int | float) and math.isfinite(value) for value in (was, now)):
+        return float(now - was) or float(difference.count)
+    return float(difference.count)
+
+
+def _percent_delta(difference: Difference) -> float | None:
+    if difference.scale:
+        return None
+    was, now = difference.baseline, difference.current
+    if not (isinstance(was, int | float) and isinstance(now, int | float) and was):
+        return None
+    percent = 100.0 * (now / was - 1)
+    return percent if math.isfinite(percent) else None
+
+
+def _repeatability(current: Sequence[RunRecord], known: Widened, newly: bool) -> list[Check]:
+    """Whether the current side repeats itself where the baseline does; `newly`: whether something
+    differs that a lapse of its own could explain."""
+    lapse = lapse_of(newest_probed(current), current) if newly else None
+    if lapse is not None:
+        return [lapse.warning()]
+    if len(current) < 2 or not newest_probed(current).exact:
+        return []
+    own = {key for key in inexact_signals(current) if key not in known.seen}
+    if not own:
+        return []
+    return [
+        Check(
+            "repeatability",
+            "correctness",
+            "exact",
+            "warn",
+            f"equal runs of the current side differ in {', '.join(sorted(own)[:3])}; "
+            "those of the baseline do not",
+            delta=float(len(own)),
+        )
+    ]

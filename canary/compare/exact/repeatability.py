@@ -1,0 +1,135 @@
+"""Whether a training is reproducible, by what one record holds: its launch and its probe both begin
+at step 1. Without a missing seed, both have the same tokens in a step, and one loss in step 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.exact.learning_stages import loss_floor
+from canary.compare.exact.tolerances import relative_difference, tolerance_for
+from canary.compare.report import Check, Difference
+from canary.record.jsonio import number
+from canary.record.types import RunRecord
+
+OTHER_KERNELS = 1e-3
+"""The probe runs deterministic kernels, in float32 proper: first losses of equal batches differ by
+less than this."""
+SAME_KERNELS = 1e-5
+"""On a CPU both run the same ones: 1e-7 was the most that was seen there."""
+TIMES_TOLERANCE = 4
+"""In a narrow dtype, so many times the tolerance of two equal probes."""
+
+SEEDS = {
+    "data": "the rows differ: seed how the rows are chosen",
+    "batches": "the batches differ: seed the split, the shuffle and the sampler",
+    "model": "the initial parameters differ: set the seed before the model is made",
+}
+EQUAL_SO_FAR = "batches and initial parameters are equal: seed dropout and sampling"
+
+
+@dataclass(frozen=True)
+class Lapse:
+    """One figure of one training that is two."""
+
+    figure: str
+    launched: float
+    probed: float
+
+    def check(self, differences: Sequence[Difference]) -> Check:
+        """Of the baseline: nothing that follows a seed is judged."""
+        stages = [found.stage for found in differences]
+        seed = next((words for stage, words in SEEDS.items() if stage in stages), EQUAL_SO_FAR)
+        return Check(
+            "repeatability",
+            "correctness",
+            "exact",
+            "inconclusive",
+            f"the training is not reproducible: {self.figure} is {self.launched:,.6g} in "
+            f"the baseline's launch and {self.probed:,.6g} in its probe; {seed}",
+            delta=float(len(differences)),
+        )
+
+    def warning(self) -> Check:
+        """Of the current side, where the baseline is reproducible."""
+        return Check(
+            "repeatability",
+            "correctness",
+            "exact",
+            "warn",
+            f"{self.figure} is {self.launched:,.6g} in the launch and {self.probed:,.6g} in its "
+            "probe; the baseline is reproducible: set the seed that is missing",
+            delta=self.probed - self.launched,
+        )
+
+
+def follows_a_seed(found: Difference) -> bool:
+    """Whether a missing seed alone may make this difference."""
+    if found.stage == "data":
+        return not found.signal.startswith("tokenizer")
+    if found.stage == "model":
+        return found.signal in ("parameters_sha256", "reference_sha256")
+    if found.stage == "first_update":
+        return found.signal != "learning_rate"
+    return found.signal != "tensors_without_gradient"
+
+
+def lapse_of(record: RunRecord, others: Sequence[RunRecord] = ()) -> Lapse | None:
+    """Where launch and probe of a record begin with other tokens or another loss, and no other
+    record begins as either of them. None where nothing speaks against its being reproducible."""
+    if is_rollout(record):
+        return None
+    rest = [other for other in others if other is not record]
+    return _tokens_apart(record, rest) or _losses_apart(record, rest)
+
+
+def _tokens_apart(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+    launched, probed = record.first_step_tokens, _probed_tokens(record)
+    pairs = [*zip(launched, probed, strict=False)]
+    apart = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
+    if apart is None:
+        return None
+    if any(o.first_step_tokens == launched or _probed_tokens(o) == probed for o in others):
+        return None
+    return Lapse(f"the number of tokens in step {apart + 1}", *pairs[apart])
+
+
+def _probed_tokens(record: RunRecord) -> list[int]:
+    """Of each step of the probe; empty where the launch counts those of other ranks, too."""
+    if record.env.get("world_size", 1) > 1:
+        return []
+    counts = [
+        [micro.get("input_tokens") for micro in step] for step in record.exact.get("batches", [])
+    ]
+    return [sum(step) for step in counts] if all(all(step) for step in counts) else []
+
+
+def _losses_apart(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+    launched, probed = _launched(record), _probed(record)
+    if launched is None or probed is None or _equal(record, launched, probed):
+        return None
+    for other in others:
+        pairs = ((_launched(other), launched), (_probed(other), probed))
+        if any(one is not None and _equal(record, one, own) for one, own in pairs):
+            return None
+    return Lapse("the loss of step 1", launched, probed)
+
+
+def _equal(record: RunRecord, one: float, other: float) -> bool:
+    on_cpu = record.env.get("device", {}).get("type") == "cpu"
+    kernels = SAME_KERNELS if on_cpu else OTHER_KERNELS
+    allowed = max(kernels, TIMES_TOLERANCE * tolerance_for(record).first_loss)
+    return relative_difference(one, other, loss_floor(record)) <= allowed
+
+
+def _launched(record: RunRecord) -> float | None:
+    losses = record.stability.loss_values
+    return losses[0] if losses and math.isfinite(losses[0]) else None
+
+
+def _probed(record: RunRecord) -> float | None:
+    losses = record.exact.get("trajectory", {}).get("losses") or [None]
+    value = number(losses[0])
+    return float(value) if value is not None and math.isfinite(value) else None

@@ -1,0 +1,262 @@
+"""What holds in every healthy run. One function an invariant.
+
+Each looks at one record alone and returns its check; an invariant whose precondition does not hold
+is skipped with the reason. Only then is it held against the baseline's (`invariant_sides`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from canary.compare.exact.inputs_stages import is_rollout
+from canary.compare.exact.lane import newest_probed
+from canary.compare.exact.tolerances import arithmetic_of
+from canary.compare.invariants.parts import (
+    Invariant,
+    argument,
+    micro_batches,
+    own_loss,
+    result,
+    skip,
+    special,
+    starts_at_reference,
+)
+from canary.compare.invariants.rollout import (
+    advantages_scaled,
+    advantages_sum_to_zero,
+    reward_varies,
+    rewards_add_up,
+    same_tokens_sampled_and_trained,
+    starts_at_ratio_one,
+)
+from canary.compare.invariants.sides import of_the_side
+from canary.compare.invariants.updates import (
+    frozen_unchanged,
+    learning_rate_positive,
+    trainable_changed,
+)
+from canary.compare.report import Check
+from canary.record.jsonio import number
+from canary.record.types import RunRecord
+
+LN_2 = math.log(2.0)
+FIRST_LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
+
+
+def probe_finite(record: RunRecord) -> Invariant:
+    """Raw losses and gradient norms of the probe."""
+    trajectory = record.exact.get("trajectory", {})
+    bad = [
+        f"{what} of step {step}"
+        for what, key in (("loss", "losses"), ("gradient norm", "grad_norms"))
+        for step, value in enumerate(trajectory.get(key, []), start=1)
+        if value is not None and not math.isfinite(float(number(value)))
+    ]
+    words = f"{len(bad)} losses or gradients not finite"
+    return result("raw_loss_finite", bool(bad), words, float(len(bad)), items=bad)
+
+
+def _log_likelihood(record: RunRecord) -> bool:
+    kind = record.config.get("training_type")
+    if kind == "sft":
+        return bool(argument(record, "loss_type", "nll") in ("nll", None))
+    sigmoid = argument(record, "loss_type", "sigmoid") in ("sigmoid", ["sigmoid"], None)
+    return kind in ("dpo", "reward") and sigmoid and not argument(record, "label_smoothing", 0)
+
+
+def _never_negative(record: RunRecord) -> bool:
+    """Log-likelihoods, and sums of terms of which none can be negative.
+
+    KTO: weighted values of a sigmoid. ORPO: a log-likelihood less a log-sigmoid. CPO: the same with
+    the sigmoid loss.
+    """
+    kind = record.config.get("training_type")
+    if kind == "kto":
+        weights = [argument(record, f"{side}desirable_weight", 1) for side in ("", "un")]
+        return all(weight >= 0 for weight in weights)
+    if kind == "cpo":
+        return bool(argument(record, "loss_type", "sigmoid") == "sigmoid")
+    return kind == "orpo" or _log_likelihood(record)
+
+
+def loss_not_negative(record: RunRecord) -> Invariant:
+    """A negative log-likelihood is never below zero, nor is what is made of such terms."""
+    name = "loss_not_negative"
+    if not _never_negative(record):
+        return skip(name, "this loss may be negative")
+    losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
+    values = [float(number(v)) for v in losses if v is not None]
+    negative = [v for v in values if v < -_rounding(record)]
+    return result(
+        name,
+        bool(negative),
+        f"{len(negative)} losses below zero, which this loss cannot be"
+        if negative
+        else "no loss below zero",
+        float(len(negative)),
+        items=("loss",) if negative else (),
+        doubt=own_loss(record),
+    )
+
+
+def _rounding(record: RunRecord) -> float:
+    """How far arithmetic alone may move a loss from what it is."""
+    return FIRST_LOSS_TOLERANCE.get(arithmetic_of(record), 1e-5)
+
+
+def dpo_first_loss(record: RunRecord) -> Invariant:
+    """-log sigmoid(0) = ln 2 where policy and reference are one (Rafailov et al. 2023, eq. 7)."""
+    name = "dpo_first_loss"
+    if record.config.get("training_type") != "dpo":
+        return skip(name, "for DPO")
+    if not _log_likelihood(record):
+        return skip(name, "for the sigmoid loss without label smoothing")
+    why = " (dropout left on, or two models)"
+    return _loss_at_reference(record, name, LN_2, f"ln 2 is {LN_2:.6f}", why)
+
+
+def kto_first_loss(record: RunRecord) -> Invariant:
+    """1 - sigmoid(0) = 1/2 where policy and reference are one (Ethayarajh et al. 2024, eq. 8): the
+    implied rewards are 0 and so is their KL baseline."""
+    name = "kto_first_loss"
+    if record.config.get("training_type") != "kto":
+        return skip(name, "for KTO")
+    if any(argument(record, f"{side}desirable_weight", 1) != 1 for side in ("", "un")):
+        return skip(name, "the sides are weighted")
+    if argument(record, "loss_type", "kto") not in ("kto", "apo_zero_unpaired"):
+        return skip(name, "for the losses kto and apo_zero_unpaired")
+    return _loss_at_reference(record, name, 0.5, "1/2 expected")
+
+
+def _loss_at_reference(
+    record: RunRecord, name: str, expected: float, expectation: str, why: str = ""
+) -> Invariant:
+    """Whether the first loss is what it must be where policy and reference are one."""
+    if not starts_at_reference(record):
+        return skip(name, "the reference is not the policy at the start")
+    if record.config.get("lora_dropout"):
+        return skip(name, "dropout makes policy and reference differ")
+    loss = number(record.exact.get("first_loss", {}).get("loss"))
+    if loss is None:
+        return skip(name, "the first loss was not recorded")
+    off = loss - expected
+    broken = not abs(off) <= _rounding(record)
+    words = f"first loss {loss:.6f}, {expectation}"
+    if broken:
+        words += f": policy and reference do not agree before training{why}"
+    return result(name, broken, words, off, loss, doubt=own_loss(record))
+
+
+GUESSED = "no tokenizer is known, and EOS is what the model's config says"
+
+
+def labels_contain_eos(record: RunRecord) -> Invariant:
+    """Without EOS in what is trained on, the model never learns to stop."""
+    name = "labels_contain_eos"
+    micro = micro_batches(record)
+    if is_rollout(record):
+        return skip(name, "the model's own completions may be cut")
+    if record.config.get("training_type") == "reward":
+        return skip(name, "a reward model scores sequences and has no labels")
+    if not any("label_tokens" in one for one in micro):
+        return skip(name, "labels were not recorded")
+    guessed = not record.exact.get("data", {}).get("tokenizer")
+    if "eos_labels" not in micro[0] or (special(record, "eos") is None and not guessed):
+        return skip(name, "no EOS token is known")
+    limit = record.config.get("max_length")
+    widths = [max((s[-1] for s in m.get("shapes", {}).values() if s), default=0) for m in micro]
+    if limit and min(widths) >= limit:
+        return skip(name, "every batch is cut at max_length")
+    count = sum(m["eos_labels"] for m in micro)
+    labels = sum(m.get("label_tokens", 0) for m in micro)
+    words = f"{count} EOS among {labels} label tokens"
+    if count == 0 and not guessed:
+        words += ": the model will never learn to stop"
+    doubt = GUESSED if guessed else _other_text(record)
+    made = result(name, count == 0, words, float(count == 0), count, doubt=doubt)
+    return replace(made, guessed=guessed)
+
+
+def _other_text(record: RunRecord) -> str:
+    """What in the data says that its labels are no answers that end; empty where nothing does."""
+    if special(record, "mask") is not None:
+        return "the tokenizer has a mask token: is this a masked language model?"
+    seen = [micro.get("eos_inputs") for micro in micro_batches(record)]
+    if seen and not any(count is None or count for count in seen):
+        return "no input has one either: is this plain text without EOS?"
+    return ""
+
+
+def at_most_one_bos(record: RunRecord) -> Invariant:
+    """A second BOS comes from tokenizing a text that a chat template has already begun."""
+    name = "at_most_one_bos"
+    bos = special(record, "bos")
+    micro = [m for m in micro_batches(record) if "bos_most_in_a_sequence" in m]
+    if bos is None or not micro:
+        return skip(name, "no BOS token, or it was not counted")
+    if bos in (special(record, "eos"), special(record, "pad")):
+        return skip(name, "BOS is EOS or pad as well")
+    if argument(record, "packing", False) or argument(record, "padding_free", False):
+        return skip(name, "packed sequences have one each")
+    most = max(m["bos_most_in_a_sequence"] for m in micro)
+    packed = not any(m.get("pad_tokens", 1) for m in micro)
+    return result(
+        name,
+        most > 1,
+        f"at most {most} BOS in a sequence",
+        float(most - 1),
+        most,
+        items=("BOS of packed rows",) if packed and most > 1 else (),
+        doubt="no row is padded: is this packed text?" if packed else "",
+    )
+
+
+def ranks_agree(record: RunRecord) -> Invariant:
+    """Ranks that each hold the whole model begin and end with equal parameters."""
+    name = "ranks_agree"
+    ranks = record.exact.get("ranks")
+    if not ranks:
+        return skip(name, "for several ranks")
+    if ranks.get("sharded"):
+        return skip(name, "each rank holds a part of the parameters")
+    for moment in ("final", "initial"):
+        hashes = ranks.get(f"{moment}_parameters_sha256") or {}
+        others = [rank for rank, found in hashes.items() if found != next(iter(hashes.values()))]
+        if others:
+            words = f"{moment} parameters of rank {', '.join(others)} are not those of rank 0"
+            return result(name, True, words, float(len(others)))
+    return result(name, False, "all ranks hold the same parameters", 0.0)
+
+
+INVARIANTS: tuple[Callable[[RunRecord], Invariant], ...] = (
+    probe_finite,
+    loss_not_negative,
+    dpo_first_loss,
+    kto_first_loss,
+    starts_at_ratio_one,
+    advantages_sum_to_zero,
+    advantages_scaled,
+    reward_varies,
+    rewards_add_up,
+    labels_contain_eos,
+    at_most_one_bos,
+    trainable_changed,
+    frozen_unchanged,
+    learning_rate_positive,
+    same_tokens_sampled_and_trained,
+    ranks_agree,
+)
+
+
+def invariant_checks(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
+) -> Iterator[Check]:
+    """Every invariant on every record that has a probe, held against the newest of the baseline
+    that has one. Nothing where no current record has one."""
+    probed = [record for record in current if record.exact]
+    before = newest_probed(baseline) if baseline else None
+    for invariant in INVARIANTS if probed else ():
+        known = invariant(before) if before is not None and before.exact else None
+        yield of_the_side([invariant(record) for record in probed], known)

@@ -1,0 +1,314 @@
+"""From gates of the timing lane to checks: status, interval, and what would decide."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from canary.compare.report import Check, CheckStatus
+from canary.compare.thresholds import Thresholds
+from canary.compare.timing.crowding import crowding
+from canary.compare.timing.estimate import signed_percent
+from canary.compare.timing.lane import (
+    DRIFTS,
+    FAMILY_BUDGET,
+    LARGEST,
+    OWN_SPREAD_SHARE,
+    PRIOR_SOURCE,
+    WORDS,
+    Gate,
+    Metric,
+    Samples,
+    estimate,
+    estimate_drift,
+    holm,
+    runner_unhealthy,
+    runs_needed,
+    spread_grew,
+    tokens_per_step,
+    tolerance,
+)
+from canary.compare.timing.noise import NoiseModel
+from canary.compare.timing.samples import all_known, timing_samples
+from canary.record.types import RunRecord
+
+TIMING_GATES: tuple[Metric, ...] = (
+    "step_time_median",
+    "step_time_mean",
+    "cpu_time",
+    "max_memory",
+    "step_time_drift",
+    "cpu_time_drift",
+)
+
+
+def percent(log_ratio: float) -> float:
+    """A log ratio as a percentage."""
+    return 100 * math.expm1(min(log_ratio, LARGEST))
+
+
+def timing_checks(
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    thresholds: Thresholds,
+    *,
+    paired: bool = False,
+    noise: NoiseModel | None = None,
+    anchor: Sequence[RunRecord] = (),
+    budget: float = FAMILY_BUDGET,
+    gates: Sequence[Metric] = TIMING_GATES,
+) -> list[Check]:
+    """The gates and what follows from them, in the order shown."""
+    has_gpu = any(record.env.get("gpus") for record in current)
+    samples, refused = timing_samples(current, baseline, anchor, paired, gates)
+    wanted = {metric: found for metric, found in samples.items() if metric in gates}
+    estimates = {
+        metric: (
+            found,
+            estimate_drift(found, samples[DRIFTS[metric]].baseline, noise, has_gpu)
+            if metric in DRIFTS
+            else estimate(found, paired, noise, has_gpu),
+        )
+        for metric, found in wanted.items()
+    }
+    share = 1.0 if noise is not None and all_known(noise, wanted) else OWN_SPREAD_SHARE
+    found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
+    checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
+    for metric in DRIFTS:
+        if metric in checks and checks[metric].status == "inconclusive":
+            checks[metric] = replace(checks[metric], status="skip")
+    for source, names in CLOCKS.items():
+        unhealthy = runner_unhealthy(samples[source], noise) if source in samples else None
+        if unhealthy is not None:
+            checks |= {m: _unhealthy(checks[m], unhealthy) for m in names if m in checks}
+    crowded = None if paired else crowding(current, baseline)
+    if crowded is not None:
+        checks = {m: crowded.judged(c) if m != "max_memory" else c for m, c in checks.items()}
+    listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
+    listed += _followers(checks, found_gates, current, baseline, thresholds)
+    return listed + refused
+
+
+CLOCKS: dict[Metric, tuple[Metric, ...]] = {
+    "step_time_median": ("step_time_median", "step_time_mean", "step_time_drift"),
+    "cpu_time": ("cpu_time", "cpu_time_drift"),
+}
+"""Whose scatter tells that a machine is not healthy, and what is not judged then."""
+
+
+def _check(gate: Gate, thresholds: Thresholds) -> Check:
+    found, samples = gate.estimate, gate.samples
+    limit = _limit_percent(samples, thresholds)
+    if samples.metric == "max_memory":
+        d = d_fail = math.log1p(limit / 100)
+    else:
+        d, d_fail = tolerance(gate, thresholds, limit)
+    status: CheckStatus
+    if gate.real:
+        status = "fail" if found.change >= d_fail else "warn"
+    else:
+        status = "pass" if found.upper() < d else "inconclusive"
+    before = samples.scale(samples.baseline)
+    after = before * math.exp(min(found.change, LARGEST))
+    return Check(
+        name=samples.metric,
+        group="memory" if samples.metric == "max_memory" else "performance",
+        lane="timing",
+        status=status,
+        message=_sentence(gate, status, d),
+        baseline=before,
+        current=after,
+        unit=samples.unit,
+        delta=after - before,
+        delta_pct=percent(found.change),
+        interval=(percent(found.lower(gate.alpha)), percent(found.upper())),
+        threshold=percent(d),
+        detectable=percent(found.detectable(gate.alpha)),
+        noise=found.spread.source,
+    )
+
+
+def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
+    if samples.kind == "cpu_time":
+        return thresholds.max_cpu_time_increase_pct
+    if samples.metric != "max_memory":
+        return thresholds.max_step_time_increase_pct
+    before = math.exp(min(statistics.fmean(samples.baseline), LARGEST))
+    return min(thresholds.max_mem_increase_pct, 100 * thresholds.max_mem_increase_mb / before)
+
+
+def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
+    word, found = WORDS[gate.samples.metric], gate.estimate
+    change, at_most = signed_percent(percent(found.change)), signed_percent(percent(found.upper()))
+    if status == "fail":
+        return f"{word} {change}: real, and over the tolerance of {percent(d):.3g}%"
+    if status == "warn":
+        return f"{word} {change}: real, within the tolerance of {percent(d):.3g}%"
+    if status == "pass":
+        return f"{word} {change}, at most {at_most}, limit {percent(d):.3g}%"
+    return (
+        f"{word} {change}, too noisy to rule out +{percent(d):.3g}% "
+        f"(could be up to {at_most}); {_what_it_takes(gate, d)}"
+    )
+
+
+def _what_it_takes(gate: Gate, d: float) -> str:
+    """How many more runs; where no noise was measured, what would measure it."""
+    if gate.estimate.spread.source == PRIOR_SOURCE:
+        return "run each side three times, or measure the noise with canary calibrate"
+    needed = runs_needed(gate, d)
+    what = "pairs" if gate.estimate.paired else f"launches {_of_whom(gate, needed)}"
+    return f"about {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
+
+
+def _of_whom(gate: Gate, needed: int | None) -> str:
+    """The sides that have fewer launches than are needed."""
+    current, baseline = (needed is None or count < needed for count in gate.estimate.launches)
+    if current and baseline:
+        return "on each side"
+    return "of the current side" if current else "of the baseline"
+
+
+def _unhealthy(check: Check, ratio: float) -> Check:
+    return replace(
+        check,
+        status="inconclusive",
+        message=(
+            f"not judged: the baseline's launches scatter {ratio:.1f} times more than the noise "
+            "model of this runner; look for other work on the machine, or calibrate again"
+        ),
+    )
+
+
+def _followers(
+    checks: dict[Metric, Check],
+    gates: dict[Metric, Gate],
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    thresholds: Thresholds,
+) -> list[Check]:
+    """Checks that follow from the gates without a test of their own, and the spread."""
+    listed = [_tokens_per_sec(checks, gates, current, baseline, thresholds)]
+    gate = gates.get("step_time_median")
+    grown = spread_grew(gate.samples) if gate else None
+    if grown is not None:
+        before, after = (100 * sd for sd in grown)
+        listed.append(
+            Check(
+                "step_time_spread",
+                "performance",
+                "timing",
+                "warn",
+                f"launches of the current side scatter {after:.1f}%, of the baseline {before:.1f}%",
+                baseline=before,
+                current=after,
+                unit="%",
+                delta=after - before,
+                delta_pct=100 * (after / before - 1) if before else None,
+            )
+        )
+    utilization = _gpu_utilization(current, baseline, thresholds)
+    if utilization is not None:
+        listed.append(utilization)
+    return listed
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    found = [value for value in values if value is not None and math.isfinite(value)]
+    return statistics.fmean(found) if found and len(found) == len(values) else None
+
+
+def _rate(values: Sequence[float | None]) -> float | None:
+    """The geometric mean, as the step time has it: the rate and its change agree with it."""
+    found = [value for value in values if value is not None and value > 0]
+    return statistics.geometric_mean(found) if found and len(found) == len(values) else None
+
+
+def _tokens_per_sec(
+    checks: dict[Metric, Check],
+    gates: dict[Metric, Gate],
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    thresholds: Thresholds,
+) -> Check:
+    """The rate that each run recorded, its change as sure as the step time's; never tested again.
+
+    Tokens and time are those of the steps that were timed: profiled ones count in neither.
+    """
+    name: Metric = "step_time_mean" if "step_time_mean" in gates else "step_time_median"
+    gate, source = gates.get(name), checks.get(name)
+    before, after = (
+        _rate([record.perf.approx_tokens_per_sec for record in side])
+        for side in (baseline, current)
+    )
+    counted = all(tokens_per_step(record, "input_tokens") for record in (*current, *baseline))
+    if gate is None or source is None or not before or not after or not counted:
+        return Check(
+            "tokens_per_sec",
+            "performance",
+            "timing",
+            "skip",
+            "tokens are not counted on both sides",
+        )
+    drop = math.log(before) - math.log(after)
+    more = gate.estimate.change - drop
+    lo, hi = gate.estimate.lower(gate.alpha) - more, gate.estimate.upper() - more
+    limit = -math.log1p(-thresholds.max_tps_drop_pct / 100)
+    if thresholds.sensitivity == "adaptive":
+        limit = tolerance(gate, thresholds, thresholds.max_tps_drop_pct)[1]
+    status: CheckStatus = source.status
+    if "not judged" not in source.message:
+        if lo > 0:
+            status = "fail" if drop >= limit else "warn"
+        elif hi < limit:
+            status = "pass"
+        else:
+            status = "inconclusive"
+    change = percent(-drop)
+    why = f"derived from {WORDS[name]} and token counts"
+    if status == source.status == "inconclusive":
+        why = f"undecided because the {WORDS[name]} is"
+    return Check(
+        name="tokens_per_sec",
+        group="performance",
+        lane="timing",
+        status=status,
+        message=f"tokens per second {signed_percent(change)}, {why}",
+        baseline=before,
+        current=after,
+        unit="tokens/s",
+        delta=after - before,
+        delta_pct=change,
+        interval=(percent(-hi), percent(-lo)),
+        threshold=-100 * -math.expm1(-limit),
+        detectable=percent(-gate.estimate.detectable(gate.alpha)),
+        noise=gate.estimate.spread.source,
+    )
+
+
+def _gpu_utilization(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> Check | None:
+    before = _mean([record.perf.gpu_utilization_avg for record in baseline])
+    after = _mean([record.perf.gpu_utilization_avg for record in current])
+    if before is None or after is None:
+        return None
+    limit = thresholds.max_gpu_utilization_drop
+    dropped = before - after > limit
+    return Check(
+        "gpu_utilization",
+        "performance",
+        "trend",
+        "warn" if dropped else "pass",
+        f"GPU utilisation {before:.0f}% -> {after:.0f}%"
+        + (f", a drop of more than {limit:g} points" if dropped else ""),
+        baseline=before,
+        current=after,
+        unit="%",
+        delta=after - before,
+        delta_pct=100 * (after / before - 1) if before else None,
+        threshold=-limit,
+        scale="points",
+    )

@@ -1,0 +1,320 @@
+"""The timing lane: what is noisy, judged with one interval for each gate.
+
+Each launch gives one number a metric. The gates share one budget of false alarms by a weighted Holm
+procedure (Holm 1979): most of it goes to the median step time, the steadiest number, the rest to
+what the median cannot see.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from canary.compare.thresholds import Thresholds
+from canary.compare.timing.estimate import (
+    Estimate,
+    Spread,
+    larger,
+    paired_estimate,
+    pooled,
+    spread_of,
+    unpaired_estimate,
+)
+from canary.compare.timing.noise import NoiseModel
+from canary.compare.timing.student import f_upper_tail
+from canary.record.types import RunRecord
+
+FAMILY_BUDGET = 0.005
+"""False alarms of the whole family of gates, where nothing changed."""
+LOOK_BUDGETS = {3: 0.001, 5: 0.002, 8: 0.002}
+"""Share of the budget spent at each look of a sequential comparison, by number of pairs."""
+OWN_SPREAD_SHARE = 0.8
+"""Of the budget, where the runs compared are judged by their own spread alone: Student's t stands
+on their being normal, and what is kept back pays for their not being so."""
+
+Metric = Literal[
+    "step_time_median",
+    "step_time_mean",
+    "cpu_time",
+    "max_memory",
+    "step_time_drift",
+    "cpu_time_drift",
+    "on_core_step_time",
+]
+
+GATE_WEIGHTS: dict[Metric, float] = {
+    "step_time_median": 0.75,
+    "step_time_mean": 0.15,
+    "cpu_time": 0.75,
+    "max_memory": 0.05,
+    "step_time_drift": 0.05,
+    "cpu_time_drift": 0.05,
+}
+"""Parts of the family's budget, of the sum over the gates that there are: without CPU time it is
+1. The step time on a core of its own is no gate: it tells what a noisy step time can hide."""
+WORDS: dict[Metric, str] = {
+    "step_time_median": "median step time",
+    "step_time_mean": "mean step time",
+    "cpu_time": "CPU time per step",
+    "max_memory": "peak memory",
+    "step_time_drift": "step time since the last accepted change",
+    "cpu_time_drift": "CPU time per step since the last accepted change",
+}
+
+DRIFTS: dict[Metric, Metric] = {
+    "step_time_drift": "step_time_median",
+    "cpu_time_drift": "cpu_time",
+}
+"""What each is the drift of."""
+
+FLOORS: dict[str, float] = {
+    "step_time": 0.002,
+    "cpu_time": 0.003,
+    "device_memory": 0.0005,
+    "resident_memory": 0.003,
+}
+"""Spreads below these are not believed: clocks, allocators and the page cache have a grain."""
+
+PRIORS: dict[str, float] = {
+    "step_time_gpu": 0.10,
+    "step_time_cpu": 0.25,
+    "cpu_time": 0.20,
+    "device_memory": 0.002,
+    "resident_memory": 0.03,
+}
+"""Spread of one launch where fewer than two degrees of freedom were measured: wide on purpose. Two
+launches of a quiet GPU differ by 0.5%, of a shared one by 5%, of a loaded CPU by 10 to 50%, and
+their CPU time by 5 to 20%, or twice as much where another guest of the host works too."""
+PRIOR_SOURCE = "a stated prior, wide on purpose"
+
+ADAPTIVE_LEAST = 0.02
+MIN_DF = 2
+PAIRS_ALONE = 5
+"""From so many pairs on, their own spread is used; below, that of both sides about their means,
+which has twice the degrees of freedom."""
+UNHEALTHY = 3.0
+"""The baseline scatters so many times more than the noise model says: timing is not judged."""
+GROWN_LEVEL = 0.001
+
+
+LARGEST = 700.0
+"""A logarithm whose exponential still is a number."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Logarithms of one metric, a value a launch, both sides; equal lengths where paired."""
+
+    metric: Metric
+    current: tuple[float, ...]
+    baseline: tuple[float, ...]
+    kind: str
+    """Key of FLOORS: what is measured."""
+    unit: str
+
+    def scale(self, logs: Sequence[float]) -> float:
+        """Geometric mean, in the metric's unit."""
+        return math.exp(min(statistics.fmean(logs), LARGEST))
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One metric's estimate, at the error level that Holm's procedure leaves for it."""
+
+    samples: Samples
+    estimate: Estimate
+    alpha: float
+
+    @property
+    def real(self) -> bool:
+        """Whether there is a change for sure."""
+        return self.estimate.lower(self.alpha) > 0
+
+
+OF_LAUNCH: dict[Metric, str] = {
+    "step_time_median": "median_step_time_s",
+    "step_time_mean": "mean_step_time_s",
+    "cpu_time": "cpu_s_per_step",
+    "on_core_step_time": "on_core_step_time_s",
+}
+"""Fields of a launch, in seconds a step."""
+
+
+def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
+    """Seconds a step of each completed measured launch. Of step times the record's own where no
+    launch has any; what only launches have is empty there."""
+    attribute = OF_LAUNCH[metric]
+    values = [
+        getattr(launch, attribute)
+        for launch in record.launches
+        if launch.kind == "measured" and launch.status == "completed"
+    ]
+    found = [float(value) for value in values if value is not None]
+    if metric not in ("step_time_median", "step_time_mean"):
+        return [seconds for seconds in found if seconds > 0]
+    if found:
+        return found
+    whole = record.perf.step_time
+    return [whole.mean if metric == "step_time_mean" else whole.median]
+
+
+def tokens_per_step(record: RunRecord, kind: str) -> float | None:
+    """Tokens of a kind (`input_tokens`) per step of the launch that counted them, the first
+    measured one; None where none were counted."""
+    tokens = record.tokens.get(kind)
+    launches = [launch for launch in record.launches if launch.kind == "measured"]
+    steps = launches[0].steps if launches else len(record.stability.loss_values)
+    return tokens / steps if tokens and steps else None
+
+
+def completion_tokens_per_step(record: RunRecord) -> float | None:
+    """Tokens generated a step; None where nothing is generated."""
+    return tokens_per_step(record, "completion_tokens")
+
+
+def time_samples(
+    metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
+) -> Samples:
+    """Log seconds a step; a completion token where the sides generated unequal amounts."""
+    lengths = [completion_tokens_per_step(record) for record in (*current, *baseline)]
+    by_token = all(length is not None for length in lengths) and len(set(lengths)) > 1
+
+    def logs(records: Sequence[RunRecord]) -> tuple[float, ...]:
+        values = []
+        for record in records:
+            unit = (completion_tokens_per_step(record) if by_token else None) or 1.0
+            values += [math.log(1000 / unit) + math.log(s) for s in launch_seconds(record, metric)]
+        return tuple(values)
+
+    unit = "ms/token" if by_token else "ms"
+    kind = "step_time" if metric.startswith("step_time") else "cpu_time"
+    return Samples(metric, logs(current), logs(baseline), kind, unit)
+
+
+def memory_samples(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Samples | None:
+    """Log MB of peak memory, a value a record; None where a side has none or kinds differ."""
+    kinds = {record.perf.max_mem_kind for record in (*current, *baseline)}
+    if len(kinds) != 1 or None in kinds:
+        return None
+    logs = [
+        tuple(
+            math.log(r.perf.max_mem_mb) for r in side if r.perf.max_mem_mb and r.perf.max_mem_mb > 0
+        )
+        for side in (current, baseline)
+    ]
+    if not all(logs):
+        return None
+    return Samples("max_memory", logs[0], logs[1], f"{kinds.pop()}_memory", "MB")
+
+
+def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
+    """The stated spread of one launch, used where nothing was measured."""
+    key = samples.kind
+    if key == "step_time":
+        key += "_gpu" if has_gpu else "_cpu"
+    return Spread(PRIORS[key], math.inf, PRIOR_SOURCE)
+
+
+def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: bool) -> Estimate:
+    """The change of one metric, by pairs where `paired`."""
+    floor = FLOORS[samples.kind]
+    own = pooled(samples.current, samples.baseline)
+    is_paired = paired and len(samples.current) == len(samples.baseline)
+    if is_paired:
+        differences = [c - b for c, b in zip(samples.current, samples.baseline, strict=True)]
+        model = noise.pair_spread(samples.metric) if noise else None
+        own_pairs = spread_of(differences, "the pairs compared")
+        if model is not None or len(differences) >= PAIRS_ALONE:
+            spread = larger(own_pairs, model, math.sqrt(2) * floor)
+            assert spread is not None
+            return paired_estimate(differences, spread)
+    model = noise.run_spread(samples.metric) if noise else None
+    if model is None and (own is None or own.df < MIN_DF):
+        prior = prior_spread(samples, has_gpu)
+        own = prior if own is None or own.sd < prior.sd else Spread(own.sd, own.df, own.source)
+    spread = larger(own, model, floor)
+    assert spread is not None
+    return unpaired_estimate(samples.current, samples.baseline, spread)
+
+
+def estimate_drift(
+    samples: Samples, history: Sequence[float], noise: NoiseModel | None, has_gpu: bool
+) -> Estimate:
+    """The change since the anchors; the spread is that of the whole history, not of three runs."""
+    own = pooled(samples.current, history)
+    model = noise.run_spread(DRIFTS[samples.metric]) if noise else None
+    if model is None and (own is None or own.df < MIN_DF):
+        return estimate(samples, False, noise, has_gpu)
+    spread = larger(own, model, FLOORS[samples.kind])
+    assert spread is not None
+    return unpaired_estimate(samples.current, samples.baseline, spread)
+
+
+def holm(estimates: Mapping[Metric, tuple[Samples, Estimate]], budget: float) -> list[Gate]:
+    """Weighted Holm: the smallest p-value for its weight first, each at the budget's share of the
+    weights still in play; a rejected gate leaves its weight to the others."""
+    weights = {metric: GATE_WEIGHTS[metric] for metric in estimates}
+    order = sorted(weights, key=lambda m: estimates[m][1].p_value() / weights[m])
+    remaining = sum(weights.values())
+    gates = []
+    for metric in order:
+        samples, found = estimates[metric]
+        gate = Gate(samples, found, budget * weights[metric] / remaining)
+        gates.append(gate)
+        if gate.real:
+            remaining -= weights[metric]
+    return gates
+
+
+def runner_unhealthy(samples: Samples, noise: NoiseModel | None) -> float | None:
+    """How many times the baseline scatters more than the noise model, where that is too much."""
+    model = noise.run_spread(samples.metric) if noise else None
+    own = spread_of(samples.baseline, "")
+    if model is None or own is None:
+        return None
+    ratio = own.sd / max(model.sd, FLOORS[samples.kind])
+    return ratio if ratio > UNHEALTHY else None
+
+
+def spread_grew(samples: Samples) -> tuple[float, float] | None:
+    """(baseline, current) spreads, where the current side alone scatters clearly more."""
+    current, baseline = spread_of(samples.current, ""), spread_of(samples.baseline, "")
+    if current is None or baseline is None or min(current.df, baseline.df) < MIN_DF:
+        return None
+    floor = FLOORS[samples.kind]
+    ratio = (max(current.sd, floor) / max(baseline.sd, floor)) ** 2
+    if f_upper_tail(ratio, current.df, baseline.df) < GROWN_LEVEL:
+        return baseline.sd, current.sd
+    return None
+
+
+def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float, float]:
+    """(d for `pass`, d for `fail`), as log ratios, of a gate with a tolerance of `percent`.
+
+    `adaptive` goes down to what the noise lets one see, and never above the tier's tolerance: noise
+    that hides a change larger than that is no pass.
+    """
+    fixed = math.log1p(percent / 100)
+    if thresholds.sensitivity == "fixed":
+        return fixed, fixed
+    least = math.log1p(ADAPTIVE_LEAST)
+    d = min(max(least, gate.estimate.detectable(gate.alpha)), max(least, fixed))
+    return d, max(math.log1p(0.01), d / 2)
+
+
+def runs_needed(gate: Gate, d: float) -> int | None:
+    """Launches on each side that would decide, if the change is what it looks like; None: over
+    1,000."""
+    found = gate.estimate
+    each = found.spread.sd * (1.0 if found.paired else math.sqrt(2.0))
+    for count in range(min(found.launches) + 1, 1001):
+        se = each / math.sqrt(count)
+        scale = se / found.se
+        passes = found.change + (found.upper() - found.change) * scale < d
+        fails = found.change - (found.change - found.lower(gate.alpha)) * scale > 0
+        if passes or (fails and found.change >= d):
+            return count
+    return None

@@ -1,0 +1,66 @@
+"""What there is to judge of two sides, and the gates that have nothing to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from canary.compare.report import Check
+from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
+from canary.compare.timing.lane import DRIFTS, Metric, Samples, memory_samples, time_samples
+from canary.compare.timing.noise import NoiseModel
+from canary.record.types import RunRecord
+
+
+def timing_samples(
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    anchor: Sequence[RunRecord],
+    paired: bool,
+    gates: Sequence[Metric],
+) -> tuple[dict[Metric, Samples], list[Check]]:
+    """What there is to judge, and the gates without it, skipped with the reason."""
+    samples: dict[Metric, Samples] = {}
+    refused: list[Check] = []
+    for metric in ("step_time_median", "step_time_mean"):
+        samples[metric] = time_samples(metric, current, baseline)
+    if on_cpu((*current, *baseline)):
+        found = cpu_samples("cpu_time", current, baseline, paired)
+        if isinstance(found, Samples):
+            samples["cpu_time"] = found
+        elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
+            words = f"CPU time per step: {found}"
+            refused.append(Check("cpu_time", "performance", "timing", "skip", words))
+    memory = memory_samples(current, baseline)
+    if memory is not None:
+        samples["max_memory"] = memory
+    elif "max_memory" in gates:
+        refused.append(_no_memory(current, baseline))
+    for drift, metric in DRIFTS.items():
+        if anchor and metric in samples:
+            since = _since(metric, current, anchor)
+            if since is not None:
+                samples[drift] = replace(since, metric=drift)
+    return samples, refused
+
+
+def _since(
+    metric: Metric, current: Sequence[RunRecord], anchor: Sequence[RunRecord]
+) -> Samples | None:
+    if metric != "cpu_time":
+        return time_samples(metric, current, anchor)
+    found = cpu_samples(metric, current, anchor, paired=False)
+    return found if isinstance(found, Samples) else None
+
+
+def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
+    """Whether the model was measured with all of these gates."""
+    return all(noise.run_spread(DRIFTS.get(metric, metric)) for metric in wanted)
+
+
+def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
+    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
+    if len(kinds) > 1:
+        words = "one side has peak device memory, the other peak resident memory"
+        return Check("max_memory", "memory", "timing", "inconclusive", words)
+    return Check("max_memory", "memory", "timing", "skip", "peak memory is not on both sides")

@@ -1,0 +1,120 @@
+"""A run that slows down as it goes: its last steps over its first, against the baseline's own.
+
+Seconds are the training's own (`canary.record.slowing`): a machine that fills up in the middle of
+a run moves them little. One number a launch, as for every timing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from canary.compare.report import Check, CheckStatus
+from canary.compare.thresholds import Thresholds
+from canary.compare.timing.estimate import signed_percent
+from canary.record.slowing import LEAST_STEPS
+from canary.record.types import RunRecord
+
+NAME = "step_time_within_run"
+TOLD_STEPS = 3 * LEAST_STEPS
+"""Timed steps of a launch that tells: its first third and its last one are compared."""
+PRIOR_SD = 0.15
+"""Of the logarithm of one launch's ratio, where few baselines tell: above the 0.12 of 64 healthy
+launches of 30 to 60 steps on two cores that other trainings used (docs/figures.md)."""
+PRIOR_DF = 4
+"""Launches that the prior counts for."""
+SURE = 3.5
+"""Standard errors: the prior's tails, which are heavier than a normal's, are what decides it."""
+
+
+def within_run_checks(
+    current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
+) -> list[Check]:
+    """The check; none where neither side tells, as in records of earlier versions."""
+    now, before = _logs(current), _logs(baseline)
+    if now and before:
+        return [_judged(now, before, thresholds.max_step_time_increase_pct)]
+    if not now and not before:
+        return []
+    side, records = ("baseline", baseline) if now else ("current side", current)
+    if max(map(_timed, records)) < TOLD_STEPS:
+        return [Check(NAME, "performance", "trend", "skip", f"the {side} {_too_few(records)}")]
+    words = f"the {side} has no step-time trend, as in records of older versions"
+    # Open, as everything is that the baseline has and a run of as many steps has not.
+    status: CheckStatus = "skip" if now else "inconclusive"
+    return [Check(NAME, "performance", "trend", status, words)]
+
+
+def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Check:
+    """Of logarithms of ratios; `limit` in percent."""
+    rise = statistics.fmean(now) - statistics.fmean(before)
+    error = _sd(before) * math.sqrt(1 / len(now) + 1 / len(before))
+    change = 100 * math.expm1(rise)
+    sure = rise > SURE * error
+    status: CheckStatus = "pass" if not sure else "fail" if change >= limit else "warn"
+    was, is_now = (100 * math.expm1(statistics.fmean(side)) for side in (before, now))
+    words = f"step time {signed_percent(is_now)} from the start to the end of the run"
+    words += f", in the baseline {signed_percent(was)}"
+    if sure:
+        words += ": the run slows down over its steps"
+    elif change >= limit:
+        words += f": within the noise, which reaches {100 * math.expm1(SURE * error):.0f}%"
+    return Check(
+        NAME,
+        "performance",
+        "trend",
+        status,
+        words,
+        baseline=was,
+        current=is_now,
+        unit="%",
+        delta=is_now - was,
+        delta_pct=change,
+        threshold=limit,
+    )
+
+
+def _logs(records: Sequence[RunRecord]) -> list[float]:
+    """Of each measured launch that tells."""
+    return [
+        math.log(launch.slowing)
+        for record in records
+        for launch in record.launches
+        if launch.kind == "measured"
+        and launch.slowing is not None
+        and 0 < launch.slowing < math.inf
+    ]
+
+
+def _timed(record: RunRecord) -> float:
+    """The most steps that one of its launches has timed: those after the warm-up that were not
+    profiled. What a record does not say makes it no shorter, or it could hide its trend."""
+    done = [launch.steps or math.inf for launch in record.launches if launch.kind == "measured"]
+    untimed = max(0, _warmup(record) + 1 - record.first_step)
+    # Of several launches, one is profiled.
+    untimed += _profiled(record) if len(done) == 1 else 0
+    return max(max(done, default=0) - untimed, 0)
+
+
+def _warmup(record: RunRecord) -> int:
+    steps = record.config.get("metrics_warmup_steps")
+    return steps if isinstance(steps, int) else 0
+
+
+def _profiled(record: RunRecord) -> int:
+    return len({step for step in record.profiler.steps if step > _warmup(record)})
+
+
+def _too_few(records: Sequence[RunRecord]) -> str:
+    longest = max(records, key=_timed)
+    words = f"timed {_timed(longest)} steps after its warm-up, {TOLD_STEPS} are needed"
+    profiled = _profiled(longest)
+    return f"{words} ({profiled} profiled)" if profiled else words
+
+
+def _sd(logs: Sequence[float]) -> float:
+    """The baseline's own scatter, and the prior's, by how much each knows."""
+    mean = statistics.fmean(logs)
+    squares = math.fsum((each - mean) ** 2 for each in logs)
+    return math.sqrt((PRIOR_DF * PRIOR_SD**2 + squares) / (PRIOR_DF + len(logs) - 1))

@@ -1,0 +1,79 @@
+"""What the default branch's runs leave on the baseline branch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC
+from pathlib import Path
+
+from canary.baseline import branch
+from canary.baseline.history import Accepted, Context, save
+from canary.compare.report import Comparison
+from canary.errors import CanaryError
+from canary.gate.context import World
+from canary.gate.inputs import ReportSettings
+from canary.gate.judging import Judged
+from canary.github.acceptance import Acceptance
+from canary.github.event import Intent
+
+
+def remember(
+    settings: ReportSettings,
+    world: World,
+    intent: Intent,
+    judged: Sequence[Judged],
+    acceptance: Acceptance | None,
+) -> bool:
+    """Adds the completed runs to the baseline, each with its verdict; False where that failed."""
+    entries = [
+        (record, one.answer.comparison)
+        for one in judged
+        for record in one.records
+        if record.status == "completed"
+    ]
+    if not entries:
+        world.job.say("notice", "no completed run to add to the baseline")
+        return True
+
+    def add(folder: Path) -> None:
+        for record, found in entries:
+            context = _context(settings, world, intent, found, acceptance)
+            reason = context.accepted.reason if context.accepted else None
+            save(folder, record, accepted=reason, context=context)
+
+    message = f"{len(entries)} run{'s' if len(entries) > 1 else ''} of {intent.head_sha[:9]}"
+    try:
+        pushed = branch.push(world.remote, add, message=message, keep=settings.keep)
+    except CanaryError as problem:
+        world.job.say("error", f"the baseline was not written: {problem}")
+        return False
+    world.job.line(f"{message} added to {settings.baseline_branch}, now at {pushed.sha[:9]}")
+    return True
+
+
+def _context(
+    settings: ReportSettings,
+    world: World,
+    intent: Intent,
+    found: Comparison,
+    acceptance: Acceptance | None,
+) -> Context:
+    """What is known of a run beside its record. A label accepts a change; a person who dispatches
+    the accept workflow begins a new level whatever the verdict."""
+    accepted = None
+    if acceptance is not None and (found.accepted or acceptance.by_hand):
+        accepted = Accepted(
+            by=acceptance.by,
+            label=acceptance.label,
+            head_sha=acceptance.head_sha,
+            reason=acceptance.reason,
+        )
+    return Context(
+        commit=intent.head_sha,
+        ref=settings.ref,
+        verdict=found.verdict,
+        run_url=settings.run_url,
+        pull_request=(acceptance.pull_request or None) if acceptance else None,
+        accepted=accepted,
+        stored=world.now().astimezone(UTC).isoformat(timespec="seconds"),
+    )

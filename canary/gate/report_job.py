@@ -1,0 +1,317 @@
+"""The trusted half: from the event to comment, status and baseline, as a straight line.
+
+It has the token and no code of the pull request. Everything that it reads from the untrusted half
+is checked by `canary.gate.records`; everything that it decides by comes from the event, from the
+base branch, or from GitHub.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from github.PullRequest import PullRequest
+
+from canary.baseline.comparability import own_slug, slug
+from canary.errors import (
+    EXIT_ERROR,
+    EXIT_OK,
+    CanaryError,
+    ConfigError,
+    MachineError,
+    UsageError,
+    not_written,
+)
+from canary.gate.base_config import load_base_config, repository_path
+from canary.gate.baseline_update import remember
+from canary.gate.changed_files import changed_files
+from canary.gate.context import Case, World, allowed
+from canary.gate.failsafe import Target, answered, errors_of
+from canary.gate.gathering import acceptance, api_reader, baseline_of, records_of, templates
+from canary.gate.inputs import ReportSettings
+from canary.gate.judging import Grounds, Judged, error, judge
+from canary.gate.pulls import pull_of
+from canary.github.acceptance import Acceptance, Asked
+from canary.github.client import Refused
+from canary.github.event import Intent, Kind, intent_of
+from canary.github.publish import Channels, Published, announce, publish
+from canary.github.source import blocks, worst
+from canary.record import jsonio
+from canary.report.render import written
+
+NO_BASE_BRANCH = (
+    "pending was not set: the token cannot read the base branch; give the job `pull-requests: read`"
+)
+
+
+def read_event(settings: ReportSettings, world: World) -> Intent:
+    """What the event asks for.
+
+    Raises:
+        UsageError: an event that the gate refuses, or a payload that is not GitHub's.
+        MachineError: the payload names no repository, and GitHub does not tell it either.
+    """
+    try:
+        payload = jsonio.loads(settings.event_path.read_bytes())
+    except (OSError, ValueError) as problem:
+        raise UsageError(f"the event at {settings.event_path} cannot be read: {problem}") from None
+    if not isinstance(payload, dict):
+        raise UsageError(f"the event at {settings.event_path} is not a JSON object")
+    if settings.event in ("schedule", "workflow_dispatch") and "repository" not in payload:
+        payload["repository"] = _repository(settings, world)
+    return intent_of(settings.event, payload, sha=settings.sha, ref=settings.ref)
+
+
+def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
+    """What such an event's payload may leave out: GitHub knows its own default branch."""
+    name = settings.repository
+    found = allowed(lambda: world.hub.read(name, lambda: world.hub.github.get_repo(name)))
+    return {"full_name": name, "default_branch": found.default_branch}
+
+
+def pending(settings: ReportSettings, world: World) -> int:
+    """Sets the pending status on the commit of the event.
+
+    Raises:
+        UsageError: an event that the gate refuses, or an input that cannot be; the commit's status
+            says so too.
+    """
+    target = Target(settings, world, read_event(settings, world), comments=False)
+    return answered(target, lambda: announced(target))
+
+
+def announced(target: Target) -> int:
+    """As `pending`, for an event that is read; the caller answers for what goes wrong."""
+    _checked(target.settings)
+    target.world.job.line(target.intent.reason)
+    if target.intent.kind is not Kind.IGNORE:
+        _announce(target)
+    return EXIT_OK
+
+
+def answer(settings: ReportSettings, world: World) -> int:
+    """Judges the records and says so everywhere. Returns the exit code of the verdict.
+
+    Raises:
+        UsageError: an event that the gate refuses, or an input that cannot be; the commit's status
+            says so too.
+        MachineError: there is no other answer than that this half failed; the same.
+    """
+    target = Target(settings, world, read_event(settings, world))
+    return answered(target, lambda: concluded(target))
+
+
+def concluded(target: Target) -> int:
+    """As `answer`, for an event that is read; the caller answers for what goes wrong."""
+    settings, world, intent = target.settings, target.world, target.intent
+    if intent.kind in (Kind.IGNORE, Kind.ANNOUNCE):
+        return announced(target)
+    wanted, paths = _checked(settings)
+    world.job.line(intent.reason)
+    asked, judged = Asked(None), list[Judged]()
+    try:
+        target.pull = allowed(lambda: _pull(target))
+        case = _case(target)
+        wanted = replace(wanted, context=target.context)
+        asked = allowed(lambda: acceptance(case, world))
+        wanted = replace(wanted, templates=templates(case, world))
+        judged = _judged(case, world, asked.acceptance)
+    except CanaryError as problem:
+        judged = errors_of(settings, str(problem).rstrip("."))
+    judged = [_with_note(one, asked.note) for one in _named_apart(judged, paths)]
+    if asked.acceptance is not None and asked.acceptance.by_hand:
+        judged = [_by_hand(one, asked.acceptance) for one in judged]
+    said = _say(target, judged, wanted)
+    stored = True
+    if intent.writes_baseline:
+        stored = remember(settings, world, intent, judged, asked.acceptance)
+    code = _finish(settings, world, judged, said)
+    return code if stored or code else EXIT_ERROR
+
+
+def _checked(settings: ReportSettings) -> tuple[Channels, list[str]]:
+    """Where the answer goes, and the configs' paths in the repository.
+
+    Raises:
+        UsageError: an input that cannot be.
+    """
+    if settings.refused is not None:
+        raise settings.refused
+    paths = [repository_path(settings.folder, config) for config in settings.configs]
+    return channels(settings), paths
+
+
+def channels(settings: ReportSettings) -> Channels:
+    """Where the answer goes, by the inputs.
+
+    Raises:
+        UsageError: no such kind of status.
+    """
+    return Channels(
+        comment=settings.comment,
+        status=settings.status,  # type: ignore[arg-type]  # Refuses what it does not know.
+        strict=settings.strict,
+        context=settings.context,
+        author=settings.author,
+        jobs=settings.jobs,
+    )
+
+
+def _announce(target: Target) -> None:
+    world = target.world
+    try:
+        target.pull = _pull(target)
+    except (Refused, MachineError):
+        # A job that may set statuses alone cannot look; the event often names the branch.
+        if not target.intent.base_branch:
+            world.job.say("notice", NO_BASE_BRANCH)
+            return
+    wanted = replace(channels(target.settings), context=target.context)
+    announce(world.hub, target.repository, target.source, wanted, world.job)
+
+
+def _pull(target: Target) -> PullRequest | None:
+    """The pull request, with what an answer needs of it."""
+    hub = target.world.hub
+    pull = pull_of(hub, target.repository, target.intent)
+    if pull is not None:
+        found = pull
+        number, *names = hub.read(
+            "the pull request",
+            lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
+        )
+        if not isinstance(number, int) or not all(isinstance(name, str) for name in names):
+            raise MachineError("GitHub does not describe the pull request", "run the job again")
+    return pull
+
+
+def _case(target: Target) -> Case:
+    """With the commit whose config and thresholds hold: the base of the pull request; on the
+    default branch the commit itself, on another branch the default branch's newest."""
+    intent, pull, repository = target.intent, target.pull, target.repository
+    base_sha = intent.base_sha or (pull.base.sha if pull is not None else "")
+    if not base_sha and intent.kind is Kind.RECORD:
+        base_sha = intent.head_sha
+    if not base_sha:
+        name = intent.default_branch
+        tip = allowed(lambda: target.world.hub.read(name, lambda: repository.get_commit(name)))
+        base_sha = tip.sha
+    return Case(target.settings, intent, repository, pull, target.source, base_sha)
+
+
+def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judged]:
+    """Every config judged on its own."""
+    settings = case.settings
+    read = api_reader(case.repository, world.hub, case.base_sha)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="canary-gate-") as scratch:
+        records = records_of(case, world, Path(scratch))
+        history, ancestry = baseline_of(case, world, Path(scratch))
+        source = changed_files(case, world)
+        for config in settings.configs:
+            try:
+                base = load_base_config(read, repository_path(settings.folder, config))
+            except CanaryError as problem:
+                whose = "the base branch's config: " if isinstance(problem, ConfigError) else ""
+                found.append(error(Path(config).stem, f"{whose}{problem}"))
+                continue
+            reason = accepted.reason if accepted else None
+            recording = case.intent.kind is Kind.RECORD
+            grounds = Grounds(
+                config=config,
+                base=base,
+                history=history,
+                ancestry=ancestry,
+                tier=settings.tier,
+                accept=reason,
+                compare=settings.compare if _in_pairs(case) else "baseline",
+                head_sha=case.source.sha,
+                branch=settings.baseline_branch,
+                source=source,
+                recording=recording,
+            )
+            found.append(judge(grounds, records))
+    return found
+
+
+def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]:
+    """Each answer with its config's path; canaries of one name under names of their own."""
+    slugs = [slug(one.answer.canary) for one in judged]
+    names = [
+        one.answer.canary if slugs.count(name) == 1 else f"{one.answer.canary} {path}"
+        for one, name, path in zip(judged, slugs, paths, strict=True)
+    ]
+    return [
+        replace(one, answer=replace(one.answer, canary=name, config=path))
+        for one, name, path in zip(judged, names, paths, strict=True)
+    ]
+
+
+def _by_hand(judged: Judged, accepted: Acceptance) -> Judged:
+    """A person who began a new level by hand has seen what is worse: it blocks no more."""
+    found = judged.answer.comparison
+    if found.verdict not in ("regression", "changed"):
+        return judged
+    line = f"Accepted ({accepted.reason}): {found.first_line}"
+    known = replace(found, verdict="changed", accepted=accepted.reason, first_line=line)
+    return replace(judged, answer=replace(judged.answer, comparison=known))
+
+
+def _in_pairs(case: Case) -> bool:
+    """Whether there is a base commit to run beside the head: pull requests and merge queues."""
+    return case.intent.kind is Kind.JUDGE and case.intent.event != "workflow_dispatch"
+
+
+def _with_note(judged: Judged, note: str) -> Judged:
+    if not note:
+        return judged
+    found = judged.answer.comparison
+    said = replace(found, notes=(note, *found.notes))
+    return replace(judged, answer=replace(judged.answer, comparison=said, note=note))
+
+
+def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Published:
+    """Leaves the reports, and posts them.
+
+    Raises:
+        MachineError: the reports cannot be written.
+    """
+    for one in judged:
+        try:
+            written(one.answer.comparison, target.settings.report / own_slug(one.answer.canary))
+        except MachineError as problem:
+            if not isinstance(problem.__cause__, OSError):
+                raise
+            raise not_written("the report", problem.__cause__) from problem
+    world = target.world
+    answers = tuple(one.answer for one in judged)
+    return publish(
+        world.hub, target.repository, target.number, target.source, answers, wanted, world.job
+    )
+
+
+def _finish(
+    settings: ReportSettings, world: World, judged: Sequence[Judged], said: Published
+) -> int:
+    """Outputs, the first lines on the log, and the exit code of the worst verdict."""
+    answers = tuple(one.answer for one in judged)
+    decides = worst(answers, settings.strict)
+    for one in answers:
+        world.job.line(f"{one.canary}: {one.comparison.first_line}")
+    world.job.set_outputs(
+        {
+            "verdict": decides.verdict,
+            "report-path": str(settings.report),
+            "record-path": str(settings.records),
+            "comment-url": said.comment_url,
+            "baseline-sha": next((one.baseline_sha for one in judged if one.baseline_sha), ""),
+        }
+    )
+    if blocks(decides.comparison, settings.strict):
+        world.job.say("error", f"{decides.canary}: {decides.comparison.first_line}")
+    if said.unanswered:
+        world.job.say("error", f"the commit does not show this answer: {said.unanswered}")
+        return EXIT_ERROR
+    return decides.comparison.exit_code(settings.strict)

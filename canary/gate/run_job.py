@@ -1,0 +1,242 @@
+"""The untrusted half: runs each canary and leaves the records folder, whatever happens.
+
+It has no token, and nothing that it writes is believed beyond where the records lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from canary.baseline.comparability import slug
+from canary.campaign.ab import AbRequest, run_ab
+from canary.campaign.side import run_child
+from canary.config.load import LoadedConfig, load_config
+from canary.errors import EXIT_OK, EXIT_USAGE, CanaryError, MachineError, UsageError
+from canary.gate.base_config import (
+    HELD,
+    fork_point,
+    git_reader,
+    held_settings,
+    load_base_config,
+    repository_path,
+)
+from canary.gate.inputs import TrainSettings
+from canary.gate.manifest import Manifest, Mode, Part, write_manifest
+from canary.gate.preflight import gpu_problem
+from canary.gate.workspace import Place, Say, prepare
+from canary.record.folder import load_record
+
+KEPT = (
+    "metrics.json",
+    "steps.jsonl",
+    "probe_steps.jsonl",
+    "alerts.jsonl",
+    "config.yaml",
+    "log.txt",
+    "comparison.txt",
+    "profiler/operators.json",
+    "profiler/trace.json",
+)
+"""What of a run's folder goes into the records."""
+LONGEST_PROFILE = 8 << 20
+"""Bytes of a profile's file that are kept: the traces of all pairs must fit into the records."""
+LONGEST_LOG = 4 << 20
+LONGEST_ERROR = 1_000
+UNFINISHED = "the canary was stopped before this config was done"
+ATTEMPTS = 2
+"""A run that fails is run once more: a candidate that fails twice has failed."""
+
+
+@contextlib.contextmanager
+def told(environ: Mapping[str, str]) -> Iterator[None]:
+    """Wrong inputs reach the answer too, through the manifest."""
+    try:
+        yield
+    except UsageError as error:
+        records = Path(environ.get("CANARY_RECORDS") or "/records")
+        write_manifest(records, Manifest(error=str(error)[:LONGEST_ERROR]))
+        raise
+
+
+def train(
+    settings: TrainSettings,
+    environ: Mapping[str, str],
+    say: Say,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Runs every config and writes the records folder. Returns the exit code of the job: 0 where
+    there is something to judge, 4 where the machine could not train, 2 for wrong usage."""
+    ends = clock() + 60.0 * settings.timeout_minutes
+    try:
+        for config in settings.configs:
+            repository_path(settings.folder, config)
+        place = prepare(settings, environ)
+        problem = gpu_problem(place.python, environ) if settings.wants_gpu else ""
+        if problem:
+            raise MachineError(problem)
+    except CanaryError as error:
+        write_manifest(settings.records, Manifest(error=str(error)[:LONGEST_ERROR]))
+        say(f"error: {error}")
+        return error.exit_code
+    parts: list[Part] = []
+    codes = []
+    for number in range(len(settings.configs)):
+        # Whatever ends this process, the configs that are done stay judged.
+        write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
+        part, code = _part(settings, place, number, ends - clock(), say)
+        parts.append(part)
+        codes.append(code)
+    write_manifest(settings.records, Manifest(parts=parts))
+    return EXIT_OK if EXIT_OK in codes else max(codes)
+
+
+def _part(
+    settings: TrainSettings, place: Place, number: int, left_s: float, say: Say
+) -> tuple[Part, int]:
+    """One config, run as asked, and its exit code; what cannot be run says why."""
+    config = settings.configs[number]
+    folder = f"{number:02d}-{slug(Path(config).stem)}"[:80]
+    name = ""
+    in_pairs = settings.compare == "ab" and bool(settings.base_sha)
+    try:
+        if left_s <= 0:
+            spent = f"no time was left of {settings.timeout_minutes:g} minutes"
+            raise MachineError(spent, "raise timeout-minutes")
+        overrides, notes = _held(settings, place, config)
+        if settings.compare == "ab" and not in_pairs:
+            say(f"{config}: no base commit to run beside; compared with the stored runs")
+        loaded = load_config(place.folder / config, overrides)
+        if left_s < loaded.config.timeout:
+            overrides.append(f"timeout={left_s:.1f}")
+        name = loaded.config.name
+        say(f"{config}: canary {name}")
+        if in_pairs:
+            _run_ab(settings, place, config, overrides, folder, left_s, say)
+        else:
+            _run_alone(settings, place, config, overrides, folder, say)
+    except CanaryError as error:
+        said = str(error).replace(f"{place.folder}/", "").replace(f"{place.checkout}/", "")
+        say(f"error: {config}: {said}")
+        part = Part(config=config, name=name, folder=folder, error=said[:LONGEST_ERROR])
+        return part, error.exit_code
+    mode: Mode = "ab" if in_pairs else "baseline"
+    return Part(config=config, name=name, folder=folder, compare=mode, notes=notes), EXIT_OK
+
+
+def _held(settings: TrainSettings, place: Place, config: str) -> tuple[list[str], list[str]]:
+    """Settings of the base branch's config that hold here, and what they override, in words."""
+    given = [f"repeats={settings.repeats}"] if settings.repeats else []
+    command = command_setting(settings.command)
+    if not settings.base_sha:
+        return given + command, []
+    path = repository_path(settings.folder, config)
+    base = load_base_config(git_reader(place.checkout, settings.base_sha), path)
+    if base is None:
+        note = f"{config} is not at {settings.base_sha[:9]} (new, or a shallow checkout)"
+        return given + command, [f"{note}: the steps are this change's own"]
+    notes = _overridden(base, load_config(place.folder / config, command))
+    return held_settings(base, repeats=settings.repeats) + command, notes
+
+
+def command_setting(command: str) -> list[str]:
+    """The input `command` as a setting: bash reads it, as it reads a workflow's `run`."""
+    return [f"command={json.dumps(['bash', '-c', command])}"] if command else []
+
+
+def _overridden(base: LoadedConfig, own: LoadedConfig) -> list[str]:
+    notes = []
+    for key in HELD:
+        was, now = getattr(base.config, key), getattr(own.config, key)
+        if was != now and own.origins.get(key) != "from max_steps":
+            notes.append(f"{key}: {now} in this change holds after the merge; {was} was run")
+    return notes
+
+
+def _run_alone(
+    settings: TrainSettings, place: Place, config: str, overrides: list[str], folder: str, say: Say
+) -> None:
+    """One run; a failed one once more, so that an accident is told from a regression."""
+    words = [str(place.python), "-m", "canary.cli", "run", str(place.folder / config), "--quiet"]
+    words += ["--output-dir", str(place.output)]
+    for setting in overrides:
+        words += ["--set", setting]
+    for attempt in range(ATTEMPTS):
+        code, out, err = run_child(words, place.folder, place.environment)
+        said = (err.strip().splitlines() or [f"exit code {code}"])[-1].removeprefix("canary: ")
+        printed = out.strip().splitlines()
+        if code == EXIT_USAGE:
+            raise UsageError(said)
+        if not printed or not (Path(printed[-1]) / "metrics.json").exists():
+            raise MachineError(f"no record was left: {said}")
+        run = Path(printed[-1])
+        keep(run, settings.records / folder / "current")
+        record = load_record(run)
+        say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))
+        if record.status == "completed":
+            _set_aside_all_but(run.name, settings.records / folder)
+            return
+        if attempt + 1 < ATTEMPTS:
+            say(f"{config}: run once more")
+
+
+def _set_aside_all_but(completed: str, folder: Path) -> None:
+    """Failed runs beside a completed one are kept, and judged no more."""
+    for run in sorted((folder / "current").iterdir()):
+        if run.name != completed:
+            (folder / "failed").mkdir(exist_ok=True)
+            run.rename(folder / "failed" / run.name)
+
+
+def _run_ab(
+    settings: TrainSettings,
+    place: Place,
+    config: str,
+    overrides: list[str],
+    folder: str,
+    left_s: float,
+    say: Say,
+) -> None:
+    here = Path.cwd()
+    try:
+        os.chdir(place.folder)
+        found, runs = run_ab(
+            AbRequest(
+                config=Path(config),
+                base=fork_point(place.checkout, settings.base_sha),
+                head="HEAD",
+                budget_minutes=min(settings.budget_minutes, left_s / 60.0),
+                prepared=place.sides,
+                output_dir=place.output,
+                settings=tuple(item for item in overrides if not item.startswith("repeats=")),
+            ),
+            say,
+        )
+    finally:
+        os.chdir(here)
+    for role in ("base", "head"):
+        for run in sorted((runs / role).glob("*/metrics.json")):
+            keep(run.parent, settings.records / folder / role)
+    say(f"{config}: {found.first_line}")
+
+
+def keep(run: Path, into: Path) -> None:
+    """Copies what belongs to a record; a long log keeps its end, a large trace stays behind."""
+    target = into / run.name
+    target.mkdir(parents=True, exist_ok=True)
+    for name in KEPT:
+        source = run / name
+        if not source.is_file() or source.is_symlink():
+            continue
+        profile = source.parent != run
+        if profile and (source.parent.is_symlink() or source.stat().st_size > LONGEST_PROFILE):
+            continue
+        data = source.read_bytes()
+        if name == "log.txt" and len(data) > LONGEST_LOG:
+            data = data[-LONGEST_LOG:]
+        (target / name).parent.mkdir(exist_ok=True)
+        (target / name).write_bytes(data)

@@ -1,0 +1,110 @@
+"""Where a canary of the gate runs: a copy of the checkout, and what `setup` installed for it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from canary.campaign.ab import prepare_sides
+from canary.campaign.environments import existing_environment, own_environment
+from canary.errors import EXIT_OK, CanaryError, MachineError, UsageError
+from canary.gate.base_config import fork_point
+from canary.gate.inputs import TrainSettings
+from canary.gate.manifest import Manifest, write_manifest
+
+Say = Callable[[str], None]
+LONGEST_ERROR = 1_000
+SET_UP = ".set-up"
+"""Marks a scratch folder in which `setup` has just run, for the one training that follows."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and with what the canaries run."""
+
+    checkout: Path
+    """A copy of the checkout, so that nothing of the run stays on the runner."""
+    folder: Path
+    """Working directory in it."""
+    python: Path
+    environment: Mapping[str, str]
+    output: Path
+    sides: Path | None = None
+    """Base and head, checked out and set up before the network went off; None without `setup`."""
+
+
+def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
+    """A copy of the checkout on the scratch folder, and the Python of `setup` where it made one.
+
+    Raises:
+        UsageError: the working directory is not in the checkout.
+        MachineError: the scratch folder cannot be written.
+    """
+    copy = settings.scratch / "workspace"
+    if not (settings.scratch / SET_UP).exists():
+        for old in ("workspace", "setup-env", "sides", "runs"):
+            shutil.rmtree(settings.scratch / old, ignore_errors=True)
+        if not settings.checkout.is_dir():
+            raise UsageError(f"no checkout at {settings.checkout}", "mount it, or check it out")
+        try:
+            shutil.copytree(settings.checkout, copy, symlinks=True)
+        except (OSError, shutil.Error) as error:
+            raise MachineError(
+                f"the checkout cannot be copied to {settings.scratch}: {str(error)[:300]}",
+                "the scratch folder needs room for a copy of it",
+            ) from error
+    folder = (copy / settings.folder).resolve()
+    if not folder.is_dir() or not folder.is_relative_to(copy.resolve()):
+        raise UsageError(
+            f"input working-directory: {settings.folder!r} is not a folder of the checkout"
+        )
+    (settings.scratch / SET_UP).unlink(missing_ok=True)
+    python, environment = Path(sys.executable), dict(environ)
+    if (settings.scratch / "setup-env").exists():
+        python, environment = existing_environment("setup", settings.scratch, environ)
+    sides = settings.scratch / "sides"
+    return Place(
+        copy,
+        folder,
+        python,
+        environment,
+        settings.scratch / "runs",
+        sides if sides.exists() else None,
+    )
+
+
+def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int:
+    """Runs the repository's own `setup`, with network and without any secret, before the canary:
+    in an environment over the image's packages, or for `compare: ab` in one of each commit."""
+    try:
+        if not settings.setup:
+            raise UsageError("input setup is empty", "leave this step out")
+        (settings.scratch / SET_UP).unlink(missing_ok=True)
+        place = prepare(settings, environ)
+        say(f"setup: {settings.setup}")
+        if settings.compare == "ab" and settings.base_sha:
+            base = fork_point(place.checkout, settings.base_sha)
+            commits = {"base": base, "head": "HEAD"}
+            into = settings.scratch / "sides"
+            prepare_sides(place.folder, commits, settings.setup, into, environ, settings.scratch)
+        else:
+            log = settings.scratch / "setup.log"
+            own_environment("setup", settings.scratch, place.folder, settings.setup, environ, log)
+    except CanaryError as error:
+        _show_logs(settings.scratch, say)
+        write_manifest(settings.records, Manifest(error=str(error)[:LONGEST_ERROR]))
+        say(f"error: {error}")
+        return error.exit_code
+    _show_logs(settings.scratch, say)
+    (settings.scratch / SET_UP).touch()
+    return EXIT_OK
+
+
+def _show_logs(scratch: Path, say: Say) -> None:
+    """What `setup` printed, into the log of the job: the scratch folder does not stay."""
+    for log in sorted(scratch.glob("setup*.log")):
+        for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+            say(f"{log.stem}: {line}")

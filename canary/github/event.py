@@ -1,0 +1,273 @@
+"""From the event of a workflow run to what is asked of the gate. Pure: no network, no environment.
+
+Whatever decides where an answer goes, and whether the baseline may be written, is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from canary.errors import UsageError
+from canary.github.payload import (
+    LabeledEvent,
+    MergeGroupEvent,
+    PullRequestEvent,
+    PushEvent,
+    Repository,
+    RunEvent,
+    Surroundings,
+    WorkflowRunEvent,
+    read,
+)
+
+BRANCHES = "refs/heads/"
+JUDGED_ACTIONS = (
+    "opened",
+    "synchronize",
+    "reopened",
+    "ready_for_review",
+    "labeled",
+    "unlabeled",
+)
+RECORDED_TRIGGERS = ("push", "schedule", "workflow_dispatch")
+"""Events that run the default branch's own code, whose runs may enter the baseline."""
+
+
+class Kind(Enum):
+    """What is asked of the gate."""
+
+    JUDGE = "judge"
+    """Compare, and answer on the head commit and its pull request."""
+    RECORD = "record"
+    """The default branch: compare, and write the baseline."""
+    ANNOUNCE = "announce"
+    """Set the pending status."""
+    IGNORE = "ignore"
+    """Nothing; the reason says why."""
+
+
+@dataclass(frozen=True)
+class Intent:
+    """What an event asks for, and of which commit. Empty where the event has nothing to say."""
+
+    kind: Kind
+    reason: str
+    """One sentence for the log. Holds no text of the payload beyond checked names."""
+    event: str
+    repository: str = ""
+    """owner/name of the repository that is gated."""
+    default_branch: str = ""
+    head_sha: str = ""
+    """Where statuses go: the head of the pull request, never GITHUB_SHA's merge commit."""
+    head_repository: str = ""
+    """owner/name; empty where it was deleted."""
+    head_branch: str = ""
+    base_sha: str = ""
+    """Commit whose config and thresholds hold; empty where it must be looked up."""
+    base_branch: str = ""
+    pull_request: int | None = None
+    """Only where GitHub's event itself names it; otherwise it is found by the head commit."""
+    fork: bool = False
+    writes_baseline: bool = False
+    labelled: tuple[str, str] | None = None
+    """Label and login of its setter, of an event that a label caused."""
+    run_id: int | None = None
+    """The run that trained, where it is another than this one; its artifact holds the records."""
+    conclusion: str = ""
+    """How that run ended: success, failure, cancelled ...; empty where it has not."""
+    draft: bool = False
+
+
+def intent_of(name: str, payload: Mapping[str, Any], *, sha: str = "", ref: str = "") -> Intent:
+    """What the event `name` asks for.
+
+    `sha` and `ref` are GITHUB_SHA and GITHUB_REF, for the events whose payload names no commit.
+
+    Raises:
+        UsageError: an event that must not be answered; InputError: a payload that misses a key.
+    """
+    if name == "pull_request_target":
+        raise UsageError(
+            "the event pull_request_target is refused: anyone can start it, and it has secrets"
+            " and a token that may write",
+            "use `pull_request`; for forks, use the two workflows of `canary init --forks`",
+        )
+    if name in ("schedule", "workflow_dispatch"):
+        return _run(name, payload, sha, ref)
+    reader = READERS.get(name)
+    if reader is None:
+        return Intent(Kind.IGNORE, f"the event {name} asks for no comparison", name)
+    return reader(name, payload)
+
+
+def _pull_request(name: str, payload: Mapping[str, Any]) -> Intent:
+    event = read(PullRequestEvent, name, payload)
+    pull, repository = event.pull_request, event.repository
+    head_repository = pull.head.repo.full_name if pull.head.repo else ""
+    judged = event.action in JUDGED_ACTIONS or (
+        event.action == "edited" and "base" in event.changes
+    )
+    labelled = None
+    if event.action == "labeled":
+        label = read(LabeledEvent, name, payload)
+        labelled = (label.label.name, label.sender.login)
+    what = f"pull request #{pull.number} was {event.action}"
+    if event.action == "synchronize":
+        what = f"pull request #{pull.number} has new commits"
+    return Intent(
+        kind=Kind.JUDGE if judged else Kind.IGNORE,
+        reason=what if judged else f"{what}: no new comparison",
+        event=name,
+        repository=repository.full_name,
+        default_branch=repository.default_branch,
+        head_sha=pull.head.sha,
+        head_repository=head_repository,
+        head_branch=pull.head.ref,
+        base_sha=pull.base.sha,
+        base_branch=pull.base.ref,
+        pull_request=pull.number,
+        fork=head_repository != repository.full_name,
+        labelled=labelled,
+        draft=pull.draft,
+    )
+
+
+def _push(name: str, payload: Mapping[str, Any]) -> Intent:
+    event = read(PushEvent, name, payload)
+    repository = event.repository
+    if not event.ref.startswith(BRANCHES):
+        return _ignored(name, repository, f"{event.ref} is not a branch")
+    if set(event.after) == {"0"}:
+        return _ignored(name, repository, f"{event.ref} was deleted")
+    branch = event.ref.removeprefix(BRANCHES)
+    if branch != repository.default_branch:
+        return _ignored(
+            name,
+            repository,
+            f"{branch} is not the default branch {repository.default_branch}:"
+            " its pull request is judged, not its pushes",
+        )
+    return _recorded(name, repository, event.after, f"{branch} has new commits")
+
+
+def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
+    event = read(RunEvent, name, payload)
+    repository = event.repository
+    default = f"{BRANCHES}{repository.default_branch}"
+    # A schedule runs on the default branch only; a dispatch must say where it ran.
+    unsaid = default if name == "schedule" else ""
+    given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or unsaid}
+    place = read(Surroundings, name, given)
+    started = "was dispatched" if name == "workflow_dispatch" else "is run by its schedule"
+    if place.ref == default:
+        return _recorded(name, repository, place.sha, f"{repository.default_branch} {started}")
+    return Intent(
+        kind=Kind.JUDGE,
+        reason=f"{place.ref} {started}: compared, and not recorded",
+        event=name,
+        repository=repository.full_name,
+        default_branch=repository.default_branch,
+        head_sha=place.sha,
+        head_repository=repository.full_name,
+        head_branch=place.ref.removeprefix(BRANCHES) if place.ref.startswith(BRANCHES) else "",
+        base_branch=repository.default_branch,
+    )
+
+
+def _merge_group(name: str, payload: Mapping[str, Any]) -> Intent:
+    event = read(MergeGroupEvent, name, payload)
+    group, repository = event.merge_group, event.repository
+    if event.action != "checks_requested":
+        return _ignored(name, repository, f"the merge group was {event.action}")
+    return Intent(
+        kind=Kind.JUDGE,
+        reason=f"the merge queue asks for {group.head_sha[:9]}",
+        event=name,
+        repository=repository.full_name,
+        default_branch=repository.default_branch,
+        head_sha=group.head_sha,
+        head_repository=repository.full_name,
+        head_branch=group.head_ref.removeprefix(BRANCHES),
+        base_sha=group.base_sha,
+        base_branch=group.base_ref.removeprefix(BRANCHES),
+    )
+
+
+def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
+    event = read(WorkflowRunEvent, name, payload)
+    run, repository = event.workflow_run, event.repository
+    head_repository = run.head_repository.full_name if run.head_repository else ""
+    fork = head_repository != repository.full_name
+    branch = run.head_branch or ""
+    records = run.event in RECORDED_TRIGGERS and not fork and branch == repository.default_branch
+    if not records and run.event != "pull_request":
+        where = f" on {branch or 'no branch'}" if run.event in RECORDED_TRIGGERS else ""
+        return _ignored(name, repository, f"run {run.id} is of {run.event}{where}")
+    kind, reason = _stage(event, Kind.RECORD if records else Kind.JUDGE)
+    return Intent(
+        kind=kind,
+        reason=reason,
+        event=name,
+        repository=repository.full_name,
+        default_branch=repository.default_branch,
+        head_sha=run.head_sha,
+        head_repository=head_repository,
+        head_branch=branch,
+        base_sha=run.head_sha if records else "",
+        base_branch=repository.default_branch if records else "",
+        fork=fork,
+        writes_baseline=kind is Kind.RECORD,
+        run_id=run.id,
+        conclusion=(run.conclusion or "") if event.action == "completed" else "",
+    )
+
+
+def _stage(event: WorkflowRunEvent, when_done: Kind) -> tuple[Kind, str]:
+    """What a run that matters asks for at the point that it has reached, and why."""
+    run = event.workflow_run
+    what = f"run {run.id} of {run.head_sha[:9]} by {run.event}"
+    if event.action in ("requested", "in_progress"):
+        return Kind.ANNOUNCE, f"{what} has begun"
+    if event.action != "completed":
+        return Kind.IGNORE, f"{what} is {event.action}"
+    if run.conclusion == "action_required":
+        # A first-time contributor's run: it ends so, and begins anew once someone approves it.
+        return Kind.ANNOUNCE, f"{what} waits for the approval of someone with write permission"
+    return when_done, f"{what} ended as {run.conclusion or 'unknown'}"
+
+
+def _recorded(name: str, repository: Repository, sha: str, reason: str) -> Intent:
+    return Intent(
+        kind=Kind.RECORD,
+        reason=reason,
+        event=name,
+        repository=repository.full_name,
+        default_branch=repository.default_branch,
+        head_sha=sha,
+        head_repository=repository.full_name,
+        head_branch=repository.default_branch,
+        base_sha=sha,
+        base_branch=repository.default_branch,
+        writes_baseline=True,
+    )
+
+
+def _ignored(name: str, repository: Repository, reason: str) -> Intent:
+    return Intent(
+        kind=Kind.IGNORE,
+        reason=f"{reason}: nothing to compare",
+        event=name,
+        repository=repository.full_name,
+        default_branch=repository.default_branch,
+    )
+
+
+READERS: dict[str, Callable[[str, Mapping[str, Any]], Intent]] = {
+    "pull_request": _pull_request,
+    "push": _push,
+    "merge_group": _merge_group,
+    "workflow_run": _workflow_run,
+}

@@ -1,0 +1,199 @@
+"""Publishing: comment, status, check run, summary. What a token may not do becomes a notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from github.Repository import Repository
+
+from canary.errors import ConfigError, MachineError, UsageError
+from canary.github.checkrun import annotated, write_check_run
+from canary.github.client import Hub, Refused
+from canary.github.comment import MARKER, Section, merged, sections_of
+from canary.github.source import Answer, Source
+from canary.github.status import PENDING, StatusText, status_of
+from canary.github.statuses import CONTEXT, set_status
+from canary.github.sticky import own_login, write_comment
+from canary.github.workflow import Job
+
+StatusKind = Literal["commit-status", "check-run", "both", "none"]
+STATUS_KINDS: tuple[StatusKind, ...] = get_args(StatusKind)
+IN_SUMMARY = "; the step summary has the whole answer"
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Where an answer goes."""
+
+    comment: bool = True
+    status: StatusKind = "commit-status"
+    strict: bool = False
+    context: str = CONTEXT
+    author: str = ""
+    """Login that the token writes as, where it cannot be asked."""
+    jobs: int = 1
+    """How many jobs of a matrix write the comment."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUS_KINDS:
+            kinds = ", ".join(STATUS_KINDS)
+            raise UsageError(f"input status is {self.status!r}", f"one of {kinds}")
+
+    @property
+    def commit_status(self) -> bool:
+        """Whether the commit gets a status."""
+        return self.status in ("commit-status", "both")
+
+    @property
+    def check_run(self) -> bool:
+        """Whether the commit gets a check run."""
+        return self.status in ("check-run", "both")
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written."""
+
+    comment_url: str = ""
+    check_url: str = ""
+    notices: tuple[str, ...] = ()
+    """Why something was not written, a sentence each."""
+    written: int = 0
+    """Channels that were."""
+    unanswered: str = ""
+    """Why the commit has no status or check run of this answer, where GitHub was in trouble."""
+
+
+def announce(
+    hub: Hub, repository: Repository, source: Source, channels: Channels, job: Job
+) -> None:
+    """The pending status, before anything runs. Never fails: the answer itself comes later."""
+    if channels.commit_status:
+        _tried(job, lambda: set_status(hub, repository, source, PENDING, channels.context))
+    if channels.check_run:
+        _tried(
+            job,
+            lambda: write_check_run(
+                hub, repository, source, PENDING, "There is no result yet.", (), channels.context
+            )[1],
+        )
+
+
+def publish(
+    hub: Hub | None,
+    repository: Repository | None,
+    pull_request: int | None,
+    source: Source,
+    answers: tuple[Answer, ...],
+    channels: Channels,
+    job: Job,
+) -> Published:
+    """Says the answer everywhere it belongs. The summary comes first: it needs no permission."""
+    notices: list[str] = []
+    sections, problem = sections_by(answers, source, channels.templates)
+    if problem:
+        notices.append(problem)
+        job.say("warning", problem)
+    body = merged("", sections) or "" if sections else ""
+    text = status_of(answers, channels.strict)
+    job.add_summary(body.replace(f"{MARKER}\n", "") or text.description)
+    if hub is None or repository is None:
+        return Published(notices=tuple(notices))
+    known, target = hub, repository
+    comment_url = check_url = ""
+    instead = IN_SUMMARY if job.summary is not None else ""
+    tried: list[_Tried] = []
+    if channels.commit_status:
+        context = channels.context
+        tried.append(_tried(job, lambda: set_status(known, target, source, text, context), instead))
+    if channels.check_run:
+
+        def check() -> str:
+            nonlocal check_url
+            check_url, note = _check(known, target, source, text, body, answers, channels)
+            return note
+
+        tried.append(_tried(job, check, instead))
+    unanswered = next((one.note for one in tried if one.outage), "")
+    # Last: beside other jobs it takes a while.
+    if channels.comment and pull_request is not None and sections:
+
+        def comment() -> str:
+            nonlocal comment_url
+            login = own_login(known, channels.author)
+            jobs = channels.jobs
+            sticky = write_comment(known, target, pull_request, sections, login, jobs)
+            comment_url = sticky.url
+            return sticky.note
+
+        tried.append(_tried(job, comment, instead))
+    notices += [one.note for one in tried if one.note]
+    written = sum(not one.note for one in tried)
+    return Published(comment_url, check_url, tuple(notices), written, unanswered)
+
+
+def _check(
+    hub: Hub,
+    repository: Repository,
+    source: Source,
+    text: StatusText,
+    body: str,
+    answers: tuple[Answer, ...],
+    channels: Channels,
+) -> tuple[str, str]:
+    notes = annotated(answers)
+    summary = body.replace(f"{MARKER}\n", "") or text.description
+    return write_check_run(hub, repository, source, text, summary, notes, channels.context)
+
+
+def sections_by(
+    answers: tuple[Answer, ...], source: Source, templates: Mapping[str, str]
+) -> tuple[list[Section], str]:
+    """The sections by the user's templates; where they cannot be rendered by ours, and why."""
+    problem = ""
+    if templates:
+        try:
+            return sections_of(answers, source, templates), ""
+        except ConfigError as error:
+            problem = f"{error}; the built-in template is used"
+    return sections_of(answers, source), problem
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """One write: why not, empty where it was, and whether GitHub was in trouble."""
+
+    note: str = ""
+    outage: bool = False
+
+
+def _tried(job: Job, write: Callable[[], str], instead: str = "") -> _Tried:
+    """Runs one write; a refusal or an outage becomes a notice.
+
+    `instead`: where the answer is, should GitHub not take it.
+    """
+    try:
+        note = write()
+    except Refused as refused:
+        note = f"not written: {refused} ({remedy(refused)})"
+    except MachineError as error:
+        note = f"{error}{instead}"
+        job.say("warning", note)
+        return _Tried(note, outage=True)
+    if note:
+        job.say("notice", note)
+    return _Tried(note)
+
+
+def remedy(refused: Refused) -> str:
+    """Which permission would do."""
+    if "comment" in refused.what:
+        scope = "pull-requests: write"
+    elif "check run" in refused.what:
+        scope = "checks: write"
+    else:
+        scope = "statuses: write"
+    return f"give the job `{scope}`; for forks, use the workflows of `canary init --forks`"

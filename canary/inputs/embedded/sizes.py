@@ -1,0 +1,54 @@
+"""Names and sizes of the Llamas with random weights; no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from canary.errors import InputError
+
+_PREFIX = "embedded/random-"
+
+
+@dataclass(frozen=True)
+class LlamaShape:
+    """The widths of a Llama; heads are 64 wide, every head has its own keys and values."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+
+
+# Parameters within 10% of the name at a vocabulary of 1,024 (tests/unit/inputs/test_embedded.py).
+RANDOM_SIZES: dict[str, LlamaShape] = {
+    "10m": LlamaShape(320, 864, 8),
+    "30m": LlamaShape(512, 1376, 9),
+    "70m": LlamaShape(768, 2048, 10),
+    "160m": LlamaShape(1024, 2752, 12),
+    "410m": LlamaShape(1536, 4096, 14),
+    "1b": LlamaShape(2048, 5504, 20),
+}
+
+
+def parse_random_name(name: str) -> str | None:
+    """The size in `embedded/random-<size>`, or None for a name of another form.
+
+    Raises InputError for a size that RANDOM_SIZES does not hold.
+    """
+    if not name.startswith(_PREFIX):
+        return None
+    size = name.removeprefix(_PREFIX)
+    require_known(size)
+    return size
+
+
+def require_known(size: str) -> None:
+    """Raises InputError for a size that RANDOM_SIZES does not hold."""
+    if size in RANDOM_SIZES:
+        return
+    near = get_close_matches(size, RANDOM_SIZES, n=1)
+    meant = f" (did you mean '{_PREFIX}{near[0]}'?)" if near else ""
+    raise InputError(
+        f"no random model '{_PREFIX}{size}'{meant}",
+        f"known sizes: {', '.join(RANDOM_SIZES)}",
+    )

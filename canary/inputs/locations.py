@@ -1,0 +1,109 @@
+"""What the name of a model or of data means, found without torch: embedded, a place here, the hub.
+
+Importing this loads no torch: the parent of a run looks before anything starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import itertools
+from pathlib import Path
+from typing import Literal
+
+from canary.errors import InputError
+from canary.inputs.embedded import (
+    EMBEDDED_DATA,
+    EMBEDDED_MODEL,
+    EMBEDDED_REWARD,
+    data_file,
+    reward_dir,
+    tiny_dir,
+)
+from canary.inputs.embedded.sizes import parse_random_name
+from canary.protocol.spec import is_there, local_path, view_for
+
+Kind = Literal["model", "dataset"]
+FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+"""Endings of files of data, and what `load_dataset` calls them."""
+LOOKED_AT = 5_000
+"""Names of a folder that are looked at for one that is nearly so."""
+
+WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf"}
+"""Endings of files of weights; an index of several files has one before its own."""
+
+
+def model_folder(name: str, what: str = "model") -> Path | None:
+    """The folder that a model is loaded from; None where only the hub can have it.
+
+    `what` it is called in errors. Raises InputError where the name is that of nothing.
+    """
+    if name == EMBEDDED_REWARD:
+        return reward_dir()
+    if name == EMBEDDED_MODEL or parse_random_name(name) is not None:
+        return tiny_dir()
+    if name.startswith("embedded/"):
+        raise InputError(
+            f"there is no embedded {what} '{name}'",
+            f"known: {EMBEDDED_MODEL}, {EMBEDDED_REWARD} and embedded/random-70m (10m to 1b)",
+        )
+    path = local_path(name)
+    if path is not None and not (is_there(path) and path.is_dir()):
+        own = EMBEDDED_REWARD if what == "reward model" else EMBEDDED_MODEL
+        raise InputError(
+            f"{what} '{name}' does not exist: no folder {path.absolute()}",
+            meant(path, "model") or f"give a folder made by save_pretrained, a hub id, or {own}",
+        )
+    return path
+
+
+def require_weights(named: str, folder: Path) -> None:
+    """Before torch is loaded, which takes longer than to look.
+
+    Raises InputError, with the model as `named`, where the folder holds no file of weights.
+    """
+    if not any(WEIGHTS.intersection(file.suffixes) for file in folder.iterdir()):
+        raise InputError(
+            f"{named} has no weights: no .safetensors or .bin file in {folder.absolute()}",
+            "give a folder made by save_pretrained",
+        )
+
+
+def data_place(name: str, training_type: str) -> Path | None:
+    """The file or folder that data are read from; None where only the hub can have them.
+
+    Raises InputError where the name is that of nothing.
+    """
+    if name == EMBEDDED_DATA:
+        return data_file(view_for(training_type))
+    if name.startswith("embedded/"):
+        raise InputError(f"there is no embedded dataset '{name}'", f"known: {EMBEDDED_DATA}")
+    path = local_path(name)
+    if path is None and Path(name).suffix in FORMATS:
+        path = Path(name)
+    if path is not None and not is_there(path):
+        raise InputError(
+            f"dataset '{name}' does not exist: no file or folder {path.absolute()}",
+            meant(path, "dataset")
+            or "give a .jsonl, .json or .parquet file, a folder of them, a save_to_disk folder, "
+            "a hub id, or embedded/tasks",
+        )
+    return path
+
+
+def meant(path: Path, kind: Kind) -> str | None:
+    """A question that names what exists and is spelt nearly so; None where nothing is."""
+    found = Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts:
+        step = found / part
+        if not (is_there(step) and (kind == "dataset" or step.is_dir())):
+            names: list[str] = []
+            with contextlib.suppress(OSError):
+                entries = itertools.islice(found.iterdir(), LOOKED_AT)
+                names = [e.name for e in entries if kind == "dataset" or e.is_dir()]
+            close = difflib.get_close_matches(part, names, n=1)
+            if not close:
+                return None
+            step = found / close[0]
+        found = step
+    return f"did you mean {found}?"

@@ -1,0 +1,59 @@
+"""What a built-in training needs, looked for before anything of it starts, and without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from canary.config.command_line import replaced_path
+from canary.config.load import LoadedConfig
+from canary.config.trainers import BUILT_IN_STEPS
+from canary.inputs.hub import require_on_hub
+from canary.inputs.locations import data_place, model_folder, require_weights
+from canary.inputs.row_counts import require_enough, rows_there
+from canary.protocol.spec import WorkloadSpec
+
+
+def look_beforehand(
+    loaded: LoadedConfig, cache_dir: Path, nodes: int, warn: Callable[[str], None]
+) -> None:
+    """Warns of what is unlike what the config says, for a training of `nodes` machines.
+
+    What a factory of the user's own makes of the names in a config is its own affair.
+
+    Raises:
+        InputError: model or data are not there, or the data are too few.
+    """
+    config = loaded.config
+    if loaded.source is not None and not loaded.source.exists():
+        warn(f"{loaded.source} does not exist; the package's own sample of that name is used")
+    path = replaced_path(config.command or ())
+    if path is not None:
+        warn(
+            f"PYTHONPATH={path} takes the canary's folder off PYTHONPATH: a Trainer there is not "
+            f"watched (write PYTHONPATH={path}:$PYTHONPATH, or export it before canary exec)"
+        )
+    if config.training_type in ("exec", "custom"):
+        return
+    prepared = cache_dir / "datasets"
+    reward = None if config.ppo is None else config.ppo.reward_model
+    for name, what, revision in (
+        (config.model_name, "model", config.model_revision),
+        (reward, "reward model", None),
+    ):
+        folder = None if name is None else model_folder(name, what)
+        if folder is not None:
+            require_weights(f"{what} '{name}'", folder)
+        elif name is not None:
+            require_on_hub("model", name, revision, what=what, prepared=prepared)
+    if data_place(config.dataset_name, config.training_type) is None:
+        require_on_hub("dataset", config.dataset_name, config.dataset_revision, prepared=prepared)
+    rows = rows_there(config)
+    if rows is None:
+        return
+    steps = config.max_steps or BUILT_IN_STEPS
+    ranks = (config.nproc or 1) * nodes
+    spec = WorkloadSpec(config, cache_dir, cache_dir, steps, ranks=ranks)
+    require_enough(spec, rows)
+    for note in spec.notes:
+        warn(note)

@@ -1,0 +1,132 @@
+"""The machine and its software as facts that can be compared. No torch."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from canary.machine.checkout import Unread, read_git
+from canary.machine.gpu import list_devices
+from canary.machine.packages import package_versions
+
+VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_VISIBLE_DEVICES",
+    "DNNL_MAX_CPU_ISA",
+    "HF_HUB_OFFLINE",
+    "KMP_BLOCKTIME",
+    "MALLOC_ARENA_MAX",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "MKL_NUM_THREADS",
+    "NCCL_ALGO",
+    "NCCL_IB_DISABLE",
+    "NCCL_P2P_DISABLE",
+    "NCCL_PROTO",
+    "NVIDIA_TF32_OVERRIDE",
+    "OMP_NUM_THREADS",
+    "OMP_PROC_BIND",
+    "ONEDNN_MAX_CPU_ISA",
+    "PYTHONDEVMODE",
+    "PYTHONMALLOC",
+    "PYTHONTRACEMALLOC",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "TOKENIZERS_PARALLELISM",
+    "TORCHDYNAMO_DISABLE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_COMPILE_DISABLE",
+    "TORCH_DISTRIBUTED_DEBUG",
+)
+"""Environment variables that change training. A closed list: no other is ever recorded."""
+
+
+def cpu_model() -> str:
+    """The processor's name as the system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def in_container() -> bool:
+    """Whether this looks like a container (docker's or podman's own marker files)."""
+    return any(Path(marker).exists() for marker in ("/.dockerenv", "/run/.containerenv"))
+
+
+def fingerprint() -> dict[str, Any]:
+    """Stage 0 of the exact lane: what a run's environment was. Memory in bytes."""
+    devices = list_devices()
+    return {
+        "python": platform.python_version(),
+        "implementation": sys.implementation.name,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cpu": cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "cpu_usable": len(psutil.Process().cpu_affinity()) if sys.platform == "linux" else None,
+        "ram_bytes": psutil.virtual_memory().total,
+        "container": in_container(),
+        "packages": package_versions(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "driver": devices.driver,
+        "cuda_driver": devices.cuda,
+        "gpus": [device.describe() for device in devices.found],
+        "gpu_reason": devices.reason,
+    }
+
+
+def git_state(folder: Path) -> dict[str, Any]:
+    """Commit, branch and uncommitted changes of the repository around `folder`.
+
+    Outside a repository, or without git, `sha` is None and `reason` says why.
+    """
+    try:
+        sha = _git(folder, "rev-parse", "HEAD")
+        status = ("status", "--porcelain", "--ignore-submodules=dirty")
+        changed = read_git(folder, *status, files=True, timeout_s=10).splitlines()
+        branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD")
+    except Unread as error:
+        return {"sha": None, "reason": str(error)}
+    return {
+        "sha": sha,
+        "branch": None if branch == "HEAD" else branch,
+        "dirty": bool(changed),
+        "changed_files": len(changed),
+    }
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return read_git(folder, *arguments, timeout_s=10).strip()
+
+
+def environment_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The fingerprint as lines for people: name and value."""
+    lines = [
+        ("python", f"{found['python']} ({found['implementation']})"),
+        ("platform", found["platform"]),
+        ("cpu", f"{found['cpu']}, {found['cpu_usable'] or found['cpu_count']} usable"),
+        ("memory", f"{found['ram_bytes'] / 2**30:.1f} GiB"),
+        ("container", "yes" if found["container"] else "no"),
+    ]
+    if found["gpus"]:
+        lines.append(("driver", f"{found['driver']}, CUDA {found['cuda_driver']}"))
+        lines += [
+            (f"gpu {gpu['index']}", f"{gpu['name']}, {gpu['memory_bytes'] / 2**30:.0f} GiB")
+            for gpu in found["gpus"]
+        ]
+    else:
+        lines.append(("gpu", f"none: {found['gpu_reason']}"))
+    lines += [(name, version or "not installed") for name, version in found["packages"].items()]
+    lines += list(found["variables"].items())
+    return lines

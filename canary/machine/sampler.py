@@ -1,0 +1,105 @@
+"""Slow figures sampled in the background: CPU, resident memory, GPU utilisation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+import pynvml
+
+from canary.machine.gpu import Device, utilization
+
+INTERVAL_S = 0.5
+
+
+class BackgroundSampler:
+    """Samples a process tree, and its device, from a thread of the parent process.
+
+    One sample reads /proc for each process of the tree: 0.1 to 0.3 ms each.
+    """
+
+    def __init__(self, pid: int, device: Device | None = None, interval_s: float = INTERVAL_S):
+        self._pid = pid
+        self._device = device
+        self._interval_s = interval_s
+        self._values: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        self._known: dict[int, psutil.Process] = {}
+        self.latest: Mapping[str, float] = {}
+        """The newest sample of each figure; another object after each round."""
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="canary-sampler", daemon=True)
+
+    def start(self) -> None:
+        """Begins sampling."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends sampling."""
+        self._stop.set()
+        self._thread.join()
+
+    def figures(self, between: tuple[float, float] | None = None) -> dict[str, dict[str, float]]:
+        """`{figure: {mean, max, samples}}`, percent of one core or bytes. Percentages are of the
+        samples `between` two moments (seconds since the epoch), where there are any: a process that
+        imports and builds is not yet one that trains."""
+        return {
+            name: _figures(name, values, between) for name, values in sorted(self._values.items())
+        }
+
+    def _add(self, name: str, value: float) -> None:
+        self._values[name].append((time.time(), value))
+
+    def _loop(self) -> None:
+        while not self._stop.wait(self._interval_s):
+            self._sample_processes()
+            self._sample_device()
+            self.latest = {name: values[-1][1] for name, values in self._values.items()}
+
+    def _sample_processes(self) -> None:
+        first = self._pid not in self._known
+        try:
+            root = self._known.setdefault(self._pid, psutil.Process(self._pid))
+            tree = [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return
+        cpu, rss = 0.0, 0
+        for process in tree:
+            # The object is kept: CPU time is measured against its own last reading.
+            known = self._known.setdefault(process.pid, process)
+            try:
+                cpu += known.cpu_percent()
+                rss += known.memory_info().rss
+            except psutil.Error:
+                continue
+        self._add("rss_bytes", float(rss))
+        machine = psutil.cpu_percent()
+        if not first:
+            self._add("cpu_percent", cpu)
+            self._add("machine_cpu_percent", machine)
+
+    def _sample_device(self) -> None:
+        if self._device is None:
+            return
+        try:
+            readings: dict[str, Any] = utilization(self._device)
+        except pynvml.NVMLError:
+            self._device = None
+            return
+        for name, value in readings.items():
+            self._add(name, value)
+
+
+def _figures(
+    name: str, values: list[tuple[float, float]], between: tuple[float, float] | None
+) -> dict[str, float]:
+    inside = [
+        value
+        for moment, value in values
+        if between is None or name.endswith("_bytes") or between[0] <= moment <= between[1]
+    ]
+    told = inside or [value for _, value in values]
+    return {"mean": sum(told) / len(told), "max": max(told), "samples": len(told)}

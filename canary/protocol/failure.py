@@ -1,0 +1,117 @@
+"""How a training process that failed says so in the record."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from canary.errors import CanaryError, UsageError, printable
+from canary.protocol.job import Result, disk_full
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+LONGEST = 400
+"""Characters of an error that are told."""
+DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTILINE)
+"""Colours of Python's newer tracebacks, and what torch and torchrun put before a rank's lines."""
+FRAME = re.compile(r' {2}File "(.+)", line (\d+)')
+LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
+"""Errors of torchrun and accelerate, which only say that a process of theirs failed."""
+HERE = str(Path(__file__).resolve().parents[1]) + os.sep
+NOT_OWN = re.compile(r"/lib/python3|-packages/|^<frozen ")
+"""Files that the user did not write: Python's own, and installed packages."""
+
+
+def describe_failure(error: BaseException) -> Result:
+    """The record's words for whatever ended the training."""
+    if isinstance(error, CanaryError):
+        return Result(
+            status="failed",
+            reason=error.message,
+            hint=error.hint,
+            usage_error=isinstance(error, UsageError),
+        )
+    if isinstance(error, KeyboardInterrupt):
+        return Result(status="interrupted", reason="the training was interrupted")
+    if is_out_of_memory(error):
+        return Result(
+            status="oom",
+            reason=f"out of memory: {one_line(error)}",
+            hint="lower batch_size, max_length or the model's size, or set use_peft",
+        )
+    if isinstance(error, OSError) and error.errno in FULL:
+        return disk_full(error.filename)
+    reason = f"{one_line(error)}{_where(error)}"
+    return Result(status="failed", reason=reason, see_log=True)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch's own type, Python's, and the CPU allocator's plain RuntimeError."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and (
+        "can't allocate memory" in text
+        or "CUDA out of memory" in text
+        or "not enough memory" in text
+    )
+
+
+def one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    name = type(error).__name__
+    return (f"{name}: {text}" if text else name)[:LONGEST]
+
+
+def last_words(output: str) -> str:
+    """What ended a process, as its output tells: the error of its last traceback and the user's
+    own line, or the last line where there is no traceback. Empty where it printed nothing."""
+    lines = DECORATION.sub("", output).splitlines()
+    errors: list[str] = []
+    frames: list[tuple[str, int]] = []
+    for line in lines:
+        frame = FRAME.match(line)
+        if frame:
+            frames.append((frame[1], int(frame[2])))
+        elif frames and line.strip() and not line.startswith(" "):
+            errors.append(f"{line.strip()[:LONGEST]}{_at(frames)}")
+            frames = []
+    told = [error for error in errors if not error.startswith(LAUNCHERS)] or errors
+    if told:
+        return printable(told[-1])
+    said = [line.strip() for line in lines if line.strip()]
+    absent = [line for line in said if line.endswith(": command not found")]
+    return printable((absent or said or [""])[-1][:LONGEST])
+
+
+def _where(error: BaseException) -> str:
+    """The user's own line where there is one, else the innermost that is not the canary's."""
+    return _at(
+        [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
+    )
+
+
+def _at(frames: Sequence[tuple[str, int]]) -> str:
+    """The innermost file and line of the user's own; where none is, of all but the canary's."""
+    others = [frame for frame in frames if not frame[0].startswith(HERE)]
+    own = [frame for frame in others if not NOT_OWN.search(frame[0])]
+    file, line = (own or others or [*frames] or [("", 0)])[-1]
+    return f" (at {_told(file)}:{line})" if file else ""
+
+
+def _told(filename: str) -> str:
+    """A file as its readers know it, below the folder of the training or of its packages: the
+    folders above are the runner's own, and other ones in each run."""
+    roots = [
+        Path.cwd(),
+        *(Path(entry) for entry in sorted(sys.path, key=len, reverse=True) if entry),
+    ]
+    return next((str(p) for root in roots if (p := _below(Path(filename), root))), filename)
+
+
+def _below(file: Path, root: Path) -> Path | None:
+    return file.relative_to(root) if file.is_relative_to(root) else None

@@ -1,0 +1,131 @@
+"""The trained model and its tokenizer left as a folder, in the layout of `save_pretrained`.
+
+Importing this loads no torch: the parent of a run looks at the place before anything is trained.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canary.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from canary.protocol.spec import WorkloadSpec
+
+MARK = "canary_model.json"
+"""Says what trained the model; a folder without it is not the canary's to replace."""
+
+
+def require_place(folder: Path) -> None:
+    """InputError where `folder` cannot become the model's: it may be missing, empty, or hold a
+    model that a canary left. Of a link, the folder that it leads to."""
+    folder = folder.resolve()
+    above = next((parent for parent in folder.parents if parent.exists()), folder)
+    if not above.is_dir():
+        raise InputError(f"save_model '{folder}': '{above}' is a file", "name a folder")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"save_model '{folder}' is a file", "name a folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
+        raise InputError(
+            f"save_model '{folder}' holds something that no canary left there",
+            "name another folder, or empty it",
+        )
+
+
+def require_savable(trainer: Any) -> None:
+    """ConfigError where the model of a trainer that is not started could not be saved at the end"""
+    key = "save_model"
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        raise ConfigError(
+            "save_model cannot put together a model whose weights are shared out among ranks",
+            "remove it, or train without FSDP and DeepSpeed",
+            key=key,
+        )
+    model = _inner(trainer)
+    if getattr(model, "is_quantized", False):
+        raise ConfigError(
+            "save_model cannot merge an adapter into quantized weights",
+            "remove it, or train over weights that are not quantized",
+            key=key,
+        )
+    if not hasattr(model, "save_pretrained"):
+        raise ConfigError(
+            f"save_model needs a model with save_pretrained, and this one is a "
+            f"{type(model).__name__}",
+            "remove it, or train a model of transformers",
+            key=key,
+        )
+
+
+def leave_model(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
+    """Saves the trained model, an adapter merged into it, and the tokenizer; on rank 0 alone.
+
+    The folder appears, or replaces that of an earlier run, when everything is in it. The model of
+    `trainer` is not to be used afterwards. Raises InputError where the folder cannot be written.
+    """
+    if not trainer.is_world_process_zero():
+        return
+    require_place(folder)
+    folder = folder.resolve()
+    partial = folder.with_name(f".{folder.name}.partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        _save(trainer, spec, partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    except PermissionError as error:
+        raise InputError(
+            f"save_model '{folder}' cannot be written: {error.strerror}",
+            "name a folder that is yours to write",
+        ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
+    model = _inner(trainer)
+    if hasattr(model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    _put_back_settings(model)
+    model.save_pretrained(str(folder))
+    tokenizer = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    if tokenizer is not None:
+        tokenizer.save_pretrained(str(folder))
+    about = {
+        "canary": spec.config.name,
+        "training_type": spec.config.training_type,
+        "model_name": spec.config.model_name,
+        "dataset_name": spec.config.dataset_name,
+        "steps": trainer.state.global_step,
+    }
+    if spec.config.training_type == "ppo":
+        about["not_saved"] = "value head"
+    (folder / MARK).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+
+def _put_back_settings(model: Any) -> None:
+    """The `use_cache` and the dropout of the model's own source: transformers' Trainer overwrites
+    the one, and trainers of policies switch the other off."""
+    config = getattr(model, "config", None)
+    source = getattr(config, "_name_or_path", "")
+    if config is None or not source or not hasattr(config, "use_cache"):
+        return
+    try:
+        own = type(config).from_pretrained(source, local_files_only=True)
+    except OSError:
+        return  # A model made by hand has no source, and keeps what the trainer chose.
+    for name in vars(config):
+        dropout = "drop" in name and isinstance(getattr(config, name), float)
+        if (dropout or name == "use_cache") and hasattr(own, name):
+            setattr(config, name, getattr(own, name))
+
+
+def _inner(trainer: Any) -> Any:
+    """The model itself: of PPO, the policy without its value head."""
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    model = getattr(model, "_orig_mod", model)
+    return getattr(model, "policy", model)

@@ -1,0 +1,59 @@
+"""As many CPU threads as cores, on a machine that has other work too."""
+
+from __future__ import annotations
+
+from canary.record.bottlenecks.common import Answer, NotJudged, on_gpu, percent
+from canary.record.types import Bottleneck, Evidence, RunRecord
+
+NAME = "crowded_threads"
+OTHER_WORK = 50.0
+"""Percent of one core that other processes take."""
+DELAY = 0.15
+"""Share of the step in which the training thread was ready and had no core."""
+LEAST_DELAY = 0.10
+"""Below this share other work costs the training nothing worth a word."""
+
+
+def judge(record: RunRecord) -> Answer:
+    """The threads of one operator wait at its end for the last of them, and that is each time the
+    one whose core another process holds. One thread fewer than cores leaves room for it."""
+    if on_gpu(record):
+        return NotJudged("only judged for training on a CPU")
+    device = record.env.get("device") or {}
+    threads, cores = device.get("threads"), record.env.get("cpu_usable")
+    if threads is None or cores is None:
+        return NotJudged("the number of threads, or of cores, is not known")
+    other, delay = _other_work(record), record.host.run_delay
+    if other is None and delay is None:
+        return NotJudged("other work on the machine was not measured")
+    crowded = (other or 0.0) >= OTHER_WORK or (delay or 0.0) >= DELAY
+    crowded = crowded and (delay is None or delay >= LEAST_DELAY)
+    if threads < 2 or threads < cores or not crowded:
+        return None
+    evidence = [
+        Evidence(what="threads of torch", value=threads),
+        Evidence(what="cores", value=cores),
+    ]
+    if other is not None:
+        evidence.append(Evidence(what="other work", value=other / 100, unit="cores"))
+    if delay is not None:
+        evidence.append(percent("of the step without a core", delay))
+    return Bottleneck(
+        name=NAME,
+        severity="bottleneck",
+        cost=min(1.0, delay or 0.0),
+        evidence=evidence,
+        advice="use fewer threads than cores, as they wait for each other: --threads 1 "
+        "(canary exec) or threads: 1 (a config)",
+    )
+
+
+def _other_work(record: RunRecord) -> float | None:
+    """CPU of processes that are not the training's, in percent of one core."""
+    sampled, cores = record.memory.sampled, record.env.get("cpu_count")
+    own, machine = (
+        (sampled.get(name) or {}).get("mean") for name in ("cpu_percent", "machine_cpu_percent")
+    )
+    if own is None or machine is None or cores is None:
+        return None
+    return max(0.0, float(machine) * int(cores) - float(own))

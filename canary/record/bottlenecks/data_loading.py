@@ -1,0 +1,40 @@
+"""The step waits for its next batch."""
+
+from __future__ import annotations
+
+from canary.record.bottlenecks.common import Answer, NotJudged, band, percent
+from canary.record.types import Bottleneck, Evidence, RunRecord
+
+NAME = "data_loading"
+WATCH, BOTTLENECK = 0.10, 0.25
+"""Shares of the step in the data phase."""
+
+
+def judge(record: RunRecord) -> Answer:
+    """By the share of the data phase, which is time that nothing else was done in."""
+    waited = record.perf.dataloader_wait_pct
+    if waited is None:
+        return NotJudged("the phases of the steps are not known")
+    severity = band(waited / 100, WATCH, BOTTLENECK)
+    if severity is None:
+        return None
+    evidence = [
+        percent("of the step in the data phase", waited / 100),
+        Evidence(what="data phase", value=1000 * record.phases["data"], unit="ms per step"),
+    ]
+    workers = record.config.get("num_workers")
+    if workers is not None:
+        evidence.append(Evidence(what="loader workers", value=workers))
+    busy = [launch.phases_cpu["data"] for launch in record.launches if launch.phases_cpu]
+    if busy:
+        evidence.append(
+            Evidence(what="of it on a core", value=1000 * sum(busy) / len(busy), unit="ms per step")
+        )
+    return Bottleneck(
+        name=NAME,
+        severity=severity,
+        cost=waited / 100,
+        evidence=evidence,
+        advice="prepare batches ahead (more loader workers, pinned memory), or do once what the "
+        "collator does in every step",
+    )

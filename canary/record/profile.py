@@ -1,0 +1,312 @@
+"""From a profiler's events to the operators and the summary of the profiled steps. Pure.
+
+The events are torch's own (`torch.profiler.profile.events()` and `.key_averages()`), read by their
+attributes: no torch here. Their times are in microseconds, those of the summary in milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from canary.record import jsonio
+
+TRACE, OPERATORS = "trace.json", "operators.json"
+SCHEMA_VERSION = 1
+LISTED = 30
+"""Operators in each list of the record; all of them are in OPERATORS."""
+
+Kind = Literal["operator", "runtime", "kernel", "annotation", "python", "overhead"]
+
+USER_SCOPE = 7
+"""`RecordScope::USER_SCOPE`: a `record_function` of somebody's, not an operator."""
+NO_EVENTS = ("[memory]", "[OutOfMemory]")
+PYTHON = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
+OVERHEAD = re.compile(
+    r"^(Activity Buffer Request|Buffer Flush|CUPTI|Command Buffer Full|Instrumentation"
+    r"|Lazy Function Loading|Resource|Runtime Triggered Module Loading|Unknown$)"
+)
+"""What the tracing itself took, as Kineto names it."""
+RUNTIME = re.compile(r"^(cuda|hip|cu(?=[A-Z]))\w*$")
+LAUNCHES = re.compile(
+    r"^(cuda|hip|cu)(Ext)?(Launch(Cooperative)?(Module)?Kernel|GraphLaunch|ModuleLaunchKernel)"
+)
+WAITS = re.compile(r"^(cuda|hip|cu)\w*Synchronize$")
+HOST_COPY = re.compile(r"^(Memcpy|CopyHostToDevice|CopyDeviceToHost)(?!.*DtoD)")
+CONVERSION = "aten::_to_copy"
+
+DEVICE_KEYS = (
+    "cuda_time_total_ms",
+    "self_cuda_time_total_ms",
+    "host_waits_ms",
+    "kernel_launches",
+    "device_idle_pct",
+    "copies",
+    "top_cuda_ops",
+)
+"""Keys of the summary that only a traced device fills: null without one, the totals 0, so that
+arithmetic on them holds. The reason is in `unmeasured`."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Which steps are profiled, and how. Travels as JSON."""
+
+    start_step: int
+    """Counted from 1, as the trainer counts."""
+    num_steps: int
+    folder: str
+    """Of the operators."""
+    trace: str
+    """File of the trace."""
+    record_shapes: bool = False
+    profile_memory: bool = False
+    with_stack: bool = False
+
+    @property
+    def last_step(self) -> int:
+        """The last step that is profiled."""
+        return self.start_step + self.num_steps - 1
+
+    def in_words(self) -> str:
+        """`steps 20 to 24`."""
+        if self.num_steps == 1:
+            return f"step {self.start_step}"
+        return f"steps {self.start_step} to {self.last_step}"
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One row of the whole table; times in ms over all profiled steps, each call's own time with
+    `self_`, with what it calls without."""
+
+    name: str
+    kind: Kind
+    count: int
+    self_cpu_time_ms: float
+    cpu_time_ms: float
+    self_cuda_time_ms: float
+    cuda_time_ms: float
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What was traced of the profiled steps."""
+
+    steps: tuple[int, ...]
+    wall_ms: float
+    averages: Sequence[Any]
+    """torch's `key_averages()`."""
+    events: Sequence[Any]
+    """torch's `events()`."""
+    copied_bytes: int | None = None
+    no_device: str = ""
+    """Why the device could not be traced, where that is known beforehand."""
+
+
+def _number(row: Any, *names: str) -> float:
+    """The first of the attributes that is there: torch renamed them.
+
+    Raises:
+        AttributeError: none of them. A default of 0 would empty the table without a word.
+    """
+    for name in names:
+        if hasattr(row, name):
+            return float(getattr(row, name))
+    raise AttributeError(f"{type(row).__name__} has none of {', '.join(names)}")
+
+
+def device_us(row: Any) -> float:
+    """Device time of a row with what it calls."""
+    return _number(row, "device_time_total", "cuda_time_total")
+
+
+def self_device_us(row: Any) -> float:
+    """Device time of a row without what it calls."""
+    return _number(row, "self_device_time_total", "self_cuda_time_total")
+
+
+def _on_device(row: Any) -> bool:
+    return str(row.device_type).rsplit(".", 1)[-1] not in ("CPU", "MKLDNN", "IDEEP", "0")
+
+
+def _is_annotation(row: Any) -> bool:
+    return bool(getattr(row, "is_user_annotation", False)) or (
+        getattr(row, "scope", 0) == USER_SCOPE
+    )
+
+
+def kind_of(row: Any, name: str) -> Kind:
+    """What a row of a table is."""
+    if _is_annotation(row):
+        return "annotation"
+    if _on_device(row):
+        return "kernel"
+    if getattr(row, "is_python_function", False) or PYTHON.search(name):
+        return "python"
+    if OVERHEAD.match(name):
+        return "overhead"
+    return "runtime" if RUNTIME.match(name) else "operator"
+
+
+def operators_of(averages: Iterable[Any]) -> list[Operator]:
+    """The whole table, the longest self time first; times in ms."""
+    found = [
+        Operator(
+            name=row.key,
+            kind=kind_of(row, row.key),
+            count=int(row.count),
+            self_cpu_time_ms=_number(row, "self_cpu_time_total") / 1000,
+            cpu_time_ms=_number(row, "cpu_time_total") / 1000,
+            self_cuda_time_ms=self_device_us(row) / 1000,
+            cuda_time_ms=device_us(row) / 1000,
+        )
+        for row in averages
+        if row.key not in NO_EVENTS
+    ]
+    return sorted(found, key=lambda op: (-op.self_cuda_time_ms, -op.self_cpu_time_ms, op.name))
+
+
+def summarise_profile(traced: Traced) -> dict[str, Any]:
+    """The document of OPERATORS: `{schema_version, summary, unmeasured, operators}`, where the
+    summary has the keys of `canary.record.types.Profiler` but for its paths."""
+    table = operators_of(traced.averages)
+    on_host = [op for op in table if op.kind in ("operator", "runtime")]
+    summary: dict[str, Any] = {
+        "steps": list(traced.steps),
+        "wall_ms": traced.wall_ms,
+        "cuda_time_total_ms": 0.0,
+        "self_cuda_time_total_ms": 0.0,
+        "cpu_time_total_ms": sum(op.self_cpu_time_ms for op in on_host),
+        "operator_kinds": len(on_host),
+        "top_cpu_ops": _listed(on_host, "self_cpu_time_ms"),
+    }
+    reason = traced.no_device
+    device = [event for event in traced.events if _on_device(event) and not _is_annotation(event)]
+    if not reason and not device:
+        reason = (
+            "the device's events did not come: CUPTI is missing, or its use is not allowed here"
+        )
+    if not reason:
+        summary |= _of_device(traced, on_host, device)
+    summary["conversions"] = _conversions(traced.events, on_device=not reason)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "summary": summary,
+        "unmeasured": dict.fromkeys((f"profiler.{key}" for key in DEVICE_KEYS), reason)
+        if reason
+        else {},
+        "operators": [asdict(op) for op in table],
+    }
+
+
+def _listed(rows: Iterable[Operator], key: str) -> list[dict[str, Any]]:
+    rows = sorted(rows, key=lambda op: (-getattr(op, key), op.name))
+    return [
+        {
+            "name": op.name,
+            "self_cuda_time_ms": op.self_cuda_time_ms,
+            "self_cpu_time_ms": op.self_cpu_time_ms,
+            "count": op.count,
+        }
+        for op in rows[:LISTED]
+        if getattr(op, key) > 0
+    ]
+
+
+def _of_device(traced: Traced, on_host: list[Operator], device: list[Any]) -> dict[str, Any]:
+    spans = [(event.time_range.start, event.time_range.end) for event in device]
+    copies = [
+        (end - start) / 1000
+        for event, (start, end) in zip(device, spans, strict=True)
+        if HOST_COPY.match(event.name)
+    ]
+    busy_ms = covered(spans) / 1000
+    idle = 100 * (1 - busy_ms / traced.wall_ms) if traced.wall_ms > 0 else None
+    return {
+        "cuda_time_total_ms": sum(end - start for start, end in spans) / 1000,
+        "self_cuda_time_total_ms": sum(op.self_cuda_time_ms for op in on_host),
+        "host_waits_ms": sum(op.self_cpu_time_ms for op in on_host if WAITS.match(op.name)),
+        "kernel_launches": sum(op.count for op in on_host if LAUNCHES.match(op.name)),
+        "device_idle_pct": None if idle is None else max(0.0, idle),
+        "copies": {
+            "count": len(copies),
+            "time_ms": sum(copies),
+            "bytes": traced.copied_bytes if copies else 0,
+        },
+        "top_cuda_ops": _listed(on_host, "self_cuda_time_ms"),
+    }
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of intervals: two streams at once are busy once."""
+    total, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _conversions(events: Iterable[Any], on_device: bool) -> dict[str, Any]:
+    """Calls of CONVERSION that no other one made."""
+    count, total_us = 0, 0.0
+    for event in events:
+        if event.name != CONVERSION or _inside_another(event):
+            continue
+        count += 1
+        total_us += _converting_us(event) if on_device else _number(event, "cpu_time_total")
+    return {"count": count, "time_ms": total_us / 1000}
+
+
+def _inside_another(event: Any) -> bool:
+    parent = event.cpu_parent
+    while parent is not None:
+        if parent.name == CONVERSION:
+            return True
+        parent = parent.cpu_parent
+    return False
+
+
+def _converting_us(event: Any) -> float:
+    """Device time of an event and what it calls, but for copies from and to the host."""
+    own = sum(float(k.duration) for k in event.kernels if not HOST_COPY.match(k.name))
+    return own + sum(_converting_us(child) for child in event.cpu_children)
+
+
+def copied_bytes(lines: Iterable[str]) -> int | None:
+    """Bytes of the copies between host and device, from the lines of a trace; None where it tells
+    none. Read by line: a trace can be larger than the memory that is left."""
+    total: int | None = None
+    copying = False
+    for line in lines:
+        if '"name":' in line:
+            copying = '"name": "Mem' in line and HOST_COPY.match(_name_in(line)) is not None
+        if copying and (found := re.search(r'"bytes":\s*(\d+)', line)):
+            total = (total or 0) + int(found[1])
+            copying = False
+    return total
+
+
+def _name_in(line: str) -> str:
+    found = re.search(r'"name": "([^"]*)"', line)
+    return found[1] if found else ""
+
+
+def read_profile(folder: Path) -> Mapping[str, Any] | None:
+    """The document of OPERATORS in a folder; None where there is none, or none that is whole.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = folder / OPERATORS
+    if not path.is_file():
+        return None
+    try:
+        document = jsonio.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    whole = isinstance(document, dict) and document.get("schema_version") == SCHEMA_VERSION
+    return document if whole else None

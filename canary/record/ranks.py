@@ -1,0 +1,259 @@
+"""Several ranks as one run: their rows merged step by step, and what only their comparison tells.
+
+Pure. A rank's row is a row as `canary.record.summary` has it, with two figures more:
+`collectives`, how many the rank began in the step, and `wait_s`, seconds it was blocked in them.
+Busy time is wall time less waiting: in a synchronous step every rank takes as long as the slowest,
+and what the others do meanwhile is wait.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from canary.record import jsonio
+from canary.record.jsonio import number
+
+Row = dict[str, Any]
+ByRank = Mapping[int, Sequence[Row]]
+
+SUMMED = ("input_tokens", "label_tokens", "completion_tokens", "samples", "cpu_s")
+OF_THE_SLOWEST = ("wall_s", "phases", "phases_cpu", "host")
+LARGEST = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes", "alloc_retries", "time")
+
+
+def rank_path(path: Path, rank: int) -> Path:
+    """The file of one rank beside rank 0's: `steps.jsonl`, `steps.rank1.jsonl`, ..."""
+    return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}{path.suffix}")
+
+
+def rank_files(path: Path) -> dict[int, Path]:
+    """The files of all ranks that are there, given rank 0's."""
+    found = {0: path} if path.exists() else {}
+    start = f"{path.stem}.rank"
+    for file in path.parent.glob(f"{start}*{path.suffix}"):
+        rank = file.name[len(start) : len(file.name) - len(path.suffix)]
+        if rank.isdigit():
+            found[int(rank)] = file
+    return dict(sorted(found.items()))
+
+
+class RankSteps:
+    """The rows of every rank, read on as they are written; `path` is rank 0's file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offsets: dict[int, int] = {}
+        self._rows: dict[int, list[Row]] = {}
+
+    def read(self) -> dict[int, list[Row]]:
+        """All rows so far of the ranks that wrote any, in order of ranks."""
+        for rank, file in rank_files(self._path).items():
+            rows, self._offsets[rank] = jsonio.rows_since(file, self._offsets.get(rank, 0))
+            self._rows.setdefault(rank, []).extend(rows)
+        return {rank: rows for rank, rows in sorted(self._rows.items()) if rows}
+
+
+def busy_s(row: Mapping[str, Any]) -> float:
+    """Seconds of a rank's step in which it did not wait for the others."""
+    return max(0.0, float(row["wall_s"]) - float(row.get("wait_s") or 0.0))
+
+
+def _steps(by_rank: ByRank) -> list[dict[int, Row]]:
+    """Each launch's steps that all ranks have ended, in order: the row of every rank."""
+    found: dict[tuple[int, int], dict[int, Row]] = defaultdict(dict)
+    for rank, rows in sorted(by_rank.items()):
+        for row in rows:
+            found[row["launch"], row["step"]][rank] = row
+    return [rows for _, rows in sorted(found.items()) if len(rows) == len(by_rank)]
+
+
+def merged_rows(by_rank: ByRank) -> list[Row]:
+    """One row a step for all ranks; of a single rank its own rows.
+
+    Wall time and phases are those of the busiest rank, which the others wait for; tokens, samples
+    and CPU seconds are summed; losses and RL metrics are means, as the trainer logs them; memory is
+    that of the largest rank.
+    """
+    present = {rank: rows for rank, rows in by_rank.items() if rows}
+    if len(present) < 2:
+        return [row for rows in present.values() for row in rows]
+    return [_merged(rows) for rows in _steps(present)]
+
+
+def _merged(rows: Mapping[int, Row]) -> Row:
+    slowest = max(rows, key=lambda rank: busy_s(rows[rank]))
+    first = rows[min(rows)]
+    merged: Row = dict(first)
+    merged |= {key: rows[slowest][key] for key in OF_THE_SLOWEST if key in rows[slowest]}
+    for key in SUMMED:
+        merged[key] = _of(rows, key, sum)
+    for key in LARGEST:
+        merged[key] = _of(rows, key, max)
+    merged["loss"] = mean_of([row.get("loss") for row in rows.values()])
+    merged["micro_losses"] = columns([row.get("micro_losses") or [] for row in rows.values()])
+    merged["rl"] = mean_by_name([row.get("rl") or {} for row in rows.values()])
+    return merged | {"slowest": slowest, "imbalance": imbalance(rows)}
+
+
+def _of(rows: Mapping[int, Row], key: str, take: Any) -> Any:
+    values = [row[key] for row in rows.values() if row.get(key) is not None]
+    return take(values) if values else None
+
+
+def imbalance(rows: Mapping[int, Row]) -> float:
+    """Of one step: the busiest rank's time over the mean, less 1; 0 where all do the same."""
+    busy = [busy_s(row) for row in rows.values()]
+    mean = statistics.fmean(busy)
+    return max(busy) / mean - 1 if mean > 0 else 0.0
+
+
+def mean_of(values: Sequence[Any]) -> float | None:
+    """The mean in order of ranks; a NaN on one of them makes it NaN. None where a rank has none."""
+    if not values or any(value is None for value in values):
+        return None
+    return sum(float(number(value)) for value in values) / len(values)
+
+
+def columns(lists: Sequence[Sequence[Any]]) -> list[float | None]:
+    """Means by place; as long as the shortest list."""
+    return [mean_of(values) for values in zip(*lists, strict=False)]
+
+
+def mean_by_name(mappings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Means by name, of the ranks that have it."""
+    names = dict.fromkeys(name for mapping in mappings for name in mapping)
+    means = {name: mean_of([m[name] for m in mappings if name in m]) for name in names}
+    return {name: value for name, value in means.items() if value is not None}
+
+
+def describe_ranks(by_rank: ByRank, warmup: int) -> dict[str, Any]:
+    """`RunRecord.ranks`, as far as rows tell it; empty for one rank. Warm-up and profiled steps are
+    left out.
+
+    `imbalance` and `wait_s` hold a value a step (`wait_s` one for each rank and step).
+    """
+    present = {rank: rows for rank, rows in by_rank.items() if rows}
+    steps = [
+        rows
+        for rows in _steps(present)
+        if all(row["step"] > warmup for row in rows.values())
+        and not any(row.get("profiled") for row in rows.values())
+    ]
+    if len(present) < 2 or not steps:
+        return {}
+    slowest = Counter(max(rows, key=lambda rank: busy_s(rows[rank])) for rows in steps)
+    counts = [rows[min(rows)].get("collectives") for rows in steps]
+    return {
+        "imbalance": [imbalance(rows) for rows in steps],
+        "wait_s": [row["wait_s"] for rows in steps for row in rows.values() if "wait_s" in row],
+        "collectives_per_step": mean_of(counts),
+        "slowest_steps": {str(rank): slowest.get(rank, 0) for rank in present},
+        "by_rank": {str(rank): _one_rank(rank, steps) for rank in present},
+    }
+
+
+def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
+    """Means over the steps, in seconds, and the largest resident memory in bytes."""
+    rows = [each[rank] for each in steps]
+    waits = [row.get("wait_s") for row in rows]
+    peaks = [row["rss_bytes"] for row in rows if row.get("rss_bytes") is not None]
+    return {
+        "step_time_s": statistics.fmean(row["wall_s"] for row in rows),
+        "busy_s": statistics.fmean(busy_s(row) for row in rows),
+        "wait_s": mean_of(waits),
+        "peak_rss_bytes": max(peaks, default=None),
+    }
+
+
+def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """The exact lane of a run: rank 0's, with the batches of all ranks, losses and RL metrics as
+    means, and the hashes of the parameters that each rank ended with."""
+    ranks = sorted(by_rank)
+    first = by_rank[ranks[0]]
+    if len(ranks) < 2 or not first:
+        return dict(first)
+    each = [by_rank[rank] for rank in ranks]
+    merged = dict(first) | {
+        "batches": _batches(by_rank),
+        "ranks": {
+            name: {str(rank): by_rank[rank].get(part, {}).get(key) for rank in ranks}
+            for name, part, key in (
+                ("initial_parameters_sha256", "model", "parameters_sha256"),
+                ("final_parameters_sha256", "frozen", "final_parameters_sha256"),
+            )
+        }
+        | {"sharded": any(exact.get("model", {}).get("sharded", False) for exact in each)},
+    }
+    if all("first_loss" in exact for exact in each):
+        merged["first_loss"] = {
+            "loss": mean_of([exact["first_loss"]["loss"] for exact in each]),
+            "micro_losses": columns([exact["first_loss"]["micro_losses"] for exact in each]),
+        }
+        if all("updates" in exact["first_loss"] for exact in each):
+            updates = [exact["first_loss"]["updates"] for exact in each]
+            merged["first_loss"]["updates"] = columns(updates)
+    if all("rollout" in exact for exact in each):
+        merged["rollout"] = _rollouts([exact["rollout"] for exact in each])
+    if all("trajectory" in exact for exact in each):
+        of_all = [exact["trajectory"] for exact in each]
+        merged["trajectory"] = dict(of_all[0]) | {
+            "losses": columns([trajectory["losses"] for trajectory in of_all]),
+            "rl": {
+                name: columns([t["rl"][name] for t in of_all if name in t["rl"]])
+                for name in of_all[0]["rl"]
+            },
+        }
+    return merged
+
+
+def _rollouts(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Tokens of all ranks, and of each signal the statistics over the values of all."""
+    names = dict.fromkeys(name for one in each for name in one["signals"])
+    return {
+        "tokens": [sum(counts) for counts in zip(*(one["tokens"] for one in each), strict=False)],
+        "signals": {
+            name: _signal([one["signals"][name] for one in each if name in one["signals"]])
+            for name in names
+        },
+    }
+
+
+def _signal(sides: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """See `canary.training.exact.rollouts`; means weigh as many values as a rank has."""
+    found: dict[str, list[Any]] = {"count": [], "mean": [], "rms": [], "placed": []}
+    for step in range(min(len(side["count"]) for side in sides)):
+        counts = [int(side["count"][step]) for side in sides]
+        total = sum(counts)
+        means = {
+            key: sum(
+                count * float(number(side[key][step])) ** power
+                for count, side in zip(counts, sides, strict=True)
+            )
+            / max(total, 1)
+            for key, power in (("mean", 1), ("rms", 2), ("placed", 1))
+        }
+        found["count"].append(total)
+        found["mean"].append(means["mean"])
+        found["rms"].append(math.sqrt(means["rms"]) if means["rms"] == means["rms"] else math.nan)
+        found["placed"].append(means["placed"])
+    return found
+
+
+def _batches(by_rank: Mapping[int, Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """A step's micro-batches of all ranks, in order of ranks; each says whose it is."""
+    lists = {rank: exact.get("batches", []) for rank, exact in sorted(by_rank.items())}
+    steps = max(len(batches) for batches in lists.values())
+    return [
+        [
+            {"rank": rank, **micro}
+            for rank, batches in lists.items()
+            if step < len(batches)
+            for micro in batches[step]
+        ]
+        for step in range(steps)
+    ]

@@ -1,0 +1,366 @@
+"""From the rows of `steps.jsonl` to the figures of the record. Pure.
+
+A row is one optimizer step of one launch:
+`{launch, step, wall_s, phases: {name: s}, phases_cpu: {name: s}, loss, micro_losses, grad_norm,
+learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
+reserved_bytes, peak_bytes, alloc_retries, rl: {metric: value}, host: {computing_s, waiting_s,
+others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`; where Python's lock is
+sampled also `gil_held`, its share of the training so far); on a CPU also `cpu_s`, CPU seconds of
+the process and of those that it started; of one of several ranks also `{collectives, wait_s}`; of a
+step that the profiler slowed down also `profiled: true`; of one in which a detector saw something
+also `alerts`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from canary.record.alerts import with_alerts
+from canary.record.host import host_of, on_core_step_time_s
+from canary.record.jsonio import number
+from canary.record.ranks import ByRank, describe_ranks, merged_rows
+from canary.record.slowing import slowing
+from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
+
+Row = dict[str, Any]
+
+MIN_STEPS = 5
+"""Timed steps after warm-up below which a launch says nothing."""
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The share-quantile of an ordered sample, linear between neighbours (numpy's default)."""
+    position = share * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def distribution(values: Iterable[float]) -> Distribution:
+    """Order statistics of a sample; non-finite values are left out of it."""
+    ordered = sorted(value for value in values if math.isfinite(value))
+    if not ordered:
+        return Distribution()
+    median = percentile(ordered, 0.5)
+    return Distribution(
+        count=len(ordered),
+        mean=statistics.fmean(ordered),
+        median=median,
+        p50=median,
+        p95=percentile(ordered, 0.95),
+        p99=percentile(ordered, 0.99),
+        min=ordered[0],
+        max=ordered[-1],
+        std=statistics.stdev(ordered) if len(ordered) > 1 else 0.0,
+    )
+
+
+def _numbers(rows: Iterable[Row], key: str) -> list[float]:
+    values = (number(row.get(key)) for row in rows)
+    return [float(value) for value in values if value is not None]
+
+
+def _largest(rows: Iterable[Row], key: str) -> int | None:
+    values = _numbers(rows, key)
+    return int(max(values)) if values else None
+
+
+def _rate(rows: Sequence[Row], key: str) -> float | None:
+    pairs = [(row[key], row["wall_s"]) for row in rows if row.get(key) is not None]
+    wall = sum(seconds for _, seconds in pairs)
+    return sum(amount for amount, _ in pairs) / wall if wall > 0 else None
+
+
+def _inverse(rate: float | None) -> float | None:
+    return 1 / rate if rate else None
+
+
+def is_bad(row: Row, test: Any) -> bool:
+    """Whether the step's loss, or that of one of its micro-batches, fails `test` (isnan, isinf)."""
+    losses = [row.get("loss"), *row.get("micro_losses", [])]
+    return any(loss is not None and test(float(number(loss))) for loss in losses)
+
+
+def stability(rows: Sequence[Row]) -> Stability:
+    """Counts and sequences of one launch, every step of it, warm-up included."""
+    losses = [math.nan if row.get("loss") is None else float(number(row["loss"])) for row in rows]
+    if all(row.get("loss") is None for row in rows):
+        losses = []  # a loop that told none
+    nan_at = [row["step"] for row in rows if is_bad(row, math.isnan)]
+    inf_at = [row["step"] for row in rows if is_bad(row, math.isinf)]
+    return Stability(
+        nan_steps=len(nan_at),
+        inf_steps=len(inf_at),
+        nan_at=nan_at,
+        inf_at=inf_at,
+        loss_values=losses,
+        grad_norm_values=[
+            None if row.get("grad_norm") is None else float(number(row["grad_norm"]))
+            for row in rows
+        ],
+        final_loss=losses[-1] if losses else None,
+        loss_diverged=diverged(losses),
+    )
+
+
+def diverged(losses: Sequence[float]) -> bool:
+    """The end is not finite, or the last tenth is over 1.5 times the first tenth in the mean.
+
+    Losses that start below zero or near it (policy objectives) have no scale to compare with.
+    """
+    if not losses:
+        return False
+    if not math.isfinite(losses[-1]):
+        return True
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    tenth = max(1, len(finite) // 10)
+    start, end = statistics.fmean(finite[:tenth]), statistics.fmean(finite[-tenth:])
+    return len(finite) >= 10 and start > 1e-3 and end > 1.5 * start
+
+
+def phase_means(rows: Sequence[Row], key: str = "phases") -> dict[str, float]:
+    """Mean seconds a step for each phase; empty where no row has `key`."""
+    told = [row[key] for row in rows if key in row]
+    if not told:
+        return {}
+    totals: dict[str, float] = defaultdict(float)
+    for phases in told:
+        for name, seconds in phases.items():
+            totals[name] += seconds
+    return {name: totals.get(name, 0.0) / len(told) for name in PHASES}
+
+
+STEADY_SHARE = 0.95
+
+
+def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
+    """Mean seconds a step for each phase, where no step counts for more than the phase's 95th
+    percentile."""
+    if not rows:
+        return {}
+    return {name: _steady_mean([row["phases"].get(name, 0.0) for row in rows]) for name in PHASES}
+
+
+def _steady_mean(values: Sequence[float]) -> float:
+    most = percentile(sorted(values), STEADY_SHARE)
+    return statistics.fmean(min(value, most) for value in values)
+
+
+FIRST_STEPS = 12
+"""Steps of which the record has the tokens one by one: as many as a probe usually has."""
+NOT_TRAINING = ("checkpoint", "evaluation")
+"""Phases of what a training does now and then, and that belongs to no step."""
+
+
+def cpu_s_per_step(rows: Sequence[Row]) -> float | None:
+    """As `Launch` has it. No median: processes that load data work ahead in bursts, and some work
+    comes every few steps."""
+    told = [row for row in rows if row.get("cpu_s") is not None]
+    bare = [row for row in told if not any(row["phases"].get(name) for name in NOT_TRAINING)]
+    seconds = _numbers(bare or told, "cpu_s")
+    return _steady_mean(seconds) if seconds else None
+
+
+def timed(rows: Iterable[Row], warmup: int) -> list[Row]:
+    """The steps whose times count: after the warm-up, and not profiled."""
+    return [row for row in rows if row["step"] > warmup and not row.get("profiled")]
+
+
+def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
+    """The launch with its own mean and median step time, from its rows after warm-up."""
+    steady = timed(rows, warmup)
+    times = distribution(row["wall_s"] for row in steady)
+    return launch.model_copy(
+        update={
+            "steps": len(rows),
+            "mean_step_time_s": times.mean if times.count else None,
+            "median_step_time_s": times.median if times.count else None,
+            "tokens_per_sec": _rate(steady, "input_tokens"),
+            "phases": phase_means(steady),
+            "phases_steady": steady_phase_means(steady),
+            "phases_cpu": phase_means(steady, "phases_cpu"),
+            "cpu_s_per_step": cpu_s_per_step(steady),
+            "on_core_step_time_s": on_core_step_time_s(steady),
+            "slowing": slowing(steady),
+        }
+    )
+
+
+def _spike(rows: Sequence[Row]) -> dict[str, int | None]:
+    """Typical memory of one launch, and the step of its peak."""
+    key = "peak_bytes" if _numbers(rows, "peak_bytes") else "rss_bytes"
+    told = [row for row in rows if row.get(key) is not None]
+    if not told:
+        return {"typical_bytes": None, "peak_step": None}
+    ordered = sorted(_numbers(told, key))
+    at_peak = next(row["step"] for row in told if row[key] == max(ordered))
+    return {"typical_bytes": int(percentile(ordered, 0.5)), "peak_step": at_peak}
+
+
+GROWTH_BLOCKS = 10
+T_975 = 2.306
+"""Student's t, two-sided 95%, for the slope through ten blocks (8 degrees of freedom)."""
+
+
+def memory_growth(rows: Sequence[Row]) -> Growth | None:
+    """The slope of one launch's memory; None below three steps a block."""
+    kind: Literal["device", "resident"] = "device"
+    values = _numbers(rows, "allocated_bytes")
+    if not values:
+        kind, values = "resident", _numbers(rows, "rss_bytes")
+    size = len(values) // GROWTH_BLOCKS
+    if size < 3:
+        return None
+    blocks = [statistics.fmean(values[i * size : (i + 1) * size]) for i in range(GROWTH_BLOCKS)]
+    places = [size * (i + 0.5) for i in range(GROWTH_BLOCKS)]
+    slope, intercept = statistics.linear_regression(places, blocks)
+    residual = sum((y - intercept - slope * x) ** 2 for x, y in zip(places, blocks, strict=True))
+    centre = statistics.fmean(places)
+    error = math.sqrt(
+        residual / (GROWTH_BLOCKS - 2) / sum((place - centre) ** 2 for place in places)
+    )
+    return Growth(
+        kind=kind,
+        bytes_per_step=slope,
+        low=slope - T_975 * error,
+        high=slope + T_975 * error,
+        steps=len(values),
+    )
+
+
+def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
+    """The steps of one launch that were not profiled, with the resident memory that the training
+    alone has: what the profiler left behind is taken off those after its window, as far as all of
+    them stand above all before it."""
+    flagged = [row["step"] for row in rows if row.get("profiled")]
+    plain = [row for row in rows if not row.get("profiled")]
+    if not flagged or not plain:
+        return rows
+    before = [row for row in plain if row["step"] < flagged[0]]
+    after = [row for row in plain if row["step"] > flagged[0]]
+    was, now = (_numbers(side, "rss_bytes") for side in (before, after))
+    left = max(0.0, min(now) - max(was)) if was and now else 0.0
+    lower = [row | {"rss_bytes": number(row.get("rss_bytes")) - left} for row in after if left]
+    return [*before, *(lower or after)]
+
+
+def unprofiled_stretch(rows: Sequence[Row]) -> Sequence[Row]:
+    """The longest stretch without a profiled step. What the profiler took stays resident after it
+    in part: a line through both sides of its window would have a slope."""
+    cuts = [place for place, row in enumerate(rows) if row.get("profiled")]
+    ends = zip([-1, *cuts], [*cuts, len(rows)], strict=True)
+    return max((rows[before + 1 : after] for before, after in ends), key=len)
+
+
+def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
+    """The record with everything that follows from the measured rows; `warmup` steps of each
+    launch are left out of speeds, phases and RL metrics, never out of the stability figures."""
+    by_launch: dict[int, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_launch[row["launch"]].append(row)
+    first = by_launch[min(by_launch)] if by_launch else []
+    own = [row for of_launch in by_launch.values() for row in without_profiler(of_launch)]
+    steady = timed(rows, warmup)
+    unmeasured = dict(record.unmeasured)
+    if not steady and any(row["step"] > warmup for row in rows):
+        unmeasured["perf.step_time"] = "every step after the warm-up was profiled"
+    record = record.model_copy(
+        update={
+            "perf": record.perf.model_copy(update=_speeds(steady) | _peak(own)),
+            "unmeasured": unmeasured,
+            "stability": stability(first),
+            "phases": phase_means(steady),
+            "memory": record.memory.model_copy(update=_memory(own, first, warmup)),
+            "rl": _rl([row for row in rows if row["step"] > warmup]),
+            "tokens": _token_totals(first),
+            "first_step": first[0]["step"] if first else record.first_step,
+            "first_step_tokens": _step_tokens(first[:FIRST_STEPS]),
+            "launches": [
+                launch_timing(launch, by_launch.get(launch.index, []), warmup)
+                if launch.kind == "measured"
+                else launch
+                for launch in record.launches
+            ],
+        }
+    )
+    return record.model_copy(update={"host": host_of(record, steady)})
+
+
+def _speeds(steady: Sequence[Row]) -> dict[str, Any]:
+    """Step times, rates, and the share of the time in which a step waited for its data."""
+    wall = sum(row["wall_s"] for row in steady)
+    data = sum(row["phases"].get("data", 0.0) for row in steady)
+    return {
+        "step_time": distribution(row["wall_s"] for row in steady),
+        "approx_tokens_per_sec": _rate(steady, "input_tokens"),
+        "samples_per_sec": _rate(steady, "samples"),
+        "seconds_per_completion_token": _inverse(_rate(steady, "completion_tokens")),
+        "dataloader_wait_pct": 100 * data / wall if wall else None,
+    }
+
+
+def _peak(rows: Sequence[Row]) -> dict[str, Any]:
+    """The largest memory of any step: the device's, where one trained, or else the process's."""
+    for kind, key in (("device", "peak_bytes"), ("resident", "rss_bytes")):
+        peak = _largest(rows, key)
+        if peak is not None:
+            return {"max_mem_mb": peak / 2**20, "max_mem_kind": kind}
+    return {"max_mem_mb": None, "max_mem_kind": None}
+
+
+def _memory(rows: Sequence[Row], first: Sequence[Row], warmup: int) -> dict[str, Any]:
+    """Peaks of all launches; growth and the typical step of the first."""
+    return {
+        "peak_allocated_bytes": _largest(rows, "peak_bytes"),
+        "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
+        "peak_rss_bytes": _largest(rows, "rss_bytes"),
+        "growth": memory_growth(unprofiled_stretch([r for r in first if r["step"] > warmup])),
+        **_spike([row for row in without_profiler(first) if row["step"] > warmup]),
+        "alloc_retries": _largest(rows, "alloc_retries"),
+    }
+
+
+def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecord:
+    """The same from the rows of every rank, with what only their comparison tells."""
+    found = describe_ranks(by_rank, warmup)
+    for name in ("imbalance", "wait_s"):
+        if name in found:
+            found[name] = distribution(found[name]).model_dump()
+    record = record.model_copy(update={"ranks": record.ranks | found})
+    # Of every rank's rows: a step that one of them did not end has no merged row.
+    of_all = (row for rows in by_rank.values() for row in rows)
+    return with_alerts(summarise(record, merged_rows(by_rank), warmup), of_all)
+
+
+def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        for name, value in row.get("rl", {}).items():
+            values[name].append(float(number(value)))
+    return {name: distribution(sample) for name, sample in sorted(values.items())}
+
+
+def more_steps(record: RunRecord) -> str:
+    """What to do about a run with too few steps, in words."""
+    if record.first_step > 1:
+        where = f"it resumed from a checkpoint at step {record.first_step - 1}"
+        return f"{where}: remove the checkpoint, or raise max_steps"
+    return "raise max_steps"
+
+
+def _step_tokens(rows: Sequence[Row]) -> list[int]:
+    counted = _numbers(rows, "input_tokens")
+    return [int(count) for count in counted] if len(counted) == len(rows) else []
+
+
+def _token_totals(rows: Sequence[Row]) -> dict[str, int]:
+    totals = {}
+    for key in ("input_tokens", "label_tokens", "completion_tokens"):
+        counted = _numbers(rows, key)
+        if counted:
+            totals[key] = int(sum(counted))
+    return totals

@@ -1,0 +1,118 @@
+"""What trackers (TensorBoard, wandb ...) are given of a run: scalars by name. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from canary.record.alerts import alert_words
+from canary.record.host import gil_contention
+
+PREFIX = "canary"
+MEASURED = ("loss", "grad_norm", "learning_rate", "samples")
+MEMORY = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes")
+TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
+
+EXACT = {
+    "first_loss": ("first_loss", "loss"),
+    "first_gradient_norm": ("first_gradient", "total"),
+    "first_update_norm": ("first_update", "delta_norm"),
+    "tensors_changed": ("first_update", "tensors_changed"),
+    "trainable_parameters": ("model", "trainable_parameters"),
+    "operators": ("work", "operator_total"),
+    "flops": ("work", "flops"),
+    "forwards": ("work", "forwards"),
+    "tokens_fed": ("work", "tokens_fed"),
+    "host_reads": ("work", "host_reads"),
+    "collectives": ("work", "collectives"),
+    "tokenizer_calls": ("calls", "tokenizer_calls"),
+    "files_opened": ("calls", "files_opened"),
+}
+"""Names of the exact lane's scalars, and where a record's `exact` has them."""
+
+
+SAMPLED = {
+    "utilization/gpu_percent": "gpu_utilization",
+    "utilization/gpu_memory_percent": "gpu_memory_utilization",
+    "utilization/tree_cpu_percent": "cpu_percent",
+    "utilization/machine_cpu_percent": "machine_cpu_percent",
+    "memory/gpu_used_bytes": "gpu_memory_bytes",
+}
+"""Names of what is sampled beside the training, and those of `canary.machine.sampler`."""
+ALERTS = f"{PREFIX}/alerts"
+
+
+def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
+    """Of one step: time, rates, phases, utilisation, memory, tokens, loss, the metrics of RL and
+    the number of alerts; without what was not measured. Of a step that the profiler slowed down no
+    times, rates and utilisation: the record leaves them out too."""
+    found: dict[str, Any] = {} if row.get("profiled") else _timed(row)
+    found |= {f"memory/{name}": row.get(name) for name in MEMORY}
+    found |= {f"tokens/{name}": row.get(name) for name in TOKENS}
+    found |= {name: row.get(name) for name in MEASURED}
+    found |= {f"rl/{name}": value for name, value in row.get("rl", {}).items()}
+    found["alerts"] = len(row.get("alerts") or ())
+    return _named(found) | _alerts(row)
+
+
+def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the clock tells of a step."""
+    found: dict[str, Any] = {"step_time_s": row["wall_s"]}
+    found |= _rates(row)
+    found |= {f"utilization/{name}": value for name, value in _host(row).items()}
+    return found | {f"phase/{name}_s": seconds for name, seconds in row["phases"].items()}
+
+
+def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:
+    """Of the newest samples of the machine, without those that there are none of."""
+    return _named({name: reading.get(key) for name, key in SAMPLED.items()})
+
+
+def alerts_text(row: Mapping[str, Any]) -> str:
+    """The alerts of a step, a line each; empty where there are none."""
+    return "  \n".join(alert_words(alert) for alert in row.get("alerts") or ())
+
+
+def _rates(row: Mapping[str, Any]) -> dict[str, float]:
+    """Samples, input tokens and completion tokens a second of this step."""
+    amounts = {
+        "samples": row.get("samples"),
+        "tokens": row.get("input_tokens"),
+        "completion_tokens": row.get("completion_tokens"),
+    }
+    wall = row["wall_s"]
+    return {f"{k}_per_sec": n / wall for k, n in amounts.items() if n is not None and wall > 0}
+
+
+def _host(row: Mapping[str, Any]) -> dict[str, float | None]:
+    """Percent of one core that the process took, and of the time at most spent waiting for Python's
+    lock."""
+    cpu, wall = row.get("phases_cpu"), row["wall_s"]
+    contention = gil_contention([row])
+    return {
+        "cpu_percent": 100 * sum(cpu.values()) / wall if cpu and wall > 0 else None,
+        "gil_percent": None if contention is None else 100 * contention,
+    }
+
+
+def _alerts(row: Mapping[str, Any]) -> dict[str, float]:
+    """`anomaly/<category>_<severity>`: how many of them this step raised."""
+    names = (f"anomaly/{one['category']}_{one['severity']}" for one in row.get("alerts") or ())
+    return {name: float(count) for name, count in Counter(names).items()}
+
+
+def exact_scalars(exact: Mapping[str, Any]) -> dict[str, float]:
+    """Of the probe: one number a signal; without what it did not see."""
+    found = {name: exact.get(stage, {}).get(key) for name, (stage, key) in EXACT.items()}
+    live = exact.get("memory", {}).get("live_tensors")
+    found["live_tensors"] = live[-1] if live else None
+    return _named({f"exact/{name}": value for name, value in found.items()})
+
+
+def _named(values: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        f"{PREFIX}/{name}": value
+        for name, value in values.items()
+        if isinstance(value, int | float)
+    }

@@ -1,6 +1,0 @@
-"""Records a training loop that is not a `transformers.Trainer`: `from canary import Recorder`."""
-
-from canary.recorder.recorder import Recorder
-from canary.recorder.step import Step
-
-__all__ = ["Recorder", "Step"]

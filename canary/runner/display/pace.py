@@ -1,0 +1,163 @@
+"""How the launch that runs is going: its newest steps in numbers.
+
+Taking in a step costs the same however many there were before it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.protocol.job import Kind
+from canary.record.host import gil_contention
+from canary.record.jsonio import number
+from canary.record.metric_names import (
+    ACCURACY,
+    CLIP_FRACTION,
+    ENTROPY,
+    KL,
+    MARGIN,
+    POLICY_LOSS,
+    REWARD,
+    VALUE_LOSS,
+)
+from canary.record.phase_names import is_online, shown_phases
+
+Row = Mapping[str, Any]
+
+WINDOW = 10
+"""Steps that rates and shares are taken over."""
+KEPT_ALERTS = 3
+LEARNING = (
+    ("reward", REWARD),
+    ("KL", KL),
+    ("entropy", ENTROPY),
+    ("clipped", CLIP_FRACTION),
+    ("policy loss", POLICY_LOSS),
+    ("value loss", VALUE_LOSS),
+    ("margin", MARGIN),
+    ("accuracy", ACCURACY),
+)
+"""Metrics of a row's `rl` that are shown, and the names that trainers have for them."""
+
+
+class _Recent:
+    """The last steps of a kind, and the mean of all there were."""
+
+    def __init__(self) -> None:
+        self.rows: deque[Row] = deque(maxlen=WINDOW)
+        self._count, self._wall_s = 0, 0.0
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+        self._count += 1
+        self._wall_s += float(row["wall_s"])
+
+    def mean_s(self) -> float:
+        return self._wall_s / self._count
+
+
+class Pace:
+    """The state of the running launch."""
+
+    def __init__(self) -> None:
+        self.begin("measured", None)
+
+    def begin(self, kind: Kind, steps: int | None) -> None:
+        """A launch starts."""
+        self.kind: Kind = kind
+        self.steps = steps
+        self.started = time.monotonic()
+        self.done = 0
+        self.newest: Row | None = None
+        self.reading: Mapping[str, float] = {}
+        """The newest samples of the machine (see `canary.machine.sampler`)."""
+        self.alerts: deque[Mapping[str, Any]] = deque(maxlen=KEPT_ALERTS)
+        self.alerted = 0
+        self._all, self._usual = _Recent(), _Recent()
+
+    def add(self, row: Row) -> None:
+        """A step has ended."""
+        self.done += 1
+        self.newest = row
+        self._all.add(row)
+        if not row.get("profiled"):
+            self._usual.add(row)
+        for alert in row.get("alerts") or ():
+            self.alerts.append(alert)
+            self.alerted += 1
+
+    @property
+    def recent(self) -> Sequence[Row]:
+        """The last steps that nothing slowed down, as long as there are any."""
+        return self._usual.rows or self._all.rows
+
+    def seconds_left(self) -> float | None:
+        """From the mean of the steps so far; unknown before the first, or where nobody said how
+        many there are."""
+        if self.newest is None or self.steps is None:
+            return None
+        usual = self._usual if self._usual.rows else self._all
+        return max(0.0, usual.mean_s() * (self.steps - self.done))
+
+    def loss(self) -> float | None:
+        """Of the newest step."""
+        loss = None if self.newest is None else self.newest.get("loss")
+        return None if loss is None else float(number(loss))
+
+    def memory_bytes(self) -> float | None:
+        """Peak device memory, or resident memory where there is no device."""
+        row = self.newest
+        return None if row is None else row.get("peak_bytes") or row.get("rss_bytes")
+
+    def rate(self, key: str) -> float | None:
+        """So many a second; None where no step tells."""
+        told = [row for row in self.recent if row.get(key)]
+        wall = sum(row["wall_s"] for row in told)
+        return sum(row[key] for row in told) / wall if wall > 0 else None
+
+    def step_s(self) -> float:
+        """Mean seconds a step."""
+        recent = self.recent
+        return float(sum(row["wall_s"] for row in recent) / len(recent))
+
+    def online(self) -> bool:
+        """Whether the training generates what it trains on."""
+        return any(is_online(row["phases"]) for row in self.recent)
+
+    def shares(self) -> dict[str, float]:
+        """Shares of the wall time by the names to show."""
+        wall = 0.0
+        totals: dict[str, float] = {}
+        for row in self.recent:
+            wall += row["wall_s"]
+            for name, seconds in row["phases"].items():
+                totals[name] = totals.get(name, 0.0) + seconds
+        return {name: s / wall for name, s in shown_phases(totals).items()} if wall > 0 else {}
+
+    def cpu_percent(self) -> float | None:
+        """Percent of one core that the training process took over the steps."""
+        told = [row for row in self.recent if row.get("phases_cpu")]
+        wall = sum(row["wall_s"] for row in told)
+        cpu = sum(sum(row["phases_cpu"].values()) for row in told)
+        return 100 * cpu / wall if wall > 0 else None
+
+    def gil_contention(self) -> float | None:
+        """Share of the time that was at most waiting for Python's lock; None where not sampled."""
+        return gil_contention(self.recent)
+
+    def learning(self) -> dict[str, float]:
+        """Reward, KL and the like of the newest step, as far as its trainer tells them."""
+        return shown_metrics({} if self.newest is None else self.newest.get("rl") or {})
+
+
+def shown_metrics(told: Mapping[str, Any]) -> dict[str, float]:
+    """Those of a trainer's metrics that are shown, by the names to show."""
+    found = {}
+    for shown, names in LEARNING:
+        value = next((told[name] for name in names if told.get(name) is not None), None)
+        if value is not None:
+            found[shown] = float(number(value))
+    return found

@@ -1,0 +1,83 @@
+"""`canary exec`: a user's own command as a canary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from canary.config.command_line import name_of
+from canary.config.load import FROM_COMMAND, LoadedConfig, load_values
+from canary.errors import EXIT_OK, UsageError
+from canary.protocol.job import Listener
+from canary.runner.outcome import exit_code, failure_text, outcome_text
+from canary.runner.run import run_canary
+
+
+@dataclass(frozen=True)
+class ExecRequest:
+    """What `canary exec` was asked."""
+
+    command: tuple[str, ...]
+    name: str | None = None
+    max_steps: int | None = None
+    config: Path | None = None
+    no_probe: bool = False
+    stop_on: str | None = None
+    threads: int | None = None
+    settings: tuple[str, ...] = ()
+    """`--set` values: keys that have no option of their own."""
+
+    def given(self) -> dict[str, tuple[Any, str]]:
+        """Keys of the config that the command line sets, with the option that set them."""
+        found: dict[str, tuple[Any, str]] = {
+            "training_type": ("exec", "canary exec"),
+            "command": (list(self.command), "canary exec"),
+        }
+        if self.name is not None:
+            found["name"] = (self.name, "--name")
+        if self.max_steps is not None:
+            found["max_steps"] = (self.max_steps, "--max-steps")
+        if self.no_probe:
+            found["probe_steps"] = (0, "--no-probe")
+        if self.stop_on is not None:
+            found["stop_on"] = (self.stop_on, "--stop-on")
+        if self.threads is not None:
+            found["threads"] = (self.threads, "--threads")
+        return found
+
+
+def load_request(request: ExecRequest) -> LoadedConfig:
+    """The config of a command: the file's, with the command line over it.
+
+    Raises:
+        UsageError: no command, one that cannot be watched, or a key that a command cannot use.
+    """
+    if not request.command:
+        raise UsageError("no command to run", "canary exec -- python train.py")
+    loaded = load_values(request.config, request.given(), request.settings)
+    name = name_of(request.command)
+    if loaded.is_named or name is None:
+        return loaded
+    config = loaded.config.model_copy(update={"name": name})
+    return replace(loaded, config=config, origins=loaded.origins | {"name": FROM_COMMAND})
+
+
+def run_command(
+    request: ExecRequest, listener: Listener, output_dir: Path | None, verbose: bool
+) -> tuple[Path, int, str]:
+    """Runs the command, watched; returns the run's folder, the exit code (the command's own where
+    it failed) and what is to be said of the run.
+
+    Raises:
+        UsageError: a wrong request or config.
+        MachineError: there was no place to write a record.
+    """
+    loaded = load_request(request)
+    record, run_dir, result = run_canary(loaded, listener, output_dir, echo=True)
+    if result.status != "completed":
+        code = result.command_code
+        if code is None or result.usage_error:
+            code = exit_code(result)
+        return run_dir, code if code >= 0 else 128 - code, failure_text(result, run_dir, verbose)
+    return run_dir, EXIT_OK, outcome_text(record)

@@ -1,0 +1,373 @@
+"""What a launch left among the user's files: what is to be set aside before the next launch.
+
+Built from the notes of its processes (see `canary.runner.exec.file_notes`) and, for what wrote unheard, from
+one look at the folders that they wrote to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from canary.runner.exec.file_notes import (
+    BEGAN_AT,
+    CACHE,
+    COPIED,
+    ENDED_AT,
+    FOLDER,
+    KEPT,
+    LINKED,
+    LISTED,
+    LOOKED_AT,
+    MADE_IN,
+    NEW,
+    OUTPUT,
+    TEMPORARY,
+    UNHEARD,
+    UNKEPT,
+    WRITTEN_TO,
+    is_older,
+)
+from canary.runner.exec.free_paths import (
+    HUB,
+    Free,
+    free_of,
+    is_free,
+    is_hub_cache,
+    is_within,
+    started_in,
+)
+
+COPIED_BYTES = 4 << 30
+"""Bytes that are copied at most to put the state from before in place."""
+SMALL = 64 << 20
+"""Bytes up to which a kept file is copied into place, and is there for one more launch."""
+OWN = (NEW, TEMPORARY, MADE_IN)
+"""Kinds of a first note that say: the launch itself made this."""
+BESIDE_CACHES = (".locks", "downloads", "CACHEDIR.TAG", "token", "stored_tokens", "version.txt")
+TRAINING = "training"
+"""In the folder of notes: the number of the process whose launch is to be repeated."""
+
+
+class Refused(Exception):
+    """A second launch could change what the first one left; says which path and why."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One path as a process found it; `moment` in nanoseconds since the epoch."""
+
+    moment: int
+    kind: str
+    path: Path
+    more: str
+    root: int
+    """The first of the line of Python processes that it came from."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One path: whether something is there to be set aside, and what was there before."""
+
+    path: Path
+    moved: bool
+    before: str | None = None
+    """A kind of note; None where nothing was."""
+    more: str = ""
+    """The kept file, the target of the symlink, the mode of the folder."""
+    beside: Path | None = None
+    """A folder on the same disk that the launches themselves leave alone."""
+
+
+def read_notes(folder: Path) -> list[Note]:
+    """The notes of every process of a launch, oldest first."""
+    found = []
+    for file in folder.glob("notes.*"):
+        root = int(file.name.split(".")[1])
+        words = file.read_bytes().split(b"\0")
+        at = 0
+        while at + 4 <= len(words):
+            moment, kind, path, more = words[at : at + 4]
+            if moment.isdigit() and len(kind) == 1 and path.startswith(b"/"):
+                more_text = os.fsdecode(more)
+                place = Path(os.fsdecode(path))
+                found.append(Note(int(moment), kind.decode(), place, more_text, root))
+                at += 4
+            else:
+                at += 1  # a note that was cut short
+    return sorted(found, key=lambda note: note.moment)
+
+
+def firsts(notes: list[Note]) -> dict[Path, Note]:
+    """The first note of each path that a launch changed."""
+    found: dict[Path, Note] = {}
+    for note in notes:
+        if note.kind not in (LISTED, CACHE, WRITTEN_TO, UNHEARD):
+            found.setdefault(note.path, note)
+    return found
+
+
+def listings(notes: list[Note]) -> dict[Path, set[str]]:
+    """The names in each folder that a launch wrote to, before it did."""
+    found: dict[Path, set[str]] = {}
+    for note in notes:
+        if note.kind == LISTED:
+            found.setdefault(note.path, set(note.more.split("/")))
+    return found
+
+
+def is_moved(kept: os.stat_result) -> bool:
+    """Whether a kept file is moved into place, as a copy of it would take long."""
+    return kept.st_size > SMALL and kept.st_nlink == 1
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is one itself, and no symlink to one."""
+    return path.is_dir() and not path.is_symlink()
+
+
+def is_below(path: Path, folders: set[Path]) -> bool:
+    """Whether the path lies in one of the folders, however deep."""
+    return any(parent in folders for parent in path.parents)
+
+
+def is_sound(path: Path) -> bool:
+    """Whether no folder on the way to this path has become a symlink."""
+    return os.path.realpath(path.parent) == str(path.parent)
+
+
+def is_cache(path: Path, free: Free) -> bool:
+    """Whether a folder is a cache by its place, or by what it holds."""
+    if path.name.startswith(HUB):
+        return is_hub_cache(str(path))
+    return is_within(str(path), free)
+
+
+def caches(notes: list[Note], free: Free) -> set[Path]:
+    """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
+    place, and those that hold nothing else."""
+    found = {note.path for note in notes if note.kind == CACHE}
+    for path, note in firsts(notes).items():
+        if note.kind != NEW or not is_folder(path):
+            continue
+        inside = [*path.iterdir()]
+        cached = [one for one in inside if one in found or is_cache(one, free)]
+        if cached and all(one in cached or is_beside_cache(one) for one in inside):
+            found.add(path)
+    return found
+
+
+def tracked(notes: list[Note]) -> set[Path]:
+    """Folders that wandb made: a program of its own writes there, for the first launch alone."""
+    found = {note.path for note in notes if note.kind in OWN and is_folder(note.path)}
+    runs = {path for path in found if path.name.startswith(("run-", "offline-run-"))}
+    runs = {path for path in runs if path.parent.name == "wandb"}
+    return runs | {path.parent for path in runs if path.parent in found}
+
+
+def is_beside_cache(path: Path) -> bool:
+    """Whether this is one of the files that caches have for themselves."""
+    return path.suffix == ".lock" or path.name in BESIDE_CACHES
+
+
+def left_by(folder: Path) -> list[Item]:
+    """What the process that trained, and those it started, left in the launch whose notes are in
+    `folder`, parents first. What the rest of the command did before and after it stays.
+
+    Raises:
+        Refused: something cannot be set aside, or its state from before cannot be had.
+    """
+    if not folder.exists():
+        return []  # no launch came before
+    everyones = read_notes(folder)
+    root = int((folder / TRAINING).read_text(encoding="utf-8"))
+    notes = [note for note in everyones if note.root == root]
+    free = free_of(str(folder))
+    own_runs = tracked(everyones)
+    warm = caches(everyones, free) | own_runs
+    listed = listings(notes)
+    first = {
+        path: note
+        for path, note in firsts(notes).items()
+        if path not in warm and not is_below(path, warm) and not is_free(str(path), free)
+    }
+    for path, note in first.items():
+        if note.kind != OUTPUT and not is_sound(path):
+            raise Refused(f"{path} now lies behind a symlink")
+    own = {path for path, note in first.items() if note.kind in OWN}
+    items = {
+        path: item
+        for path, note in first.items()
+        if not is_below(path, own) and (item := _item(note, folder)) is not None
+    }
+    known = firsts(everyones)
+    inodes = _inodes([*folder.glob("*"), *known])
+    ends = [note.path for note in notes if note.kind == UNHEARD]
+    for path in (*_unheard(listed, *_while_it_ran(folder, root)), *_others_apart(ends)):
+        if (
+            path not in known
+            and not _inodes([path]) & inodes
+            and path not in warm
+            and not is_below(path, own | warm)
+            and not is_free(str(path), free)
+        ):
+            words = "changed while the command trained, and the canary did not see what wrote it"
+            raise Refused(f"{path} {words}")
+    whole = {path for path, item in items.items() if item.moved and is_folder(path)}
+    heard = {path for path, note in known.items() if note.kind in (*OWN, OUTPUT)}
+    _require_own(whole, heard, own_runs, free)
+    found = [items[path] for path in sorted(items) if not is_below(path, whole)]
+    _require_rights(found)
+    _require_room(found)
+    taken = (set(first), set(listed), Path(started_in(str(folder))))
+    return [replace(item, beside=_beside(item, folder, *taken)) for item in found]
+
+
+def _while_it_ran(folder: Path, root: int) -> tuple[os.stat_result, float]:
+    """The file made when a process began, and when it ended, in seconds since the epoch; without
+    end where it was ended from outside."""
+    began, ended = (folder / f"{name}{root}" for name in (BEGAN_AT, ENDED_AT))
+    return began.stat(), ended.stat().st_ctime if ended.exists() else math.inf
+
+
+def _beside(
+    item: Item, folder: Path, noted: set[Path], listed: set[Path], cwd: Path
+) -> Path | None:
+    """For what lies on another disk than the run: the topmost folder there that may be written to
+    and that the command has nothing to do with."""
+    if not item.moved:
+        return None
+    disk = item.path.parent.stat().st_dev
+    if disk == folder.stat().st_dev:
+        return None
+    for place in reversed(item.path.parents):
+        taken = place in noted | listed or is_below(place, noted) or place.is_relative_to(cwd)
+        if place.stat().st_dev == disk and not taken and os.access(place, os.W_OK | os.X_OK):
+            return place
+    raise Refused(f"{item.path} is on another disk, where no other folder may be written to")
+
+
+def _item(note: Note, folder: Path) -> Item | None:
+    path, kind = note.path, note.kind
+    if kind == UNKEPT:
+        raise Refused(f"the command changes {path}, which {note.more}")
+    there = _can_be_moved(path)
+    if kind in (NEW, MADE_IN):
+        return Item(path, True) if there else None
+    if kind in (TEMPORARY, OUTPUT) or (kind == FOLDER and is_folder(path)):
+        return None
+    if kind != KEPT:
+        return Item(path, there, kind, note.more)
+    name, _, moment = note.more.rpartition("/")
+    kept = folder / name
+    if not kept.exists() or kept.stat().st_mtime_ns != int(moment):
+        raise Refused(f"the earlier state of {path} was not kept")
+    return Item(path, there, KEPT, str(kept))
+
+
+def _unheard(listed: dict[Path, set[str]], began: os.stat_result, ended: float) -> Iterator[Path]:
+    """What became new or changed meanwhile in the folders that were written to: by native code, or
+    by another program. Hidden ones, temporary folders and what is in use are other programs'
+    matter."""
+    for folder, names in listed.items():
+        for path in _others_apart([*folder.iterdir()] if is_folder(folder) else []):
+            if not _can_be_moved(path):
+                continue
+            state = path.lstat()
+            if is_older(state, began) or state.st_ctime > ended:
+                continue
+            if path.name not in names or not is_folder(path):
+                yield path
+
+
+def _others_apart(paths: list[Path]) -> Iterator[Path]:
+    """Without what is other programs' matter."""
+    used = _in_use() if paths else ()
+    for path in paths:
+        shared = (Path(tempfile.gettempdir()).resolve(), Path("/var/tmp"), Path("/"))
+        if not path.name.startswith(".") and path not in used and path.parent not in shared:
+            yield path
+
+
+def _require_own(whole: set[Path], own: set[Path], own_folders: set[Path], free: Free) -> None:
+    """Everything in a folder that is moved whole was made by the command."""
+    looked = 0
+    for folder in sorted(path for path in whole if not is_below(path, whole)):
+        for root, folders, files in os.walk(folder):
+            looked += len(folders) + len(files)
+            if looked > LOOKED_AT:
+                raise Refused(f"{folder} holds more than {LOOKED_AT:,} files")
+            for path in (Path(root) / name for name in (*folders, *files)):
+                if is_within(str(path), free):
+                    raise Refused(f"{path} is a cache in a folder that the command made")
+                known = path in own or is_below(path, own_folders)
+                if not known and not is_free(str(path), free):
+                    raise Refused(f"{path} was not seen to be written by the command")
+
+
+def _inodes(paths: list[Path]) -> set[tuple[int, int]]:
+    """Files by number: one that lost another of its names looks changed, and is not."""
+    found = set()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            one = path.lstat()
+            found.add((one.st_dev, one.st_ino))
+        if path.name.startswith((COPIED, LINKED)):
+            with contextlib.suppress(ValueError):
+                device, number = path.name.split(".")[-2:]
+                found.add((int(device), int(number)))
+    return found
+
+
+def _in_use() -> set[Path]:
+    """Files that a process has open, and every folder above them."""
+    found = set()
+    for process in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
+        if process.name.isdigit():
+            with contextlib.suppress(OSError):  # it ends meanwhile
+                found.add((process / "cwd").readlink())
+                for link in (process / "fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        found.add(link.readlink())
+    return found | {parent for path in found for parent in path.parents}
+
+
+def _can_be_moved(path: Path) -> bool:
+    """Whether something is there; sockets, pipes and devices belong to something that runs."""
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
+
+
+def _require_rights(items: list[Item]) -> None:
+    made = {item.path for item in items if item.before == FOLDER}
+    for item in items:
+        parent = item.path.parent
+        if parent not in made and not os.access(parent, os.W_OK | os.X_OK):
+            raise Refused(f"{item.path} cannot be moved: {os.strerror(errno.EACCES)}")
+
+
+def _require_room(items: list[Item]) -> None:
+    """There is space for the copies that must be made; none is so large that it takes long."""
+    total = 0
+    for item in items:
+        if item.before != KEPT:
+            continue
+        kept = Path(item.more).stat()
+        if is_moved(kept):
+            continue
+        size = kept.st_size
+        total += size
+        place = next(parent for parent in item.path.parents if parent.is_dir())
+        if total > COPIED_BYTES or total > shutil.disk_usage(place).free:
+            raise Refused(f"{item.path} is too large to copy ({size:,} bytes)")

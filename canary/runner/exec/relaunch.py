@@ -1,0 +1,198 @@
+"""A command that trains more than once. Its first launch runs whole. Each further one starts the
+process that trained by itself, from the files that it started from."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from canary.protocol.job import Job, Kind, Result
+from canary.record.folder import RunFolder, close_launches
+from canary.record.jsonio import read_rows
+from canary.runner.exec.command import marks_of
+from canary.runner.exec.free_paths import STARTED_IN
+from canary.runner.exec.left_files import TRAINING, Refused
+from canary.runner.exec.put_back import put_back
+from canary.runner.exec.set_aside import end_processes, require_ended
+from canary.runner.exec.start_command import Start, read_start
+from canary.runner.session import Session
+
+PLACE = "set-aside"
+"""In the run's folder: notes of what changed, and the user's files while another launch runs."""
+
+
+class OwnFiles:
+    """The user's files over the launches of one run. Each launch notes what it changes; all but the
+    first begin as the first did, and leave nothing."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._root = session.folder.path / PLACE
+        self._first_marks: str | None = None
+        self.start: Start | None = None
+        """How the process that trained was started; None before the first launch ended."""
+        # Without a measured launch the probe is the second one, after one that left nothing.
+        self._before = 0 if session.config.repeats else 1
+
+    def folder_of(self, launch: int) -> Path:
+        """Where a launch's processes leave their notes."""
+        return self._root / f"launch{launch + self._before}"
+
+    @contextlib.contextmanager
+    def around(self, job: Job) -> Iterator[None]:
+        """Around one launch.
+
+        Raises:
+            Refused: what the first launch left cannot be kept from this one; nothing was moved.
+        """
+        folder = self.folder_of(job.launch)
+        folder.mkdir(parents=True)
+        (folder / STARTED_IN).write_text(str(Path.cwd()))
+        if not job.launch + self._before:
+            self._first_marks = str(marks_of(job))
+            yield
+            root = _training(job)
+            if root is not None:
+                (folder / TRAINING).write_text(str(root))
+                self.start = read_start(str(marks_of(job)), root)
+            return
+        if self._first_marks is not None:
+            require_ended(self._first_marks)
+            _require_repeatable(self.start, Path(self._first_marks))
+        marks = str(marks_of(job))
+        words = [str(self._root), str(job.launch + self._before), marks]
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "canary.runner.exec.set_aside", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as helper:
+            try:
+                answer = _answer(helper)
+                if "ready" not in answer:
+                    raise Refused(answer.get("refused", "the process that moves files ended"))
+                yield
+            finally:
+                assert helper.stdin is not None
+                with contextlib.suppress(OSError):
+                    helper.stdin.close()
+                told = _answer(helper, last=True).get("told")
+                if told is None:  # refused, or ended by somebody
+                    end_processes(marks)
+                    told = put_back(self._root)
+                self._session.record.notes += told
+
+
+def _training(job: Job) -> int | None:
+    """The number of the first of the Python processes that led to the training; None where nothing
+    trained, or where something else started several of its ranks."""
+    found = set()
+    for claim in Path(job.scratch_dir).glob("claim*"):
+        seen = marks_of(job) / f"seen.{claim.read_text()}"
+        found.add(seen.read_text().splitlines()[0] if seen.exists() else None)
+    root = found.pop() if len(found) == 1 else None
+    return None if root is None else int(root)
+
+
+DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
+"""What a shell writes for `<(program)`."""
+
+
+def _require_repeatable(start: Start | None, marks: Path) -> None:
+    """Raises Refused where the process that trained cannot be started once more by itself, or where
+    a Python of the first launch could not note what it changed."""
+    unnoted = next(marks.glob("unnoted.*"), None)
+    if unnoted is not None:
+        why = unnoted.read_text(encoding="utf-8")
+        raise Refused(f"the canary could not note what the command changes: {why}")
+    if start is None:
+        raise Refused("the canary does not know which process to start again")
+    if start.stdin is None:
+        raise Refused("the training reads its standard input from another program")
+    piped = next((word for word in start.words if word.startswith(DESCRIPTORS)), None)
+    if piped is not None:
+        raise Refused(f"the training reads {piped} from another program")
+
+
+def forget_files(folder: RunFolder) -> None:
+    """Removes what was kept of the user's files; what could not be put back stays."""
+    root = folder.path / PLACE
+    if not (root / "journal").exists():
+        for kept in root.glob("launch*"):
+            shutil.rmtree(kept, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            root.rmdir()
+
+
+def _answer(helper: subprocess.Popen[str], *, last: bool = False) -> dict[str, Any]:
+    """The next line that the helper says, or its last one, when it is gone; empty for none."""
+    assert helper.stdout is not None
+    lines = helper.stdout.readlines() if last else [helper.stdout.readline()]
+    return dict(json.loads(lines[-1])) if lines and lines[-1] else {}
+
+
+def ended_badly_after_training(result: Result) -> bool:
+    """Whether a command trained to the end and failed after that: its probe still tells."""
+    return result.status == "failed" and bool(result.training) and bool(result.command_code)
+
+
+def not_run(session: Session, kind: Kind, why: Refused) -> None:
+    """Says that a launch was left out, as it could have changed what the first one wrote."""
+    record = session.record
+    words = "the probe was not run" if kind == "probe" else "the command was not run again"
+    if session.config.probe_steps:
+        record.unmeasured["exact"] = f"{words}: {why}"
+    record.notes.append(f"{words}: {why}")
+
+
+class ProbeStopped(KeyboardInterrupt):
+    """The probe of a user's command was ended from outside; `measured` is how the command ended."""
+
+    def __init__(self, measured: Result) -> None:
+        super().__init__()
+        self.measured = measured
+
+
+def stopped_probe(session: Session, measured: Result) -> Result:
+    """How a run ends whose probe was ended from outside: its record is that of the command, without
+    exact signals, and the exit code the command's."""
+    close_launches(session.record, "interrupted")
+    session.record.unmeasured["exact"] = "the probe was interrupted"
+    session.record.notes.append("no exact signals: the probe was interrupted")
+    reason = "the probe was interrupted; the record has no exact signals"
+    return Result("interrupted", reason, command_code=measured.command_code or 0)
+
+
+def without_probe(session: Session, kind: Kind, result: Result) -> bool:
+    """Whether a user's command was measured well and could not be probed: the record then lacks
+    the exact signals, and says why."""
+    config = session.config
+    own = config.training_type == "exec" and kind == "probe" and bool(config.repeats)
+    reason = result.reason if result.status != "completed" else _other_start(session)
+    if not own or reason is None:
+        return False
+    session.record.unmeasured["exact"] = f"the probe gave no result: {reason}"
+    hint = f" ({result.hint})" if result.hint else ""
+    session.record.notes.append(f"no exact signals: the probe gave no result: {reason}{hint}")
+    return True
+
+
+def _other_start(session: Session) -> str | None:
+    """Why a probe began elsewhere than the launch before it; None where it did not."""
+    files = (session.folder.steps, session.folder.probe_steps)
+    began = [next((row["step"] for row in read_rows(file)), None) for file in files]
+    if began[0] == began[1]:
+        return None
+    if began[1] is None:
+        return "it trained no step"
+    return (
+        f"it began at step {began[1]}, the first launch at step {began[0]}: it continued from "
+        "files of the first launch that the canary does not track"
+    )

@@ -1,0 +1,271 @@
+"""The training processes of one launch as their parent sees them: which lives, which fell first.
+
+With one process this adds nothing but the line at which a launch stood when its time was up.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from canary.protocol.heartbeat import (
+    ASK,
+    Frame,
+    Pulse,
+    main_thread,
+    place,
+    read_pulses,
+    stack_path,
+    waits_for_others,
+)
+from canary.protocol.job import Job, Result
+from canary.record import jsonio
+from canary.record.ranks import merged_exact, rank_files, rank_path
+
+ASK_WAIT_S = 2.0
+STALLED_S = 5.0
+STALLED_STEPS = 5.0
+"""A rank has stopped answering after this many seconds, and this many of its usual steps."""
+EXIT_CODE = re.compile(r"exitcode\s*:\s*(-?\d+)\)?\s*(?:local_rank: \d+ )?\(pid: (\d+)\)")
+"""How torchrun reports a process that failed."""
+
+
+@dataclass(frozen=True)
+class Fall:
+    """A rank that did not end well: `moment` in seconds since the epoch."""
+
+    rank: int
+    moment: float
+    result: Result | None
+
+
+class RankProcesses:
+    """Looks after the ranks of one job that run on this machine."""
+
+    def __init__(self, job: Job, log: Path) -> None:
+        self._job = job
+        self._scratch = Path(job.scratch_dir)
+        self._log = log
+        self._log_start = log.stat().st_size if log.exists() else 0
+        self._pulses: dict[int, Pulse] = {}
+        self._alive_at: dict[int, float] = {}
+        self._gone: set[int] = set()
+        self._stacks: dict[int, list[Frame]] = {}
+        self._asked = False
+        self._read: set[Path] = set()
+
+    def look(self) -> None:
+        """To be called often: when a rank was last seen alive tells which of several fell first."""
+        if len(self._pulses) < self._expected():
+            self._pulses = read_pulses(self._scratch)
+        for rank, pulse in self._pulses.items():
+            if rank not in self._gone and _lives(pulse.pid):
+                self._alive_at[rank] = time.time()
+            else:
+                self._gone.add(rank)
+        if len(self._pulses) > 1 and not self._asked and self._gave_up_waiting():
+            self.ask()
+
+    def _expected(self) -> int:
+        return next((p.local_world_size for p in self._pulses.values()), 1)
+
+    def _gave_up_waiting(self) -> bool:
+        """Whether a rank failed because another did not answer: the others may still tell."""
+        files = set(rank_files(Path(self._job.result_file)).values()) - self._read
+        self._read |= files
+        new = [result for file in files if (result := Result.read(file)) is not None]
+        return any(r.status == "failed" and _is_timeout(r.reason or "") for r in new)
+
+    def ask(self) -> None:
+        """Has every living rank write down where it stands, and reads it."""
+        self._asked = True
+        asked = [rank for rank, pulse in self._pulses.items() if _send(pulse.pid)]
+        end = time.monotonic() + ASK_WAIT_S
+        while time.monotonic() < end:
+            texts = {rank: _text(stack_path(self._scratch, rank)) for rank in asked}
+            if all(texts.values()):
+                break
+            time.sleep(0.05)
+        time.sleep(0.05)  # the last of them may still be writing
+        for rank in asked:
+            self._stacks[rank] = main_thread(_text(stack_path(self._scratch, rank)))
+
+    def _results(self) -> dict[int, Result]:
+        files = rank_files(Path(self._job.result_file))
+        found = {rank: Result.read(file) for rank, file in files.items()}
+        return {rank: result for rank, result in found.items() if result is not None}
+
+    def complete(self) -> bool:
+        """Whether every rank of this machine has left its result."""
+        files = rank_files(Path(self._job.result_file))
+        return bool(self._pulses) and len(files) >= self._expected()
+
+    def facts(self) -> dict[str, int]:
+        """`{world_size, nodes}` of a launch of several ranks; empty for one."""
+        pulse = next(iter(self._pulses.values()), None)
+        if pulse is None or pulse.world_size < 2:
+            return {}
+        return {"world_size": pulse.world_size, "nodes": pulse.nodes}
+
+    def local_ranks(self) -> list[int]:
+        """Ranks of this machine that have begun."""
+        return sorted(self._pulses)
+
+    def outcome(self) -> Result | None:
+        """The launch's result, of all ranks that left one; None where nothing is known.
+
+        To be called when the launch is over.
+        """
+        self._pulses = read_pulses(self._scratch)
+        results = self._results()
+        facts = self.facts()
+        if not facts:
+            return results.get(0)
+        fallen = self._fallen(results)
+        if fallen:
+            first = min(fallen, key=lambda fall: (fall.moment, fall.rank))
+            return replace(self._named(first), ranks=facts | {"failed_rank": first.rank})
+        if not results:
+            return None
+        lead = results[min(results)]
+        exact = merged_exact({rank: result.exact for rank, result in results.items()})
+        return replace(lead, exact=exact, ranks=facts)
+
+    def _fallen(self, results: Mapping[int, Result]) -> list[Fall]:
+        """Ranks of this machine that did not complete. One that was told to end is none, unless no
+        other tells why."""
+        found: list[Fall] = []
+        for rank in self._pulses:
+            result = results.get(rank)
+            if result is None:
+                found.append(Fall(rank, self._alive_at.get(rank, 0.0), None))
+            elif result.status != "completed":
+                file = rank_path(Path(self._job.result_file), rank)
+                found.append(Fall(rank, file.stat().st_mtime, result))
+        told = [f for f in found if f.result is None or f.result.status != "interrupted"]
+        return told or found
+
+    def _named(self, fall: Fall) -> Result:
+        after = self._after(fall.rank)
+        if fall.result is None:
+            code = self._exit_code(self._pulses[fall.rank].pid)
+            reason, hint = _death(code)
+            words = f"rank {fall.rank} {reason} {after}"
+            return Result(status="failed", reason=words, hint=hint, see_log=True)
+        result = fall.result
+        if result.usage_error:
+            return result  # the same on every rank
+        if _is_timeout(result.reason or "") and self._asked:
+            words = self.standing(since=self._last_row()[0])
+            if words:
+                return replace(result, reason=f"{words} (rank {fall.rank}: {result.reason})")
+        remedy = result.hint
+        if self._pulses[fall.rank].nodes > 1 and remedy is None:
+            remedy = "a rank of another machine may have gone first: see the record there"
+        words = f"rank {fall.rank} failed {after}: {result.reason}"
+        return replace(result, reason=words, hint=remedy)
+
+    def _exit_code(self, pid: int) -> int | None:
+        """What torchrun wrote of a process."""
+        found = EXIT_CODE.findall(self.printed())
+        return next((int(code) for code, of in found if int(of) == pid), None)
+
+    def printed(self) -> str:
+        """The part of the log that is this launch's."""
+        if not self._log.exists():
+            return ""
+        with self._log.open("rb") as stream:
+            stream.seek(self._log_start)
+            return stream.read().decode(errors="replace")
+
+    def standing(self, since: float | None = None) -> str:
+        """Where the ranks stand, of those that were asked; empty where there is nothing to say.
+
+        `since`: when the last step ended, seconds since the epoch.
+        """
+        if len(self._stacks) < 2:
+            only = next(iter(self._stacks.values()), [])
+            return f"it is at {place(only)}" if only else ""
+        moment, usual = self._last_row()
+        silent = time.time() - (since or moment or min(self._alive_at.values()))
+        if silent < max(STALLED_S, STALLED_STEPS * usual):
+            return ""
+        stuck = [rank for rank, stack in self._stacks.items() if not waits_for_others(stack)]
+        if not stuck:
+            return f"no step for {silent:.0f} s; all {len(self._stacks)} ranks wait in a collective"
+        words = [f"rank {rank} stopped answering" for rank in stuck]
+        where = [f"rank {rank} is at {place(self._stacks[rank])}" for rank in stuck]
+        if len(stuck) == 1:
+            where = [f"it is at {place(self._stacks[stuck[0]])}"]
+        others = len(self._stacks) - len(stuck)
+        waiting = ["the others wait in a collective"] if others > 1 else []
+        if others == 1:
+            waiting = ["the other waits in a collective"]
+        return "; ".join([f"{', '.join(words)}: no step for {silent:.0f} s", *where, *waiting])
+
+    def stuck_rank(self) -> int | None:
+        """The one rank that the others wait for; None where it is not one."""
+        stuck = [rank for rank, stack in self._stacks.items() if not waits_for_others(stack)]
+        return stuck[0] if len(stuck) == 1 and len(self._stacks) > 1 else None
+
+    def _rows(self, rank: int) -> list[dict[str, float]]:
+        rows = jsonio.read_rows(rank_path(Path(self._job.rows_file), rank))
+        return [row for row in rows if row["launch"] == self._job.launch]
+
+    def _last_row(self) -> tuple[float, float]:
+        """When the last step ended, and the usual length of one; zeros before the first."""
+        rows = [row for rank in self._pulses for row in self._rows(rank)]
+        if not rows:
+            return 0.0, 0.0
+        walls = sorted(row["wall_s"] for row in rows)
+        return max(row["time"] for row in rows), walls[len(walls) // 2]
+
+    def _after(self, rank: int) -> str:
+        rows = self._rows(rank)
+        return f"after step {rows[-1]['step']}" if rows else "before its first step"
+
+
+def _is_timeout(reason: str) -> bool:
+    """gloo's words, and those of NCCL's watchdog."""
+    return "timed out" in reason.lower() or "operation timeout" in reason.lower()
+
+
+def _death(code: int | None) -> tuple[str, str | None]:
+    """What happened to a process that left no result, and what to do."""
+    if code == -signal.SIGKILL:
+        return (
+            "was killed (SIGKILL)",
+            "the system's out-of-memory killer does this: look at its log and at "
+            "memory.peak_rss_bytes",
+        )
+    if code is not None and code < 0:
+        return f"died of {signal.Signals(-code).name}", None
+    if code is not None:
+        return f"ended with code {code} and left no result", None
+    return "ended and left no result", None
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _send(pid: int) -> bool:
+    """Whether the process was there to be asked."""
+    try:
+        psutil.Process(pid).send_signal(ASK)
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+    return True
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.exists() else ""

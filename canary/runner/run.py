@@ -1,0 +1,329 @@
+"""One run of a canary: its launches one after the other, into one record."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.config.load import LoadedConfig
+from canary.config.schema import CanaryConfig
+from canary.config.speed_checks import require_liger_installed
+from canary.errors import InputError, MachineError, Stopped
+from canary.inputs.preconditions import look_beforehand
+from canary.machine.devices import HeldDevice
+from canary.protocol.job import NODE_RANK, Job, Kind, Listener, Result, disk_full
+from canary.protocol.readings import Readings, reading_path
+from canary.protocol.saved_model import require_place
+from canary.protocol.trainer_config import as_config
+from canary.record.folder import (
+    RunFolder,
+    new_run_id,
+)
+from canary.record.profile import Window
+from canary.record.profile_folder import keep_profile, window_of
+from canary.record.tracked import exact_scalars
+from canary.record.types import RunRecord
+from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
+from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_command
+from canary.runner.exec.command import CommandRunner
+from canary.runner.exec.left_files import Refused
+from canary.runner.exec.relaunch import (
+    OwnFiles,
+    ProbeStopped,
+    ended_badly_after_training,
+    forget_files,
+    not_run,
+    stopped_probe,
+    without_probe,
+)
+from canary.runner.exec.start_command import Start, started_with
+from canary.runner.exec.streams import LogOnly, PassedOn, Streams
+from canary.runner.local import LocalRunner
+from canary.runner.session import Session, with_output_dir
+
+CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
+"""Counts of calls that a cache of an earlier launch makes smaller."""
+
+AGAIN_S, AGAIN_TIMES = 120.0, 10
+"""What repeats a user's command ends after so many seconds, and so many times the first launch."""
+
+
+def run_canary(
+    loaded: LoadedConfig,
+    listener: Listener,
+    output_dir: Path | None = None,
+    *,
+    echo: bool = False,
+    rendezvous: Rendezvous | None = None,
+) -> tuple[RunRecord, Path, Result]:
+    """Runs a canary and returns its record, its folder, and how it ended.
+
+    `rendezvous`: where this machine's ranks meet those of others.
+
+    A run that fails is not an exception here: its record says how. Ctrl-C and SIGTERM
+    (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`. Where they
+    end the probe of a user's command, the record says how the command itself ended.
+
+    Raises:
+        ConfigError: `speed.liger` without its package.
+        UsageError: the packages that train are not installed, or the model cannot be saved where
+            it is to be.
+        MachineError: there was no place to write a record.
+    """
+    if loaded.config.training_type != "exec":
+        require_training_stack()
+    if output_dir is not None:
+        loaded = with_output_dir(loaded, output_dir)
+    config = loaded.config
+    if config.speed.liger and config.training_type != "exec":
+        require_liger_installed()
+    if config.save_model is not None:
+        require_place(_place_of(config.save_model))
+    base = Path(config.output_dir).absolute()
+    folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
+    session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous)
+    ended: Result | None = None
+    try:
+        listener.run_begins(folder.path, config)
+        session.write()
+        nodes = session.rendezvous.nnodes
+        look_beforehand(loaded, base / ".cache", nodes, listener.warned)
+        result = _launches(session, base / ".cache")
+    except ProbeStopped as stopped:
+        ended, result = stopped.measured, stopped_probe(session, stopped.measured)
+    except KeyboardInterrupt as stopped:
+        code = stopped.code if isinstance(stopped, Stopped) else None
+        reason = "interrupted by Ctrl-C or SIGTERM"
+        result = Result(status="interrupted", reason=reason, command_code=code)
+    except (MachineError, InputError) as error:
+        usage = isinstance(error, InputError)
+        result = Result("failed", error.message, error.hint, usage_error=usage)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            result = disk_full(str(folder.path))
+        else:
+            reason = f"cannot write the record: {error.strerror or error}"
+            result = Result(status="failed", reason=reason, hint="look at the folder's rights")
+    remove_tree(folder.scratch)
+    forget_files(folder)
+    return session.finish(ended or result), folder.path, result
+
+
+def _launches(session: Session, cache_dir: Path) -> Result:
+    """The launches in order, until one does not complete."""
+    session.describe_machine()
+    config = session.config
+    begun = time.monotonic()
+    deadline = begun + config.timeout
+    measured = Result(status="failed", reason="no launch was asked for")
+    files = OwnFiles(session) if _notes_files(config) else None
+    with HeldDevice(config.device, cache_dir, config.nproc or 1) as watch:
+        session.record.gpu_health.update(watch.health())
+        session.record.unmeasured.update(watch.unmeasured())
+        if config.profiler.enabled:
+            session.record.unmeasured["profiler"] = "the run ended before its profile was read"
+        for launch, kind in enumerate(plan_of(config)):
+            if kind == "measured" and launch and ended_badly_after_training(measured):
+                continue  # what is left to do is the probe
+            job = _job(session, kind, launch, cache_dir, files)
+            try:
+                with files.around(job) if files is not None else contextlib.nullcontext():
+                    start = files.start if files is not None else None
+                    result = _launch(session, job, deadline, watch, start)
+            except Refused as why:
+                not_run(session, kind, why)
+                return measured
+            except KeyboardInterrupt as stopped:
+                if config.training_type == "exec" and kind == "probe" and config.repeats:
+                    raise ProbeStopped(measured) from stopped
+                raise
+            if not launch and files is not None:
+                # What waits for another stage of the command would wait for ever.
+                now = time.monotonic()
+                deadline = min(deadline, now + AGAIN_S + AGAIN_TIMES * (now - begun))
+            session.launch_ended(kind, result)
+            if without_probe(session, kind, result):
+                return measured
+            _keep(session, kind, result)
+            if job.profile is not None:
+                window = Window(**job.profile)
+                ended = session.last_step, session.first_step
+                keep_profile(session.record, session.folder.path, window, *ended)
+            session.write()
+            if kind == "measured" or config.training_type != "exec" or not config.repeats:
+                measured = result
+            if result.status != "completed" and not ended_badly_after_training(result):
+                return result
+    return measured
+
+
+def _notes_files(config: CanaryConfig) -> bool:
+    """Whether the command runs again, or is only probed, and what it changes is to be undone."""
+    plan = plan_of(config)
+    return config.training_type == "exec" and (len(plan) > 1 or plan == ["probe"])
+
+
+def _launch(
+    session: Session, job: Job, deadline: float, watch: HeldDevice, start: Start | None
+) -> Result:
+    """One launch, sampled where it is measured; `start`: of what of a user's command it repeats."""
+    runner = runner_for(session, job.kind, job.launch, Path(job.cache_dir), watch, start)
+    session.launch_begins(job.kind, job.launch, steps_of(session.config, job.kind))
+    with _sampling(watch, session, job.kind):
+        told = reading_path(Path(job.scratch_dir)) if session.config.report_to else None
+        session.readings = Readings(watch.latest, told)
+        return runner.run(job, session, deadline)
+
+
+def plan_of(config: CanaryConfig) -> list[Kind]:
+    """The launches in order. A command of the user's own is measured first: that launch has the
+    terminal's input and output, and what it cached is there for the probe, whose counts of cache
+    hits are then always those of a warm cache."""
+    measured: list[Kind] = ["measured"] * config.repeats
+    probe: list[Kind] = ["probe"] if config.probe_steps else []
+    return measured + probe if config.training_type == "exec" else probe + measured
+
+
+def steps_of(config: CanaryConfig, kind: Kind) -> int | None:
+    """Optimizer steps of a launch; None for the whole of a user's training."""
+    if kind == "measured":
+        return config.max_steps
+    return min(config.probe_steps, config.max_steps or config.probe_steps)
+
+
+def runner_for(
+    session: Session,
+    kind: Kind,
+    launch: int,
+    cache_dir: Path,
+    watch: HeldDevice,
+    start: Start | None = None,
+) -> LocalRunner:
+    """The runner of one launch."""
+    config, folder = session.config, session.folder
+    on_start = watch.start_sampling if kind == "measured" else None
+    if config.training_type != "exec":
+        environment = child_environment(config, cache_dir, kind, watch.uuid, os.environ)
+        if config.nproc is None and session.rendezvous.nnodes == 1:
+            return LocalRunner(folder.log, environment, on_start=on_start)
+        if session.rendezvous.node_rank is not None:
+            environment[NODE_RANK] = str(session.rendezvous.node_rank)
+        command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
+        return LocalRunner(folder.log, environment, command=command, on_start=on_start)
+    spool = folder.scratch / "stdin"
+    if start is not None:
+        again: Streams = LogOnly(Path(start.stdin) if start.stdin else spool, start.cwd)
+        environment = started_with(start, dict(os.environ))
+        return CommandRunner(folder.log, environment, start.words, again, on_start, again=True)
+    streams: Streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
+    return CommandRunner(folder.log, os.environ, config.command, streams, on_start)
+
+
+@contextlib.contextmanager
+def _sampling(watch: HeldDevice, session: Session, kind: Kind) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        sampler = watch.stop_sampling()
+        if kind == "measured" and sampler is not None:
+            _keep_samples(session, sampler.figures(session.training_time()))
+
+
+def _keep_samples(session: Session, sampled: dict[str, dict[str, float]]) -> None:
+    record = session.record
+    record.memory.sampled = sampled
+    record.perf.cpu_utilization_avg = sampled.get("cpu_percent", {}).get("mean")
+    record.perf.gpu_utilization_avg = sampled.get("gpu_utilization", {}).get("mean")
+
+
+def _keep(session: Session, kind: Kind, result: Result) -> None:
+    record = session.record
+    own = session.config.training_type == "exec"
+    if kind == "probe":
+        record.exact.update(result.exact)
+        if own:
+            record.io.update({k: v for k, v in result.calls.items() if k in CACHED_CALLS})
+    else:
+        # What a command finds cached in its first launch depends on the day; in its probe, which
+        # comes last, on the command alone.
+        left_out = CACHED_CALLS if own else ()
+        record.io.update({k: v for k, v in result.calls.items() if k not in left_out})
+        record.perf.startup_seconds = session.record.launches[-1].startup_seconds
+    _keep_ranks(session, result)
+    if result.device:
+        record.env["device"] = result.device
+    record.unmeasured.update(result.unmeasured)
+    record.notes += [note for note in result.notes if note not in record.notes]
+    if result.training:
+        record.env["packages"] = result.training["packages"]
+        record.first_step = result.training.get("resumed_at", 0) + 1
+        if session.config.training_type in ("exec", "custom"):
+            record.config.update(as_config(result.training, kind))
+        if "name" in result.training and not session.is_named:
+            record.name = record.config["name"] = result.training["name"]
+
+
+def _keep_ranks(session: Session, result: Result) -> None:
+    """How many ranks there were and how they were set up."""
+    record = session.record
+    distributed = result.training.get("distributed") or {}
+    world_size = result.ranks.get("world_size") or distributed.get("world_size", 1)
+    if distributed:
+        record.env["distributed"] = distributed
+    if world_size > 1:
+        record.env["world_size"] = world_size
+        record.ranks.update(result.ranks)
+        if "backend" in distributed:
+            record.ranks["backend"] = distributed["backend"]
+    elif result.training:
+        note = fewer_than_asked(session.config.command, world_size)
+        if note and note not in record.notes:
+            record.notes.append(note)
+
+
+def _window(session: Session, launch: int) -> Window | None:
+    """The steps to profile in this launch: of the first measured one, where any are to be."""
+    if launch != _first_measured(session.config):
+        return None
+    return window_of(session.config.profiler.model_dump(), session.folder.path)
+
+
+def _first_measured(config: CanaryConfig) -> int | None:
+    plan = plan_of(config)
+    return plan.index("measured") if "measured" in plan else None
+
+
+def _place_of(save_model: str) -> Path:
+    return Path(save_model).expanduser().absolute()
+
+
+def _job(session: Session, kind: Kind, launch: int, cache_dir: Path, files: OwnFiles | None) -> Job:
+    folder, config = session.folder, session.config
+    scratch = folder.scratch / f"launch{launch}"
+    scratch.mkdir(exist_ok=True)
+    window = _window(session, launch)
+    saves = config.save_model is not None and launch == _first_measured(config)
+    steps = steps_of(config, kind)
+    return Job(
+        kind=kind,
+        launch=launch,
+        config_file=str(folder.config),
+        rows_file=str(folder.probe_steps if kind == "probe" else folder.steps),
+        result_file=str(folder.scratch / f"launch{launch}.result.json"),
+        scratch_dir=str(scratch),
+        cache_dir=str(cache_dir),
+        rows_dir=str(folder.scratch / "rows"),
+        stop_after=steps if kind == "probe" or config.training_type == "exec" else None,
+        files=None if files is None else str(files.folder_of(launch)),
+        threads=config.threads,
+        profile=None if window is None else asdict(window),
+        stop_on=config.stop_on if kind == "measured" else None,
+        save_model=str(_place_of(config.save_model)) if saves and config.save_model else None,
+        exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
+    )

@@ -1,0 +1,250 @@
+"""`AdvancedAnomalyDetector`: every detector behind one call a step. Imports torch at first use."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canary.errors import UsageError
+from canary.record.alert import SEVERITIES, Alert, Severity
+from canary.training.anomaly.detectors.adapter import StalledAdapterDetector
+from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
+from canary.training.anomaly.detectors.convergence import ConvergenceDetector
+from canary.training.anomaly.detectors.episodes import Detector
+from canary.training.anomaly.detectors.finite import FiniteDetector
+from canary.training.anomaly.detectors.gradient import GradientDetector
+from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
+from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
+from canary.training.anomaly.detectors.rlhf import RLHFDetector
+from canary.training.anomaly.detectors.slowing import SlowingDetector
+from canary.training.anomaly.detectors.spike import LossSpikeDetector
+from canary.training.anomaly.detectors.value_function import ValueDetector
+from canary.training.anomaly.hooks import Handler, call_all, stop_for
+from canary.training.anomaly.log import ALERTS_FILE, AlertLog
+from canary.training.anomaly.observation import Observation
+
+if TYPE_CHECKING:
+    from canary.training.anomaly.measure import Given, Measure
+
+Settings = Mapping[str, float] | None
+
+
+class AdvancedAnomalyDetector:
+    """Watches a training, step by step.
+
+        detector = AdvancedAnomalyDetector(output_dir="run")
+        for batch in loader:
+            loss = model(batch)
+            loss.backward()
+            optimizer.step()
+            alerts = detector.analyze_training_step(model=model, optimizer=optimizer, loss=loss)
+            optimizer.zero_grad()
+
+    Args:
+        output_dir: folder of `alerts.jsonl`, to which each alert is appended as it happens.
+        save_alerts: whether to write that file.
+        gradient: explosion_threshold 10.0, vanishing_threshold 1e-6, window_size 100.
+        learning_rate: change_threshold 0.3, min_lr 1e-8, max_lr 1.0.
+        batch_size: performance_threshold 0.1, window_size 20.
+        convergence: plateau_threshold 0.001, plateau_window 50.
+        reward_drift: drift_threshold 0.1, calibration_threshold 0.7.
+        rlhf: kl_limit 1.0, entropy_floor 0.1, clip_limit 0.5.
+        value: loss_limit 10.0, unexplained_limit 3.0.
+        scaled_gradients: float16 training, whose first gradients overflow until their scale fits.
+        stop_on: severity from which on an alert ends the training, by StopTraining.
+        detectors: further ones; each has `observe(observation) -> Iterable[Alert]`.
+
+    Raises:
+        UsageError: an unknown threshold or severity.
+    """
+
+    def __init__(
+        self,
+        output_dir: str | Path = "canary_output/anomaly",
+        save_alerts: bool = True,
+        gradient: Settings = None,
+        learning_rate: Settings = None,
+        batch_size: Settings = None,
+        convergence: Settings = None,
+        reward_drift: Settings = None,
+        rlhf: Settings = None,
+        value: Settings = None,
+        *,
+        scaled_gradients: bool = False,
+        stop_on: Severity | None = None,
+        detectors: Iterable[Detector] = (),
+    ) -> None:
+        if stop_on is not None and stop_on not in SEVERITIES:
+            raise UsageError(f"no severity {stop_on!r}", f"one of {', '.join(SEVERITIES)}")
+        drift = dict(reward_drift or {})
+        only_drift = {key: value for key, value in drift.items() if key == "drift_threshold"}
+        self.detectors: list[Detector] = [
+            FiniteDetector(scaled_gradients),
+            _made("gradient", GradientDetector, gradient),
+            _made("learning_rate", LearningRateDetector, learning_rate),
+            _made("batch_size", BatchSizeDetector, batch_size),
+            _made("convergence", ConvergenceDetector, convergence),
+            LossSpikeDetector(),
+            _made("reward_drift", CalibrationDetector, drift),
+            RewardDriftDetector(**only_drift),
+            _made("rlhf", RLHFDetector, rlhf),
+            _made("value", ValueDetector, value),
+            StalledAdapterDetector(),
+            SlowingDetector(),
+            *detectors,
+        ]
+        self.stop_on = stop_on
+        self._log = AlertLog(Path(output_dir) / ALERTS_FILE if save_alerts else None)
+        self._listeners: list[Handler] = []
+        self._measure: Measure | None = None
+        self._step = 0
+
+    def analyze_training_step(
+        self,
+        model: Any = None,
+        optimizer: Any = None,
+        loss: Any = None,
+        batch_size: int | None = None,
+        rewards: Any = None,
+        predictions: Any = None,
+        *,
+        grad_norm: Any = None,
+        kl: Any = None,
+        entropy: Any = None,
+        clip_fraction: Any = None,
+        length: Any = None,
+        batch: Any = None,
+        metrics: Mapping[str, Any] | None = None,
+        step: int | None = None,
+    ) -> list[Alert]:
+        """Looks at one optimizer step; to be called after `backward` and before `zero_grad`.
+
+        On a GPU nothing is waited for: what returns are alerts of a step or two ago, whose numbers
+        have arrived, and `flush` gives the last.
+
+        Args:
+            model: for its gradients, and for tensors that never change. optimizer: for its rates.
+            loss: as it was computed, before anything filters it; 0-d tensor or number.
+            batch_size: samples of the step.
+            rewards: one a sample: tensor, array or list. predictions: of these, one a sample.
+            grad_norm: where it is known already, as `clip_grad_norm_` returns it.
+            kl: to the reference, mean a token. entropy: mean a token, in nats.
+            clip_fraction: share of clipped tokens. length: mean tokens a completion.
+            batch: mapping, sequence or tensor whose integer tensors are hashed if the loss spikes.
+            metrics: further numbers by name: `value_loss` and `explained_variance` of a critic, and
+                any others, for detectors of one's own.
+            step: its number; counted from 1 where it is not given.
+
+        Raises:
+            StopTraining: a handler said so, or `stop_on` did.
+            UsageError: a value that is none.
+        """
+        from canary.training.anomaly.measure import Given, hash_later, integers_of
+
+        self._step = self._step + 1 if step is None else step
+        given = Given(
+            self._step,
+            model=model,
+            optimizer=optimizer,
+            loss=loss,
+            batch_size=batch_size,
+            rewards=rewards,
+            predictions=predictions,
+            grad_norm=grad_norm,
+            kl=kl,
+            entropy=entropy,
+            clip_fraction=clip_fraction,
+            length=length,
+            batch_hash=None if batch is None else hash_later([integers_of(batch)]),
+            metrics=metrics,
+        )
+        return self.analyze(given)
+
+    def analyze(self, given: Given) -> list[Alert]:
+        """The same of a step that was put together elsewhere."""
+        from canary.training.anomaly.measure import Measure
+
+        if self._measure is None:
+            self._measure = Measure()
+        return self._judged(self._measure.take(given))
+
+    def flush(self) -> list[Alert]:
+        """The alerts of steps whose numbers a device still had; waits for them. For the end."""
+        return self._judged(self._measure.ready(wait=True)) if self._measure else []
+
+    def _judged(self, observations: Iterable[Observation]) -> list[Alert]:
+        return [alert for observation in observations for alert in self.judge(observation)]
+
+    def judge(self, observation: Observation) -> list[Alert]:
+        """Observes one step, writes its alerts down and tells everyone who listens.
+
+        Raises:
+            StopTraining: a handler said so, or `stop_on` did.
+        """
+        alerts = list(self.observe(observation))
+        if not alerts:
+            return []
+        self._log.add(alerts)
+        call_all(tuple(self._listeners), alerts, observation.step)
+        for alert in alerts:
+            if self.stop_on is not None and alert.at_least(self.stop_on):
+                raise stop_for(alert)
+        return alerts
+
+    def observe(self, observation: Observation) -> list[Alert]:
+        """What every detector says of one step. A subclass may add its own to it."""
+        found: list[Alert] = []
+        for detector in tuple(self.detectors):
+            try:
+                seen = list(detector.observe(observation) or ())
+                wrong = next((one for one in seen if not isinstance(one, Alert)), None)
+                if wrong is not None:
+                    raise TypeError(f"observe() gave {type(wrong).__name__} where an Alert belongs")
+                found += seen
+            except Exception as error:  # noqa: BLE001 - a stranger's detector may raise anything
+                self.detectors.remove(detector)
+                print(
+                    f"canary: {type(detector).__name__} failed at step {observation.step} and is "
+                    f"asked no more: {type(error).__name__}: {error}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                traceback.print_exc()
+        return found
+
+    def add_listener(self, listener: Handler) -> None:
+        """`listener(alerts, step)` is called at each step that raised alerts."""
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+
+    def remove_listener(self, listener: Handler) -> None:
+        """Not any more."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def summary(self) -> dict[str, Any]:
+        """`{total, by_category, by_severity, latest}` of all alerts so far."""
+        return self._log.summary()
+
+
+def _made(section: str, kind: Any, settings: Settings) -> Any:
+    given = dict(settings or {})
+    for name, value in given.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        least = 2 if name.endswith("window") or name == "window_size" else 0
+        if not number or not value >= least or value == 0:
+            raise UsageError(
+                f"AdvancedAnomalyDetector({section}={{{name!r}: {value!r}}}) is not a threshold",
+                f"a number above 0{', of steps 2 at least' if least else ''}",
+            )
+    try:
+        return kind(**given)
+    except TypeError as error:
+        known = ", ".join(name for name in kind.__init__.__annotations__ if name != "return")
+        raise UsageError(
+            f"AdvancedAnomalyDetector({section}={given!r}) has an unknown threshold",
+            f"{section} takes {known}",
+        ) from error

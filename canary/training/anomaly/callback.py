@@ -1,0 +1,178 @@
+"""`AnomalyCallback`: the detectors on any `transformers.Trainer`, as one of its callbacks.
+
+A callback is told neither the trainer nor the raw loss. So while a training with this callback goes
+on, `Trainer.training_step` and `Trainer.log` are wrapped on the class; calls of other trainers pass
+through. The logged loss is not used: the trainer's filter turns a NaN into the last good value.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import Trainer, TrainerCallback
+
+from canary.record.alert import Alert, tracked
+from canary.training.anomaly.advanced import AdvancedAnomalyDetector
+from canary.training.anomaly.hooks import StopTraining
+from canary.training.anomaly.measure import Given, hash_later, integers_of, rates_of
+from canary.training.anomaly.reading import gradient_norm
+from canary.training.collectors.metrics import StepMetrics
+from canary.training.collectors.trackers import Trackers
+
+
+class AnomalyCallback(TrainerCallback):
+    """`Trainer(..., callbacks=[AnomalyCallback()])`. Alerts go to the detector's `alerts.jsonl`, to
+    its handlers, and as `anomaly/<category>_<severity>` to the trackers of the trainer.
+
+    StopTraining, from a handler or from the detector's `stop_on`, ends the training after the step
+    as the trainer itself does: `train()` returns. `stopped` then has the reason.
+
+    Args:
+        detector: one of your own; else one is made of `arguments`, those of
+            AdvancedAnomalyDetector, with the trainer's output folder for its alerts.
+    """
+
+    def __init__(self, detector: AdvancedAnomalyDetector | None = None, **arguments: Any) -> None:
+        self.detector = detector
+        self.stopped: StopTraining | None = None
+        self._arguments = arguments
+        self._trainer: Any = None
+        self._metrics: StepMetrics | None = None
+        self._trackers: Trackers | None = None
+        self._undo: list[Callable[[], None]] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._losses: list[torch.Tensor] = []
+        self._batches: list[dict[str, torch.Tensor]] = []
+        self._norm: Any = None
+        self._rates: Any = None
+        self._logged: dict[str, float] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Makes the detector, and waits for the trainer to show itself."""
+        if self.detector is None:
+            arguments: dict[str, Any] = {
+                "output_dir": args.output_dir,
+                "scaled_gradients": bool(getattr(args, "fp16", False)),
+                "save_alerts": state.is_world_process_zero,
+            }
+            self.detector = AdvancedAnomalyDetector(**arguments | self._arguments)
+        self.stopped = None
+        self._leave_alone()
+        self._wrap(Trainer, "training_step", self._around_training_step)
+        self._wrap(Trainer, "log", self._around_log)
+
+    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        original, own = getattr(owner, name), vars(owner).get(name)
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return around(original, *args, **kwargs)
+
+        def put_back() -> None:
+            if own is None:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, own)
+
+        setattr(owner, name, wrapper)
+        self._undo.append(put_back)
+
+    def _around_training_step(self, original: Any, trainer: Any, *args: Any, **kwargs: Any) -> Any:
+        loss = original(trainer, *args, **kwargs)
+        if self._is_mine(trainer):
+            inputs = args[1] if len(args) > 1 else kwargs["inputs"]
+            self._losses.append(loss.detach())
+            self._batches.append(integers_of(inputs))
+        return loss
+
+    def _around_log(self, original: Any, trainer: Any, logs: Any, *args: Any, **rest: Any) -> Any:
+        if self._is_mine(trainer) and not self._losses:
+            # A trainer with a loop of its own: what it logs is all that it tells.
+            self._logged = {
+                name: float(value) for name, value in logs.items() if isinstance(value, int | float)
+            }
+        return original(trainer, logs, *args, **rest)
+
+    def _is_mine(self, trainer: Any) -> bool:
+        if self._trainer is None and self in trainer.callback_handler.callbacks:
+            self._trainer = trainer
+            self._metrics, self._trackers = StepMetrics(trainer), Trackers(trainer)
+            self._wrap(trainer.accelerator, "clip_grad_norm_", self._around_clip)
+        return self._trainer is trainer
+
+    def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._norm = original(*args, **kwargs)
+        return self._norm
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The gradients are whole here, and the rate is that of this step."""
+        if self._norm is None:
+            # Nothing is clipped: nobody has taken the norm yet.
+            self._norm = gradient_norm(kwargs["model"].parameters())
+        self._rates = rates_of(kwargs.get("optimizer"))
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The trainer has logged the step before."""
+        if self._metrics is not None:
+            self._metrics.step_ended()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """One step, before the trainer logs it."""
+        losses, batches = self._losses, self._batches
+        fresh = self._metrics.fresh() if self._metrics is not None else {}
+        given = Given(
+            step=state.global_step,
+            model=kwargs.get("model"),
+            # The trainer sums the losses of a step's micro-batches, each already divided.
+            loss=torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else None,
+            micro_losses=losses,
+            batch_size=int(args.per_device_train_batch_size) * len(losses) or None,
+            grad_norm=self._norm,
+            rates=self._rates or rates_of(kwargs.get("optimizer")),
+            batch_hash=hash_later(batches),
+            metrics=self._logged | fresh,
+        )
+        self._clear()
+        self._tell(state, control, lambda detector: detector.analyze(given))
+        return control
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """The alerts that a device still had; then the trainer is as it was."""
+        self._tell(state, control, lambda detector: detector.flush())
+        self._leave_alone()
+        return control
+
+    def _tell(
+        self, state: Any, control: Any, look: Callable[[AdvancedAnomalyDetector], list[Alert]]
+    ) -> None:
+        assert self.detector is not None  # training has begun
+        found: list[Alert] = []
+
+        def listen(alerts: list[Alert], step: int) -> None:
+            found.extend(alerts)
+
+        # Before the handlers: one that stops the run must not keep its alert from the trackers.
+        self.detector.add_listener(listen)
+        try:
+            look(self.detector)
+        except StopTraining as stop:
+            self.stopped = stop
+            control.should_training_stop = True
+            print(f"canary: {stop.message}", file=sys.stderr, flush=True)
+        finally:
+            self.detector.remove_listener(listen)
+        if found and self._trackers:
+            self._trackers.log(state.global_step, tracked(found))
+
+    def _leave_alone(self) -> None:
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        self._trainer = self._metrics = self._trackers = None
+        self._clear()

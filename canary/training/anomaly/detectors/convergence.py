@@ -1,0 +1,166 @@
+"""The loss over many steps: no longer moving, or on its way up. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterator
+
+from canary.record.alert import Alert
+from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.observation import Observation
+
+NOTHING = 1e-6
+"""Losses this small cancel to zero, as a policy's do: their size says nothing."""
+TRAINING = 0.1
+"""Share of the highest rate below which a loss may stand still: a schedule begins or ends there."""
+BLOCK = 5
+"""Steps whose mean loss is one point of the long history."""
+MOST_BLOCKS = 128
+"""When there are so many, neighbours are joined, and a block is twice as long."""
+FIRST_BLOCKS = 10
+RISE = 2.5
+"""A loss diverges at so many times what it was in the best quarter of the run so far ..."""
+OF_START = 0.25
+"""... and at least this share of what it began with: a loss near zero doubles for nothing."""
+RECENT = 10
+FIRST = 5
+EARLY_STEPS = 10
+EARLY_RISE = 4.0
+"""Before there is a history to tell from, from step 10 on, a loss diverges when each of the last
+five is so many times the largest of the first five ..."""
+LEVEL = 1e-3
+"""... and those are above this: what begins at zero, as a penalty does, has no level."""
+
+
+class ConvergenceDetector:
+    """A plateau: the last `plateau_window` losses lie within `plateau_threshold` of their mean,
+    relative to it, while the learning rate is one that trains."""
+
+    def __init__(self, plateau_threshold: float = 0.001, plateau_window: int = 50) -> None:
+        self._threshold = plateau_threshold
+        self._losses: deque[float] = deque(maxlen=plateau_window)
+        self._rates: deque[float] = deque(maxlen=plateau_window)
+        self._peak = 0.0
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._first: list[float] = []
+        self._seen = 0
+        self._history = _Blocks()
+        self._episodes = Episodes()
+
+    def observe(self, observation: Observation) -> Iterator[Alert]:
+        """Looks at one loss."""
+        if observation.learning_rates:
+            rate = max(observation.learning_rates)
+            self._rates.append(rate)
+            peaks = [peak for peak in observation.peak_rates if peak is not None]
+            self._peak = max(self._peak, rate, *peaks)
+        loss = observation.loss
+        if loss is None or not math.isfinite(loss):
+            return
+        self._episodes.next()
+        self._losses.append(loss)
+        yield from self._plateau(observation.step)
+        if not observation.surrogate:
+            # What online RL minimises is no level: it begins at 0, and its penalty grows.
+            yield from self._divergence(observation.step, loss, observation.rewards is None)
+
+    def _plateau(self, step: int) -> Iterator[Alert]:
+        window = self._losses.maxlen or 1
+        if len(self._losses) < window or window < 2:
+            return
+        highest, lowest = max(self._losses), min(self._losses)
+        if highest - lowest > self._threshold * max(abs(highest), abs(lowest)):
+            return
+        level = abs(statistics.fmean(self._losses))
+        if level < NOTHING:
+            return
+        width = (highest - lowest) / level
+        if self._episodes.begins("plateau", width < self._threshold and self._trains()):
+            yield Alert(
+                "medium",
+                "convergence",
+                "convergence_plateau",
+                f"the last {window} losses stay within {100 * width:.2g}% of {level:.4g}",
+                step,
+                width,
+                self._threshold,
+                {"mean": level},
+            )
+
+    def _trains(self) -> bool:
+        """Whether the rate was high enough all the while for the loss to move, and not rising."""
+        if not self._rates:
+            return True
+        rising = self._rates[-1] > self._rates[0]
+        return not rising and (self._peak == 0.0 or min(self._rates) >= TRAINING * self._peak)
+
+    def _divergence(self, step: int, loss: float, has_level: bool) -> Iterator[Alert]:
+        if len(self._recent) == RECENT:
+            self._history.add(self._recent[0])
+        self._recent.append(loss)
+        self._seen += 1
+        if len(self._first) < FIRST:
+            self._first.append(loss)
+        blocks = self._history.means
+        if len(blocks) < FIRST_BLOCKS and has_level and self._seen >= EARLY_STEPS:
+            yield from self._early_divergence(step)
+        if len(blocks) < FIRST_BLOCKS or min(blocks[0], min(self._recent)) <= NOTHING:
+            return
+        now = statistics.fmean(self._recent)
+        usual = self._history.best_quarter
+        limit = max(RISE * usual, OF_START * blocks[0])
+        # The median too: one spike is not a loss that rises.
+        above = usual > 0 and min(now, statistics.median(self._recent)) > limit
+        if self._episodes.begins("divergence", above):
+            yield Alert(
+                "high",
+                "convergence",
+                "convergence_divergence",
+                f"the loss is {now:.4g} over the last {RECENT} steps, and was {usual:.4g} before: "
+                "it diverges",
+                step,
+                now,
+                limit,
+                {"best_quarter": usual, "start": blocks[0]},
+            )
+
+    def _early_divergence(self, step: int) -> Iterator[Alert]:
+        start, last = max(self._first), list(self._recent)[-FIRST:]
+        limit = EARLY_RISE * start
+        if self._episodes.begins("divergence", min(self._first) > LEVEL and min(last) > limit):
+            yield Alert(
+                "high",
+                "convergence",
+                "convergence_divergence",
+                f"each of the last {FIRST} losses is at least {min(last):.4g}, and the first "
+                f"{FIRST} were at most {start:.4g}: the loss diverges",
+                step,
+                min(last),
+                limit,
+                {"start": start},
+            )
+
+
+class _Blocks:
+    """Means over the whole past in bounded memory."""
+
+    def __init__(self) -> None:
+        self.means: list[float] = []
+        self.best_quarter = 0.0
+        self._length = BLOCK
+        self._open: list[float] = []
+
+    def add(self, value: float) -> None:
+        self._open.append(value)
+        if len(self._open) < self._length:
+            return
+        self.means.append(statistics.fmean(self._open))
+        self._open.clear()
+        if len(self.means) >= MOST_BLOCKS:
+            pairs = zip(self.means[::2], self.means[1::2], strict=True)
+            self.means = [(a + b) / 2 for a, b in pairs]
+            self._length *= 2
+        if len(self.means) > 1:
+            self.best_quarter = statistics.quantiles(self.means, n=4)[0]

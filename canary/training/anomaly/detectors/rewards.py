@@ -1,0 +1,174 @@
+"""Rewards: predictions that miss them, and a distribution that is no longer what it was. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterator
+
+from canary.record.alert import Alert
+from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.series import long_run, shift_of, split
+from canary.training.anomaly.observation import Agreement, Observation, Sample
+
+WINDOW = 200
+RECENT = 20
+PAST = 40
+"""Steps that must be known before the recent ones to say that these differ."""
+EVERY = 5
+"""Windows are looked at once in so many steps: they hardly change in between."""
+SURE = 8.0
+CALLS = 10
+SAMPLES = 32
+"""Predictions that are enough to judge a single step by."""
+SPREAD = 2.0
+"""A spread of rewards that has so many times grown is another distribution."""
+FLAT = 0.25
+"""A rise is a jump, and not learning, where the rewards before and after it move by less than this
+share of it."""
+
+
+class CalibrationDetector:
+    """How well predictions of the reward meet it: 1 - mean absolute error over the rewards' root
+    mean square. Below `calibration_threshold` it is poor; a fall by `drift_threshold` is a drift.
+    """
+
+    def __init__(self, drift_threshold: float = 0.1, calibration_threshold: float = 0.7) -> None:
+        self._drift = drift_threshold
+        self._poor = calibration_threshold
+        self._errors: deque[float] = deque(maxlen=WINDOW)
+        self._squares: deque[float] = deque(maxlen=WINDOW)
+        self._seen = 0
+        self._episodes = Episodes()
+
+    def observe(self, observation: Observation) -> Iterator[Alert]:
+        """Looks at one step's predictions."""
+        found = observation.agreement
+        if found is None or not math.isfinite(found.error + found.square):
+            return
+        self._episodes.next()
+        self._errors.append(found.error)
+        self._squares.append(found.square)
+        self._seen += 1
+        scale = math.sqrt(statistics.fmean(self._squares))
+        if scale <= 0.0:
+            return
+        yield from self._is_poor(observation.step, found, scale)
+        if self._seen % EVERY == 0 and len(self._errors) >= PAST + RECENT:
+            yield from self._drifted(observation.step, scale)
+
+    def _is_poor(self, step: int, found: Agreement, scale: float) -> Iterator[Alert]:
+        score = None
+        if found.count >= SAMPLES:
+            # Of one step alone, what a common shift of its samples does not explain.
+            sure = found.centred_error - SURE * found.centred_std / math.sqrt(found.count)
+            if 1 - sure / scale < self._poor:
+                score = 1 - found.error / scale
+        if score is None and len(self._errors) >= CALLS and self._seen % EVERY == 0:
+            recent = list(self._errors)[-RECENT:]
+            mean, variance, spread = long_run(recent)
+            error = math.sqrt(min(spread / len(recent), variance))
+            if 1 - (mean - SURE * error) / scale < self._poor:
+                score = 1 - mean / scale
+        if self._episodes.begins("poor", score is not None):
+            assert score is not None
+            yield Alert(
+                "medium",
+                "reward_drift",
+                "calibration_poor",
+                f"predictions of the reward are off: calibration {score:.3g}, below {self._poor:g}",
+                step,
+                score,
+                self._poor,
+                {"scale": scale, "steps": len(self._errors)},
+            )
+
+    def _drifted(self, step: int, scale: float) -> Iterator[Alert]:
+        shift = shift_of(*split(self._errors, RECENT))
+        fall = shift.difference / scale
+        if self._episodes.begins("drift", fall > self._drift and shift.sure(SURE)):
+            yield Alert(
+                "medium",
+                "reward_drift",
+                "calibration_drift",
+                f"calibration of the rewards fell from {1 - shift.before / scale:.3g} to "
+                f"{1 - shift.after / scale:.3g}",
+                step,
+                fall,
+                self._drift,
+                {"scale": scale},
+            )
+
+
+class RewardDriftDetector:
+    """The rewards' distribution against that of the steps before: a mean that fell, one that jumped
+    up at once, or a spread that grew. A mean that rises step by step is what training is for."""
+
+    def __init__(self, drift_threshold: float = 0.1) -> None:
+        self._drift = drift_threshold
+        self._means: deque[float] = deque(maxlen=WINDOW)
+        self._spreads: deque[float] = deque(maxlen=WINDOW)
+        self._squares: deque[float] = deque(maxlen=WINDOW)
+        self._seen = 0
+        self._episodes = Episodes()
+
+    def observe(self, observation: Observation) -> Iterator[Alert]:
+        """Looks at one step's rewards."""
+        rewards = observation.rewards
+        if rewards is None or not math.isfinite(rewards.mean):
+            return
+        self._episodes.next()
+        self._keep(rewards)
+        if self._seen % EVERY or len(self._means) < PAST + RECENT:
+            return
+        scale = math.sqrt(statistics.fmean(self._squares))
+        what = self._changed(scale) if scale > 0 else None
+        if self._episodes.begins("drift", what is not None):
+            assert what is not None
+            words, value, metadata = what
+            yield Alert(
+                "medium",
+                "reward_drift",
+                "reward_distribution_drift",
+                words,
+                observation.step,
+                value,
+                self._drift,
+                metadata,
+            )
+
+    def _keep(self, rewards: Sample) -> None:
+        self._seen += 1
+        spread = rewards.std if rewards.std is not None and math.isfinite(rewards.std) else 0.0
+        self._means.append(rewards.mean)
+        self._spreads.append(spread)
+        self._squares.append(rewards.mean**2 + spread**2)
+
+    def _changed(self, scale: float) -> tuple[str, float, dict[str, float]] | None:
+        before, after = split(self._means, RECENT)
+        shift = shift_of(before, after)
+        relative = shift.difference / scale
+        jumped = relative > 0 and self._jumped(before, after, shift.difference)
+        if abs(relative) > self._drift and shift.sure(SURE) and (relative < 0 or jumped):
+            word = "jumped" if relative > 0 else "fell"
+            return (
+                f"the mean reward {word} from {shift.before:.4g} to {shift.after:.4g}",
+                abs(relative),
+                {"before": shift.before, "after": shift.after, "scale": scale},
+            )
+        spread = shift_of(*split(self._spreads, RECENT))
+        if spread.before > 0 and spread.after > SPREAD * spread.before and spread.sure(SURE):
+            return (
+                f"the spread of the rewards grew from {spread.before:.4g} to {spread.after:.4g}",
+                spread.difference / scale,
+                {"before": spread.before, "after": spread.after, "scale": scale},
+            )
+        return None
+
+    def _jumped(self, before: list[float], after: list[float], rise: float) -> bool:
+        half = RECENT // 2
+        mean = statistics.fmean
+        late = abs(mean(after[half:]) - mean(after[:half]))
+        early = abs(mean(before[-half:]) - mean(before))
+        return max(late, early) < FLAT * rise

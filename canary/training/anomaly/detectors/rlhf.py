@@ -1,0 +1,186 @@
+"""What goes wrong in RLHF alone: KL, entropy, clipping, and rewards that are hacked. Pure."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from canary.record.alert import Alert
+from canary.training.anomaly.detectors.episodes import Episodes
+from canary.training.anomaly.detectors.rewards import EVERY, RECENT
+from canary.training.anomaly.detectors.series import shift_of, split
+from canary.training.anomaly.observation import Observation
+
+WINDOW = 100
+LAST = 5
+KNOWN = 10
+SOON = 3
+"""Steps after which limits are held that need no past but the first steps."""
+FIRST = 2
+"""Steps whose entropy is that of the start: a run may break in its second."""
+AT_REFERENCE = 0.05
+"""Of the limit: a run whose first KL is within this began at its reference."""
+FAR = 5.0
+"""So many times the limit is too far from the reference for a run that began at it. Runs of PPO,
+GRPO and RLOO that learn stay below 0.6 nats a token, below 3 in 60 steps for a reward model alone;
+runs that broke stand at 5 to 15."""
+SURE = 4.0
+"""Two series that both shift this surely at once do not do so by chance."""
+RUNAWAY = 5.0
+LONGER = 1.5
+TOKENS_IN_A_SEQUENCE = 10.0
+"""A KL summed over completions is held to so many times the limit of a token's mean."""
+
+
+class RLHFDetector:
+    """Medians of the last few steps, against limits and the run's own past.
+
+    Args:
+        kl_limit: a mean KL a token above this, and five times its past, blew up; so did five
+            times this in a run that began at its reference, whatever its past.
+        entropy_floor: share of the entropy of the first two steps under which it collapsed.
+        clip_limit: share of clipped tokens over which the updates no longer follow the objective.
+    """
+
+    def __init__(
+        self, kl_limit: float = 1.0, entropy_floor: float = 0.1, clip_limit: float = 0.5
+    ) -> None:
+        self._kl_limit = kl_limit
+        self._entropy_floor = entropy_floor
+        self._clip_limit = clip_limit
+        self._kl: deque[float] = deque(maxlen=WINDOW)
+        self._first_kl: float | None = None
+        self._entropy: deque[float] = deque(maxlen=LAST)
+        self._first_entropies: list[float] = []
+        self._clip: deque[float] = deque(maxlen=KNOWN)
+        self._rewards: deque[float] = deque(maxlen=WINDOW)
+        self._lengths: deque[float] = deque(maxlen=WINDOW)
+        self._seen = 0
+        self._episodes = Episodes()
+
+    def observe(self, observation: Observation) -> Iterator[Alert]:
+        """Looks at one step."""
+        self._episodes.next()
+        self._seen += 1
+        yield from self._kl_blew_up(observation)
+        yield from self._entropy_collapsed(observation)
+        yield from self._clipping(observation)
+        yield from self._hacking(observation)
+
+    def _kl_blew_up(self, observation: Observation) -> Iterator[Alert]:
+        kl = observation.kl
+        if kl is None or math.isnan(kl):
+            return
+        self._kl.append(kl)
+        allowed = self._kl_limit * (TOKENS_IN_A_SEQUENCE if observation.kl_of_sequence else 1.0)
+        if self._first_kl is None:
+            self._first_kl = kl
+        if kl <= allowed and max(islice(reversed(self._kl), LAST)) <= allowed:
+            return
+        now, before = self._kl_now()
+        limit = max(allowed, RUNAWAY * before)
+        runaway = len(self._kl) >= KNOWN and now > limit
+        began = abs(self._first_kl) <= AT_REFERENCE * allowed
+        far = began and len(self._kl) >= SOON and now > FAR * allowed
+        since = f"after {before:.4g}"
+        if far and not runaway:
+            before, limit = self._first_kl, FAR * allowed
+            since = f"from {before:.4g} at the start"
+        if self._episodes.begins("kl", runaway or far):
+            yield Alert(
+                "high",
+                "rlhf",
+                "kl_blowup",
+                f"KL to the reference {now:.4g}, {since}: the policy runs away from it",
+                observation.step,
+                now,
+                limit,
+                {"before": before},
+            )
+
+    def _kl_now(self) -> tuple[float, float]:
+        before, last = split(self._kl, LAST)
+        return statistics.median(last or [0.0]), statistics.median(before or [0.0])
+
+    def _entropy_collapsed(self, observation: Observation) -> Iterator[Alert]:
+        entropy = observation.entropy
+        if entropy is None or not math.isfinite(entropy):
+            return
+        self._entropy.append(entropy)
+        if len(self._first_entropies) < FIRST:
+            self._first_entropies.append(entropy)
+        start = max(self._first_entropies)
+        now = statistics.median(self._entropy)
+        limit = self._entropy_floor * start
+        enough = len(self._entropy) >= SOON
+        if self._episodes.begins("entropy", enough and start > 0 and now < limit):
+            yield Alert(
+                "high",
+                "rlhf",
+                "entropy_collapse",
+                f"entropy {now:.4g}, from {start:.4g} at the start: the policy says one thing only",
+                observation.step,
+                now,
+                limit,
+                {"start": start},
+            )
+
+    def _clipping(self, observation: Observation) -> Iterator[Alert]:
+        share = observation.clip_fraction
+        if share is None or not math.isfinite(share):
+            return
+        self._clip.append(share)
+        now = statistics.median(self._clip)
+        full = len(self._clip) == KNOWN
+        if self._episodes.begins("clip", full and now > self._clip_limit):
+            yield Alert(
+                "medium",
+                "rlhf",
+                "clip_fraction_saturation",
+                f"{100 * now:.3g}% of the tokens are clipped: steps are too large or data too old",
+                observation.step,
+                now,
+                self._clip_limit,
+            )
+
+    def _hacking(self, observation: Observation) -> Iterator[Alert]:
+        reward = observation.rewards
+        if reward is None or not math.isfinite(reward.mean):
+            return
+        self._rewards.append(reward.mean)
+        if observation.length is not None and math.isfinite(observation.length):
+            self._lengths.append(observation.length)
+        if self._seen % EVERY or len(self._rewards) < 2 * RECENT:
+            return
+        gain = shift_of(*split(self._rewards, RECENT))
+        cost = self._runaway() if gain.z > SURE else None
+        if self._episodes.begins("hacking", cost is not None):
+            assert cost is not None
+            words, value, limit = cost
+            yield Alert(
+                "high",
+                "rlhf",
+                "reward_hacking",
+                f"the reward rose from {gain.before:.4g} to {gain.after:.4g} while {words}",
+                observation.step,
+                value,
+                limit,
+                {"reward": [gain.before, gain.after]},
+            )
+
+    def _runaway(self) -> tuple[str, float, float] | None:
+        """What the reward is bought with: words, value, limit."""
+        now, before = self._kl_now()
+        limit = max(RUNAWAY * before, self._kl_limit / 2)
+        if len(self._kl) >= 2 * RECENT and now > limit:
+            return f"KL went from {before:.4g} to {now:.4g}", now, limit
+        if len(self._lengths) < 2 * RECENT:
+            return None
+        length = shift_of(*split(self._lengths, RECENT))
+        if length.before > 0 and length.after > LONGER * length.before and length.z > SURE:
+            words = f"completions grew from {length.before:.4g} to {length.after:.4g} tokens"
+            return words, length.after, LONGER * length.before
+        return None

@@ -1,0 +1,64 @@
+"""The alerts of a run: a row each as they happen, and their summary in bounded memory. Pure."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from canary.record import jsonio
+from canary.record.alert import SEVERITIES, Alert
+
+LATEST = 10
+ALERTS_FILE = "alerts.jsonl"
+
+
+class AlertLog:
+    """Appends each alert to a file in one write call, so that a kill loses none, and counts them.
+
+    A file that cannot be written is said once; the training goes on.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._by_category: Counter[str] = Counter()
+        self._by_severity: Counter[str] = Counter()
+        self._latest: deque[Alert] = deque(maxlen=LATEST)
+        if path is not None:
+            self._write("")
+
+    def add(self, alerts: Iterable[Alert], **more: Any) -> None:
+        """Keeps the alerts of one step; `more` goes into their rows."""
+        for alert in alerts:
+            self._by_category[alert.category] += 1
+            self._by_severity[alert.severity] += 1
+            self._latest.append(alert)
+            row = alert.as_dict() | more | {"time": time.time()}
+            self._write(jsonio.dumps(row) + "\n")
+
+    def _write(self, text: str) -> None:
+        if self._path is None:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            print(f"canary: alerts are written no more: {error}", file=sys.stderr, flush=True)
+            self._path = None
+
+    def summary(self) -> dict[str, Any]:
+        """`{total, by_category, by_severity, latest}`; severities from the worst down."""
+        return {
+            "total": sum(self._by_severity.values()),
+            "by_category": dict(sorted(self._by_category.items())),
+            "by_severity": {
+                severity: self._by_severity[severity]
+                for severity in reversed(SEVERITIES)
+                if self._by_severity[severity]
+            },
+            "latest": [alert.as_dict() for alert in self._latest],
+        }

@@ -1,0 +1,293 @@
+"""What `analyze_training_step` is given, as an observation: now on a CPU, a step later on a device.
+Needs torch."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from canary.errors import UsageError
+from canary.training.anomaly.observation import Agreement, Observation, Sample, from_metrics
+from canary.training.anomaly.parameters import ParameterChanges
+from canary.training.anomaly.reading import Reading, gradient_norm
+
+FAR_BEHIND = 64
+"""Steps whose numbers may be under way at once; a device never lags so far."""
+REFRESH = 50
+"""Steps after which the list of parameters is made anew: a user may freeze or add some."""
+Scalar: TypeAlias = torch.Tensor | float
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of one step, as they were given."""
+
+    step: int
+    model: Any = None
+    optimizer: Any = None
+    loss: Any = None
+    batch_size: int | None = None
+    rewards: Any = None
+    predictions: Any = None
+    grad_norm: Any = None
+    kl: Any = None
+    entropy: Any = None
+    clip_fraction: Any = None
+    length: Any = None
+    batch_hash: Callable[[], Any] | None = None
+    micro_losses: Sequence[Any] = ()
+    rates: tuple[tuple[Scalar, ...], tuple[float | None, ...]] | None = None
+    """Learning rates and peaks of the groups, where the optimizer's own are another step's."""
+    metrics: Mapping[str, Any] | None = None
+
+
+class Measure:
+    """Turns steps into observations, in order. Keeps the few that wait for their numbers."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Reading, Callable[[dict[str, float]], Observation]]] = deque()
+        self._parameters: list[torch.Tensor] = []
+        self._of: Callable[[], Any] = lambda: None
+        self._age = 0
+        self._watch = ParameterChanges()
+        self._last_call: float | None = None
+
+    def take(self, given: Given) -> list[Observation]:
+        """Begins to read one step, and returns those whose numbers are there."""
+        scalars: dict[str, Scalar] = {}
+        for name in ("loss", "kl", "entropy", "clip_fraction", "length"):
+            value = getattr(given, name)
+            if value is not None:
+                scalars[name] = _scalar(value, name)
+        norm = given.grad_norm
+        if norm is None and given.model is not None:
+            norm = gradient_norm(self._trained(given.model))
+        if norm is not None:
+            scalars["grad_norm"] = _scalar(norm, "grad_norm")
+        counts = _samples(given, scalars)
+        for place, loss in enumerate(given.micro_losses):
+            scalars[f"micro{place}"] = _scalar(loss, "loss")
+        rates, peaks = given.rates or rates_of(given.optimizer)
+        scalars |= {f"rate{place}": rate for place, rate in enumerate(rates)}
+        for name, value in (given.metrics or {}).items():
+            scalars[f"metric:{name}"] = _scalar(value, name)
+        if given.model is not None:
+            self._watch.step_ended(given.model, *_largest(rates, peaks))
+        wall = self._since_last_call()
+
+        def observed(values: dict[str, float]) -> Observation:
+            return self._observation(given, values, counts, len(rates), peaks, wall)
+
+        self._waiting.append((Reading(scalars), observed))
+        return self.ready(wait=len(self._waiting) > FAR_BEHIND)
+
+    def ready(self, wait: bool = False) -> list[Observation]:
+        """Steps whose numbers have come since the last call; with `wait`, all of them."""
+        found = []
+        while self._waiting and (wait or self._waiting[0][0].is_ready()):
+            reading, observed = self._waiting.popleft()
+            reading.wait()
+            found.append(observed(reading.scalars()))
+        return found
+
+    def _since_last_call(self) -> float | None:
+        now, last = time.perf_counter(), self._last_call
+        self._last_call = now
+        return None if last is None else now - last
+
+    def _trained(self, model: Any) -> list[torch.Tensor]:
+        if self._of() is not model or self._age >= REFRESH:
+            self._parameters = [p for p in model.parameters() if p.requires_grad]
+            self._of, self._age = weakref.ref(model), 0
+        self._age += 1
+        return self._parameters
+
+    def _observation(
+        self,
+        given: Given,
+        values: dict[str, float],
+        counts: tuple[int, int],
+        groups: int,
+        peaks: tuple[float | None, ...],
+        wall: float | None,
+    ) -> Observation:
+        metrics = {n[7:]: v for n, v in values.items() if n.startswith("metric:")}
+        fields: dict[str, Any] = from_metrics(metrics)
+        for name in ("kl", "entropy", "clip_fraction", "length"):
+            if name in values:
+                fields[name] = values[name]
+        if counts[0]:
+            fields["rewards"] = Sample(values["reward_mean"], values["reward_std"], counts[0])
+            fields["no_signal"] = counts[0] > 1 and values["reward_std"] == 0.0
+        if counts[1]:
+            fields["agreement"] = Agreement(
+                error=values["error"],
+                centred_error=values["centred_error"],
+                centred_std=values["centred_std"],
+                square=values["square"],
+                count=counts[1],
+            )
+        names, updates = self._watch.never_changed()
+        return Observation(
+            step=given.step,
+            loss=values.get("loss"),
+            micro_losses=tuple(values[f"micro{n}"] for n in range(len(given.micro_losses))),
+            grad_norm=values.get("grad_norm"),
+            learning_rates=tuple(values[f"rate{place}"] for place in range(groups)),
+            peak_rates=peaks,
+            batch_size=given.batch_size,
+            wall_s=wall,
+            never_changed=names,
+            updates=updates,
+            batch_hash=given.batch_hash,
+            **fields,
+        )
+
+
+def hash_later(batches: Sequence[Any]) -> Callable[[], list[str]] | None:
+    """What gives the hashes of a step's micro-batches, should anyone ask; None where there is
+    nothing to hash."""
+    return functools.partial(hashes, batches) if any(batches) else None
+
+
+def hashes(batches: Sequence[Any]) -> list[str]:
+    """SHA-256 of the integer tensors of each micro-batch, as the exact lane has them."""
+    from canary.training.collectors.batches import batch_sha256
+
+    return [
+        batch_sha256(batch if isinstance(batch, Mapping) else _named(batch)) for batch in batches
+    ]
+
+
+def _named(batch: Any) -> dict[str, Any]:
+    values = batch if isinstance(batch, list | tuple) else [batch]
+    return {str(place): value for place, value in enumerate(values)}
+
+
+def integers_of(batch: Any) -> dict[str, torch.Tensor]:
+    """What of a batch is hashed: the only part of it that is worth keeping."""
+    from canary.training.collectors.batches import integer_tensors
+
+    return integer_tensors(batch if isinstance(batch, Mapping) else _named(batch))
+
+
+def _scalar(value: Any, name: str) -> Scalar:
+    """One number; of a tensor of several, their mean."""
+    if isinstance(value, torch.Tensor):
+        if value.dim() == 0:
+            return value
+        if value.numel() == 1:
+            return value.reshape(())
+        if value.numel() == 0:
+            return float("nan")
+        return value.detach().to(torch.float32).mean()
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{name} takes one number, got {type(value).__name__}",
+            "give a number, or a tensor of one element",
+        ) from error
+
+
+def _numbers(values: Any, name: str) -> torch.Tensor | list[float]:
+    """One number a sample; on a device as a tensor, else as a list."""
+    try:
+        if isinstance(values, torch.Tensor) and values.device.type != "cpu":
+            return values.detach().float().reshape(-1)
+        found = values if isinstance(values, torch.Tensor) else torch.as_tensor(values)
+        numbers: list[float] = found.detach().double().reshape(-1).tolist()
+        return numbers
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UsageError(
+            f"{name} takes numbers, one a sample, got {type(values).__name__}",
+            "give a tensor, an array or a list of numbers",
+        ) from error
+
+
+def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
+    """Puts the sums over rewards and predictions among the scalars; returns how many of each."""
+    if given.rewards is None:
+        return 0, 0
+    rewards = _numbers(given.rewards, "rewards")
+    count = len(rewards)
+    if not count:
+        return 0, 0
+    predictions = None
+    if given.predictions is not None:
+        predictions = _numbers(given.predictions, "predictions")
+        if len(predictions) != count:
+            raise UsageError(
+                f"{count} rewards and {len(predictions)} predictions", "give one for each sample"
+            )
+    if isinstance(rewards, list) and not isinstance(predictions, torch.Tensor):
+        _sums(rewards, predictions, scalars)
+    else:
+        _sums_on_device(rewards, predictions, scalars)
+    return count, 0 if predictions is None else count
+
+
+def _moments(values: list[float]) -> tuple[float, float]:
+    """Standard deviation and mean."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values)), mean
+
+
+def _sums(
+    rewards: list[float], predictions: list[float] | None, scalars: dict[str, Scalar]
+) -> None:
+    if not all(map(math.isfinite, rewards)) or not all(map(math.isfinite, predictions or ())):
+        # As a device would have it: one NaN makes them all NaN.
+        rewards = [math.nan] * len(rewards)
+    scalars["reward_std"], scalars["reward_mean"] = _moments(rewards)
+    if predictions is None:
+        return
+    errors = [p - r for p, r in zip(predictions, rewards, strict=True)]
+    centre = math.fsum(errors) / len(errors)
+    scalars["centred_std"], scalars["centred_error"] = _moments([abs(e - centre) for e in errors])
+    scalars["error"] = math.fsum(map(abs, errors)) / len(errors)
+    scalars["square"] = math.fsum(r * r for r in rewards) / len(rewards)
+
+
+def _sums_on_device(
+    rewards: torch.Tensor | list[float],
+    predictions: torch.Tensor | list[float] | None,
+    scalars: dict[str, Scalar],
+) -> None:
+    tensors = [each for each in (rewards, predictions) if isinstance(each, torch.Tensor)]
+    device = tensors[0].device
+    told = torch.as_tensor(rewards, device=device, dtype=torch.float32)
+    scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(told, correction=0)
+    if predictions is None:
+        return
+    errors = torch.as_tensor(predictions, device=device, dtype=torch.float32) - told
+    off = (errors - errors.mean()).abs()
+    scalars["centred_std"], scalars["centred_error"] = torch.std_mean(off, correction=0)
+    scalars["error"], scalars["square"] = errors.abs().mean(), told.square().mean()
+
+
+def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:
+    """Each group's rate now, and what its scheduler began with; None without a scheduler."""
+    groups = getattr(optimizer, "param_groups", None) or []
+    peaks = tuple(
+        float(group["initial_lr"]) if isinstance(group.get("initial_lr"), int | float) else None
+        for group in groups
+    )
+    return tuple(_scalar(group["lr"], "lr") for group in groups), peaks
+
+
+def _largest(
+    rates: Sequence[Scalar], peaks: tuple[float | None, ...]
+) -> tuple[float | None, float | None]:
+    """The largest rate and peak that the host knows without asking a device."""
+    known = [rate for rate in rates if isinstance(rate, float)]
+    highest = [peak for peak in peaks if peak is not None]
+    return max(known, default=None), max(highest, default=None)

@@ -1,0 +1,92 @@
+"""The detectors on a canary's measured launch: rows in, alerts out as they happen. Needs torch."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from canary.record.alert import Alert, Severity
+from canary.training.anomaly.advanced import AdvancedAnomalyDetector
+from canary.training.anomaly.detectors.finite import FiniteDetector
+from canary.training.anomaly.hooks import AnomalyDetectionHook, StopTraining
+from canary.training.anomaly.log import ALERTS_FILE, AlertLog
+from canary.training.anomaly.measure import hash_later, integers_of
+from canary.training.anomaly.observation import from_row
+from canary.training.anomaly.parameters import ParameterChanges
+
+STEPS_KEPT = 8
+"""Steps whose integer tensors are kept, so that a batch can be named: a device's numbers are there
+a step or two after it."""
+
+
+class RunDetectors:
+    """Looks at each row of one launch and rank. Rank 0 sees all; the others, whose rates and norms
+    are the same, look at what is their own: losses that are not finite."""
+
+    def __init__(
+        self,
+        run_dir: Path,
+        launch: int,
+        *,
+        rank: int = 0,
+        ranks: int = 1,
+        scaled_gradients: bool = False,
+        stop_on: Severity | None = None,
+    ) -> None:
+        self._detector = AdvancedAnomalyDetector(
+            save_alerts=False, scaled_gradients=scaled_gradients, stop_on=stop_on
+        )
+        if rank:
+            self._detector.detectors = [FiniteDetector(scaled_gradients)]
+        self._place = {"launch": launch} | ({"rank": rank} if ranks > 1 else {})
+        self._log = AlertLog(run_dir / ALERTS_FILE)
+        self._now: list[Alert] = []
+        self._detector.add_listener(self._keep)
+        AnomalyDetectionHook(self._detector).register_with_profiler()
+        self._parameters = ParameterChanges() if rank == 0 else None
+        self._entering: list[dict[str, torch.Tensor]] = []
+        self._batches: deque[tuple[int, list[dict[str, torch.Tensor]]]] = deque(maxlen=STEPS_KEPT)
+        self._peak = 0.0
+
+    def batch(self, inputs: Mapping[str, Any]) -> None:
+        """A micro-batch of the step that is running."""
+        self._entering.append(integers_of(inputs))
+
+    def step_ended(self, step: int, model: Any, rate: float | None) -> None:
+        """A step has ended; its row comes later."""
+        self._batches.append((step, self._entering))
+        self._entering = []
+        if self._parameters is None or model is None:
+            return
+        self._peak = max(self._peak, rate or 0.0)
+        self._parameters.step_ended(model, rate, self._peak)
+
+    def judge(self, row: dict[str, Any]) -> StopTraining | None:
+        """Puts the alerts of a row into it, as `alerts`; returns why the training is to end, if it
+        is."""
+        step = int(row["step"])
+        names, updates = self._parameters.never_changed() if self._parameters else ((), 0)
+        batches = next((kept for at, kept in self._batches if at == step), [])
+        observation = from_row(
+            row,
+            never_changed=names,
+            updates=updates,
+            batch_hash=hash_later(batches),
+        )
+        stop = None
+        try:
+            self._detector.judge(observation)
+        except StopTraining as wanted:
+            stop = wanted
+        if self._now:
+            row["alerts"] = [alert.as_dict() | self._place for alert in self._now]
+            self._now = []
+        return stop
+
+    def _keep(self, alerts: list[Alert], step: int) -> None:
+        self._now = alerts
+        self._log.add(alerts, **self._place)

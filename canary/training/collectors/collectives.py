@@ -1,0 +1,177 @@
+"""Collectives of one rank: how many a step, and the time that the rank waits in them.
+
+Counted by the process groups themselves: each numbers what it begins, whoever asked for it, Python
+or the C++ reducer of DistributedDataParallel. Waiting has two sources, neither of which touches
+what is computed:
+
+- blocking calls of `torch.distributed` from Python (gathers of metrics, barriers), and what
+  DistributedDataParallel sends before a forward pass (buffers, the order of its buckets), by their
+  time;
+- the end of a backward pass: the autograd engine runs its closing callbacks in the order in which
+  they were asked for, so that one asked for at the start runs when all gradients are computed and
+  before the reducer waits for the last of its buckets.
+
+On a GPU both are taken by events of the current stream, which is what waits there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed
+from torch.nn.parallel import DistributedDataParallel
+
+from canary.training.collectors.clock import Mark
+
+BLOCKING = (
+    "all_gather",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_reduce",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "monitored_barrier",
+    "recv",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+)
+"""Functions of `torch.distributed` that block where they are not asked to be asynchronous."""
+
+
+class Waits:
+    """One step's collectives: their number, and the intervals in which the rank waited."""
+
+    def __init__(self, count: int | None, intervals: list[tuple[Mark, Mark]]) -> None:
+        self.count = count
+        self._intervals = intervals
+
+    def seconds(self) -> float:
+        """Time waited; all marks must be past."""
+        return sum(start.seconds_until(end) for start, end in self._intervals)
+
+
+class CollectiveTimer:
+    """Watches the collectives of this process from `begin` to `end`; idle without ranks."""
+
+    def __init__(self, make_mark: Callable[[], Mark]) -> None:
+        self._make_mark = make_mark
+        self._active = False
+        self._inside = self._in_backward = False
+        self._seen: int | None = None
+        self._intervals: list[tuple[Mark, Mark]] = []
+        self._undo: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """From here on; several ranks must have met by now."""
+        self._active = (
+            torch.distributed.is_available()
+            and torch.distributed.is_initialized()
+            and torch.distributed.get_world_size() > 1
+        )
+        if not self._active:
+            return
+        self._seen = collectives_begun()
+        for owner in (torch.distributed, torch.distributed.distributed_c10d):
+            for name in BLOCKING:
+                if hasattr(owner, name):
+                    self._wrap(owner, name, self._blocking)
+        self._wrap(DistributedDataParallel, "_pre_forward", self._preparing)
+        self._wrap(torch.autograd, "backward", self._backward)
+
+    def end(self) -> None:
+        """Leaves torch as it was."""
+        for undo in reversed(self._undo):
+            undo()
+        self._undo.clear()
+        self._active = False
+
+    def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            return around(original, *args, **kwargs)
+
+        setattr(owner, name, timed)
+        self._undo.append(functools.partial(setattr, owner, name, original))
+
+    def _blocking(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._inside:
+            return original(*args, **kwargs)
+        self._inside = True
+        start = self._make_mark()
+        try:
+            work = original(*args, **kwargs)
+        finally:
+            self._inside = False
+        if work is None or not hasattr(work, "wait"):
+            self._intervals.append((start, self._make_mark()))
+        return work
+
+    def _preparing(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """What comes before a forward pass: of interest where it has a collective in it."""
+        before, start = collectives_begun(), self._make_mark()
+        self._inside = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self._inside = False
+            if collectives_begun() != before:
+                self._intervals.append((start, self._make_mark()))
+
+    def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        """A backward pass, and the time waited at its end. One inside another is part of it."""
+        tensors = args[0] if args else kwargs.get("tensors")
+        loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors or ()), None)
+        if self._in_backward or loss is None or not loss.requires_grad:
+            return original(*args, **kwargs)
+        before = collectives_begun()
+        computed: list[Mark] = []
+
+        def all_computed() -> None:
+            self._inside = True
+            computed.append(self._make_mark())
+
+        def first(_: torch.Tensor) -> None:
+            torch.autograd.Variable._execution_engine.queue_callback(all_computed)
+
+        handle = loss.register_hook(first)
+        self._in_backward = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            handle.remove()
+            self._in_backward = self._inside = False
+            if computed and collectives_begun() != before:
+                self._intervals.append((computed[-1], self._make_mark()))
+
+    def step_ended(self) -> Waits | None:
+        """What the step had; None without ranks."""
+        if not self._active:
+            return None
+        now, before = collectives_begun(), self._seen
+        self._seen = now
+        count = None if now is None or before is None else max(0, now - before)
+        intervals, self._intervals = self._intervals, []
+        return Waits(count, intervals)
+
+
+def collectives_begun() -> int | None:
+    """Collectives that this process began in all its groups; None where a backend does not
+    number them."""
+    try:
+        groups = list(torch.distributed.distributed_c10d._world.pg_map)
+        return sum(group._get_sequence_number_for_group() for group in groups)
+    except (AttributeError, RuntimeError):
+        return None

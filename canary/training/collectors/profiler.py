@@ -1,0 +1,177 @@
+"""torch's profiler on a window of the measured steps, and what it leaves: trace and operators."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, supported_activities
+
+from canary.record import jsonio
+from canary.record.profile import (
+    OPERATORS,
+    SCHEMA_VERSION,
+    Traced,
+    Window,
+    copied_bytes,
+    summarise_profile,
+)
+from canary.training.collectors.kineto import read_events
+
+
+class StepProfiler:
+    """Profiles the window's steps of one training. What profiling itself takes passes inside of
+    steps that are flagged: it begins in the first of the window, and all that it leaves is written
+    before the last one's end. The step after it is flagged too: memory that was given back is
+    fetched anew in it, and of several ranks the others wait in it for the one that wrote."""
+
+    def __init__(self, window: Window, device: torch.device) -> None:
+        self._window = window
+        self._device = device
+        self._running: profile | None = None
+        self._steps: list[int] = []
+        self._over = False
+        self._next_too: int | None = None
+
+    def training_begins(self, done: int) -> None:
+        """`done`: steps of the training that came before."""
+        self._begin_if_next(done)
+
+    def step_ends(self, step: int) -> bool:
+        """Called while the step still runs. Whether it is flagged."""
+        if self._running is None:
+            return step == self._next_too
+        self._steps.append(step)
+        if step >= self._window.last_step:
+            self._finish()
+            self._next_too = step + 1
+        return True
+
+    def step_ended(self, step: int) -> None:
+        """The next step has begun."""
+        self._begin_if_next(step)
+
+    def training_ended(self) -> None:
+        """A window that reaches beyond the training's end closes here."""
+        if self._running is not None and self._steps:
+            self._finish()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Leaves nothing: the training failed, or no profiled step of it ended."""
+        running, self._running = self._running, None
+        if running is not None:
+            # After a failure of the device nothing can be collected, and nothing is wanted.
+            with contextlib.suppress(RuntimeError):
+                running.stop()
+
+    def _begin_if_next(self, done: int) -> None:
+        if self._over or self._running is not None or done + 1 != self._window.start_step:
+            return
+        if torch.autograd._profiler_enabled():
+            # Torch would take it over without a word.
+            self._leave_reason("a profiler of the training's own was running")
+            return
+        activities = [ProfilerActivity.CPU]
+        if not self._no_device():
+            activities.append(ProfilerActivity.CUDA)
+        running = profile(
+            activities=activities,
+            record_shapes=self._window.record_shapes,
+            profile_memory=self._window.profile_memory,
+            with_stack=self._window.with_stack,
+        )
+        try:
+            running.start()
+        except RuntimeError as error:
+            self._leave_reason(f"torch's profiler did not start: {str(error).splitlines()[0]}")
+            return
+        self._running = running
+        self._began = time.perf_counter()
+
+    def _no_device(self) -> str:
+        """Why the device cannot be traced; empty where it can."""
+        if self._device.type != "cuda":
+            return f"the steps ran on the {self._device.type.upper()}"
+        if ProfilerActivity.CUDA not in supported_activities():
+            return "this build of torch cannot trace the device (no CUPTI)"
+        return ""
+
+    def _finish(self) -> None:
+        running, self._running = self._running, None
+        assert running is not None
+        self._over = True
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        wall_ms = 1000 * (time.perf_counter() - self._began)
+        running.stop()
+        copied, untold = self._write_trace(running)
+        try:
+            document = self._summarised(running, wall_ms, copied)
+        except AttributeError as error:
+            self._leave_reason(f"the events of torch {torch.__version__} cannot be read: {error}")
+            return
+        self._leave(document | {"unmeasured": document["unmeasured"] | untold})
+        running.profiler = None  # `running` holds itself in a circle, and its events with it
+        _give_memory_back()
+
+    def _summarised(self, running: profile, wall_ms: float, copied: int | None) -> dict[str, Any]:
+        def of(averages: Sequence[Any], events: Sequence[Any]) -> dict[str, Any]:
+            return summarise_profile(
+                Traced(
+                    steps=tuple(self._steps),
+                    wall_ms=wall_ms,
+                    averages=averages,
+                    events=events,
+                    copied_bytes=copied,
+                    no_device=self._no_device(),
+                )
+            )
+
+        try:
+            results = running.profiler.kineto_results  # type: ignore[union-attr]
+            with read_events(results, on_device=not self._no_device()) as (averages, events):
+                return of(averages, events)
+        except AttributeError:
+            # Another torch than the ones known: its own way, slow as it is.
+            found = of(running.key_averages(), running.events() or ())
+            gc.collect()
+            return found
+
+    def _write_trace(self, running: profile) -> tuple[int | None, dict[str, str]]:
+        """Bytes that the trace says were copied, and why there is no trace."""
+        path = Path(self._window.trace)
+        try:
+            running.export_chrome_trace(str(path))
+            if self._no_device():
+                return None, {}
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                return copied_bytes(lines), {}
+        except (OSError, RuntimeError) as error:
+            return None, {"profiler.trace_path": f"the trace could not be written: {error}"}
+
+    def _leave_reason(self, reason: str) -> None:
+        self._over = True
+        self._leave({"schema_version": SCHEMA_VERSION, "unmeasured": {"profiler": reason}})
+
+    def _leave(self, document: dict[str, Any]) -> None:
+        path = Path(self._window.folder) / OPERATORS
+        text = jsonio.dumps({"torch": torch.__version__} | document, indent=1) + "\n"
+        try:
+            jsonio.replace_file(path, text)
+        except OSError as error:
+            print(f"canary: the profile is lost: {error}", file=sys.stderr, flush=True)
+
+
+def _give_memory_back() -> None:
+    """What the events took must not look like the training's: glibc keeps it for later."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,196 @@
+"""Steps that have ended, and become rows once the device has their times and values."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psutil
+import torch
+
+from canary.training.collectors.clock import StepClock, StepTime
+from canary.training.collectors.collectives import CollectiveTimer, Waits
+from canary.training.collectors.host import ChildrenCpu
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.scalars import DeferredScalars
+
+Row = dict[str, Any]
+TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
+
+
+class StepListener(Protocol):
+    """Looks at what enters each step and at the model when it has ended; its row comes later."""
+
+    def batch(self, inputs: Mapping[str, Any]) -> None:
+        """A micro-batch of the step that is running."""
+
+    def step_ended(self, step: int, model: Any, rate: float | None) -> None:
+        """The step has ended, with this learning rate."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    row: Row
+    time: StepTime
+    waits: Waits | None
+    scalars: DeferredScalars
+    fill: Callable[[Row, dict[str, float]], None]
+
+    def complete(self) -> Row:
+        """The row, once the device has its times and values."""
+        values = self.scalars.read()
+        self.row["wall_s"] = self.time.wall_s()
+        self.row["phases"] = self.time.by_phase()
+        self.row["phases_cpu"] = self.time.cpu_by_phase()
+        self.row["host"] |= self.time.on_host()
+        if "cpu_s" in self.row:
+            self.row["cpu_s"] += self.time.cpu_s()
+        if self.waits is not None:
+            self.row["collectives"] = self.waits.count
+            self.row["wait_s"] = self.waits.seconds()
+        self.fill(self.row, values)
+        for name in TOKENS:
+            self.row[name] = int(values[name]) if name in values else None
+        return self.row
+
+
+class _Resident:
+    """Resident memory of this process; on Linux from a file that stays open, which costs a tenth
+    of what psutil's reading does."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._file: int | None = None
+        if sys.platform == "linux":
+            self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._file)
+
+    def bytes(self) -> int:
+        """Now."""
+        if self._file is None:
+            return int(self._process.memory_info().rss)
+        return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class _RunDelay:
+    """How long this thread was ready to run and had no core, as Linux counts it (second number of
+    schedstat, ns): the mark of other work on the machine. The file stays open: 1 us a reading."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        self._last: float | None = None
+
+    def since_last(self) -> float | None:
+        """Seconds since the last call; None for the first, and where the kernel does not count."""
+        if self._file is None:
+            self._file = self._open()
+        if self._file < 0:
+            return None
+        before, self._last = self._last, int(os.pread(self._file, 128, 0).split()[1]) / 1e9
+        return None if before is None else self._last - before
+
+    def _open(self) -> int:
+        try:
+            found = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return -1
+        weakref.finalize(self, os.close, found)
+        return found
+
+
+class EndedSteps:
+    """The clock of a training and its ended steps, handed to `sink` in order. Between `begin` and
+    `end` of `collectives`, rows of one of several ranks also have `collectives` and `wait_s`. A row
+    of a step that the profiler slowed down has `profiled`, which is true."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        sink: Callable[[Row], None],
+        profiler: StepProfiler | None = None,
+    ) -> None:
+        self.clock = StepClock(device)
+        self.profiler = profiler
+        self.collectives = CollectiveTimer(self.clock.mark)
+        self._device = device
+        self._sink = sink
+        self._resident = _Resident()
+        self._run_delay = _RunDelay()
+        self._children = ChildrenCpu()
+        self._ended: list[_Ended] = []
+        self.begun = False
+        self.count = 0
+        """Steps that have ended."""
+
+    def begin(self, done: int = 0) -> None:
+        """The training begins after `done` steps of its own."""
+        self.begun = True
+        if self.profiler is not None:
+            self.profiler.training_begins(done)
+        self._children.begin()
+        self.clock.start()
+
+    def end(self) -> None:
+        """No step follows: hands on the last rows."""
+        if self.profiler is not None:
+            self.profiler.training_ended()
+        self.flush(wait=True)
+
+    def close(
+        self,
+        row: Row,
+        scalars: dict[str, torch.Tensor | float | int],
+        fill: Callable[[Row, dict[str, float]], None],
+    ) -> None:
+        """Ends the step here. `fill` puts the values of `scalars` into the row, once they are on
+        the host; token counts are taken from them by name."""
+        self.count += 1
+        deferred = DeferredScalars(scalars)
+        row.update(self._memory())
+        if self.profiler is not None:
+            with self.clock.phase("other"):
+                # Before the step's end, so that what it takes is in no step that is timed.
+                if self.profiler.step_ends(row["step"]):
+                    row["profiled"] = True
+        row["host"] = {"run_delay_s": self._run_delay.since_last()}
+        if self._device.type == "cpu":
+            row["cpu_s"] = self._children.since_last()
+        waits = self.collectives.step_ended()
+        self._ended.append(_Ended(row, self.clock.close(), waits, deferred, fill))
+        if self.profiler is not None:
+            self.profiler.step_ended(row["step"])
+        self.flush()
+
+    def flush(self, wait: bool = False) -> None:
+        """Hands on what is ready; with `wait`, all, after waiting for the device."""
+        if wait and self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        while self._ended and (wait or self._ended[0].time.is_ready()):
+            row = self._ended.pop(0).complete()
+            row["time"] = time.time()
+            with self.clock.phase("logging"):
+                self._sink(row)
+
+    def _memory(self) -> dict[str, int | None]:
+        rss = self._resident.bytes()
+        if self._device.type != "cuda":
+            return {
+                "rss_bytes": rss,
+                "allocated_bytes": None,
+                "reserved_bytes": None,
+                "peak_bytes": None,
+                "alloc_retries": None,
+            }
+        stats = torch.cuda.memory_stats(self._device)
+        return {
+            "rss_bytes": rss,
+            "allocated_bytes": stats["allocated_bytes.all.current"],
+            "reserved_bytes": stats["reserved_bytes.all.peak"],
+            "peak_bytes": stats["allocated_bytes.all.peak"],
+            "alloc_retries": stats["num_alloc_retries"],
+        }

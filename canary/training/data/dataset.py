@@ -1,0 +1,145 @@
+"""The rows a trainer gets: read, shaped for the trainer, cut to length, counted, fingerprinted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from datasets import Dataset
+
+from canary.errors import ConfigError, InputError
+from canary.inputs.row_counts import no_rows, require_enough
+from canary.training.collectors.calls import own_calls
+from canary.training.data.shapes import Row, converter_for, is_conversational, unpaired
+from canary.training.data.sources import read_source
+from canary.training.data.truncate import truncate_prompt
+from canary.training.exact.fingerprints import dataset_fingerprint
+from canary.training.plugins import formatting_function
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from canary.protocol.spec import WorkloadSpec
+
+logger = logging.getLogger(__name__)
+
+# For conversational rows and a tokenizer that has no template of its own. A generation prompt
+# ends on a newline, so that no token merges across the border between prompt and completion.
+DEFAULT_CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{% if not loop.first %}{{ '\\n' }}{% endif %}"
+    "{{ message['role'] + ':\\n' + message['content'] | trim }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '\\nassistant:\\n' }}{% endif %}"
+)
+
+
+def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The rows to train on: the first `dataset_size` usable ones, in order, not tokenized.
+
+    Sets DEFAULT_CHAT_TEMPLATE on `tokenizer` where the rows are conversational and it has none.
+    Raises InputError where the dataset is missing, lacks a column or has too few rows for a batch.
+    """
+    config = spec.config
+    source = read_source(spec)
+    if config.dataset_size is not None:
+        source = source.select(range(min(config.dataset_size, len(source))))
+    if len(source) == 0:
+        raise no_rows(config)
+    rows = _converted(spec, source)
+    _require_texts(rows, config.dataset_name)
+    if not rows:
+        raise InputError(
+            f"dataset '{config.dataset_name}' has no row with a prompt and an answer to it",
+            "its conversations share no turn, or its columns are empty",
+        )
+    if len(rows) < len(source):
+        left_out = f"{len(source) - len(rows)} of {len(source)} rows left out: no usable prompt"
+        logger.warning(left_out)
+        spec.notes.append(left_out)
+    if config.training_type == "kto" and "chosen" in rows[0]:
+        rows = unpaired(rows)
+    if tokenizer.chat_template is None and is_conversational(rows[0]):
+        tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE
+    require_enough(spec, len(rows))
+    return _on_disk(
+        Dataset.from_list(_cut_prompts(rows, config.max_prompt_length, tokenizer)), spec
+    )
+
+
+def _converted(spec: WorkloadSpec, source: Dataset) -> list[Row]:
+    """The usable rows in the trainer's shape."""
+    formatted = formatting_function(spec)
+    if formatted is not None:
+        return [{"text": formatted(row)} for row in source]
+    config = spec.config
+    convert = converter_for(
+        config.training_type, source.column_names, source[0], config.dataset_name
+    )
+    return [row for row in map(convert, source) if row is not None]
+
+
+TEXT_COLUMNS = ("prompt", "completion", "chosen", "rejected", "messages", "text")
+
+
+def _require_texts(rows: list[Row], dataset_name: str) -> None:
+    """InputError naming the first row whose prompt or answer is neither text nor messages, or
+    whose label says neither yes nor no."""
+    for number, row in enumerate(rows, start=1):
+        for column in TEXT_COLUMNS:
+            value = row.get(column)
+            if value is not None and not isinstance(value, str | list):
+                raise InputError(
+                    f"dataset '{dataset_name}': '{column}' of usable row {number} is "
+                    f"{value!r}, a {type(value).__name__}",
+                    "write text, or a list of messages",
+                )
+        if not isinstance(row.get("label", True), bool):
+            raise InputError(
+                f"dataset '{dataset_name}': 'label' of usable row {number} is {row['label']!r}",
+                "write true for a good completion, false for a bad one",
+            )
+
+
+def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
+    """The same rows, memory-mapped from `rows_dir`: what is mapped over them is then cached.
+
+    The folder's name is their fingerprint, so that other rows never meet this cache.
+    """
+    if spec.rows_dir is None:
+        return rows
+    folder = spec.rows_dir / dataset_fingerprint(rows)[:16]
+    if not folder.exists():
+        _save_whole(rows, folder)
+    return Dataset.load_from_disk(str(folder))
+
+
+def _save_whole(rows: Dataset, folder: Path) -> None:
+    """Saves rows so that another rank, which may save the same, sees all of them or none."""
+    own = folder.with_name(f"{folder.name}.{os.getpid()}")
+    rows.save_to_disk(str(own))
+    try:
+        own.rename(folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        shutil.rmtree(own)
+
+
+def _cut_prompts(
+    rows: list[Row], limit: int | None, tokenizer: PreTrainedTokenizerBase
+) -> list[Row]:
+    if limit is None:
+        return rows
+    if "prompt" not in rows[0]:
+        raise ConfigError(
+            "max_prompt_length has no effect: the rows are whole texts without a prompt",
+            "remove it; max_length bounds them",
+            key="max_prompt_length",
+        )
+    with own_calls():
+        return [row | {"prompt": truncate_prompt(row["prompt"], limit, tokenizer)} for row in rows]

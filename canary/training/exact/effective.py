@@ -1,0 +1,312 @@
+"""What a training really runs with: settings as they stand when it begins, and whose code it calls.
+
+A config says what was asked for; code may have changed it since. These facts are no stage of the
+comparison: two versions of a package may differ in them and train the same. They are evidence for a
+diagnosis, once something else has shown that the sides differ.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import inspect
+import os
+import sys
+import sysconfig
+import threading
+import tracemalloc
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+import torch
+
+from canary.config.output_names import is_special_token
+from canary.training.exact.trainer_settings import arguments_of, plain
+
+LIBRARIES = (
+    "accelerate",
+    "bitsandbytes",
+    "canary",
+    "datasets",
+    "peft",
+    "torch",
+    "transformers",
+    "trl",
+)
+"""Packages whose version stands for their code."""
+LONGEST_TEXT = 80
+SECRETS = ("token", "key", "secret", "password")
+"""Last words of names that no record holds."""
+COUNTERS = ("is_in_train", "_step", "total_flos", "current_flos")
+"""Attributes of a trainer that are its progress."""
+
+
+OWN_PARTS = ("sampling", "switches", "kl_coefficient")
+"""Attributes of the canary's own loop of PPO that hold settings."""
+
+
+def effective_settings(trainer: Any) -> dict[str, Any]:
+    """Scalars by dotted name: `args.*`, `trainer.*`, `optimizer.*`, `generation.*`, `model.*`,
+    `peft.*`, `collator.*`, `torch.*`. Values at the moment of the call."""
+    model = getattr(trainer, "model", None)
+    config: Any = getattr(model, "config", None)
+    found: dict[str, Any] = {}
+    arguments = getattr(trainer, "args", None)
+    if arguments is not None and hasattr(arguments, "__dataclass_fields__"):
+        found.update(_scalars("args", arguments_of(arguments)))
+    found.update(_scalars("trainer", _attributes(trainer)))
+    found.update(_scalars("collator", _attributes(getattr(trainer, "data_collator", None))))
+    for part in OWN_PARTS:
+        found.update(_scalars(part, _attributes(getattr(trainer, part, None))))
+    found.update(_optimizers(trainer))
+    for holder in (model, trainer):
+        generation: Any = getattr(holder, "generation_config", None)
+        if hasattr(generation, "to_diff_dict"):
+            found.update(_scalars("generation", generation.to_diff_dict()))
+    if hasattr(config, "to_diff_dict"):
+        found.update(_scalars("model", config.to_diff_dict()))
+    for name, adapter in (getattr(model, "peft_config", None) or {}).items():
+        found.update(_scalars(f"peft.{name}", adapter.to_dict()))
+    if isinstance(model, torch.nn.Module):
+        found.update(_modules(model))
+    found.update(_torch_settings())
+    found.update(_python_settings())
+    return found
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    values = getattr(owner, "__dict__", {})
+    return {
+        name: value
+        for name, value in values.items()
+        if not name.startswith("_") and name not in COUNTERS
+    }
+
+
+def _scalars(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Numbers, flags, short words and lists of them; names of places are left out."""
+    for name, value in values.items():
+        if name.lower().rpartition("_")[2] in SECRETS and not is_special_token(name):
+            continue
+        simple = plain(value) if isinstance(value, list | tuple | set | frozenset) else value
+        if isinstance(value, set | frozenset):
+            simple = sorted(map(str, value))
+        members = simple if isinstance(simple, list) else [simple]
+        if len(members) <= 16 and all(_is_scalar(member) for member in members):
+            yield f"{prefix}.{name}", simple
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= LONGEST_TEXT and os.sep not in value
+    return value is None or isinstance(value, bool | int | float)
+
+
+def _optimizers(trainer: Any) -> dict[str, Any]:
+    optimizers = getattr(trainer, "optimizers", None) or (getattr(trainer, "optimizer", None),)
+    found: dict[str, Any] = {}
+    for place, wrapped in enumerate(o for o in optimizers if o is not None):
+        optimizer = getattr(wrapped, "optimizer", wrapped)
+        prefix = f"optimizer{place or ''}"
+        groups = getattr(optimizer, "param_groups", [])
+        found[f"{prefix}.class"] = type(optimizer).__name__
+        found[f"{prefix}.groups"] = len(groups)
+        for index, group in enumerate(groups):
+            known = {k: v for k, v in group.items() if k not in ("params", "lr")}
+            found.update(_scalars(f"{prefix}.{index}", known))
+            found[f"{prefix}.{index}.tensors"] = len(group["params"])
+    scheduler = getattr(trainer, "lr_scheduler", None)
+    if scheduler is not None:
+        inner = getattr(scheduler, "scheduler", scheduler)
+        found["scheduler.class"] = type(inner).__name__
+    return found
+
+
+def _modules(model: torch.nn.Module) -> dict[str, Any]:
+    """What of the modules decides how they compute."""
+    dropouts = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
+    checkpointing = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
+    scales = {
+        float(scale)
+        for module in model.modules()
+        # Attention has a number of that name; an adapter has one for each of its adapters.
+        if isinstance(scaling := getattr(module, "scaling", None), dict)
+        for scale in scaling.values()
+    }
+    return {
+        **({"peft.scaling": sorted(scales)} if scales else {}),
+        "modules.dropout": sorted(dropouts - {0.0}),
+        "modules.gradient_checkpointing": checkpointing,
+    }
+
+
+def _torch_settings() -> dict[str, Any]:
+    return {
+        "torch.default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "torch.matmul_precision": torch.get_float32_matmul_precision(),
+        "torch.anomaly_mode": torch.is_anomaly_enabled(),
+        "torch.grad_enabled": torch.is_grad_enabled(),
+        "torch.cudnn_benchmark": torch.backends.cudnn.benchmark,
+        "torch.flash_sdp": torch.backends.cuda.flash_sdp_enabled(),
+        "torch.mem_efficient_sdp": torch.backends.cuda.mem_efficient_sdp_enabled(),
+    }
+
+
+def _python_settings() -> dict[str, Any]:
+    """What of the interpreter slows everything it runs."""
+    return {
+        "python.tracemalloc": tracemalloc.is_tracing(),
+        "python.tracing": sys.gettrace() is not None,
+        "python.profiling": sys.getprofile() is not None,
+        "python.gc": gc.isenabled(),
+        "python.gc_threshold": list(gc.get_threshold()),
+        "python.switch_interval": sys.getswitchinterval(),
+        "python.dev_mode": sys.flags.dev_mode,
+        "python.threads": threading.active_count(),
+    }
+
+
+def called_code(trainer: Any) -> dict[str, dict[str, Any]]:
+    """Functions of the user's own that this training calls, by what they are to it:
+    `{slot: {name, file, line, sha256}}`. The hash is of the compiled code, so that comments and
+    line numbers do not count. Code of the training packages is known by their versions."""
+    found: dict[str, dict[str, Any]] = {}
+    for slot, function in _slots(trainer):
+        fact = _fact(function)
+        if fact is not None:
+            # What stands on the instance comes before what its class has under that name.
+            found.setdefault(slot, fact)
+    return found
+
+
+OWN_SLOTS = ("data_collator", "reward_funcs")
+
+
+def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in sorted(getattr(trainer, "__dict__", {}).items()):
+        if inspect.isroutine(value) and name not in OWN_SLOTS:
+            yield f"trainer.{name}", value
+    kinds: Iterable[type] = [k for k in type(trainer).__mro__ if k is not object]
+    for kind in kinds:
+        yield from _methods("trainer", kind)
+    collator = unwrapped(getattr(trainer, "data_collator", None))
+    if collator is not None:
+        yield "data_collator", collator
+        yield from _methods("data_collator", type(collator))
+    scorer = getattr(trainer, "scorer", None)
+    for name, value in sorted(getattr(scorer, "__dict__", {}).items()):
+        if inspect.isroutine(value):
+            yield f"scorer.{name}", value
+    rewards = getattr(trainer, "reward_funcs", None) or getattr(scorer, "functions", None)
+    for place, reward in enumerate(rewards or ()):
+        yield f"reward_funcs[{place}]", reward
+        yield from _methods(f"reward_funcs[{place}]", type(unwrapped(reward)))
+    for callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
+        yield from _methods(f"callback {type(callback).__name__}", type(callback))
+    model = getattr(trainer, "model", None)
+    if isinstance(model, torch.nn.Module):
+        seen: set[type] = set()
+        for module in model.modules():
+            forward = vars(module).get("forward")
+            if forward is not None:
+                yield f"{type(module).__name__}.forward", forward
+            if type(module) not in seen:
+                seen.add(type(module))
+                yield from _methods(type(module).__name__, type(module))
+    yield from _patched(_modules_of(kinds))
+
+
+def _modules_of(kinds: Iterable[type]) -> list[ModuleType]:
+    """Where the classes stand; of a loop of the canary's own its whole package."""
+    names = {kind.__module__ for kind in kinds}
+    packages = tuple(
+        f"{name.rpartition('.')[0]}."
+        for name in names
+        if name.startswith("canary.training.trainers.")
+    )
+    names |= {name for name in sys.modules if packages and name.startswith(packages)}
+    found = (sys.modules.get(name) for name in sorted(names))
+    return [module for module in found if module is not None]
+
+
+def _methods(slot: str, kind: type) -> Iterator[tuple[str, Any]]:
+    for name, value in sorted(vars(kind).items()):
+        plain_function = getattr(value, "__func__", value)
+        if inspect.isfunction(plain_function):
+            yield f"{slot}.{name}", plain_function
+
+
+def _patched(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
+    """Functions that somebody put into a training package's own modules."""
+    for module in modules:
+        if _root(module.__name__) not in LIBRARIES:
+            continue
+        for name, value in sorted(vars(module).items()):
+            if inspect.isfunction(value):
+                yield f"{module.__name__}.{name}", value
+
+
+def _root(name: str | None) -> str:
+    return (name or "").partition(".")[0]
+
+
+def unwrapped(called: Any) -> Any:
+    """What stands behind partials, bound methods, and the canary's own names around plugins."""
+    inner = called
+    while not hasattr(inner, "__code__") or hasattr(inner, "function"):
+        held = (getattr(inner, name, None) for name in ("func", "__func__", "function"))
+        behind = next((value for value in held if callable(value)), None)
+        if behind is None:
+            return inner
+        inner = behind
+    return inner
+
+
+def _fact(function: Any) -> dict[str, Any] | None:
+    """Where a function of the user's own comes from; None for one of a package."""
+    inner = unwrapped(function)
+    code = getattr(inner, "__code__", None)
+    if not isinstance(code, CodeType):
+        return None
+    file = Path(code.co_filename)
+    if _root(getattr(inner, "__module__", "")) in LIBRARIES or _installed(file):
+        return None
+    digest = hashlib.sha256()
+    _feed(digest, code)
+    return {
+        "name": f"{inner.__module__}.{inner.__qualname__}",
+        "file": _shown(file),
+        "line": code.co_firstlineno,
+        "sha256": digest.hexdigest()[:16],
+    }
+
+
+_PLACES = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+def _installed(file: Path) -> bool:
+    return str(file).startswith(("<", *_PLACES)) or "site-packages" in file.parts
+
+
+def _shown(file: Path) -> str:
+    """From the working directory, where it lies there; otherwise its name alone."""
+    try:
+        return str(file.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return file.name
+
+
+def _feed(digest: Any, code: CodeType) -> None:
+    digest.update(code.co_code)
+    digest.update(repr((code.co_names, code.co_varnames, code.co_freevars)).encode())
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _feed(digest, constant)
+        elif isinstance(constant, frozenset):
+            digest.update(repr(sorted(map(repr, constant))).encode())
+        else:
+            digest.update(repr(constant).encode())

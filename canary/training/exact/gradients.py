@@ -1,0 +1,87 @@
+"""The gradients of a probe at two moments: after backward, before anything can clip them,
+and as the optimizer gets them. What lies between is clipping, however a loop does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from canary.training.collectors.wrapping import Wrapping
+from canary.training.exact.parameters import gradient_norms
+from canary.training.exact.signals import ExactSignals
+
+
+class Gradients:
+    """Reads the norms of each step, for the probe's `exact.clipping`: `{before, applied}`, a norm
+    each per step, None where there was no backward or no optimizer."""
+
+    def __init__(self, model: Any, exact: ExactSignals) -> None:
+        self._model = model
+        self._exact = exact
+        self._steps: dict[str, list[float | None]] = {"before": [], "applied": []}
+        exact.found["clipping"] = self._steps
+        self._before: float | None = None
+        self._applied: float | None = None
+        self._inside = self._seen = False
+        self._wrapping = Wrapping()
+
+    def begin(self) -> None:
+        """From now on each backward of this process is followed by a look at the gradients."""
+        # `Tensor.backward` calls it too, whichever library calls that.
+        self._wrapping.wrap(torch.autograd, "backward", self._around_backward)
+
+    def end(self) -> None:
+        """Backward is as it was."""
+        self._wrapping.undo()
+
+    def _around_backward(self, original: Any, *args: Any, **kwargs: Any) -> None:
+        # Checkpointed activations go backward within a backward.
+        if self._inside:
+            original(*args, **kwargs)
+            return
+        self._inside = True
+        try:
+            original(*args, **kwargs)
+        finally:
+            self._inside = False
+        self._seen = True
+        if self._applied is None:
+            self._grew()
+
+    def phase_ended(self) -> None:
+        """A phase of backward is over: of one that went another way than torch's."""
+        if not self._seen and self._applied is None:
+            self._grew()
+
+    def _grew(self) -> None:
+        first = not self._steps["before"]
+        if first:
+            self._exact.gradients_ready(again=True)
+            self._before = self._exact.found["first_gradient"]["total"]
+        else:
+            self._before = self._norm()
+
+    @property
+    def before(self) -> float | None:
+        """The norm of this step before clipping; None where there was no backward."""
+        return self._before
+
+    def optimizer_begins(self) -> float:
+        """The norm that the first optimizer of this step gets."""
+        if self._before is None and not self._steps["before"]:
+            self._exact.gradients_ready()
+        if self._applied is None:
+            self._applied = self._norm()
+        return self._applied
+
+    def step_ended(self) -> None:
+        """The next gradients are another step's."""
+        self._steps["before"].append(self._before)
+        self._steps["applied"].append(self._applied)
+        self._before = self._applied = None
+
+    def _norm(self) -> float:
+        with _disable_current_modes():
+            return float(gradient_norms(self._model)["total"])

@@ -1,0 +1,157 @@
+"""The work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+
+class _Counting(TorchDispatchMode):
+    """Counts each operator and its FLOPs, and the tokens looked up in the model's embedding.
+
+    FLOPs are those of torch's own formulas. Its `FlopCounterMode` computes some operators by their
+    parts (silu's backward), which rounds otherwise than the training does: it is used in inference
+    mode alone, where operators such as `linear` come whole.
+    """
+
+    def __init__(self, vocabulary: int | None) -> None:
+        super().__init__()
+        self.operators: Counter[str] = Counter()
+        self.flops = 0
+        self.forwards = 0
+        self.tokens_fed = 0
+        self._vocabulary = vocabulary
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code stays compiled: uncompiled, a step rounds otherwise and draws another
+        dropout."""
+        return True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        self.operators[str(func)] += 1
+        if func is torch.ops.aten.embedding.default and args[0].shape[0] == self._vocabulary:
+            self.forwards += 1
+            self.tokens_fed += args[1].numel()
+        return self._with_flops(func, args, kwargs or {})
+
+    def _with_flops(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        formula = flop_registry.get(getattr(func, "_overloadpacket", None))
+        if formula is None and torch.is_inference_mode_enabled():
+            with FlopCounterMode(display=False) as parts:
+                found = func(*args, **kwargs)
+            self.flops += int(parts.get_total_flops())
+            return found
+        found = func(*args, **kwargs)
+        if formula is not None:
+            self.flops += int(formula(*args, **kwargs, out_val=found))
+        return found
+
+
+class WorkCounter:
+    """Counts everything dispatched between `begin` and `end`. Doubles the time of that step."""
+
+    def __init__(self, model: torch.nn.Module | None) -> None:
+        policy = getattr(model, "policy", model)  # beside a value head
+        embedding = getattr(policy, "get_input_embeddings", lambda: None)()
+        weight = getattr(embedding, "weight", None)
+        self._counting = _Counting(None if weight is None else int(weight.shape[0]))
+
+    def begin(self) -> None:
+        """From here on operators are counted."""
+        self._counting.__enter__()
+
+    def end(self) -> dict[str, Any]:
+        """Stops counting and returns the counts."""
+        self._counting.__exit__(None, None, None)
+        operators = dict(sorted(self._counting.operators.items()))
+        # Compiled code looks tokens up by kernels of its own.
+        seen = self._counting.forwards > 0 or not recompiles()
+        return {
+            "operators": operators,
+            "operator_total": sum(operators.values()),
+            "flops": self._counting.flops,
+            "forwards": self._counting.forwards if seen else None,
+            "tokens_fed": self._counting.tokens_fed if seen else None,
+            "host_reads": operators.get("aten._local_scalar_dense.default", 0),
+            "collectives": sum(n for name, n in operators.items() if _is_collective(name)),
+        }
+
+
+def _is_collective(operator: str) -> bool:
+    """Whatever a process group is asked to do, by Python or by DistributedDataParallel's reducer;
+    waiting for what was asked is no collective."""
+    return "c10d" in operator and "wait_tensor" not in operator
+
+
+def recompiles() -> int:
+    """Graphs that torch.compile has built in this process; 0 where it was never used."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"].get("unique_graphs", 0))
+
+
+def counting_disturbs() -> bool:
+    """Whether a step that is counted computes otherwise: older versions of torch run compiled code
+    uncompiled while operators are counted."""
+    return recompiles() > 0 and not hasattr(TorchDispatchMode, "ignore_compile_internals")
+
+
+WITHOUT_DATA = ("FakeTensor", "FunctionalTensor")
+
+
+class LiveTensors:
+    """Counts the tensors alive that were made after `freeze`: a leak shows as a steady slope.
+
+    Objects alive at `freeze` move to the collector's permanent generation and are not walked, which
+    keeps a count at some milliseconds.
+    """
+
+    def __init__(self, whole_process: bool = True) -> None:
+        self.counts: list[int] = []
+        self.bytes: list[int] = []
+        self.start_bytes: int | None = None
+        """Of all that was alive at `freeze`; None in a process that may hold more than the
+        training's."""
+        self._whole_process = whole_process
+
+    def freeze(self) -> None:
+        """Takes everything alive now out of the counts."""
+        gc.collect()
+        if self._whole_process:
+            self.start_bytes = _alive()[1]
+        gc.freeze()
+
+    def count(self) -> None:
+        """Adds one count, after a collection, so that garbage does not show."""
+        gc.collect()
+        tensors, total = _alive()
+        self.counts.append(tensors)
+        self.bytes.append(total)
+
+    def release(self) -> None:
+        """Gives the frozen objects back to the collector."""
+        gc.unfreeze()
+
+
+def _alive() -> tuple[int, int]:
+    """(tensors, bytes of their storages) that the collector walks; what has no data is left out."""
+    storages: dict[int, int] = {}
+    tensors = 0
+    for item in gc.get_objects():
+        kind = type(item)
+        # torch.compile keeps tensors that hold shapes and no data.
+        if not issubclass(kind, torch.Tensor) or kind.__name__ in WITHOUT_DATA:
+            continue
+        if item.layout is torch.strided and item.device.type != "meta":
+            tensors += 1
+            storage = item.untyped_storage()
+            storages[storage.data_ptr()] = storage.nbytes()
+    return tensors, sum(storages.values())

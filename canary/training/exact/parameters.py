@@ -1,0 +1,139 @@
+"""Exact facts of a model's parameters: hashes, what is trainable, what an update changed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from typing import Any
+
+import torch
+from torch import nn
+
+HASH_BYTES_UP_TO = 400_000_000
+"""Models larger than this many bytes are hashed from checksums taken on their device."""
+
+
+def local(value: torch.Tensor) -> torch.Tensor:
+    """The part of a parameter that this rank holds: of a sharded one its shard."""
+    return value.to_local() if hasattr(value, "to_local") else value
+
+
+def _checksum(value: torch.Tensor) -> bytes:
+    """Two 64-bit sums over the raw bits, one weighted by position, computed on the device."""
+    bits = value.detach().contiguous().view(-1).view(torch.uint8)
+    plain = torch.zeros((), dtype=torch.int64, device=value.device)
+    weighted = torch.zeros((), dtype=torch.int64, device=value.device)
+    for number, chunk in enumerate(bits.split(1 << 24)):
+        wide = chunk.to(torch.int64)
+        place = torch.arange(1, len(wide) + 1, device=value.device, dtype=torch.int64)
+        plain += wide.sum() * (number + 1)
+        weighted += (wide * place).sum() * (number + 1)
+    return f"{int(plain)}:{int(weighted)}".encode()
+
+
+def tensor_digest(value: torch.Tensor, exact_bytes: bool) -> bytes:
+    """SHA-256 of the raw bytes, or the device checksum for large models."""
+    if not exact_bytes:
+        return _checksum(value)
+    raw = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
+    return hashlib.sha256(raw.numpy().tobytes()).digest()
+
+
+def parameter_digests(model: nn.Module) -> dict[str, bytes]:
+    """A digest for each named parameter."""
+    total = sum(p.numel() * p.element_size() for p in model.parameters())
+    exact_bytes = total <= HASH_BYTES_UP_TO
+    return {
+        name: tensor_digest(local(value), exact_bytes)
+        for name, value in sorted(model.named_parameters())
+    }
+
+
+def combined(digests: dict[str, bytes]) -> str:
+    """One SHA-256 over names and digests."""
+    whole = hashlib.sha256()
+    for name, digest in sorted(digests.items()):
+        whole.update(name.encode() + b"\0" + digest + b"\0")
+    return whole.hexdigest()
+
+
+def rounded_to(model: nn.Module) -> str | None:
+    """`bfloat16` or `float16` where float32 matrices hold nothing that this dtype cannot: weights
+    that were once stored in it. None where they hold more, or none are float32."""
+    matrices = [local(p.detach()) for p in model.parameters() if p.dim() > 1]
+    matrices = [value for value in matrices if value.dtype == torch.float32 and value.numel()]
+    for dtype in (torch.bfloat16, torch.float16):
+        if matrices and all(bool((value.to(dtype) == value).all()) for value in matrices):
+            return str(dtype).removeprefix("torch.")
+    return None
+
+
+def describe_model(model: nn.Module, digests: dict[str, bytes]) -> dict[str, Any]:
+    """Stage 4 of the exact lane: hash, counts, trainable names, dtypes."""
+    named = list(model.named_parameters())
+    trainable = sorted(name for name, value in named if value.requires_grad)
+    return {
+        "parameters_sha256": combined(digests),
+        "parameters": sum(value.numel() for _, value in named),
+        "trainable_parameters": sum(v.numel() for _, v in named if v.requires_grad),
+        "trainable_tensors": len(trainable),
+        "sharded": any(local(value) is not value for _, value in named),
+        "trainable_names_sha256": hashlib.sha256("\n".join(trainable).encode()).hexdigest(),
+        "trainable_groups": dict(sorted(Counter(group_of(name) for name in trainable).items())),
+        "dtypes": dict(sorted(Counter(str(value.dtype) for _, value in named).items())),
+        "model_type": getattr(getattr(model, "config", None), "model_type", None),
+        "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
+    }
+
+
+def group_of(name: str) -> str:
+    """The module group of a parameter: its name without layer numbers and the last part."""
+    return re.sub(r"\.\d+(?=\.)", ".*", name).rsplit(".", 1)[0]
+
+
+def gradient_norms(model: nn.Module) -> dict[str, Any]:
+    """L2 norm of the gradients, in all and by module group, in float64 from per-tensor norms."""
+    norms: dict[str, float] = defaultdict(float)
+    without: list[str] = []
+    for name, value in model.named_parameters():
+        if value.grad is not None:
+            norms[group_of(name)] += float(local(value.grad.detach()).double().norm()) ** 2
+        elif value.requires_grad:
+            without.append(name)
+    return {
+        "total": sum(norms.values()) ** 0.5,
+        "groups": {name: squared**0.5 for name, squared in sorted(norms.items())},
+        "tensors_without_gradient": without,
+    }
+
+
+class UpdateCapture:
+    """Compares the trainable parameters before and after the first update."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._before = {
+            name: local(value.detach()).cpu().clone()
+            for name, value in model.named_parameters()
+            if value.requires_grad
+        }
+
+    def describe(self, model: nn.Module) -> dict[str, Any]:
+        """L2 size of the change, and how many tensors changed; names of those that did not; hash
+        of the parameters after it."""
+        squared = 0.0
+        unchanged: list[str] = []
+        for name, value in model.named_parameters():
+            if name not in self._before:
+                continue
+            change = local(value.detach()).cpu().double() - self._before[name].double()
+            size = float(change.norm())
+            squared += size**2
+            if size == 0.0 and change.numel():
+                unchanged.append(name)
+        return {
+            "delta_norm": squared**0.5,
+            "tensors_changed": len(self._before) - len(unchanged),
+            "tensors_unchanged": sorted(unchanged),
+            "after_sha256": combined(parameter_digests(model)),
+        }

@@ -1,0 +1,223 @@
+"""The exact lane's signals, gathered by the probe launch. Never in a timed launch.
+
+`exact` of the record, by stage of the comparison's order:
+
+    data            dataset fingerprint; tokenizer vocabulary and chat template
+    batches         a step: each micro-batch's hash, shapes and token counts
+    model           initial parameters' hash, trainable names, dtypes; the reference's hash
+    rollout         what online RL made of its completions: rewards, advantages ... of each step
+    first_loss      raw losses of step 1, of its first update where a step has several
+    first_gradient  norms before clipping, by module group
+    first_update    learning rate, size of the change, tensors that did not change
+    clipping        of a Recorder's loop or a trainer's own inner one, of each step: the gradient
+                    norm before anything clips it, and as the optimizer gets it
+    trajectory      raw loss, grad norm, learning rate and RL metrics of each step
+    work            operators, FLOPs, forwards and tokens fed of one step
+    memory          live tensors and their bytes a step
+    calls           tokenizer calls, dataset maps and cache hits, files and bytes written
+    frozen          parameters declared frozen that changed, and whether the reference changed
+    generation      of a launch that keeps or is given completions: whether what `generate` draws
+                    is drawn from the policy (`canary.training.trainers.on_policy`)
+    evidence        settings as they stand, and functions of the user's own; not compared by itself
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from canary.training.collectors.batches import describe_batch
+from canary.training.exact.effective import called_code, effective_settings
+from canary.training.exact.fingerprints import special_ids
+from canary.training.exact.operators import LiveTensors, WorkCounter, counting_disturbs, recompiles
+from canary.training.exact.parameters import (
+    UpdateCapture,
+    combined,
+    describe_model,
+    gradient_norms,
+    parameter_digests,
+    rounded_to,
+)
+from canary.training.exact.rollouts import RolloutCollector
+from canary.training.exact.sampling import sampled_rows
+
+TIMES = ("step_time",)
+"""Metrics that a trainer logs beside the others and that are readings of a clock."""
+WORK_STEP = 3
+"""The step whose operators are counted: past the first steps' one-off work."""
+
+
+class Trained(Protocol):
+    """What is looked at: a trainer, or the parts of a loop. A trainer may also have a `ref_model`
+    and a `processing_class` (its tokenizer)."""
+
+    @property
+    def model(self) -> Any:
+        """The module in training; None in a loop that did not name it."""
+
+
+class ExactSignals:
+    """Listens to the training and describes what has no noise."""
+
+    def __init__(
+        self, trainer: Trained, work_step: int = WORK_STEP, *, whole_process: bool = True
+    ) -> None:
+        self._trainer = trainer
+        self._work_step = work_step
+        self._work: WorkCounter | None = None
+        self._update: UpdateCapture | None = None
+        self._live = LiveTensors(whole_process)
+        # Within somebody's own training, which must stay as it is.
+        self._guest = not whole_process
+        self._sampled = sampled_rows(trainer)
+        self._rollouts: RolloutCollector | None = None
+        self._micro: list[dict[str, Any]] = []
+        self._initial: dict[str, bytes] = {}
+        self._reference: dict[str, bytes] = {}
+        # Here, before anything of the canary's own stands around the trainer's methods.
+        self.found: dict[str, Any] = {"batches": [], "evidence": {"code": called_code(trainer)}}
+
+    def training_begins(self, done: int = 0) -> None:
+        """Describes the initial model; called when optimizer and model are ready. `done`: steps of
+        a training that is resumed."""
+        self._work_step += done
+        model = self._trainer.model
+        self.found["evidence"]["settings"] = effective_settings(self._trainer)
+        if model is not None:
+            self._initial = parameter_digests(model)
+            self.found["model"] = describe_model(model, self._initial)
+        reference = self._reference_model()
+        if reference is not None:
+            self._reference = parameter_digests(reference)
+            described = self.found.setdefault("model", {})
+            described["reference_sha256"] = combined(self._reference)
+            policy = getattr(model, "policy", None)
+            if isinstance(policy, torch.nn.Module):
+                described["policy_sha256"] = combined(parameter_digests(policy))
+            sides = {"policy": model, "reference": reference}
+            found = {name: rounded_to(side) for name, side in sides.items() if side is not None}
+            described["rounded_to"] = {name: dtype for name, dtype in found.items() if dtype}
+        self._live.freeze()
+        self._begin_work_if_next(done)
+
+    def _reference_model(self) -> Any:
+        reference = getattr(self._trainer, "ref_model", None)
+        if reference is None:
+            return None
+        return getattr(reference, "module", reference)
+
+    def _begin_work_if_next(self, done: int) -> None:
+        if done + 1 == self._work_step and not (self._guest and counting_disturbs()):
+            self._work = WorkCounter(self._trainer.model)
+            self._work.begin()
+
+    def micro_batch(self, inputs: Mapping[str, Any]) -> None:
+        """Describes one micro-batch as it enters the loss."""
+        with _disable_current_modes():
+            described = describe_batch(inputs, special_ids(self._trainer))
+            strangers = self._sampled.not_sampled(inputs) if self._sampled else None
+            if strangers is not None:
+                described["not_sampled"] = strangers
+            self._micro.append(described)
+
+    def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Describes what enters the updates of a step, which are then told of one by one."""
+        with _disable_current_modes():
+            self._rollouts = self._rollouts or RolloutCollector()
+            self._rollouts.add(tensors)
+            self.found["rollout"] = self._rollouts.found
+
+    def gradients_ready(self, again: bool = False) -> None:
+        """Before the first clip: norms by module group; `again` where more was added to them."""
+        if again or "first_gradient" not in self.found:
+            with _disable_current_modes():
+                self.found["first_gradient"] = gradient_norms(self._trainer.model)
+
+    def update_begins(self) -> None:
+        """Keeps a copy of the trainable parameters, before the first update only."""
+        if self._update is None and "first_update" not in self.found:
+            with _disable_current_modes():
+                self._update = UpdateCapture(self._trainer.model)
+
+    def update_ended(self) -> None:
+        """Describes what the first update changed."""
+        if self._update is not None:
+            with _disable_current_modes():
+                self.found["first_update"] = self._update.describe(self._trainer.model)
+            self._update = None
+
+    def work_ends(self, step: int) -> None:
+        """Closes the counts of the step's work, before it is logged or saved: how often one logs
+        is no part of what a step does."""
+        if self._work is not None:
+            self.found["work"] = {
+                "step": step,
+                **self._work.end(),
+                "recompiles": recompiles(),
+            }
+            self._work = None
+
+    def step_ended(self, step: int) -> None:
+        """Closes the step's counts; `step` counts from 1."""
+        self.work_ends(step)
+        self.found["batches"].append(self._micro)
+        self._micro = []
+        self._live.count()
+        self._begin_work_if_next(step)
+
+    def give_up(self) -> None:
+        """Nothing is counted any more: the training has ended, or failed."""
+        if self._work is not None:
+            self._work.end()
+            self._work = None
+        self._live.release()
+
+    def training_ended(self) -> None:
+        """Memory slopes, and whether anything moved that was declared still."""
+        self.give_up()
+        if not any(self.found["batches"]):
+            del self.found["batches"]  # a loop of one's own that told of none
+        self.found["memory"] = {
+            "live_tensors": self._live.counts,
+            "live_bytes": self._live.bytes,
+            "start_bytes": self._live.start_bytes,
+            "peak_bytes": (
+                torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else None
+            ),
+        }
+        model = self._trainer.model
+        if model is None:
+            return
+        final = parameter_digests(model)
+        frozen = [name for name, value in model.named_parameters() if not value.requires_grad]
+        reference = self._reference_model()
+        self.found["frozen"] = {
+            "tensors": len(frozen),
+            "changed": sorted(n for n in frozen if final[n] != self._initial.get(n)),
+            "reference_changed": (
+                None if reference is None else parameter_digests(reference) != self._reference
+            ),
+            "final_parameters_sha256": combined(final),
+        }
+
+    def add_rows(self, rows: list[dict[str, Any]]) -> None:
+        """Adds what the rows of the same steps tell: losses, gradients, rates, RL metrics."""
+        if rows:
+            losses = rows[0]["micro_losses"]
+            # With several updates a step, the parameters are the first ones in the first alone.
+            several = self._rollouts is not None and bool(losses)
+            self.found["first_loss"] = {
+                "loss": losses[0] if several else rows[0]["loss"],
+                "micro_losses": losses[:1] if several else losses,
+                **({"updates": losses} if several else {}),
+            }
+        names = sorted({name for row in rows for name in row["rl"]} - set(TIMES))
+        self.found["trajectory"] = {
+            "losses": [row["loss"] for row in rows],
+            "grad_norms": [row["grad_norm"] for row in rows],
+            "learning_rates": [row["learning_rate"] for row in rows],
+            "rl": {name: [row["rl"].get(name) for row in rows] for name in names},
+        }

@@ -1,0 +1,146 @@
+"""What a trainer was set to: its class, its arguments, its device. Of any trainer, a user's too."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import torch
+
+from canary.config.output_names import is_secret, is_special_token
+from canary.machine.packages import package_versions
+
+KINDS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo")
+"""Trainers of trl whose class, or a base of it, is called `<KIND>Trainer`."""
+
+TELLING = (
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "bf16",
+    "dataloader_num_workers",
+    "fp16",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
+    "learning_rate",
+    "lr_scheduler_type",
+    "max_grad_norm",
+    "max_steps",
+    "num_train_epochs",
+    "optim",
+    "per_device_train_batch_size",
+    "seed",
+    "warmup_steps",
+    "weight_decay",
+)
+"""Arguments recorded even where they are the class's own defaults."""
+
+PASSING = (
+    "_n_gpu",
+    "accelerator_config",
+    "ddp_backend",
+    "deepspeed_plugin",
+    "distributed_state",
+    "eval_on_start",
+    "hub_model_id",
+    "local_rank",
+    "logging_dir",
+    "output_dir",
+    "project",
+    "push_to_hub",
+    "run_name",
+    "trackio_space_id",
+)
+"""Arguments that name a place, a run or this process, and nothing that is learned."""
+
+
+def kind_of(trainer: Any) -> str:
+    """The training type of a trainer; `custom` where it is none that the canary knows."""
+    names = [base.__name__.lower() for base in type(trainer).__mro__]
+    return next((kind for name in names for kind in KINDS if name == f"{kind}trainer"), "custom")
+
+
+def describe_training(trainer: Any) -> dict[str, Any]:
+    """`{trainer, training_type, model_name, dtype, world_size, arguments, packages}`.
+
+    `dtype`: what the training computes in. That of autocast where it is on, otherwise that of the
+    parameters (see `dtype_of`).
+    """
+    arguments = trainer.args
+    config = getattr(trainer.model, "config", None)
+    half = "bfloat16" if getattr(arguments, "bf16", False) else "float16"
+    mixed = getattr(arguments, "bf16", False) or getattr(arguments, "fp16", False)
+    return {
+        "trainer": f"{type(trainer).__module__}.{type(trainer).__qualname__}",
+        "training_type": kind_of(trainer),
+        "model_name": getattr(config, "_name_or_path", None) or type(trainer.model).__name__,
+        "dtype": half if mixed else dtype_of(trainer.model),
+        "use_peft": hasattr(trainer.model, "peft_config"),
+        "world_size": getattr(arguments, "world_size", 1),
+        "arguments": arguments_of(arguments),
+        "packages": package_versions(),
+    }
+
+
+def dtype_of(model: Any) -> str:
+    """That of the parameters; `mixed` where they are of several: `exact.model.dtypes` counts them.
+    `float32` without parameters."""
+    found = {str(value.dtype).removeprefix("torch.") for value in model.parameters()}
+    return "mixed" if len(found) > 1 else next(iter(found), "float32")
+
+
+def scales_gradients(training: Mapping[str, Any]) -> bool:
+    """Whether a training described like this multiplies its loss so that float16 can hold its
+    gradients: not where the parameters themselves are float16."""
+    return training["dtype"] == "float16" and bool(training["arguments"].get("fp16", True))
+
+
+def arguments_of(arguments: Any) -> dict[str, Any]:
+    """The arguments that are not their class's defaults, and those that matter in any case.
+
+    Tokens of other services are left out, and so is what only names places or runs.
+    """
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(arguments):
+        name = field.name
+        if name in PASSING or is_secret(name) or not hasattr(arguments, name):
+            continue
+        value = plain(getattr(arguments, name))
+        default = field.default
+        if field.default_factory is not dataclasses.MISSING:
+            default = field.default_factory()
+        if name in TELLING or is_special_token(name) or value != plain(default):
+            found[name] = value
+    return found
+
+
+def plain(value: Any) -> Any:
+    """As JSON holds it; of other objects their type."""
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    text = str(value)
+    return type(value).__name__ if " at 0x" in text or len(text) > 200 else text
+
+
+def describe_device(device: torch.device, dtype: str) -> dict[str, Any]:
+    """The device that trained: type, name, index, threads; peaks in bytes on a GPU."""
+    facts: dict[str, Any] = {
+        "type": device.type,
+        "threads": torch.get_num_threads(),
+        "dtype": dtype,
+        "torch_cuda": torch.version.cuda,
+    }
+    if device.type == "cuda":
+        index = device.index if device.index is not None else torch.cuda.current_device()
+        facts.update(index=index, name=torch.cuda.get_device_name(index))
+        facts["peak_allocated_bytes"] = torch.cuda.max_memory_allocated(index)
+        facts["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(index)
+    return facts

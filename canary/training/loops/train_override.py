@@ -1,0 +1,124 @@
+"""A trainer with a training loop of its own, as trl's PPOTrainer: what its steps are made of.
+
+Such a loop calls back when the training begins and ends, at logs and at each step's end, at nothing
+between, and does not look at the trainer's control. So rollouts, forwards, losses and updates are
+seen where they happen: at `generate`, `forward`, `backward` and the optimizer's `step`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from canary.training.collectors.clock import StepClock
+from canary.training.exact.signals import ExactSignals
+
+Wrap = Callable[[Any, str, Callable[..., Any]], None]
+
+NOT_METRICS = ("episode", "epoch", "eps", "lr", "step_time")
+"""Logged beside the metrics: progress, and readings of a clock."""
+
+
+class LoopEnded(Exception):
+    """Ends a training whose loop cannot be asked to end."""
+
+
+class OwnLoop:
+    """Gathers one step: losses of its updates, sampled sequences, logged metrics."""
+
+    can_be_asked = False
+    """Whether the loop ends by itself where the trainer's control says so."""
+    tells_its_end = False
+    """Whether it calls `step_ends` with itself; else a step ends where its end is called back."""
+
+    def __init__(
+        self,
+        trainer: Any,
+        clock: StepClock,
+        exact: ExactSignals | None,
+        batch_enters: Callable[[Mapping[str, Any]], None],
+        step_ends: Callable[[OwnLoop], None],
+    ) -> None:
+        self._trainer = trainer
+        self._clock = clock
+        self._exact = exact
+        self._batch_enters = batch_enters
+        self._step_ends = step_ends
+        self.losses: list[torch.Tensor] = []
+        self.samples = 0
+        self.updates = 0
+        self.told: dict[str, float] = {}
+        self.learning_rate: float | None = None
+
+    def attach(self, wrap: Wrap) -> None:
+        """Wraps what the loop calls, on the instances; `backward` has its phase already."""
+        trainer, model = self._trainer, self._trainer.model
+        wrap(getattr(model, "policy", model), "generate", self._around_generate)
+        wrap(model, "forward", functools.partial(self._in_phase, "forward"))
+        wrap(trainer.accelerator, "backward", self._around_backward)
+        wrap(trainer.optimizer, "step", self._around_update)
+        wrap(trainer, "log", self._around_log)
+
+    def next_step(self) -> None:
+        """Forgets the step that ended."""
+        self.losses, self.samples, self.updates, self.told = [], 0, 0, {}
+
+    def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._clock.phase(phase):
+            return original(*args, **kwargs)
+
+    def _around_generate(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._clock.phase("generation"):
+            output = original(*args, **kwargs)
+        prompts = kwargs.get("input_ids", args[0] if args else None)
+        sequences = getattr(output, "sequences", output)
+        if isinstance(prompts, torch.Tensor) and isinstance(sequences, torch.Tensor):
+            self.samples += int(prompts.shape[0])
+            self._batch_enters(self._rollout(prompts, kwargs.get("attention_mask"), sequences))
+        return output
+
+    def _rollout(
+        self, prompts: torch.Tensor, mask: torch.Tensor | None, sequences: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """`prompts`, `mask`: (sequences, prompt); completions are cut after their first EOS."""
+        completions = sequences[:, prompts.shape[1] :]
+        eos = getattr(getattr(self._trainer, "processing_class", None), "eos_token_id", None)
+        kept = torch.ones_like(completions)
+        if eos is not None:
+            ends = completions.eq(eos).long()
+            kept = (ends.cumsum(dim=1) - ends).eq(0).long()
+        return {
+            "prompt_ids": prompts,
+            "prompt_mask": torch.ones_like(prompts) if mask is None else mask.long(),
+            "completion_ids": completions,
+            "completion_mask": kept,
+        }
+
+    def _around_backward(self, original: Any, loss: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        self.losses.append(loss.detach())
+        return original(loss, *args, **kwargs)
+
+    def _around_update(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        whole = getattr(self._trainer.accelerator, "sync_gradients", True)
+        if self._exact is not None and whole:
+            self._exact.gradients_ready()
+            self._exact.update_begins()
+        self.learning_rate = float(self._trainer.optimizer.param_groups[0]["lr"])
+        with self._clock.phase("optimizer"):
+            outcome = original(*args, **kwargs)
+        if self._exact is not None and whole:
+            self._exact.update_ended()
+        self.updates += bool(whole)
+        return outcome
+
+    def _around_log(self, original: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        self.told = {
+            name: float(value)
+            for name, value in logs.items()
+            if isinstance(value, int | float) and name not in NOT_METRICS
+        }
+        self.told.setdefault("updates", float(self.updates))
+        return self._in_phase("logging", original, logs, *args, **kwargs)

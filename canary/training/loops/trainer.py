@@ -1,0 +1,410 @@
+"""The one callback, and the few methods of a trainer that it wraps on the instance.
+
+`transformers.Trainer` calls back too late and too seldom for a step's whole time: data loading
+comes before `on_step_begin` and logging after `on_step_end`. So the methods around them are
+wrapped on this one instance; the class and other trainers stay as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+from transformers import Trainer, TrainerCallback
+
+from canary.training.collectors.batches import count_tokens, rows_of
+from canary.training.collectors.metrics import StepMetrics
+from canary.training.collectors.named import hashable, named, with_nested
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.steps import EndedSteps, Row, StepListener
+from canary.training.collectors.wrapping import Wrapping
+from canary.training.exact.signals import ExactSignals
+from canary.training.loops.inner_override import InnerLoop
+from canary.training.loops.instrumented import ToldLoop, tells
+from canary.training.loops.no_callbacks import SilentLoop
+from canary.training.loops.train_override import LoopEnded, OwnLoop
+from canary.training.loops.trainer_methods import LOGPROB_METHODS, PHASE_OF_METHOD
+
+
+def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
+    micro = [values.pop(f"loss{index}") for index in range(row.pop("micro_batches"))]
+    row["micro_losses"] = micro
+    # The trainer sums the losses of a step's micro-batches, each already divided.
+    row["loss"] = sum(micro) / (len(micro) if mean else 1) if micro else None
+    row["grad_norm"] = values.pop("grad_norm", None)
+
+
+class TrainerCollector(TrainerCallback):
+    """Collects a row a step and hands it to `sink`; `exact` listens too in the probe launch."""
+
+    def __init__(
+        self,
+        trainer: Any,
+        sink: Callable[[Row], None],
+        launch: int,
+        *,
+        stop_after: int | None = None,
+        exact: ExactSignals | None = None,
+        on_cut: Callable[[], None] | None = None,
+        profiler: StepProfiler | None = None,
+        watch: StepListener | None = None,
+    ) -> None:
+        self._trainer = trainer
+        self._launch = launch
+        self._stop_after = stop_after
+        self._exact = exact
+        self._on_cut = on_cut
+        self._watch = watch
+        self._cut = False
+        self._ended = EndedSteps(torch.device(trainer.args.device), sink, profiler)
+        self._clock = self._ended.clock
+        self._collectives = self._ended.collectives
+        self._losses: list[torch.Tensor] = []
+        self._tokens: dict[str, torch.Tensor | int] = {}
+        self._rows = 0
+        self._grad_norm: torch.Tensor | float | None = None
+        self._learning_rate: float | None = None
+        self._rl: dict[str, float] = {}
+        self._metrics = StepMetrics(trainer)
+        self._ended_step: int | None = None
+        self._in_loss = self._in_step = self._entered = False
+        # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
+        self._bare_loop = not hasattr(Trainer, "get_batch_samples")
+        loop = ToldLoop if tells(trainer) else OwnLoop
+        self._own_loop: OwnLoop | None = loop(
+            trainer, self._clock, exact, self._batch_enters, self._own_step_ends
+        )
+        self._wrapping = Wrapping()
+        self._wrap = self._wrapping.wrap
+        self._inner = InnerLoop(trainer, exact, self._model_called, self._model_returned)
+        self._silent = SilentLoop(self._bare_loop, model_hooked=self._inner.own)
+        self._finished = self._mean = False
+        self._attach()
+
+    def _attach(self) -> None:
+        for name, phase in PHASE_OF_METHOD.items():
+            self._wrap(self._trainer, name, functools.partial(self._in_phase, phase))
+        self._wrap(self._trainer, "_inner_training_loop", self._around_loop)
+        self._wrap(self._trainer, "compute_loss", self._around_loss)
+        self._wrap(self._trainer, "training_step", self._around_training_step)
+        for name in LOGPROB_METHODS:
+            self._wrap(self._trainer, name, self._around_logprob)
+        if not hasattr(self._trainer, "_generate_single_turn"):
+            self._attach_generation()
+        self._wrap(self._trainer, "_maybe_log_save_evaluate", self._around_logging)
+        accelerator = self._trainer.accelerator
+        self._wrap(accelerator, "backward", functools.partial(self._in_phase, "backward"))
+        self._wrap(accelerator, "clip_grad_norm_", self._around_clip)
+        self._wrapping.hook_updates(self._hooked_update_begins, self._hooked_update_ended)
+        self._trainer.add_callback(self)
+
+    def _attach_generation(self) -> None:
+        """Older online trainers generate in the middle of a method that does more."""
+        if hasattr(self._trainer, "_generate_and_score_completions"):
+            around = functools.partial(self._in_phase, "generation")
+            for owner in (self._trainer.model, getattr(self._trainer, "llm", None)):
+                self._wrap(owner, "generate", around)
+
+    def run(self, train: Callable[[], Any]) -> Any:
+        """Calls `train`; one whose own loop was cut short gives None."""
+        try:
+            outcome = train()
+        except LoopEnded:
+            outcome = None
+        if self._ended.begun:
+            self._finish()
+        return outcome
+
+    @property
+    def steps(self) -> int:
+        """How many steps ended."""
+        return self._ended.count
+
+    def why_no_step(self) -> str | None:
+        """Why a model that was trained has no step; None where one ended, or none was made."""
+        return None if self._ended.count else self._silent.why_no_step(self._trainer)
+
+    def unmeasured(self) -> dict[str, str]:
+        """What the steps did not show, and why."""
+        return self._silent.unmeasured(self._trainer) if self._ended.count else {}
+
+    def detach(self) -> None:
+        """Leaves the trainer as it was."""
+        self._trainer.remove_callback(self)
+        self._collectives.end()
+        self._wrapping.undo()
+
+    def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
+        with self._clock.phase(phase):
+            return original(*args, **kwargs)
+
+    def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        self._own_loop = None
+        with self._inner.watched():
+            return original(*args, **kwargs)
+
+    def _model_called(self, inputs: dict[str, Any]) -> None:
+        if not self._silent.methods_used:
+            self._silent_loop_goes_on()
+            # What the canary itself computes is none of the loop's operators.
+            with _disable_current_modes():
+                self._batch_enters(inputs)
+            self._rows += rows_of(inputs)
+
+    def _model_returned(self, loss: torch.Tensor) -> None:
+        if not self._silent.methods_used:
+            with _disable_current_modes():
+                self._losses.append(loss.detach())
+            self._mean = True
+
+    def _around_loss(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
+        training = self._trainer.model.training
+        if training:
+            self._silent.methods_used = True
+            self._silent_loop_goes_on()
+            self._batch_enters(inputs)
+        self._in_loss = True
+        try:
+            outcome = original(*args, **kwargs)
+        finally:
+            self._in_loss = False
+        if training and not self._in_step:
+            loss = outcome[0] if isinstance(outcome, tuple) else outcome
+            self._losses.append(loss.detach())
+            # Divided by the tokens of the whole update, it is a part of the loss already.
+            self._mean = kwargs.get("num_items_in_batch") is None
+        return outcome
+
+    def _batch_enters(self, inputs: Any) -> None:
+        self._entered = True
+        self._silent.seen.add("passed")
+        if isinstance(inputs, Mapping) and any(map(torch.is_tensor, inputs.values())):
+            inputs = with_nested(inputs)
+        else:
+            inputs = hashable(named(inputs))
+        if not inputs:
+            return
+        self._silent.seen.add("batches")
+        counts = count_tokens(inputs)
+        if counts:
+            self._silent.seen.add("tokens")
+        for name, count in counts.items():
+            self._tokens[name] = self._tokens.get(name, 0) + count
+        if self._watch is not None:
+            self._watch.batch(inputs)
+        if self._exact is not None:
+            self._exact.micro_batch(inputs)
+
+    def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._bare_loop:
+            self._clock.switch("other")
+        self._silent.methods_used = True
+        self._silent_loop_goes_on()
+        inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
+        # A step of the user's own may take its batch apart.
+        batch = dict(inputs) if isinstance(inputs, Mapping) else hashable(named(inputs))
+        self._in_step, self._entered = True, False
+        try:
+            loss = original(*args, **kwargs)
+        finally:
+            self._in_step = False
+        if not self._entered and inputs is not None:
+            self._batch_enters(batch)
+        self._losses.append(loss.detach())
+        return loss
+
+    def _around_logprob(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._in_loss:
+            return original(*args, **kwargs)
+        with self._clock.phase("logprob"):
+            return original(*args, **kwargs)
+
+    def _around_clip(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._exact is not None:
+            self._exact.gradients_ready()
+        before = self._grad_norm
+        with self._clock.phase("optimizer"):
+            norm = self._grad_norm = original(*args, **kwargs)
+        if self._own_loop is not None and before is not None and norm is not None:
+            # Of the updates of a step, the largest: an explosion in one is not lost in the rest.
+            self._grad_norm = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
+        if self._bare_loop:
+            self._update_begins(self._trainer.optimizer)
+        return norm
+
+    def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._exact is not None and self._ended_step is not None:
+            self._exact.work_ends(self._ended_step)
+        result = original(*args, **kwargs)
+        self._close_step()
+        self._batch_is_taken()
+        return result
+
+    def _batch_is_taken(self) -> None:
+        if self._bare_loop:
+            self._clock.switch("data")
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._begin(state.global_step)
+        if self._own_loop is not None:
+            self._silent.updates_told = self._silent.ends_told = True
+            self._own_loop.attach(self._wrap)
+        else:
+            self._batch_is_taken()
+
+    def _begin(self, done: int = 0) -> None:
+        if self._exact is not None:
+            self._exact.training_begins(done)
+            if self._stop_after is not None:
+                self._stop_after += done  # a resumed probe is as long as any
+        self._collectives.begin()
+        self._ended.begin(done)
+
+    def _silent_loop_goes_on(self) -> None:
+        """A batch enters, or another update begins: where nobody has called back, the training has
+        begun by now, and the step of the last update has ended."""
+        if not self._ended.begun:
+            self._own_loop = None
+            self._begin()
+        if self._inner.own:
+            self._close_step()  # whose end was called back: this loop need not tell of a beginning
+        if self._silent.step_is_over():
+            self._ended_step = self._ended.count + 1
+            self._close_step()
+            if self._stop_after is not None and self._ended.count >= self._stop_after:
+                self._cut = True
+                if self._on_cut is not None:
+                    self._on_cut()
+                raise LoopEnded
+
+    def _hooked_update_begins(self, optimizer: Any, *_: Any) -> None:
+        if self._silent.update_begins():
+            if not self._entered:
+                self._silent_loop_goes_on()
+            self._update_begins(optimizer)
+
+    def _hooked_update_ended(self, *_: Any) -> None:
+        if self._silent.update_ended():
+            if self._exact is not None:
+                self._exact.update_ended()
+            self._clock.switch("other")
+
+    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._batch_is_taken()
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._silent.updates_told = True
+        self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
+
+    def _update_begins(self, optimizer: Any) -> None:
+        before = self._inner.update_begins()
+        if self._grad_norm is None:
+            self._grad_norm = before
+        if self._exact is not None:
+            self._exact.gradients_ready()
+            self._exact.update_begins()
+        self._learning_rate = float(optimizer.param_groups[0]["lr"])
+        self._clock.switch("optimizer")
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # What other callbacks do at the step's end is no part of the update.
+        self._clock.switch("other")
+        if self._exact is not None:
+            self._exact.update_ended()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        """Takes what the step told, and asks for the end after the last one wanted; a loop of its
+        own that does not tell its end has it here."""
+        self._silent.ends_told = True
+        self._clock.switch("other")
+        self._rl = self._metrics.fresh()
+        self._ended_step = state.global_step
+        if self._stop_after is not None and state.global_step >= self._stop_after:
+            control.should_training_stop = True
+            self._cut = state.global_step < state.max_steps
+            if self._cut and self._on_cut is not None:
+                self._on_cut()
+        if self._own_loop is not None and self._own_loop.tells_its_end:
+            if self._exact is not None:
+                self._exact.work_ends(state.global_step)
+        elif self._own_loop is not None:
+            self._own_step_ends(self._own_loop)
+        return control
+
+    def _own_step_ends(self, loop: OwnLoop) -> None:
+        """The step's end is now, and where the loop cannot be asked to end, so may be its own."""
+        self._losses, self._rl = loop.losses, loop.told
+        self._learning_rate = loop.learning_rate
+        self._close_step()
+        loop.next_step()
+        if self._cut and not loop.can_be_asked:
+            raise LoopEnded
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
+        if self._cut:
+            # The epoch ends here only because the canary ended it.
+            control.should_evaluate = control.should_save = False
+        return control
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # A trainer without the wrapped logging method: the step before ends here at the latest.
+        self._silent.ends_told = True
+        self._close_step()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._finished:
+            return
+        self._finished = True
+        if self._silent.step_is_over():
+            self._ended_step = self._ended.count + 1
+        self._close_step()
+        self._ended.end()
+        self._collectives.end()
+        if self._exact is not None:
+            self._exact.training_ended()
+
+    def _close_step(self) -> None:
+        if self._ended_step is None:
+            return
+        scalars: dict[str, torch.Tensor | float | int] = dict(self._tokens)
+        scalars.update({f"loss{index}": loss for index, loss in enumerate(self._losses)})
+        if self._grad_norm is not None:
+            scalars["grad_norm"] = self._grad_norm
+        self._inner.step_ended()
+        if self._exact is not None:
+            self._exact.step_ended(self._ended_step)
+        if self._watch is not None:
+            with self._clock.phase("logging"):
+                self._watch.step_ended(self._ended_step, self._trainer.model, self._learning_rate)
+        row: Row = {
+            "launch": self._launch,
+            "step": self._ended_step,
+            "micro_batches": len(self._losses),
+            "learning_rate": self._learning_rate,
+            "samples": self._samples(),
+            "rl": self._rl,
+        }
+        self._ended_step = None
+        self._losses, self._tokens, self._grad_norm, self._rows = [], {}, None, 0
+        self._metrics.step_ended()
+        if row["micro_batches"]:
+            self._silent.seen.add("losses")
+        if row["samples"]:
+            self._silent.seen.add("samples")
+        mean = self._mean or self._own_loop is not None
+        self._ended.close(row, scalars, functools.partial(_fill, mean=mean))
+
+    def _samples(self) -> int | None:
+        """None where the loop told of none: that is not 0 a second."""
+        if self._own_loop is not None:
+            return self._own_loop.samples or None
+        if self._rows:
+            return self._rows
+        return int(self._trainer.args.per_device_train_batch_size) * len(self._losses) or None

@@ -1,0 +1,83 @@
+"""The attention kernel of a canary's model: one of transformers' own, a package, or the hub's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transformers import PreTrainedModel
+
+from canary.errors import ConfigError
+from canary.training import adapt
+
+if TYPE_CHECKING:
+    from canary.config.schema import CanaryConfig
+
+PACKAGES = {
+    "flash_attention_2": "pip install flash-attn --no-build-isolation",
+    "flash_attention_3": "install FlashAttention 3 for your GPU",
+}
+
+
+def options(config: CanaryConfig) -> dict[str, Any]:
+    """Arguments of `from_pretrained` for the kernel; empty where transformers chooses.
+
+    Kernels of the hub are code: those of other makers than `kernels-community` are taken only with
+    `trust_remote_code`.
+    """
+    chosen = config.attn_implementation
+    if chosen is None:
+        return {}
+    found: dict[str, Any] = {"attn_implementation": chosen}
+    if "/" in chosen and config.trust_remote_code and _knows_makers():
+        found["allow_all_kernels"] = True
+    return found
+
+
+def set_on(model: Any, config: CanaryConfig) -> None:
+    """Gives a model that is there the config's kernel.
+
+    Raises:
+        ConfigError: it cannot be had.
+    """
+    found = options(config)
+    if not found:
+        return
+    try:
+        model.set_attn_implementation(found.pop("attn_implementation"), **found)
+    except (ImportError, OSError, ValueError) as error:
+        raise unusable(config, error) from error
+
+
+def is_about(config: CanaryConfig, error: Exception) -> bool:
+    """Whether the loading of a model failed for its attention kernel."""
+    chosen = config.attn_implementation
+    return chosen is not None and (isinstance(error, ImportError) or chosen in str(error))
+
+
+def unusable(config: CanaryConfig, error: Exception) -> ConfigError:
+    """The error that says so, with the package that is missing."""
+    chosen = config.attn_implementation or ""
+    install = PACKAGES.get(chosen, "install what it needs")
+    if "/" in chosen:
+        install = "pip install kernels, let this machine reach the hub once"
+    return ConfigError(
+        f"attn_implementation {chosen} cannot be used: {' '.join(str(error).split())[:200]}",
+        f"{install}, or choose eager or sdpa",
+        key="attn_implementation",
+    )
+
+
+def check_dtype(config: CanaryConfig) -> None:
+    """ConfigError for a kernel that computes in 16 bits alone, in a training in float32."""
+    if (config.attn_implementation or "").startswith("flash_") and config.dtype == "float32":
+        raise ConfigError(
+            f"attn_implementation {config.attn_implementation} computes in 16 bits, and dtype is "
+            "float32",
+            "set dtype: bfloat16, or choose sdpa",
+            key="attn_implementation",
+        )
+
+
+def _knows_makers() -> bool:
+    setter = getattr(PreTrainedModel, "set_attn_implementation", None)
+    return setter is not None and "allow_all_kernels" in adapt.parameters(setter)

@@ -1,0 +1,224 @@
+"""The model and its tokenizer: embedded, random, a local folder or the hub."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    set_seed,
+)
+
+from canary.errors import ConfigError, InputError
+from canary.inputs.embedded.sizes import parse_random_name
+from canary.protocol.spec import WorkloadSpec
+from canary.training import adapt
+from canary.training.models import attention
+from canary.training.models.names import from_named
+from canary.training.models.random_llama import random_llama
+from canary.training.plugins import model_from_factory
+
+Loaded = TypeVar("Loaded")
+
+# Tokens that a vocabulary may hold for padding without saying so (pythia: <|padding|>).
+_PAD_CANDIDATES = ("<|padding|>", "<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>")
+_NEW_PAD = "<|pad|>"
+
+
+def load_tokenizer(spec: WorkloadSpec) -> PreTrainedTokenizerBase:
+    """The model's tokenizer, with a pad token that is not its end-of-sequence token.
+
+    Random models use the embedded tokenizer. Raises InputError where it cannot be had.
+    """
+    config = spec.config
+    tokenizer: PreTrainedTokenizerBase = _from_source(
+        spec,
+        lambda source, options: AutoTokenizer.from_pretrained(
+            source, **options, padding_side="left", truncation_side="left"
+        ),
+    )
+    if tokenizer.eos_token is None:
+        raise InputError(
+            f"the tokenizer of '{config.model_name}' has no end-of-sequence token",
+            "set eos_token in its tokenizer_config.json",
+        )
+    _ensure_pad_token(tokenizer)
+    return tokenizer
+
+
+def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """The initial policy with float32 weights (or quantized ones), able to embed every token.
+
+    Raises InputError where the model cannot be had, ConfigError where quantization cannot be used.
+    """
+    config = spec.config
+    set_seed(config.seed)
+    if config.model_factory is not None:
+        return _fit_embeddings(model_from_factory(spec), tokenizer)
+    quantization = _quantization(spec)
+    options = {**adapt.dtype_option(torch.float32), **attention.options(config), **quantization}
+    size = parse_random_name(config.model_name)
+    if size is None:
+        model = _from_source(spec, lambda source, access: _load(spec, source, access, options))
+        attention.check_dtype(config)
+        return _fit_embeddings(model, tokenizer)
+    model = _random_model(spec, size, tokenizer)
+    attention.check_dtype(config)
+    if quantization or _is_reward(spec):
+        save_initial(spec, model)
+        set_seed(config.seed)
+        model = _load(spec, model.config._name_or_path, {}, options)
+    return model
+
+
+def reference_of(spec: WorkloadSpec, model: PreTrainedModel) -> PreTrainedModel | None:
+    """A frozen copy of the policy; None where trl needs none.
+
+    Left to itself trl loads the reference again by the model's name: that fails for a model built
+    in memory, and ignores the revision and any resized embedding. With an adapter, trl switches
+    it off instead; with precomputed log-probabilities, it uses the policy before the first step.
+    """
+    if spec.config.use_peft or spec.config.trainer_args.get("precompute_ref_log_probs"):
+        return None
+    reference: PreTrainedModel = copy.deepcopy(model)
+    reference.requires_grad_(False)
+    reference.train(False)
+    return reference
+
+
+def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
+    """Saves the model under `scratch_dir` and names it after that folder, for code that reloads.
+
+    Each rank for itself: its folder is its own, and on another machine there is no other. Newer
+    transformers let rank 0 alone write, unless the model says otherwise.
+    """
+    folder = str(spec.scratch_dir / "initial_model")
+    if hasattr(model, "should_save_on_this_rank"):
+        model.should_save_on_this_rank = _always
+        model.save_pretrained(folder)
+        del model.should_save_on_this_rank
+    else:
+        model.save_pretrained(folder)
+    model.config._name_or_path = folder
+
+
+def _always(is_main_process: bool) -> bool:
+    return True
+
+
+def _random_model(
+    spec: WorkloadSpec, size: str, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
+    config = spec.config
+    model: PreTrainedModel = random_llama(size, config.seed, torch.float32, len(tokenizer))
+    model.config.pad_token_id = tokenizer.pad_token_id
+    model.config.eos_token_id = tokenizer.eos_token_id
+    attention.set_on(model, config)
+    return model
+
+
+def _load(
+    spec: WorkloadSpec, source: str, access: dict[str, Any], options: dict[str, Any]
+) -> PreTrainedModel:
+    architecture: Any = AutoConfig.from_pretrained(source, **access)
+    dropout: float = getattr(architecture, "attention_dropout", 0.0)
+    if dropout and _wants_no_dropout(spec):
+        # trl's disable_dropout reaches nn.Dropout modules only, not this functional dropout
+        architecture.attention_dropout = 0.0
+    family: Any = AutoModelForCausalLM
+    if _is_reward(spec):
+        family = AutoModelForSequenceClassification
+        _one_label(source, architecture)
+    model: PreTrainedModel = family.from_pretrained(
+        source, config=architecture, **access, **options
+    )
+    return model
+
+
+def _is_reward(spec: WorkloadSpec) -> bool:
+    return spec.config.training_type == "reward"
+
+
+def _one_label(source: str, architecture: Any) -> None:
+    """Sets the one output of a reward model; InputError for a classifier of several labels."""
+    classifies = any("Classification" in name for name in architecture.architectures or ())
+    if classifies and architecture.num_labels != 1:
+        raise InputError(
+            f"model '{source}' is a classifier of {architecture.num_labels} labels, and a reward "
+            "model has one",
+            "name the base model, or a reward model with num_labels 1",
+        )
+    architecture.num_labels = 1
+
+
+def _wants_no_dropout(spec: WorkloadSpec) -> bool:
+    """As trl's own `disable_dropout`: on for preferences, off for GRPO and RLOO, unknown to SFT."""
+    default = spec.config.training_type in ("dpo", "reward", "kto", "ppo", "orpo", "cpo")
+    return bool(spec.config.trainer_args.get("disable_dropout", default))
+
+
+def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loaded]) -> Loaded:
+    """Runs `load(source, access)` for the folder or hub id that the config's model name means."""
+    config = spec.config
+
+    def attending(source: str, access: dict[str, Any]) -> Loaded:
+        try:
+            return load(source, access)
+        except (ImportError, OSError, ValueError) as error:
+            if attention.is_about(config, error):
+                raise attention.unusable(config, error) from error
+            raise
+
+    trusted = config.trust_remote_code
+    return from_named(config.model_name, attending, config.model_revision, trusted=trusted)
+
+
+def _quantization(spec: WorkloadSpec) -> dict[str, Any]:
+    config = spec.config
+    if not (config.load_in_4bit or config.load_in_8bit):
+        return {}
+    key = "load_in_4bit" if config.load_in_4bit else "load_in_8bit"
+    if not config.use_peft:
+        raise ConfigError(f"{key} needs an adapter", "set use_peft: true", key=key)
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ConfigError(
+            f"{key} needs bitsandbytes, which is not installed",
+            "pip install bitsandbytes",
+            key=key,
+        )
+    quantized: Any = BitsAndBytesConfig
+    settings = {
+        "load_in_4bit": config.load_in_4bit,
+        "load_in_8bit": config.load_in_8bit,
+        "bnb_4bit_quant_type": "nf4",
+        "bnb_4bit_compute_dtype": getattr(torch, config.dtype),
+    }
+    return {"quantization_config": quantized(**settings)}
+
+
+def _ensure_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
+    """A pad token apart from EOS: as one token, EOS would be masked out of the labels with it."""
+    if tokenizer.pad_token is not None and tokenizer.pad_token_id != tokenizer.eos_token_id:
+        return
+    vocabulary = tokenizer.get_vocab()
+    known = (token for token in _PAD_CANDIDATES if token in vocabulary)
+    tokenizer.add_special_tokens({"pad_token": next(known, _NEW_PAD)})
+
+
+def _fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """Grows the embedding only where a token's id lies outside it (pythia's has room to spare)."""
+    highest = max(tokenizer.get_vocab().values())
+    embedding: Any = model.get_input_embeddings()
+    if highest >= embedding.num_embeddings:
+        model.resize_token_embeddings(highest + 1, mean_resizing=False)
+    return model

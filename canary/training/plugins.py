@@ -1,0 +1,270 @@
+"""User code named by dotted path in the config: found, called, and named when it fails.
+
+`package.module:function` is imported from the working directory. What cannot be found or gives
+the wrong kind of thing is a ConfigError that names the key and the path; what fails while the
+training runs is a RunFailed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from canary.errors import CanaryError, ConfigError, RunFailed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
+
+    from canary.protocol.spec import WorkloadSpec
+
+OURS = str(Path(__file__).resolve().parents[1])
+
+
+def load(key: str, path: str) -> Any:
+    """The object that `path` (`package.module:name`, with dots for inner names) means.
+
+    Raises ConfigError where module or name is not there, or the import fails.
+    """
+    module_name, _, names = path.partition(":")
+    found = _import(key, path, module_name)
+    for name in names.split("."):
+        if not hasattr(found, name):
+            near = difflib.get_close_matches(name, dir(found), n=1)
+            raise ConfigError(
+                f"{key} names '{path}', but {module_name} has no '{name}'",
+                f"did you mean '{near[0]}'?" if near else f"define it in {_file_of(module_name)}",
+                key=key,
+            )
+        found = getattr(found, name)
+    return found
+
+
+def _import(key: str, path: str, name: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+        importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _failed(ConfigError, key, path, f"importing {name}", error) from error
+        raise ConfigError(
+            f"{key} names '{path}', but there is no module '{error.name}'",
+            f"it is imported from the working directory ({here}) and from installed packages",
+            key=key,
+        ) from error
+    except Exception as error:
+        # The user's module may raise anything while it is imported.
+        raise _failed(ConfigError, key, path, f"importing {name}", error) from error
+
+
+def load_callable(key: str, path: str) -> Callable[..., Any]:
+    """As `load`; ConfigError where it is there but cannot be called."""
+    found = load(key, path)
+    if not callable(found):
+        raise ConfigError(
+            f"{key} names '{path}', of type {type(found).__name__}, which cannot be called",
+            "name a function",
+            key=key,
+        )
+    return found
+
+
+def call(
+    kind: type[CanaryError],
+    key: str,
+    path: str,
+    function: Callable[..., Any],
+    *args: Any,
+    **kw: Any,
+) -> Any:
+    """`function(*args, **kw)`; what it raises becomes a `kind` that says where it was raised.
+
+    Errors of the canary and of memory pass as they are.
+    """
+    try:
+        return function(*args, **kw)
+    except Exception as error:
+        # User code may raise anything.
+        if _says_enough(error):
+            raise
+        raise _failed(kind, key, path, "it", error) from error
+
+
+async def call_async(
+    kind: type[CanaryError],
+    key: str,
+    path: str,
+    function: Callable[..., Any],
+    *args: Any,
+    **kw: Any,
+) -> Any:
+    """As `call`, of a function whose answer is awaited."""
+    try:
+        return await function(*args, **kw)
+    except Exception as error:
+        # User code may raise anything.
+        if _says_enough(error):
+            raise
+        raise _failed(kind, key, path, "it", error) from error
+
+
+def _says_enough(error: Exception) -> bool:
+    return isinstance(error, CanaryError | MemoryError) or _is_memory(error)
+
+
+def _is_memory(error: Exception) -> bool:
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+
+
+def _failed(
+    kind: type[CanaryError], key: str, path: str, doing: str, error: Exception
+) -> CanaryError:
+    text = " ".join(str(error).split())[:300]
+    name = type(error).__name__
+    message = f"{key} '{path}': {doing} raised {name}{f': {text}' if text else ''}{_place(error)}"
+    hint = "correct it there"
+    if kind is ConfigError:
+        return ConfigError(message, hint, key=key)
+    return RunFailed(message, "failed", hint)
+
+
+def _place(error: Exception) -> str:
+    """` (at FILE:LINE)`: the user's innermost line where there is one, else the innermost."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" (at {error.filename}:{error.lineno})"
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(("<frozen", OURS))
+    ]
+    own = [frame for frame in frames if "site-packages" not in frame.filename]
+    if not frames:
+        return ""
+    frame = (own or frames)[-1]
+    return f" (at {frame.filename}:{frame.lineno})"
+
+
+def _file_of(module_name: str) -> str:
+    return str(getattr(sys.modules[module_name], "__file__", None) or module_name)
+
+
+class NamedCall:
+    """A function of the user's that says its config key and path when it raises."""
+
+    def __init__(self, key: str, path: str, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function, updated=())
+        self.key, self.path, self.function = key, path, function
+        self.__name__: str = getattr(function, "__name__", path.rpartition(":")[2])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return call(RunFailed, self.key, self.path, self.function, *args, **kwargs)
+
+
+def formatting_function(spec: WorkloadSpec) -> Callable[[dict[str, Any]], str] | None:
+    """Text of a row, checked to be text; None where the config names no function."""
+    key, path = "formatting_function", spec.config.formatting_function
+    if path is None:
+        return None
+    function = load_callable(key, path)
+
+    def text_of(row: dict[str, Any]) -> str:
+        text = call(ConfigError, key, path, function, row)
+        if not isinstance(text, str):
+            raise ConfigError(
+                f"{key} '{path}' returned a {type(text).__name__} for a row",
+                "return the row's text",
+                key=key,
+            )
+        return text
+
+    return text_of
+
+
+def data_collator(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Any:
+    """The config's collator, a class of it built with the tokenizer; None for trl's own."""
+    key, path = "data_collator", spec.config.data_collator
+    if path is None:
+        return None
+    found = load_callable(key, path)
+    if inspect.isclass(found):
+        found = call(ConfigError, key, path, found, tokenizer)
+        if not callable(found):
+            raise ConfigError(
+                f"{key} '{path}': its instances cannot be called", "give it __call__", key=key
+            )
+    return NamedCall(key, path, found)
+
+
+def callbacks(spec: WorkloadSpec) -> list[TrainerCallback] | None:
+    """The config's callbacks, each made anew for this launch; None where it names none."""
+    return [_callback(path) for path in spec.config.callbacks] or None
+
+
+def _callback(path: str) -> TrainerCallback:
+    from transformers import TrainerCallback
+
+    key = "callbacks"
+    found = load(key, path)
+    if not isinstance(found, TrainerCallback):
+        found = call(ConfigError, key, path, load_callable(key, path))
+    if not isinstance(found, TrainerCallback):
+        raise ConfigError(
+            f"{key} '{path}' gives a {type(found).__name__}, no TrainerCallback",
+            "name a subclass of transformers.TrainerCallback, or a function that returns one",
+            key=key,
+        )
+    return found
+
+
+def model_from_factory(spec: WorkloadSpec) -> PreTrainedModel:
+    """What `model_factory` returns for this launch, checked to be a model."""
+    from transformers import PreTrainedModel
+
+    key, path = "model_factory", spec.config.model_factory
+    assert path is not None
+    model = call(ConfigError, key, path, load_callable(key, path), spec)
+    if isinstance(model, PreTrainedModel) or hasattr(model, "peft_config"):
+        return model
+    raise ConfigError(
+        f"{key} '{path}' returned a {type(model).__name__}, no PreTrainedModel",
+        "return a model of transformers (or a PeftModel)",
+        key=key,
+    )
+
+
+def trainer_from_factory(spec: WorkloadSpec) -> Trainer:
+    """What `trainer_factory` returns, checked to be a Trainer that runs the config's steps."""
+    from transformers import Trainer
+
+    key, path = "trainer_factory", spec.config.trainer_factory
+    assert path is not None
+    trainer = call(ConfigError, key, path, load_callable(key, path), spec)
+    if not isinstance(trainer, Trainer):
+        raise ConfigError(
+            f"{key} '{path}' returned a {type(trainer).__name__}, no transformers.Trainer",
+            "return a Trainer, or a subclass of it, that is not started",
+            key=key,
+        )
+    if trainer.state.global_step:
+        raise ConfigError(
+            f"{key} '{path}' returned a trainer that has trained {trainer.state.global_step} steps",
+            "return it before its train() is called",
+            key=key,
+        )
+    if trainer.args.max_steps != spec.max_steps:
+        raise ConfigError(
+            f"{key} '{path}' returned a trainer with max_steps {trainer.args.max_steps}, and the "
+            f"canary runs {spec.max_steps}",
+            "give its arguments max_steps=spec.max_steps",
+            key=key,
+        )
+    return trainer

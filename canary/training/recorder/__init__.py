@@ -1,0 +1,6 @@
+"""Records a training loop that is not a `transformers.Trainer`: `from canary import Recorder`."""
+
+from canary.training.recorder.recorder import Recorder
+from canary.training.recorder.step import Step
+
+__all__ = ["Recorder", "Step"]

@@ -1,0 +1,160 @@
+"""What a loop trains: model, optimizers and the rest that its user named, and their description."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from canary.config.output_names import is_special_token
+from canary.errors import UsageError
+from canary.machine.packages import package_versions
+from canary.training.exact.trainer_settings import KINDS, dtype_of, plain
+
+TYPES = (*KINDS, "custom")
+SECRETS = ("token", "key", "secret", "password")
+"""Last words of names in a loop's settings that no record holds."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The parts of a loop, under the names that a trainer has for them."""
+
+    name: str
+    model: Any = None
+    optimizers: tuple[torch.optim.Optimizer, ...] = ()
+    ref_model: Any = None
+    processing_class: Any = None
+    train_dataset: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is; without one, where torch computes."""
+        if self.model is not None:
+            first = next(self.model.parameters(), None)
+            if first is not None:
+                return torch.device(first.device)
+        return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
+
+    def describe(self) -> dict[str, Any]:
+        """As `canary.training.exact.trainer_settings` describes a trainer, and the loop's `name`."""
+        settings = _without_secrets({name: plain(value) for name, value in self.settings.items()})
+        return {
+            "name": self.name,
+            "trainer": "canary.Recorder",
+            "training_type": settings.pop("training_type", "custom"),
+            "model_name": settings.pop("model_name", None) or self._name_of_model(),
+            "dtype": settings.pop("dtype", None) or self._dtype(),
+            "use_peft": settings.pop("use_peft", hasattr(self.model, "peft_config")),
+            "world_size": int(os.environ.get("WORLD_SIZE", "1")),
+            "arguments": settings,
+            "packages": package_versions(),
+        }
+
+    def _name_of_model(self) -> str | None:
+        """Its id on the hub; the class of one that came from elsewhere: where a folder lies says
+        nothing of what is in it."""
+        if self.model is None:
+            return None
+        name = getattr(getattr(self.model, "config", None), "_name_or_path", None)
+        return name if name and not Path(name).exists() else type(self.model).__name__
+
+    def _dtype(self) -> str:
+        """That of the parameters: `dtype` in the settings says where a loop computes in another."""
+        return "float32" if self.model is None else dtype_of(self.model)
+
+    def why_no_step(self, begun: bool) -> str:
+        """What a loop did without in which no step ended."""
+        if begun and self.optimizers:
+            return "no step ended: the optimizer that the Recorder was given never stepped"
+        return "the Recorder saw no step"
+
+    def unmeasured(self) -> dict[str, str]:
+        """What a record of this loop cannot hold, and why."""
+        found: dict[str, str] = {}
+        if self.model is None:
+            no_model = "the Recorder was given no model"
+            found |= dict.fromkeys(
+                ("exact.model", "exact.first_gradient", "exact.first_update", "exact.frozen"),
+                no_model,
+            )
+        if not self.optimizers:
+            found["exact.trajectory.learning_rates"] = "the Recorder was given no optimizer"
+        if self.train_dataset is None:
+            found["exact.data.dataset_sha256"] = "the Recorder was given no dataset"
+        if self.processing_class is None:
+            found["exact.data.tokenizer"] = "the Recorder was given no tokenizer"
+        return found
+
+
+def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, sections of them too, without what is called a secret."""
+    return {
+        name: _without_secrets(value) if isinstance(value, Mapping) else value
+        for name, value in settings.items()
+        if is_special_token(str(name)) or re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
+    }
+
+
+def plain_optimizers(given: Any) -> tuple[torch.optim.Optimizer, ...]:
+    """The torch optimizers behind what a user named: one, or several, or wrappers of them.
+
+    Raises:
+        UsageError: something that is none.
+    """
+    if given is None:
+        return ()
+    several = list(given) if isinstance(given, Sequence) else [given]
+    found = []
+    for optimizer in several:
+        inner = optimizer
+        while not isinstance(inner, torch.optim.Optimizer):
+            inner = getattr(inner, "optimizer", None)
+            if inner is None:
+                kind = type(optimizer).__name__
+                raise UsageError(
+                    f"Recorder(optimizer=...) takes torch optimizers, got {kind}",
+                    "leave it out for an optimizer of another kind",
+                )
+        # accelerate's wrapper is an Optimizer itself, and holds the one that steps.
+        held = getattr(inner, "optimizer", None)
+        found.append(held if isinstance(held, torch.optim.Optimizer) else inner)
+    return tuple(found)
+
+
+def plain_model(given: Any) -> Any:
+    """The module behind a wrapper for several ranks.
+
+    Raises:
+        UsageError: no module.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, torch.nn.Module):
+        raise UsageError(
+            f"Recorder(model=...) takes a torch.nn.Module, got {type(given).__name__}",
+            "leave it out for a model of another framework",
+        )
+    if isinstance(given, torch.nn.parallel.DistributedDataParallel | torch.nn.DataParallel):
+        return given.module
+    return given
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Raises:
+    UsageError: a training type that the canary does not know.
+    """
+    kind = settings.get("training_type", "custom")
+    if kind not in TYPES:
+        near = difflib.get_close_matches(str(kind), TYPES, n=1)
+        raise UsageError(
+            f"unknown training_type {kind!r} in Recorder(config=...)",
+            f"did you mean {near[0]!r}?" if near else f"one of {', '.join(TYPES)}",
+        )

@@ -1,0 +1,254 @@
+"""Collects a row a step of a loop, through the step's own calls and the optimizer's hooks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from canary.training.collectors.batches import count_tokens, rows_of
+from canary.training.collectors.named import hashable, named
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.steps import EndedSteps, Row, StepListener
+from canary.training.exact.gradients import Gradients
+from canary.training.exact.signals import ExactSignals
+from canary.training.recorder.loop import Loop
+from canary.training.recorder.scalars import mean, scalar
+
+Scalar: TypeAlias = torch.Tensor | float | int
+
+
+class _Open:
+    """What was told of the step that is running."""
+
+    def __init__(self) -> None:
+        self.losses: list[Scalar] = []
+        self.tokens: dict[str, Scalar] = {}
+        self.metrics: dict[str, list[Scalar]] = {}
+        self.grad_norm: Scalar | None = None
+        self.learning_rate: Scalar | None = None
+        self.samples = 0
+        self.stepped = False
+
+
+def _fill(row: Row, values: dict[str, float]) -> None:
+    micro = [values[f"loss:{place}"] for place in range(row.pop("micro_batches"))]
+    row["micro_losses"] = micro
+    row["loss"] = mean(micro)
+    row["grad_norm"] = values.get("grad_norm")
+    row["learning_rate"] = values.get("learning_rate")
+    row["rl"] = {
+        name: mean([values[f"rl:{name}:{place}"] for place in range(count)])
+        for name, count in row.pop("metrics").items()
+    }
+
+
+class LoopCollector:
+    """The steps of one loop; `sink` gets a row each, `exact` looks closely while it is there."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sink: Callable[[Row], None],
+        launch: int,
+        exact: ExactSignals | None,
+        profiler: StepProfiler | None = None,
+        watch: StepListener | None = None,
+    ) -> None:
+        self.steps = 0
+        """Steps that have ended."""
+        self.begun = False
+        """Whether any has begun."""
+        self.exact = exact
+        self._gradients: Gradients | None = None
+        if exact is not None and loop.model is not None:
+            self._gradients = Gradients(loop.model, exact)
+        self._device = loop.device
+        self.rows = EndedSteps(self._device, sink, profiler)
+        self._clock = self.rows.clock
+        self._loop = loop
+        self._launch = launch
+        self._watch = watch
+        self._now = _Open()
+        self._running = False
+        self._handles: list[Any] = []
+        self._given = self._read = False
+        self._before_optimizer = "other"
+
+    def start(self) -> None:
+        """The loop begins: hooks the optimizers; what comes before the first step is data."""
+        if self.exact is not None:
+            self.exact.training_begins()
+            if self._device.type == "cuda":
+                # Hashing a large model takes memory that the loop does not.
+                torch.cuda.reset_peak_memory_stats(self._device)
+        if self._gradients is not None:
+            self._gradients.begin()
+        for optimizer in self._loop.optimizers:
+            self._handles.append(optimizer.register_step_pre_hook(self._optimizer_begins))
+            self._handles.append(optimizer.register_step_post_hook(self._optimizer_ended))
+        self.rows.collectives.begin()
+        self._clock.switch("data")
+        self.rows.begin()
+
+    def stop(self) -> None:
+        """The loop is over: hands on the last rows, and leaves the optimizers as they were."""
+        self.detach()
+        self.rows.end()
+
+    def give_up(self) -> None:
+        """The loop failed: nothing of it is looked at any more."""
+        self.detach()
+        if self.rows.profiler is not None:
+            self.rows.profiler.give_up()
+        if self.exact is not None:
+            self.exact.give_up()
+
+    def detach(self) -> None:
+        """Unhooks the optimizers, and leaves backward and collectives alone."""
+        self.rows.collectives.end()
+        self._leave_gradients()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _leave_gradients(self) -> None:
+        if self._gradients is not None:
+            self._gradients.end()
+            self._gradients = None
+
+    def step_begins(self, batch: Any) -> None:
+        """A step, or the next micro-batch of one whose optimizer has not stepped yet."""
+        self._clock.switch("other")
+        if not self._running:
+            self._running = self.begun = True
+            if self.exact is None:
+                self._leave_gradients()
+            elif self._loop.model is not None:
+                self.exact.update_begins()
+        if batch is not None:
+            self.batch(batch)
+
+    def ended_outside(self) -> bool:
+        """Whether the optimizer stepped after the last `recorder.step`: that step is over then."""
+        if not (self._running and self._now.stepped):
+            return False
+        self._close()
+        return True
+
+    def step_ends(self) -> bool:
+        """Whether the step is over: with an optimizer, once that has stepped."""
+        ended = self._now.stepped or not self._loop.optimizers
+        if ended:
+            self._close()
+        self._clock.switch("data")
+        return ended
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time inside belongs to `name`."""
+        with self._clock.phase(name):
+            yield
+        if name == "backward" and self._gradients is not None:
+            self._gradients.phase_ended()
+
+    def batch(self, batch: Any) -> None:
+        """Counts, and in the probe describes, one micro-batch."""
+        self._given = True
+        tensors = named(batch)
+        if not tensors:
+            return
+        self._read = True
+        for name, count in count_tokens(tensors).items():
+            self._now.tokens[name] = self._now.tokens.get(name, 0) + count
+        self._now.samples += rows_of(tensors)
+        if self._watch is not None:
+            # What the canary itself computes is none of the loop's operators.
+            with _disable_current_modes():
+                self._watch.batch(tensors)
+        if self.exact is not None:
+            self.exact.micro_batch(hashable(tensors))
+
+    def unmeasured(self) -> dict[str, str]:
+        """What the steps did not show, and why."""
+        if self._read:
+            return {}
+        if self._given:
+            why = "the batches given to recorder.step hold no numbers and no text"
+        else:
+            why = "recorder.step was given no batch"
+        return {"exact.batches": why}
+
+    def loss(self, value: Any) -> None:
+        """One micro-batch's loss."""
+        self._now.losses.append(scalar(value, "step.loss"))
+
+    def grad_norm(self, value: Any) -> None:
+        """The norm before clipping."""
+        self._now.grad_norm = scalar(value, "step.grad_norm")
+
+    def learning_rate(self, value: Any) -> None:
+        """The rate of this step."""
+        self._now.learning_rate = scalar(value, "step.learning_rate")
+
+    def tokens(self, counts: Mapping[str, Any]) -> None:
+        """Counts in place of those of the batches."""
+        self._now.tokens.update(
+            {name: scalar(value, "step.tokens") for name, value in counts.items()}
+        )
+
+    def log(self, metrics: Mapping[str, Any]) -> None:
+        """Metrics by name."""
+        for name, value in metrics.items():
+            told = scalar(value, f"step.log({name}=...)")
+            self._now.metrics.setdefault(name, []).append(told)
+
+    def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._before_optimizer = self._clock.switch("optimizer")
+        now = self._now
+        if not now.stepped and now.learning_rate is None:
+            rate = self._loop.optimizers[0].param_groups[0]["lr"]
+            now.learning_rate = rate.detach().clone() if isinstance(rate, torch.Tensor) else rate
+        if self._gradients is None or now.stepped:
+            return
+        applied = self._gradients.optimizer_begins()
+        if now.grad_norm is None:
+            now.grad_norm = applied
+
+    def _optimizer_ended(self, *_: Any) -> None:
+        self._now.stepped = True
+        self._clock.switch(self._before_optimizer)
+
+    def _close(self) -> None:
+        self.steps += 1
+        now, self._now = self._now, _Open()
+        self._running = False
+        if self.exact is not None:
+            self.exact.work_ends(self.steps)
+            self.exact.update_ended()
+            if self._gradients is not None:
+                self._gradients.step_ended()
+            self.exact.step_ended(self.steps)
+        if self._watch is not None:
+            rate = now.learning_rate
+            known = float(rate) if isinstance(rate, int | float) else None
+            self._watch.step_ended(self.steps, self._loop.model, known)
+        scalars: dict[str, Scalar] = dict(now.tokens)
+        scalars.update({f"loss:{place}": loss for place, loss in enumerate(now.losses)})
+        for name, values in now.metrics.items():
+            scalars.update({f"rl:{name}:{place}": value for place, value in enumerate(values)})
+        if now.grad_norm is not None:
+            scalars["grad_norm"] = now.grad_norm
+        if now.learning_rate is not None:
+            scalars["learning_rate"] = now.learning_rate
+        row: Row = {
+            "launch": self._launch,
+            "step": self.steps,
+            "micro_batches": len(now.losses),
+            "metrics": {name: len(values) for name, values in now.metrics.items()},
+            "samples": now.samples,
+        }
+        self.rows.close(row, scalars, _fill)

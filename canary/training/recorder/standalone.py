@@ -1,0 +1,309 @@
+"""The whole record of a loop, written by the loop's own process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from canary.config.load import METRICS_WARMUP
+from canary.machine.environment import fingerprint, git_state
+from canary.machine.gpu import device_in_use, health, list_devices
+from canary.protocol.failure import describe_failure
+from canary.protocol.job import Result, disk_full
+from canary.protocol.rows import StepFile
+from canary.protocol.trainer_config import as_config
+from canary.record.alert import Severity
+from canary.record.alerts import with_alerts
+from canary.record.bottlenecks import with_bottlenecks
+from canary.record.folder import (
+    RunFolder,
+    close_launches,
+    measured_rows,
+    new_run_id,
+    start_record,
+)
+from canary.record.profile_folder import keep_profile, window_of
+from canary.record.summary import summarise
+from canary.record.tracked import exact_scalars, row_scalars
+from canary.record.types import Launch, RunRecord
+from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.collectors.calls import WrittenFiles, can_count_calls, count_calls
+from canary.training.collectors.host import HostMeter
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.collectors.steps import Row
+from canary.training.exact.fingerprints import describe_data
+from canary.training.exact.signals import ExactSignals
+from canary.training.exact.trainer_settings import describe_device, scales_gradients
+from canary.training.recorder.attached import is_failure, process_started
+from canary.training.recorder.loop import Loop
+from canary.training.recorder.probe import LoopCollector
+from canary.training.recorder.unavailable import notes_of, unmeasured_of
+
+LOG = (
+    "The Recorder runs inside the loop's own process and keeps no copy of what that prints; "
+    "under canary exec the output is here.\n"
+)
+Tracker = Callable[[int, dict[str, float]], None]
+
+
+class OwnKeeper:
+    """A run's folder and its record. The training goes on whatever becomes of them."""
+
+    def __init__(
+        self,
+        name: str,
+        output_dir: Path,
+        probe_steps: int,
+        max_steps: int | None,
+        tracker: Tracker | None,
+        profiler: Mapping[str, Any] | None = None,
+        stop_on: Severity | None = None,
+    ) -> None:
+        self._name = name
+        self._probe_steps = probe_steps
+        self.stop_after = max_steps
+        self.launch = 1 if probe_steps else 0
+        self._tracker = tracker
+        now = datetime.now(UTC)
+        self._folder = RunFolder.create(output_dir.absolute(), new_run_id(name, now))
+        self._record: RunRecord = start_record(self._folder.path.name, name, now, {})
+        self._started = time.monotonic()
+        self._broken: OSError | None = None
+        self._stack = contextlib.ExitStack()
+        self._host = HostMeter()
+        self._kept: list[Row] = []
+        self._stop_on = stop_on
+        self._profile = None if profiler is None else dict(profiler)
+        self._window = None if profiler is None else window_of(profiler, self._folder.path)
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self._folder.path
+
+    def begins(self, loop: Loop) -> ExactSignals | None:
+        """Writes what is known before the first step."""
+        startup = time.perf_counter() - process_started()
+        self._loop = loop
+        self._device = loop.device
+        training = loop.describe()
+        self._dtype = str(training["dtype"])
+        config = {
+            "name": self._name,
+            **as_config(training, "measured"),
+            "device": self._device.type,
+            "threads": torch.get_num_threads(),
+            "max_steps": self.stop_after,
+            "probe_steps": self._probe_steps,
+            "metrics_warmup_steps": self._probe_steps + METRICS_WARMUP,
+            "output_dir": str(self._folder.path.parent),
+        }
+        if self._profile is not None:
+            config["profiler"] = self._profile
+        self._folder.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        self._folder.log.write_text(LOG, encoding="utf-8")
+        self._record = self._record.model_copy(
+            update={
+                "config": config,
+                "env": fingerprint(),
+                "git": git_state(Path.cwd()),
+                "notes": notes_of(self._probe_steps),
+                "unmeasured": unmeasured_of(loop),
+            }
+        )
+        self._look_at_device()
+        if self._probe_steps:
+            self._record.launches.append(Launch(index=0, kind="probe", status="running"))
+        self._record.launches.append(
+            Launch(
+                index=self.launch,
+                kind="measured",
+                status="running",
+                startup_seconds={"before_training": startup},
+            )
+        )
+        self._record.perf.startup_seconds = {"before_training": startup}
+        self._rows = StepFile(self._folder.steps)
+        self._watch = RunDetectors(
+            self._folder.path,
+            self.launch,
+            scaled_gradients=scales_gradients(training),
+            stop_on=self._stop_on,
+        )
+        self._folder.write(self._record)
+        if not self._probe_steps:
+            self._host.begin()
+        return self._probe_begins()
+
+    def _look_at_device(self) -> None:
+        self._record.env["device"] = describe_device(self._device, self._dtype)
+        if self._device.type == "cuda":
+            variable = os.environ.get("CUDA_VISIBLE_DEVICES")
+            device = device_in_use("auto", list_devices().found, variable)
+            if device is not None:
+                self._record.gpu_health.update(health(device))
+
+    def _probe_begins(self) -> ExactSignals | None:
+        if not self._probe_steps:
+            return None
+        # A notebook holds the models of other loops too.
+        exact = ExactSignals(self._loop, whole_process=False)
+        self._probe_rows = StepFile(self._folder.probe_steps)
+        self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
+        folder = self._folder
+        own = (folder.steps, folder.probe_steps, folder.alerts, folder.log, folder.path)
+        self._files = WrittenFiles(leave_out=own)
+        self._files.begin()
+        return exact
+
+    def profiler(self) -> StepProfiler | None:
+        """As the loop's user asked for."""
+        return None if self._window is None else StepProfiler(self._window, self._device)
+
+    def watch(self) -> RunDetectors:
+        """What looks for anomalies."""
+        return self._watch
+
+    def keep(self, row: Row) -> None:
+        """Writes one row; where that cannot be done, this one and all after it are given up.
+
+        Raises:
+            StopTraining: what is seen in it is to end the loop.
+        """
+        stop = self._watch.judge(row)
+        self._tell(row["step"], row_scalars(row))
+        self._write(row)
+        if stop is not None:
+            raise stop
+
+    def _write(self, row: Row) -> None:
+        if self._broken is not None:
+            return
+        try:
+            self._rows.append(row)
+            if row["step"] <= self._probe_steps:
+                self._probe_rows.append(row)
+                self._kept.append(row)
+        except OSError as error:
+            self._broken = error
+            print(f"canary: recording ends here: {error}", file=sys.stderr, flush=True)
+
+    def _tell(self, step: int, scalars: dict[str, float]) -> None:
+        """The tracker's own troubles end its hearing of the run, and nothing else."""
+        if self._tracker is None:
+            return
+        try:
+            self._tracker(step, scalars)
+        except Exception as error:  # noqa: BLE001 - a service that does not answer raises anything
+            self._tracker = None
+            words = f"the tracker is told no more: {type(error).__name__}: {error}"
+            self._record.notes.append(words)
+            print(f"canary: {words}", file=sys.stderr, flush=True)
+
+    def step_ended(self, probe: LoopCollector) -> None:
+        """After the probe's last step, its signals are written and nothing looks closely."""
+        if probe.exact is not None and probe.steps in (self._probe_steps, self.stop_after):
+            probe.rows.flush(wait=True)
+            self._probe_ends(probe)
+            with self._given_up_on_error():
+                self._folder.write(self._record)
+
+    def _probe_ends(self, probe: LoopCollector) -> None:
+        exact, probe.exact = probe.exact, None
+        assert exact is not None
+        exact.training_ended()
+        exact.add_rows(self._kept)
+        calls = {**(self._calls.describe() if self._calls else {}), **self._files.end()}
+        self._stack.close()
+        self._probe_rows.close()
+        self._record.exact.update(
+            steps=len(self._kept), data=describe_data(self._loop), **exact.found, calls=calls
+        )
+        self._record.launches[0] = self._record.launches[0].model_copy(
+            update={"status": "completed", "steps": len(self._kept)}
+        )
+        self._record.unmeasured.update(probe.unmeasured())
+        self._tell(len(self._kept), exact_scalars(self._record.exact))
+        self._host.begin()
+
+    def past_end(self) -> None:
+        """A loop that goes on is no longer recorded."""
+
+    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
+        """The last word of the record. A loop that failed has its own error to tell."""
+        if error is not None and is_failure(error):
+            probe.give_up()
+            self._stack.close()
+            result = describe_failure(error)
+            with contextlib.suppress(RuntimeError):  # of a device that failed
+                probe.rows.flush(wait=True)
+        else:
+            result = self._completed(probe)
+            self._keep_host(probe.steps - self._probe_steps)
+        self._host.stop()
+        self._rows.close()
+        with self._given_up_on_error():
+            self._finish(result)
+        words = f": {result.reason}" if result.reason else ""
+        print(f"canary: {result.status}{words}; {self.path}", file=sys.stderr, flush=True)
+
+    def _completed(self, probe: LoopCollector) -> Result:
+        probe.stop()
+        if probe.exact is not None:
+            self._probe_ends(probe)
+        if self._broken is not None:
+            full = self._broken.errno in (errno.ENOSPC, errno.EDQUOT)
+            reason = f"a row could not be written: {self._broken}"
+            return disk_full(str(self.path)) if full else Result(status="failed", reason=reason)
+        if not probe.steps:
+            return Result(status="failed", reason=self._loop.why_no_step(probe.begun))
+        return Result(status="completed")
+
+    def _keep_host(self, steps: int) -> None:
+        self._record.unmeasured.update(self._host.unmeasured)
+        if steps > 0:
+            self._record.launches[-1] = self._record.launches[-1].model_copy(
+                update={"host": {**self._host.end(), "steps": steps}}
+            )
+
+    def _finish(self, result: Result) -> None:
+        rows = measured_rows(self._folder)
+        timed = max(0, len(rows) - self._probe_steps)
+        warmup = self._probe_steps + min(METRICS_WARMUP, timed // 5)
+        record = self._record
+        record.config["metrics_warmup_steps"] = warmup
+        record.env["device"] = describe_device(self._device, self._dtype)
+        close_launches(record, result.status)
+        if self._window is not None:
+            last = rows[-1]["step"] if rows else None
+            keep_profile(record, self._folder.path, self._window, last)
+        record = with_alerts(with_bottlenecks(summarise(record, rows, warmup)), rows)
+        self._folder.finish(
+            record.model_copy(
+                update={
+                    "status": result.status,
+                    "reason": result.reason,
+                    "duration_seconds": time.monotonic() - self._started,
+                }
+            )
+        )
+        shutil.rmtree(self._folder.scratch, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _given_up_on_error(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._broken = error
+            print(f"canary: the record cannot be written: {error}", file=sys.stderr, flush=True)

@@ -1,0 +1,193 @@
+"""The training arguments all trainers share, each one said out loud.
+
+Defaults of trl and transformers moved between versions (`bf16` and `gradient_checkpointing` became
+True, `report_to` changed), so nothing that matters is left to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from canary.config.trainers import OWN_KEYS
+from canary.errors import ConfigError
+from canary.training import adapt
+from canary.training.trainers import speed, trl_defaults
+
+if TYPE_CHECKING:
+    from transformers import TrainingArguments
+
+    from canary.config.schema import CanaryConfig
+    from canary.protocol.spec import WorkloadSpec
+
+Arguments = TypeVar("Arguments", bound="TrainingArguments")
+
+PPO_ARGUMENTS = "PPOArguments"
+"""The canary's own arguments class, which no user knows by that name."""
+_REFUSED = {
+    "resume_from_checkpoint": "a canary starts anew each time",
+}
+# Two places to say one thing would disagree.
+_SET_BY_FIELD = {**OWN_KEYS, "trust_remote_code": "trust_remote_code"}
+
+
+def training_arguments(
+    spec: WorkloadSpec, config_class: type[Arguments], **trainer_specific: Any
+) -> Arguments:
+    """`config_class` filled from the canary's config, the trainer's own settings and trainer_args.
+
+    float32 trains plainly; bfloat16 and float16 are autocast over float32 master weights.
+    Raises ConfigError naming the key for a trainer_arg that the class does not know, that a field
+    of the config sets, or whose value the class refuses.
+    """
+    config = spec.config
+    _check_trainer_args(config.trainer_args, config_class)
+    _check_trackers(config.report_to)
+    switched = speed.arguments(config, uses_cuda(config))
+    wanted = _common(spec) | switched | trainer_specific | dict(config.trainer_args)
+    if "generation_kwargs" in trainer_specific:
+        own = config.trainer_args.get("generation_kwargs") or {}
+        wanted["generation_kwargs"] = {**own, **trainer_specific["generation_kwargs"]}
+    if spec.trl_defaults:
+        wanted = trl_defaults.left_out(wanted)
+    settings = adapt.settings(config_class, wanted, spec.notes)
+    try:
+        return config_class(**settings)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise _refused(config, config_class, error) from error
+
+
+def uses_cuda(config: CanaryConfig) -> bool:
+    """Whether the canary trains on a GPU; ConfigError where one is asked for and there is none."""
+    if config.device == "cpu":
+        return False
+    if torch.cuda.is_available():
+        return True
+    if config.device == "auto":
+        return False
+    raise ConfigError(
+        f"device is '{config.device}', but torch sees no GPU",
+        "set device: auto or cpu, or check the driver with nvidia-smi",
+        key="device",
+    )
+
+
+def _common(spec: WorkloadSpec) -> dict[str, Any]:
+    config = spec.config
+    cuda = uses_cuda(config)
+    if config.dtype == "float16" and not cuda:
+        raise ConfigError(
+            "dtype float16 needs a GPU", "set dtype: float32 or bfloat16", key="dtype"
+        )
+    return {
+        "output_dir": str(spec.scratch_dir / "trainer"),
+        "max_steps": spec.max_steps,
+        "per_device_train_batch_size": config.batch_size,
+        "gradient_accumulation_steps": config.gradient_accumulation_steps,
+        **({} if config.learning_rate is None else {"learning_rate": config.learning_rate}),
+        "warmup_steps": config.warmup_steps,
+        "lr_scheduler_type": "linear",
+        "optim": "adamw_torch",
+        "weight_decay": 0.0,
+        "max_grad_norm": 1.0,
+        "bf16": config.dtype == "bfloat16",
+        "fp16": config.dtype == "float16",
+        "use_cpu": not cuda,
+        "activation_checkpointing": False,
+        "seed": config.seed,
+        "data_seed": config.seed,
+        "dataloader_num_workers": config.num_workers,
+        "dataloader_pin_memory": cuda,
+        "report_to": list(config.report_to) or "none",
+        "logging_strategy": "steps",
+        "logging_steps": spec.logging_steps,
+        "logging_first_step": True,
+        "logging_nan_inf_filter": False,
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "disable_tqdm": True,
+        "push_to_hub": False,
+    }
+
+
+def _check_trackers(names: tuple[str, ...]) -> None:
+    from transformers.integrations import integration_utils
+
+    known = sorted(integration_utils.INTEGRATION_TO_CALLBACK)
+    installed = integration_utils.get_available_reporting_integrations()
+    for name in names:
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            raise ConfigError(
+                f"report_to names '{name}', which transformers does not know",
+                f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(known)}",
+                key="report_to",
+            )
+        if name not in installed:
+            raise ConfigError(
+                f"report_to names '{name}', which is not installed",
+                f"install it beside the canary, or take '{name}' out",
+                key="report_to",
+            )
+
+
+def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
+    known = adapt.field_names(config_class)
+    for name in trainer_args:
+        key = f"trainer_args.{name}"
+        field = _SET_BY_FIELD.get(name) or _SET_BY_FIELD.get(adapt.newest_name(name))
+        if field is not None:
+            raise ConfigError(f"'{key}' is set by the config itself", f"set '{field}'", key=key)
+        if not adapt.understood(name, config_class):
+            nearest = difflib.get_close_matches(name, sorted(known), n=1)
+            raise ConfigError(
+                f"unknown key '{key}': {_nobody(config_class)}",
+                f"did you mean '{nearest[0]}'?" if nearest else _own_keys(config_class),
+                key=key,
+            )
+        if name in _REFUSED:
+            raise ConfigError(f"'{key}' is refused", _REFUSED[name], key=key)
+    types = {field.name: field.type for field in dataclasses.fields(config_class)}
+    for name, value in trainer_args.items():
+        wanted = _numeric_only(types[name]) if name in types else ""
+        if wanted and value is not None and not isinstance(value, int | float):
+            raise ConfigError(
+                f"trainer_args.{name} is {value!r}, but {config_class.__name__} takes {wanted}",
+                "write a number",
+                key=f"trainer_args.{name}",
+            )
+
+
+def _nobody(config_class: type[Any]) -> str:
+    """That no such argument is known."""
+    if config_class.__name__ == PPO_ARGUMENTS:
+        return "neither PPO nor transformers' TrainingArguments has such an argument"
+    return f"{config_class.__name__} has no such argument"
+
+
+def _own_keys(config_class: type[Any]) -> str | None:
+    return "PPO's own keys stand under ppo:" if config_class.__name__ == PPO_ARGUMENTS else None
+
+
+def _numeric_only(annotation: Any) -> str:
+    """ "a number" where nothing but numbers (and None) fits a field's annotation; else empty."""
+    names = set(re.findall(r"[A-Za-z_]+", str(getattr(annotation, "__name__", annotation))))
+    if annotation not in (int, float):
+        names = set(re.findall(r"[A-Za-z_]+", str(annotation)))
+    names -= {"Optional", "Union", "None", "NoneType", "typing", "class"}
+    return "a number" if names and names <= {"int", "float"} else ""
+
+
+def _refused(config: CanaryConfig, config_class: type[Any], error: Exception) -> ConfigError:
+    """Names the trainer_arg that the refusal mentions, where it mentions one."""
+    text = " ".join(str(error).split())
+    named = next((name for name in config.trainer_args if name in text), None)
+    return ConfigError(
+        f"{config_class.__name__} refuses these settings: {text}",
+        f"check trainer_args.{named}" if named else None,
+        key=f"trainer_args.{named}" if named else None,
+    )

@@ -1,0 +1,87 @@
+"""Trainers on rows of the data: what SFT, DPO, KTO, ORPO and CPO are built alike in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from canary.inputs.row_counts import require_enough
+from canary.protocol.spec import WorkloadSpec
+from canary.training import adapt
+from canary.training.data import older_rows
+from canary.training.data.dataset import load_rows
+from canary.training.models.lora import lora_config
+from canary.training.models.model import load_model, load_tokenizer, reference_of
+from canary.training.plugins import callbacks, data_collator
+from canary.training.trainers.arguments import training_arguments
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Collator = Callable[[WorkloadSpec, "PreTrainedTokenizerBase"], Any]
+
+
+def build_on_rows(
+    spec: WorkloadSpec,
+    name: str,
+    *,
+    reference: bool = False,
+    collator: Collator | None = None,
+    **own: Any,
+) -> Any:
+    """trl's trainer of that name (`SFT`, `DPO`, ...), not yet started.
+
+    `reference`: beside the policy, a copy of it as it starts. `collator` makes the collator where
+    the config names none. `own` are the trainer's own arguments.
+
+    Raises ConfigError where this trl offers no such trainer.
+    """
+    config_class, trainer_class = adapt.offered(name)
+    tokenizer = load_tokenizer(spec)
+    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
+    arguments = training_arguments(
+        spec,
+        config_class,
+        max_length=spec.config.max_length,
+        trust_remote_code=spec.config.trust_remote_code,
+        **own,
+    )
+    model = load_model(spec, tokenizer)
+    collate = data_collator(spec, tokenizer)
+    if collate is None and collator is not None:
+        collate = collator(spec, tokenizer)
+    return adapt.build(
+        trainer_class,
+        model=model,
+        **({"ref_model": reference_of(spec, model)} if reference else {}),
+        args=arguments,
+        data_collator=collate,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks(spec),
+        peft_config=lora_config(spec),
+    )
+
+
+def require_kept(spec: WorkloadSpec, trainer: Any) -> None:
+    """InputError where trl left too few rows: it drops those whose prompt alone fills
+    `max_length`, and of pairs those of which one is longer."""
+    require_enough(spec, len(trainer.train_dataset))
+
+
+def require_completions(spec: WorkloadSpec, trainer: Any) -> None:
+    """Takes out the pairs that truncation left without a completion, which ORPO and CPO would keep:
+    their loss is not a number.
+
+    Raises InputError where too few rows are left.
+    """
+    rows = trainer.train_dataset
+    names = ("chosen_labels", "rejected_labels")
+    usable = [
+        number
+        for number, row in enumerate(rows)
+        if all(any(label >= 0 for label in row[name]) for name in names)
+    ]
+    require_enough(spec, len(usable))
+    if len(usable) < len(rows):
+        trainer.train_dataset = rows.select(usable)

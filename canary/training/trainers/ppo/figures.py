@@ -1,0 +1,125 @@
+"""The metrics of a step: of its rollout, and of its updates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import torch
+
+from canary.training.trainers.ppo.experience import Experience
+from canary.training.trainers.ppo.gathering import every_row, largest
+from canary.training.trainers.ppo.objective import Loss, kept
+
+
+class Figures:
+    """Sums over the tokens of each update; means of them over the updates of a step."""
+
+    def __init__(self, accelerator: Any) -> None:
+        self._accelerator = accelerator
+        self._tokens = torch.zeros(())
+        self._sums: dict[str, torch.Tensor] = {}
+        self._updates: dict[str, list[torch.Tensor]] = defaultdict(list)
+        self._done = 0
+
+    def begin(self, tokens: torch.Tensor) -> torch.Tensor:
+        """An update begins on so many tokens of this rank; returns those of all ranks."""
+        self._sums = {}
+        self._tokens = self._accelerator.reduce(tokens.float(), "sum")
+        return self._tokens
+
+    def add(
+        self,
+        policy: Loss,
+        value: Loss,
+        log_ratio: torch.Tensor,
+        mask: torch.Tensor,
+        loss: torch.Tensor,
+        entropy: torch.Tensor | None = None,
+    ) -> None:
+        """A micro-batch of the update; `entropy` is summed over its tokens, None where it is no
+        part of the loss."""
+        with torch.no_grad():
+            moved = kept(log_ratio.float(), mask)
+            found = {
+                "loss": loss.detach(),
+                "policy_loss": policy.total.detach(),
+                "value_loss": value.total.detach(),
+                "clip_ratio": policy.clipped,
+                "value_clip_ratio": value.clipped,
+                "approx_kl": (torch.expm1(moved) - moved).sum(),
+            }
+            if entropy is not None:
+                found["entropy_update"] = entropy.detach()
+            for name, part in found.items():
+                self._sums[name] = self._sums.get(name, torch.zeros_like(part)) + part
+            most = torch.expm1(moved).abs().max()
+            before = self._sums.get("ratio_deviation", torch.zeros_like(most))
+            self._sums["ratio_deviation"] = torch.maximum(before, most)
+
+    def end(self) -> torch.Tensor:
+        """The update's loss, over the tokens of all ranks."""
+        deviation = self._sums.pop("ratio_deviation")
+        names = sorted(self._sums)
+        sums = self._accelerator.reduce(torch.stack([self._sums[n].float() for n in names]), "sum")
+        for name, each in zip(names, sums / self._tokens, strict=True):
+            self._updates[name].append(each)
+        self._updates["ratio_deviation"].append(deviation)
+        return self._updates["loss"][-1]
+
+    def updated(self) -> None:
+        """The update was made: the KL did not end the step before it."""
+        self._done += 1
+
+    def approx_kl(self) -> float:
+        """Of the newest update: mean a token of KL(policy of the rollout || policy), nats."""
+        return float(self._updates["approx_kl"][-1])
+
+    def means(self) -> dict[str, float]:
+        """`loss`, `policy_loss`, `value_loss`, `clip_ratio`, `value_clip_ratio`, `approx_kl`, and
+        `entropy_update` where the loss has a bonus for it: means over the updates, one that the KL
+        held back among them; `ratio_deviation`: the largest distance of a ratio from 1 in the first
+        of them, on any rank; `updates`: how many were made."""
+        deviation = self._updates.pop("ratio_deviation")
+        found = {name: torch.stack(values).mean() for name, values in self._updates.items()}
+        named = {**found, "ratio_deviation": largest(deviation[0])}
+        values = torch.stack([value.float() for value in named.values()]).tolist()
+        return dict(zip(named, values, strict=True)) | {"updates": float(self._done)}
+
+
+def rollout_metrics(
+    collected: Experience, coefficient: float, eos_id: int | None
+) -> dict[str, float]:
+    """Of the completions of all ranks: `score` of the reward model or functions, `reward` and
+    `reward_std` of the scores less the penalty on a missing end; `kl`, `entropy`, `values_mean`,
+    and `logprobs` and `reference_logprobs` of what was sampled, means a token; `kl_sequence` mean a
+    completion; `explained_variance` of the returns; `completion_length`; `eos_rate`; `kl_coef`."""
+    rollout, mask = collected.rollout, collected.rollout.completion_mask
+    assert rollout.raw_scores is not None
+    assert rollout.scores is not None
+    assert rollout.values is not None
+    assert rollout.entropy is not None
+    assert rollout.logprobs is not None
+    assert rollout.reference_logprobs is not None
+    of_rows = {
+        "score": rollout.raw_scores,
+        "reward": rollout.scores,
+        "completion_length": mask.sum(dim=1),
+        "eos_rate": rollout.ended(eos_id),
+    }
+    of_tokens = {
+        "kl": collected.kl,
+        "entropy": rollout.entropy,
+        "values_mean": rollout.values,
+        "logprobs": rollout.logprobs,
+        "reference_logprobs": rollout.reference_logprobs,
+    }
+    columns = of_rows | {name: kept(value, mask).sum(dim=1) for name, value in of_tokens.items()}
+    table = every_row(columns)
+    tokens = table["completion_length"].sum()
+    found = {name: table[name].mean() for name in of_rows}
+    found |= {name: table[name].sum() / tokens for name in of_tokens}
+    found["kl_sequence"] = table["kl"].mean()
+    found["explained_variance"] = collected.explained_variance
+    found["reward_std"] = table["reward"].std(correction=min(1, len(table["reward"]) - 1))
+    return {name: float(value) for name, value in found.items()} | {"kl_coef": coefficient}

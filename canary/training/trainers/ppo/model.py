@@ -1,0 +1,189 @@
+"""What PPO computes with: a policy with a value head, and a reference that never changes."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from canary.training.trainers.ppo.modes import evaluate
+from canary.training.trainers.ppo.objective import entropy_of
+
+
+class Judged(NamedTuple):
+    """What a forward tells of the completions of its rows, each (rows, completion); None where it
+    was not asked for. A tuple, so that accelerate can hand it through."""
+
+    logprobs: torch.Tensor | None
+    values: torch.Tensor | None
+    entropy: torch.Tensor | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a forward is to compute. `whole`: log-probabilities of every position, prompts and
+    padding too, of which those of the completions are kept; slow, and the same."""
+
+    temperature: float
+    logprobs: bool = True
+    values: bool = True
+    entropy: bool = False
+    whole: bool = False
+
+
+def positions(attention_mask: torch.Tensor) -> torch.Tensor:
+    """(rows, tokens): each token's place in its sequence, however it is padded."""
+    return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
+
+
+class LanguageModel:
+    """The log-probabilities and last hidden states of a causal model of transformers, with or
+    without adapters."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        self._trunk = inner.base_model
+        self._head = inner.get_output_embeddings()
+        self._takes_positions = "position_ids" in inspect.signature(inner.forward).parameters
+        self._whole = inner
+        self._apart = self._head is not None and self._trunk is not inner and self._same_apart()
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the hidden states."""
+        return int(self._head.weight.shape[-1])
+
+    def _same_apart(self) -> bool:
+        """Whether trunk and head, called one after the other, give the model's own logits: some
+        models scale or cap them between or after."""
+        ids = torch.arange(2, device=self._head.weight.device).unsqueeze(0)
+        mask = torch.ones_like(ids)
+        training = self._whole.training
+        evaluate(self._whole)
+        try:
+            with torch.no_grad():
+                hidden = self._trunk(input_ids=ids, attention_mask=mask).last_hidden_state
+                own = self._whole(input_ids=ids, attention_mask=mask).logits
+                return bool(torch.equal(self._head(hidden), own))
+        finally:
+            self._whole.train(training)
+
+    def _inputs(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> dict[str, Any]:
+        inputs: dict[str, Any] = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if self._takes_positions:
+            inputs["position_ids"] = positions(attention_mask)
+        return inputs | {"use_cache": False}
+
+    def __call__(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
+    ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
+        """(log-probabilities, hidden states, entropy) of the last `length` tokens of each row: the
+        model's state before a token is what gives its probability, and its value."""
+        inputs = self._inputs(input_ids, attention_mask)
+        if self._apart:
+            hidden = self._trunk(**inputs).last_hidden_state
+        else:
+            output = self._whole(**inputs, output_hidden_states=True)
+            hidden = output.hidden_states[-1]
+        before = slice(-length - 1, -1)
+        # Whole in memory: of a slice, matmul takes another way for weights that train than for
+        # frozen ones, and policy and reference would differ by rounding from the start.
+        states = hidden[:, before].contiguous()
+        if not (asked.logprobs or asked.entropy):
+            return None, states, None
+        if asked.whole:
+            logits = self._head(hidden) if self._apart else output.logits
+            found, entropy = _of_tokens(logits[:, :-1], input_ids[:, 1:], asked)
+            found = found[:, -length:]
+            entropy = None if entropy is None else entropy[:, -length:]
+        else:
+            logits = self._head(states) if self._apart else output.logits[:, before]
+            found, entropy = _of_tokens(logits, input_ids[:, -length:], asked)
+        return found, states, entropy
+
+
+def _of_tokens(
+    logits: torch.Tensor, ids: torch.Tensor, asked: Asked
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Log-probabilities of `ids` (rows, tokens) as they are sampled: at the temperature."""
+    every = torch.log_softmax(logits.float() / asked.temperature, dim=-1)
+    chosen = every.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+    return chosen, entropy_of(every) if asked.entropy else None
+
+
+class ActorCritic(nn.Module):
+    """The policy, and on its last hidden states a value head: one linear layer in float32 that
+    starts at 0, so that the first advantages are those of the rewards alone."""
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__()
+        self.policy = policy
+        self._language_model = LanguageModel(policy)
+        width = self._language_model.hidden_size
+        device = next(policy.parameters()).device
+        self.value_head = nn.Linear(width, 1, device=device)
+        nn.init.zeros_(self.value_head.weight)
+        nn.init.zeros_(self.value_head.bias)
+        self.config = policy.config
+        self.generation_config = policy.generation_config
+        if hasattr(policy, "peft_config"):
+            self.peft_config = policy.peft_config
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
+    ) -> Judged:
+        """Of the last `length` tokens of each row: log-probabilities, values, entropy."""
+        found, hidden, entropy = self._language_model(input_ids, attention_mask, length, asked)
+        values = self._values(hidden) if asked.values else None
+        return Judged(found, values, entropy)
+
+    def _values(self, hidden: torch.Tensor) -> torch.Tensor:
+        """(rows, tokens), in float32 whatever the policy computes in."""
+        device = hidden.device.type
+        # Only where it is on: a graph that enters autocast is compiled anew in each process, as
+        # torch.compile's cache takes none.
+        on = torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False) if on else contextlib.nullcontext():
+            values: torch.Tensor = self.value_head(hidden.float()).squeeze(-1)
+        return values
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """The policy's own."""
+        return self.policy.generate(*args, **kwargs)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the policy is."""
+        return next(self.policy.parameters()).device
+
+
+class Reference:
+    """Log-probabilities of the reference: a frozen copy of the policy, or the policy itself with
+    its adapter switched off."""
+
+    def __init__(self, copy: Any | None, policy: Any) -> None:
+        self._policy = policy if copy is None else None
+        self._language_model = LanguageModel(policy if copy is None else copy)
+
+    @contextlib.contextmanager
+    def _switched_off(self) -> Iterator[None]:
+        if self._policy is None:
+            yield
+        else:
+            with self._policy.disable_adapter():
+                yield
+
+    def logprobs(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
+    ) -> torch.Tensor:
+        """(rows, length), of the last `length` tokens of each row."""
+        with torch.no_grad(), self._switched_off():
+            found, _, _ = self._language_model(input_ids, attention_mask, length, asked)
+        assert found is not None
+        return found

@@ -1,0 +1,321 @@
+"""Proximal policy optimization on a language model: a rollout a step, and the updates on it.
+
+Reads from top to bottom: `train` is the loop, `_collect` samples, scores and judges completions,
+`_update` learns from them. The formulas are in `objective`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import Trainer, TrainerControl, TrainerState
+from transformers.trainer_utils import TrainOutput, set_seed
+
+from canary.training import adapt
+from canary.training.loops.instrumented import LoopEvents, Unwatched
+from canary.training.trainers.ppo import objective
+from canary.training.trainers.ppo.adaptive_kl import KLCoefficient
+from canary.training.trainers.ppo.experience import Experience, experience
+from canary.training.trainers.ppo.figures import Figures, rollout_metrics
+from canary.training.trainers.ppo.gathering import moments_of_ranks, synchronised
+from canary.training.trainers.ppo.model import ActorCritic, Asked, Reference
+from canary.training.trainers.ppo.modes import evaluate
+from canary.training.trainers.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
+from canary.training.trainers.ppo.scoring import Samples, Scorer
+from canary.training.trainers.ppo.split import Splitter
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from canary.training.trainers.ppo.arguments import PPOArguments
+    from canary.training.trainers.ppo.switches import Switches
+
+EARLY_STOP = 1.5
+"""Times `target_kl`: from there on a step's updates end (Achiam 2018, Spinning Up)."""
+
+
+class PPOTrainer(Trainer):
+    """One optimizer step of the canary is one rollout and all updates on it."""
+
+    args: PPOArguments
+    state: TrainerState
+    control: TrainerControl
+    optimizer: Any
+
+    def __init__(
+        self,
+        *,
+        model: ActorCritic,
+        reference: Any | None,
+        scorer: Scorer,
+        args: PPOArguments,
+        switches: Switches,
+        train_dataset: Any,
+        processing_class: PreTrainedTokenizerBase,
+        callbacks: Any = None,
+    ) -> None:
+        """`reference`: a frozen copy of the policy; None: the policy without its adapter."""
+        names = adapt.parameters(Trainer)
+        tokenizer = "processing_class" if "processing_class" in names else "tokenizer"
+        super().__init__(
+            model=model,
+            args=args,
+            data_collator=PromptCollator(processing_class, switches.prompt_width),
+            train_dataset=train_dataset,
+            callbacks=callbacks,
+            **{tokenizer: processing_class},
+        )
+        self._train_batch_size = args.rollout_size
+        self.accelerator.gradient_accumulation_steps = 1  # a mini-batch's loss is one sum
+        self.watch: LoopEvents = Unwatched()
+        self.tokenizer_in_use = processing_class
+        self.scorer = scorer
+        self.switches = switches
+        self.ref_model = None if reference is None else reference.to(args.device)
+        self.reference = Reference(self.ref_model, model.policy)
+        target = args.target if args.adap_kl_ctrl else None
+        self.kl_coefficient = KLCoefficient(args.init_kl_coef, target, args.horizon)
+        self.sampling = Sampling(
+            args.max_new_tokens,
+            args.temperature,
+            processing_class.eos_token_id,
+            processing_class.pad_token_id,
+            args.fixed_length,
+            switches.rows_at_once,
+            args.max_new_tokens if switches.fixed_width else None,
+            switches.generation,
+        )
+        self._split = Splitter(args.mini_batch, args.per_device_train_batch_size, switches.bucketed)
+        self._asked = Asked(args.temperature, whole=switches.whole_logprobs)
+
+    def train(self, *_: Any, **__: Any) -> TrainOutput:
+        """Runs `max_steps` steps from the beginning."""
+        self._set_up()
+        prompts = self._prompts()
+        losses = 0.0
+        self.control = self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        for step in range(1, self.args.max_steps + 1):
+            self.control = self.callback_handler.on_step_begin(self.args, self.state, self.control)
+            with self.watch.phase("data"):
+                batch = next(prompts)
+            collected = self._collect(batch)
+            metrics = self._update(collected)
+            metrics |= rollout_metrics(collected, self.kl_coefficient.value, self.sampling.eos_id)
+            completions = len(collected.rollout) * self.accelerator.num_processes
+            self.kl_coefficient.update(metrics["kl_sequence"], completions)
+            losses += metrics["loss"]
+            self._end_step(step, metrics)
+            if self.control.should_training_stop:
+                break
+        self.is_in_train = False
+        self.control = self.callback_handler.on_train_end(self.args, self.state, self.control)
+        done = self.state.global_step
+        return TrainOutput(done, losses / done, {})
+
+    def _set_up(self) -> None:
+        """Optimizer, schedule and what accelerate wraps; the seed anew, a different one a rank."""
+        arguments = self.args
+        set_seed(arguments.seed + self.accelerator.process_index)
+        self.create_optimizer_and_scheduler(arguments.max_steps)
+        self.model_wrapped, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
+        self.state.global_step = 0
+        self.state.max_steps = arguments.max_steps
+        adapt.count_steps(self.state, arguments)
+        self.is_in_train = True
+        handler = self.callback_handler
+        handler.model, handler.optimizer = self.model, self.optimizer
+        handler.lr_scheduler = self.lr_scheduler
+        handler.train_dataloader = self.get_train_dataloader()
+
+    def _prompts(self) -> Iterator[Prompts]:
+        """Batches of prompts without end; the data in a new order each time through."""
+        while True:
+            for batch in self.callback_handler.train_dataloader:
+                device = self.args.device
+                yield Prompts(batch["ids"].to(device), batch["mask"].to(device), batch["rows"])
+
+    def _collect(self, prompts: Prompts) -> Experience:
+        """A rollout of the policy as it is, and what it is worth."""
+        evaluate(self.model)
+        with self.watch.phase("generation"), self.accelerator.autocast():
+            rollout = sample(self.model, prompts, self.sampling)
+        with self.watch.phase("reward"):
+            scores = self._scores(prompts, rollout)
+            rollout = rollout.with_(raw_scores=scores, scores=self._fined(scores, rollout))
+        with self.watch.phase("logprob"):
+            rollout = self._judged(rollout)
+        with self.watch.phase("advantage"):
+            found = experience(
+                rollout,
+                self.args,
+                self.kl_coefficient.value,
+                lambda values, mask: moments_of_ranks(values, mask, self.accelerator),
+                by_loop=self.switches.advantages_by_loop,
+            )
+        self.watch.rollout(found.rollout.tensors())
+        return found
+
+    def _scores(self, prompts: Prompts, rollout: Rollout) -> torch.Tensor:
+        """(rows,), what the reward model or functions say."""
+        texts = self.tokenizer_in_use.batch_decode(rollout.completion_ids, skip_special_tokens=True)
+        samples = Samples.of_rows(
+            prompts.rows,
+            texts,
+            prompt_ids=rollout.prompt_ids,
+            prompt_mask=rollout.prompt_mask,
+            completion_ids=rollout.completion_ids,
+            completion_mask=rollout.completion_mask,
+        )
+        return self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
+
+    def _fined(self, scores: torch.Tensor, rollout: Rollout) -> torch.Tensor:
+        """(rows,), less a penalty where a completion was cut."""
+        if self.args.missing_eos_penalty is None:
+            return scores
+        ended = rollout.ended(self.sampling.eos_id)
+        return scores - self.args.missing_eos_penalty * (~ended).float()
+
+    def _judged(self, rollout: Rollout) -> Rollout:
+        """With the log-probabilities of policy and reference, the values, and the entropy. In the
+        micro-batches of the first pass of updates, so that its first ratio is exactly 1."""
+        found: dict[str, torch.Tensor] = {}
+
+        def keep(name: str, rows: torch.Tensor, value: torch.Tensor) -> None:
+            whole = found.setdefault(
+                name, torch.zeros_like(rollout.completion_ids, dtype=torch.float32)
+            )
+            whole[rows, : value.shape[1]] = value.float()
+
+        with torch.no_grad():
+            for rows in itertools.chain.from_iterable(self._split.of(rollout)):
+                micro = self._micro(rollout, rows)
+                logprobs, values, entropy = self._forward(micro, with_entropy=True)
+                keep("logprobs", rows, logprobs)
+                keep("values", rows, values)
+                keep("entropy", rows, entropy)
+                keep("reference_logprobs", rows, self._reference_logprobs(micro))
+        mask = rollout.completion_mask
+        return rollout.with_(**{n: objective.kept(value, mask) for n, value in found.items()})
+
+    def _micro(self, rollout: Rollout, rows: torch.Tensor) -> Rollout:
+        taken = rollout.take(rows)
+        return taken if self.switches.fixed_width else taken.trimmed()
+
+    def _reference_logprobs(self, micro: Rollout) -> torch.Tensor:
+        length = micro.completion_ids.shape[1]
+        with self.accelerator.autocast():
+            return self.reference.logprobs(
+                micro.input_ids, micro.attention_mask, length, self._asked
+            )
+
+    def _forward(
+        self, micro: Rollout, *, with_entropy: bool
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Log-probabilities, values and entropy of a micro-batch, each (rows, tokens); the entropy
+        is 0 where it is not wanted."""
+        model = self.model_wrapped if self.model.training else self.model
+        inputs = (micro.input_ids, micro.attention_mask, micro.completion_ids.shape[1])
+        if self.args.torch_compile:
+            for tensor in inputs[:2]:
+                # One graph for all widths; else there is one for the first, and one for the others.
+                torch._dynamo.maybe_mark_dynamic(tensor, 1)
+        asked = replace(self._asked, entropy=with_entropy)
+        if self.switches.shared_forward:
+            found = model(*inputs, asked)
+            values = found.values
+        else:
+            found = model(*inputs, replace(asked, values=False))
+            values = model(*inputs, replace(asked, logprobs=False, entropy=False)).values
+        entropy = found.entropy if with_entropy else torch.zeros_like(found.logprobs)
+        return found.logprobs, values, entropy
+
+    def _update(self, collected: Experience) -> dict[str, float]:
+        """All updates on a rollout; returns their mean figures."""
+        rollout, arguments = collected.rollout, self.args
+        figures = Figures(self.accelerator)
+        self.model.train()
+        for epoch in range(arguments.ppo_epochs):
+            order = None if epoch == 0 else torch.randperm(len(rollout))
+            for mini in self._split.of(rollout, order):
+                self._differentiate(rollout, mini, figures)
+                beyond = arguments.target_kl and figures.approx_kl() > (
+                    EARLY_STOP * arguments.target_kl
+                )
+                if beyond:
+                    self.optimizer.zero_grad()
+                    return figures.means()
+                if arguments.max_grad_norm:
+                    self.accelerator.clip_grad_norm_(
+                        self.model.parameters(), arguments.max_grad_norm
+                    )
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+                figures.updated()
+        return figures.means()
+
+    def _differentiate(self, rollout: Rollout, mini: list[torch.Tensor], figures: Figures) -> None:
+        """The gradient of one mini-batch: means over its tokens, summed over its micro-batches."""
+        tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
+        for place, rows in enumerate(mini, start=1):
+            micro = self._micro(rollout, rows)
+            with synchronised(self.accelerator, self.model_wrapped, place == len(mini)):
+                with self.watch.phase("forward"):
+                    loss = self._loss(micro, tokens, figures)
+                self.accelerator.backward(loss * self.accelerator.num_processes)
+        self.watch.loss(figures.end())
+
+    def _loss(self, micro: Rollout, tokens: torch.Tensor, figures: Figures) -> torch.Tensor:
+        """The micro-batch's part of the loss of its mini-batch, which has `tokens` on all ranks."""
+        arguments, mask = self.args, micro.completion_mask
+        assert micro.logprobs is not None
+        assert micro.values is not None
+        assert micro.advantages is not None
+        assert micro.returns is not None
+        with_bonus = arguments.ent_coef > 0
+        logprobs, values, entropy = self._forward(micro, with_entropy=with_bonus)
+        policy = objective.policy_loss(
+            logprobs, micro.logprobs, micro.advantages, mask, arguments.cliprange
+        )
+        value = objective.value_loss(
+            values, micro.values, micro.returns, mask, arguments.cliprange_value
+        )
+        loss = policy.total + arguments.vf_coef * value.total
+        bonus = objective.kept(entropy, mask).sum() if with_bonus else None
+        if bonus is not None:
+            loss = loss - arguments.ent_coef * bonus
+        figures.add(policy, value, logprobs - micro.logprobs, mask, loss, bonus)
+        return loss / tokens
+
+    def _end_step(self, step: int, metrics: dict[str, float]) -> None:
+        """Counts the step, tells of it, logs it, and saves where that is asked for."""
+        rate = self.lr_scheduler.get_last_lr()[0]
+        self.lr_scheduler.step()
+        self.state.global_step = step
+        seen = step * self.args.rollout_size * self.accelerator.num_processes
+        self.state.epoch = seen / len(self.train_dataset)
+        self.watch.metrics(metrics)
+        self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
+        with self.watch.phase("logging"):
+            self._log_and_save(metrics, rate)
+        self.watch.step_over()
+
+    def _log_and_save(self, metrics: dict[str, float], rate: float) -> None:
+        """Where the callbacks ask for it."""
+        if self.control.should_log:
+            first = {name: metrics[name] for name in ("loss",) if name in metrics}
+            self.log({**first, **metrics, "learning_rate": rate})
+        if self.control.should_save:
+            self._save_checkpoint(self.model, trial=None)
+            self.control = self.callback_handler.on_save(self.args, self.state, self.control)
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """The policy as transformers keeps a model, its tokenizer, and the value head beside it."""
+        folder = output_dir or self.args.output_dir
+        self.model.policy.save_pretrained(folder)
+        self.tokenizer_in_use.save_pretrained(folder)
+        torch.save(self.model.value_head.state_dict(), Path(folder) / "value_head.pt")

@@ -1,0 +1,256 @@
+"""Completions that are kept as they are sampled, or given again in the place of sampling.
+
+With CANARY_RECORD_COMPLETIONS=FILE a launch keeps what `generate` returns; with
+CANARY_REPLAY_COMPLETIONS=FILE `generate` returns that again, each prompt's first completion at its
+first occurrence and so on, however the calls are batched and padded. So two trainings that compute
+in other ways are compared on the same completions, teacher-forced. Either way, sampling has a
+stream of random numbers of its own: what else draws some, as dropout does, draws the same. In a
+probe, generation itself is looked at meanwhile (`drawn`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from canary.errors import InputError, RunFailed
+from canary.record import jsonio
+from canary.record.ranks import rank_path
+from canary.training.trainers.on_policy import OnPolicyCheck
+
+RECORD = "CANARY_RECORD_COMPLETIONS"
+REPLAY = "CANARY_REPLAY_COMPLETIONS"
+
+Tokens = tuple[int, ...]
+Completions = dict[Tokens, list[list[int]]]
+"""Of each prompt, without padding, its completions in the order in which they were sampled."""
+
+
+@contextmanager
+def completions_of(
+    trainer: Any, kind: str, notes: list[str], last: int | None = None
+) -> Iterator[OnPolicyCheck | None]:
+    """Around a training: keeps or gives again what the trainer's model generates, as the
+    environment asks. What was kept is written once the training has ended well.
+
+    `kind` is that of the launch: a recording holds those of a probe and of a measured launch apart.
+    In a probe of `last` steps, gives what looks at generation itself while it does.
+
+    Raises:
+        InputError: there is no recording to give again.
+    """
+    record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
+    model = getattr(trainer.model, "policy", trainer.model)
+    if not (record or replay) or not hasattr(model, "generate") or not _samples(trainer):
+        yield None
+        return
+    rank = int(os.environ.get("RANK", "0"))
+    if record and replay:
+        raise InputError(
+            f"{RECORD} and {REPLAY} are both set", "unset one: completions are kept or given again"
+        )
+    seed = int(trainer.args.seed)
+    watch = None
+    if kind == "probe":
+        steps = int(trainer.args.max_steps) if last is None else last
+        watch = OnPolicyCheck(trainer, model, lambda: _Stream(seed).drawn(), steps)
+    if replay:
+        path = rank_path(Path(replay), rank)
+        _wrap(model, _Replay(model, read(path, kind), path.name, watch))
+        notes.append("completions were given again from a recording, not sampled")
+        yield watch
+        return
+    assert record
+    kept: Completions = defaultdict(list)
+    _wrap(model, functools.partial(_recorded, model, _Stream(seed), kept, watch))
+    notes.append("completions were kept as they were sampled")
+    yield watch
+    write(rank_path(Path(record), rank), kind, kept)
+
+
+def read(path: Path, kind: str) -> Completions:
+    """The recorded completions of a kind of launch; of the other kind where it recorded none.
+
+    Raises:
+        InputError: there is no such file, or it holds none.
+    """
+    try:
+        kinds = jsonio.loads(path.read_text(encoding="utf-8"))
+        rows = kinds.get(kind) or next(iter(kinds.values()))
+        return {tuple(prompt): completions for prompt, completions in rows}
+    except (OSError, ValueError, StopIteration, AttributeError, TypeError) as error:
+        raise InputError(
+            f"{REPLAY} names {path}, which holds no completions",
+            f"record them first, with {RECORD}",
+        ) from error
+
+
+def write(path: Path, kind: str, kept: Completions) -> None:
+    """Puts the completions of a kind of launch into the recording, beside the other kind's."""
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found[kind] = [[list(prompt), completions] for prompt, completions in kept.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    jsonio.replace_file(path, json.dumps(found))
+
+
+def _samples(trainer: Any) -> bool:
+    """Whether the trainer trains on what its model generates."""
+    names = {base.__name__ for base in type(trainer).__mro__}
+    return hasattr(trainer, "_generate_and_score_completions") or "PPOTrainer" in names
+
+
+def _wrap(model: Any, generate: Callable[..., Any]) -> None:
+    model.generate = functools.wraps(model.generate)(_bound(model.generate, generate))
+
+
+def _bound(original: Any, generate: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return generate(original, *args, **kwargs)
+
+    return called
+
+
+class _Stream:
+    """The random numbers of sampling, apart from all others of the process."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._states: list[torch.Tensor] | None = None
+
+    @contextmanager
+    def drawn(self) -> Iterator[None]:
+        """Inside, torch draws from this stream; outside, as if nothing had been drawn inside."""
+        before = _states()
+        if self._states is None:
+            torch.manual_seed(self._seed)
+        else:
+            _set_states(self._states)
+        try:
+            yield
+        finally:
+            self._states = _states()
+            _set_states(before)
+
+
+def _states() -> list[torch.Tensor]:
+    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if _cuda() else ())]
+
+
+def _set_states(states: list[torch.Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if _cuda():
+        torch.cuda.set_rng_state_all(states[1:])
+
+
+def _cuda() -> bool:
+    return torch.cuda.is_available()
+
+
+def _recorded(
+    model: Any,
+    stream: _Stream,
+    kept: Completions,
+    watch: OnPolicyCheck | None,
+    original: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    if watch is not None:
+        watch.look(original, args, kwargs)
+    with stream.drawn():
+        output = original(*args, **kwargs)
+    prompts, mask = _prompts(args, kwargs)
+    sequences = getattr(output, "sequences", output)
+    eos, _ = _ids_of(model, kwargs)
+    with _disable_current_modes():
+        completions = sequences[:, prompts.shape[1] :].tolist()
+        for prompt, completion in zip(_unpadded(prompts, mask), completions, strict=True):
+            end = next((i + 1 for i, token in enumerate(completion) if token in eos), None)
+            kept[prompt].append(completion[:end])
+    return output
+
+
+class _Replay:
+    """Gives the recorded completions; `name` is that of the recording, and `watch` looks at what
+    would have been sampled."""
+
+    def __init__(
+        self, model: Any, recorded: Completions, name: str, watch: OnPolicyCheck | None
+    ) -> None:
+        self._watch = watch
+        self._model = model
+        self._left = {prompt: iter(completions) for prompt, completions in recorded.items()}
+        self._name = name
+
+    def __call__(self, original: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """As `generate`: (rows, prompt + longest completion) of ids, padded on the right."""
+        config = kwargs.get("generation_config") or self._model.generation_config
+        if kwargs.get("return_dict_in_generate", config.return_dict_in_generate):
+            raise RunFailed(
+                f"{REPLAY}: this trainer asks generate for more than ids",
+                "failed",
+                "only sampled ids are recorded",
+            )
+        if self._watch is not None:
+            self._watch.look(original, args, kwargs)
+        prompts, mask = _prompts(args, kwargs)
+        _, pad = _ids_of(self._model, kwargs)
+        with _disable_current_modes():
+            found = [self._next(prompt) for prompt in _unpadded(prompts, mask)]
+            longest = max(map(len, found))
+            most = kwargs.get("max_new_tokens") or config.max_new_tokens
+            if most is not None and longest > most:
+                raise self._failed(f"a completion of {longest} tokens, and {most} are asked for")
+            rows = [each + [pad] * (longest - len(each)) for each in found]
+            completions = torch.tensor(rows, dtype=prompts.dtype, device=prompts.device)
+            return torch.cat([prompts, completions], dim=1)
+
+    def _next(self, prompt: Tokens) -> list[int]:
+        if prompt not in self._left:
+            raise self._failed(f"no completion of a prompt of {len(prompt)} tokens")
+        completion = next(self._left[prompt], None)
+        if completion is None:
+            raise self._failed(f"too few completions of a prompt of {len(prompt)} tokens")
+        return completion
+
+    def _failed(self, what: str) -> RunFailed:
+        return RunFailed(
+            f"{REPLAY}: {self._name} holds {what}",
+            "failed",
+            "record and give again with the same data, seed, steps and lengths",
+        )
+
+
+def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Prompts (rows, tokens) of a call to `generate`, and their mask."""
+    prompts: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+    mask = kwargs.get("attention_mask")
+    return prompts, torch.ones_like(prompts) if mask is None else mask
+
+
+def _unpadded(prompts: torch.Tensor, mask: torch.Tensor) -> Iterator[Tokens]:
+    for row, kept in zip(prompts.tolist(), mask.bool().tolist(), strict=True):
+        yield tuple(token for token, keep in zip(row, kept, strict=True) if keep)
+
+
+def _ids_of(model: Any, kwargs: dict[str, Any]) -> tuple[frozenset[int], int]:
+    """Ids that end a completion in this call, and the one that fills up what has ended."""
+    own, given = model.generation_config, kwargs.get("generation_config")
+
+    def asked(name: str) -> Any:
+        values = (kwargs.get(name), getattr(given, name, None), getattr(own, name, None))
+        return next((value for value in values if value is not None), None)
+
+    eos = asked("eos_token_id")
+    ids = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [int(eos)]
+    pad = asked("pad_token_id")
+    return frozenset(map(int, ids)), int(pad if pad is not None else ids[0] if ids else 0)

@@ -1,0 +1,26 @@
+"""Supervised fine-tuning with trl's SFTTrainer: the loss is on the completion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from canary.protocol.spec import WorkloadSpec
+from canary.training.data import older_rows
+from canary.training.trainers.offline import build_on_rows, require_kept
+
+if TYPE_CHECKING:
+    from trl import SFTTrainer
+
+
+def build(spec: WorkloadSpec) -> SFTTrainer:
+    """An SFTTrainer over the config's model and data, not yet started."""
+    trainer: SFTTrainer = build_on_rows(
+        spec,
+        "SFT",
+        collator=older_rows.collator,
+        packing=False,
+        loss_type="nll",
+        dataset_text_field="text",
+    )
+    require_kept(spec, trainer)
+    return trainer

@@ -1,0 +1,166 @@
+"""The switches of the config's `speed` section, for every trainer: arguments, and what no argument
+of transformers or trl reaches.
+
+Each is one of three: an argument of the trainer's config class (`arguments`), one of the model's
+`generate` (`generation`), or a change of the built trainer, on the instance (`apply`). A switch
+that is null changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from canary.config.schema import CanaryConfig
+from canary.config.speed_checks import require_liger_installed
+from canary.errors import ConfigError
+from canary.training.data.lengths import bucket_rows
+from canary.training.models.fixed_cache import keep_one_dtype
+
+ADAMW: Mapping[str, dict[str, bool]] = {
+    "loop": {"foreach": False, "fused": False},
+    "foreach": {"foreach": True, "fused": False},
+    "fused": {"foreach": False, "fused": True},
+}
+"""What torch.optim.AdamW is told."""
+
+CXX = ("g++", "clang++", "c++")
+CC = ("gcc", "clang", "cc")
+"""Compilers that torch.compile's C++ (on the CPU) and Triton's launchers (on a GPU) need."""
+
+
+def arguments(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
+    """Arguments of the trainer's config class; `cuda`: whether a GPU trains.
+
+    Raises:
+        ConfigError: this machine, or what is installed on it, cannot do it.
+    """
+    speed = config.speed
+    found: dict[str, Any] = {}
+    if speed.optimizer is not None:
+        found["optim"] = "adamw_torch_fused" if speed.optimizer == "fused" else "adamw_torch"
+    if speed.prefetch is not None:
+        found["dataloader_prefetch_factor"] = speed.prefetch
+        found["dataloader_persistent_workers"] = True
+    if speed.pin_memory is not None:
+        if speed.pin_memory and not cuda:
+            raise _needs_gpu("speed.pin_memory")
+        found["dataloader_pin_memory"] = speed.pin_memory
+    if speed.compile is not None:
+        if speed.compile:
+            _require_compiler("speed.compile", cuda)
+        found["torch_compile"] = speed.compile
+    if speed.liger is not None:
+        if speed.liger:
+            _require_liger(cuda)
+        found["use_liger_kernel"] = speed.liger
+    if speed.lengths == "fixed" and config.max_length is not None:
+        # Rows are never longer than max_length, so that its first multiple is itself.
+        found["pad_to_multiple_of"] = config.max_length
+    return found
+
+
+def cache(config: CanaryConfig) -> dict[str, Any]:
+    """Arguments of `generate` for the config's cache."""
+    speed = config.speed
+    found: dict[str, Any] = {}
+    if speed.kv_cache is not None:
+        found["use_cache"] = speed.kv_cache
+    if speed.decode in ("static", "compiled"):
+        found["cache_implementation"] = "static"
+    return found
+
+
+def generation(config: CanaryConfig) -> dict[str, Any]:
+    """Arguments of `generate` for the config's cache and for completions of one length."""
+    shortest = {"min_new_tokens": config.max_new_tokens} if config.fixed_length else {}
+    return cache(config) | shortest
+
+
+def compilation(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
+    """Arguments of `generate` that say whether it compiles the decoding of a token.
+
+    Raises:
+        ConfigError: there is no compiler.
+    """
+    decode = config.speed.decode
+    if decode is None:
+        return {}
+    if decode != "compiled":
+        return {"disable_compile": True}  # transformers compiles a static cache's decoding itself
+    _require_compiler("speed.decode", cuda)
+    from transformers import CompileConfig
+
+    settings: Any = CompileConfig() if cuda else CompileConfig(mode="default")
+    settings._compile_all_devices = True  # on a CPU too
+    return {"disable_compile": False, "compile_config": settings}
+
+
+def apply(trainer: Any, config: CanaryConfig) -> None:
+    """Switches of a built trainer that no argument reaches, on this one instance."""
+    speed = config.speed
+    if speed.optimizer is not None:
+        _choose_adamw(trainer, ADAMW[speed.optimizer])
+    if speed.lengths == "bucketed" and config.training_type != "ppo":
+        bucket_rows(trainer)
+    if speed.liger and config.training_type == "ppo":
+        _fuse_kernels(trainer)
+    if speed.decode in ("static", "compiled"):
+        keep_one_dtype(getattr(trainer.model, "policy", trainer.model))
+    cuda = trainer.args.device.type == "cuda"
+    if hasattr(trainer, "_generate_and_score_completions") and not trainer.args.use_vllm:
+        for name, value in compilation(config, cuda).items():
+            setattr(trainer.generation_config, name, value)
+            trainer.generation_kwargs[name] = value
+
+
+def _choose_adamw(trainer: Any, flags: Mapping[str, bool]) -> None:
+    original = trainer.get_optimizer_cls_and_kwargs
+
+    @functools.wraps(original)
+    def chosen(*args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        family, settings = original(*args, **kwargs)
+        return family, settings | flags
+
+    trainer.get_optimizer_cls_and_kwargs = chosen
+
+
+def _fuse_kernels(trainer: Any) -> None:
+    """Liger's kernels in policy and reference of a loop that never runs transformers' own, which
+    would put them in when the training begins."""
+    from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+    for model in (trainer.model.policy, trainer.ref_model):
+        if model is not None:
+            inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+            _apply_liger_kernel_to_instance(model=inner)
+
+
+def _needs_gpu(key: str) -> ConfigError:
+    return ConfigError(
+        f"{key} needs a GPU, and the training is on the CPU", f"remove {key}", key=key
+    )
+
+
+def _require_compiler(key: str, cuda: bool) -> None:
+    names = CC if cuda else CXX
+    own = os.environ.get("CC" if cuda else "CXX")
+    if not any(shutil.which(name) for name in ((own,) if own else names)):
+        raise ConfigError(
+            f"{key} compiles, and there is no {'C' if cuda else 'C++'} compiler here "
+            f"({own or ', '.join(names)})",
+            f"install {names[0]}, or remove {key}",
+            key=key,
+        )
+    if cuda and importlib.util.find_spec("triton") is None:
+        raise ConfigError(f"{key} needs triton", "install torch as it comes for GPUs", key=key)
+
+
+def _require_liger(cuda: bool) -> None:
+    require_liger_installed()
+    if not cuda:
+        raise _needs_gpu("speed.liger")

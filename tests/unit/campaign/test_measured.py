@@ -1,0 +1,151 @@
+"""The noise model of an A/B is found where calibrate left it; ab refuses what it would override."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from canary.baseline.branch import BRANCH, Remote, pull, push
+from canary.baseline.comparability import machine_key
+from canary.baseline.history import NOISE_FILE, drawer, select
+from canary.baseline.origin import Surroundings
+from canary.campaign.ab import AbRequest
+from canary.campaign.noise_model import (
+    Measured,
+    named_noise,
+    noise_branch,
+    push_noise,
+    require_writable,
+)
+from canary.compare.timing.noise import NoiseModel, save_noise
+from canary.errors import InputError, MachineError, UsageError
+from tests.contract.git_server import bare_repository
+from tests.unit.branching import adding, run_ids, stored
+from tests.unit.comparing import noise_model, record
+
+RUN = record()
+
+
+def model_of(sd: float) -> NoiseModel:
+    return noise_model(sd).model_copy(update={"machine_key": machine_key(RUN)})
+
+
+class Said(list[str]):
+    def __call__(self, words: str) -> None:
+        self.append(words)
+
+
+def test_the_file_that_calibrate_writes_is_found_in_the_working_directory(tmp_path: Path) -> None:
+    save_noise(model_of(0.03), tmp_path / "noise-sft_smoke.json")
+    said = Said()
+    found = Measured(said, folder=tmp_path).of(RUN)
+    assert found == model_of(0.03)
+    assert said == ["noise model of 31 runs, measured 2026-01-01"]
+
+
+def test_the_newest_of_file_and_histories_is_taken(tmp_path: Path) -> None:
+    later = model_of(0.05).model_copy(update={"created": "2026-02-02T00:00:00+00:00"})
+    save_noise(model_of(0.03), tmp_path / "noise-sft_smoke.json")
+    save_noise(later, drawer(tmp_path / "baselines", RUN) / NOISE_FILE)
+    assert Measured(Said(), folder=tmp_path).of(RUN) == later
+
+
+@pytest.mark.parametrize("key", ["canary", "machine_key"])
+def test_the_noise_of_something_else_is_not_taken_and_said(tmp_path: Path, key: str) -> None:
+    other = model_of(0.03).model_copy(update={key: "another"})
+    save_noise(other, tmp_path / "noise-sft_smoke.json")
+    said = Said()
+    assert Measured(said, folder=tmp_path).of(RUN) is None
+    assert "noise-sft_smoke.json is not used: the noise model is of" in said[0]
+
+
+def test_nothing_is_looked_for_where_nobody_asked(tmp_path: Path) -> None:
+    """The action trains pull requests: their files must not widen their own gate."""
+    save_noise(model_of(0.9), tmp_path / "noise-sft_smoke.json")
+    assert Measured(Said()).of(RUN) is None
+    assert AbRequest(config=None).find_noise is False
+
+
+def test_a_history_that_is_named_has_the_model_or_a_note_says_so(tmp_path: Path) -> None:
+    place = drawer(tmp_path / "baselines", RUN) / NOISE_FILE
+    place.parent.mkdir(parents=True)
+    said = Said()
+    assert Measured(said, tmp_path / "baselines").of(RUN) is None
+    assert "no noise model of sft_smoke on cpu" in said[0]
+    save_noise(model_of(0.03), place)
+    assert Measured(Said(), tmp_path / "baselines").of(RUN) == model_of(0.03)
+
+
+def test_a_file_that_is_named_is_read_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        Measured(Said(), tmp_path / "none.json")
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Remote:
+    return Remote(str(bare_repository(tmp_path / "theirs.git")))
+
+
+def here(**environ: str) -> Surroundings:
+    return Surroundings({**os.environ, **environ}, Path.cwd(), datetime(2026, 2, 1, tzinfo=UTC))
+
+
+def test_the_branch_gets_the_model_beside_its_runs_and_ab_finds_it_there(
+    remote: Remote, tmp_path: Path
+) -> None:
+    push(remote, adding(1, 2), message="two runs")
+    said = push_noise(remote, here(), model_of(0.03), RUN)
+    assert said.startswith("the noise of 31 runs of sft_smoke added to branch canary-baselines of")
+    assert stored(remote, tmp_path / "pulled") == run_ids(1, 2)
+    assert select(tmp_path / "pulled", record(9)).noise_file is not None, "compare finds it too"
+    with named_noise(None, (remote, here())) as history:
+        assert Measured(Said(), history).of(RUN) == model_of(0.03)
+
+
+def test_the_branch_may_begin_with_a_model(remote: Remote, tmp_path: Path) -> None:
+    push_noise(remote, here(), model_of(0.03), RUN)
+    assert pull(remote, tmp_path / "pulled") is not None
+    assert select(tmp_path / "pulled", RUN).records == ()
+
+
+def test_who_may_not_write_the_branch_is_told_before_the_runs(remote: Remote) -> None:
+    pull_request = {"GITHUB_EVENT_NAME": "pull_request", "GITHUB_REF": "refs/pull/1/merge"}
+    with pytest.raises(UsageError):
+        require_writable(remote, here(GITHUB_ACTIONS="true", **pull_request))
+    with pytest.raises(MachineError):
+        require_writable(Remote(str(Path(remote.url) / "nowhere")), here())
+
+
+def test_the_branch_is_asked_for_by_remote_or_branch_alone(tmp_path: Path) -> None:
+    assert noise_branch(None, BRANCH) is None
+    place = noise_branch(str(tmp_path), "other")
+    assert place is not None
+    assert (place[0].url, place[0].branch) == (str(tmp_path), "other")
+    with (
+        pytest.raises(UsageError, match="name two noise models"),
+        named_noise(tmp_path / "noise.json", place),
+    ):
+        pass
+
+
+def refused(**changes: object) -> UsageError:
+    with pytest.raises(UsageError) as caught:
+        AbRequest(config=None, **changes).plan()  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_repeats_are_refused_in_ab_and_exact_is_named() -> None:
+    error = refused(settings=("max_steps=10", "repeats=0"))
+    assert error.message == "--set repeats=0 has no effect in ab"
+    assert "--exact" in str(error.hint)
+    assert refused(settings=(" repeats = 3",)).message == "--set repeats=3 has no effect in ab"
+
+
+def test_exact_runs_one_probe_per_side_and_takes_no_pairs() -> None:
+    request = AbRequest(config=None, exact=True, settings=("max_steps=10",))
+    assert request.plan().pairs == 1
+    assert request.all_settings == ("max_steps=10", "repeats=0")
+    assert "leave --pairs out" in str(refused(exact=True, pairs="3").hint)

@@ -1,0 +1,232 @@
+"""Alternation, looks, budgets and failing sides, without a process."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from canary.campaign.pairs import Plan, Role, run_pairs
+from canary.campaign.progress import bar, duration
+from canary.compare.report import Check, CheckStatus, Comparison, Verdict
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
+from canary.report.render import render
+
+EXAMPLE = load_record(Path(__file__).parents[3] / "baselines" / "examples" / "sft_smoke.json")
+
+
+class Machine:
+    """Runs sides by making records; `failing` names the launches, by number, that fail."""
+
+    def __init__(self, failing: dict[Role, set[int]] | None = None, seconds: float = 10.0) -> None:
+        self.order: list[tuple[Role, bool]] = []
+        self.now = 0.0
+        self._failing = failing or {}
+        self._seconds = seconds
+        self._count: Counter[Role] = Counter()
+
+    def launch(self, role: Role, *, probe: bool) -> RunRecord:
+        self.order.append((role, probe))
+        self.now += self._seconds
+        self._count[role] += 1
+        bad = self._count[role] in self._failing.get(role, set())
+        status = {"status": "oom", "reason": "no memory"} if bad else {}
+        return EXAMPLE.model_copy(update={"run_id": f"{role}{self._count[role]}", **status})
+
+    def clock(self) -> float:
+        return self.now
+
+
+class Judge:
+    """Answers with one verdict at each look, and keeps what it was asked."""
+
+    def __init__(self, *verdicts: Verdict) -> None:
+        self._verdicts = dict(zip((3, 5, 8), verdicts, strict=False))
+        self.asked: list[tuple[int, float]] = []
+        self.sides: tuple[list[str], list[str]] = ([], [])
+
+    def __call__(self, head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+        self.asked.append((len(head), budget))
+        self.sides = [r.run_id for r in head], [r.run_id for r in base]
+        if any(record.status != "completed" for record in head):
+            return Comparison("regression", "crashed")
+        if any(record.status != "completed" for record in base):
+            return Comparison("error", "base failed")
+        return Comparison(self._verdicts.get(len(head), "inconclusive"), "")
+
+
+class Ear:
+    """Keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.looks: list[tuple[int, str, int | None]] = []
+        self.runs: list[tuple[int, Role]] = []
+        self.narrowings = 0
+        self.told: list[str] = []
+
+    def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
+        self.runs.append((pair, role))
+
+    def narrowed(self, pairs: int, clock: Check | None) -> None:
+        self.narrowings += 1
+
+    def differs(self, pairs: int, found: Comparison) -> None:
+        self.told.append(found.first_line)
+
+    def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
+        self.looks.append((pairs, found.verdict, next_look))
+
+
+def test_sides_alternate_abba_and_only_two_pairs_are_probed() -> None:
+    machine = Machine()
+    run_pairs(Plan(4), machine.launch, Judge(), Ear(), machine.clock)
+    assert [role for role, _ in machine.order] == [
+        *("base", "head", "head", "base"),
+        *("base", "head", "head", "base"),
+    ]
+    assert [probe for _, probe in machine.order] == [True] * 4 + [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "looks"),
+    [
+        (("pass",), [(3, "pass", None)]),
+        (("inconclusive", "regression"), [(3, "inconclusive", 5), (5, "regression", None)]),
+        (
+            ("inconclusive", "inconclusive", "inconclusive"),
+            [(3, "inconclusive", 5), (5, "inconclusive", 8), (8, "inconclusive", None)],
+        ),
+    ],
+)
+def test_auto_stops_at_the_look_that_decides(
+    verdicts: tuple[Verdict, ...], looks: list[tuple[int, str, int | None]]
+) -> None:
+    machine, ear = Machine(), Ear()
+    found, runs = run_pairs(Plan(), machine.launch, Judge(*verdicts), ear, machine.clock)
+    assert ear.looks == looks
+    assert found.verdict == looks[-1][1]
+    assert len(runs.head) == len(runs.base) == looks[-1][0] == ear.narrowings
+
+
+def test_the_error_budget_is_spent_across_the_looks_and_whole_for_a_fixed_number() -> None:
+    machine, judge = Machine(), Judge()
+    run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
+    assert {pairs: budget for pairs, budget in judge.asked if pairs in (3, 5, 8)} == {
+        3: 0.001,
+        5: 0.002,
+        8: 0.002,
+    }
+    judge = Judge()
+    run_pairs(Plan(2), machine.launch, judge, Ear(), machine.clock)
+    assert judge.asked[-1] == (2, 0.005)
+
+
+def test_a_time_budget_ends_it_before_a_pair_that_would_not_fit() -> None:
+    machine, ear = Machine(seconds=10), Ear()
+    plan = Plan(budget_s=85)
+    found, runs = run_pairs(plan, machine.launch, Judge(), ear, machine.clock)
+    assert len(runs.head) == 4
+    assert machine.now <= 85
+    assert any("stopped after 4 pairs" in note for note in found.notes)
+    assert ear.looks[-1] == (4, "inconclusive", None)
+
+
+def test_the_first_pair_runs_whatever_the_budget() -> None:
+    machine = Machine()
+    _, runs = run_pairs(Plan(budget_s=0.1), machine.launch, Judge(), Ear(), machine.clock)
+    assert len(runs.head) == 1
+
+
+def test_a_run_that_fails_once_is_repeated_and_said() -> None:
+    machine = Machine({"head": {2}})
+    found, runs = run_pairs(Plan(3), machine.launch, Judge("pass"), Ear(), machine.clock)
+    assert found.verdict == "pass"
+    assert [record.run_id for record in runs.head] == ["head1", "head3", "head4"]
+    assert any("oom (no memory) and was repeated" in note for note in found.notes)
+
+
+def test_a_head_that_fails_twice_is_judged_at_once_against_what_the_base_completed() -> None:
+    machine, judge = Machine({"head": {1, 2}}), Judge()
+    found, _ = run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
+    assert found.verdict == "regression"
+    assert judge.sides == (["head1", "head2"], ["base1"])
+
+
+def test_a_base_that_fails_twice_is_an_error_and_never_a_pass() -> None:
+    machine, judge = Machine({"base": {1, 2}}), Judge()
+    found, _ = run_pairs(Plan(), machine.launch, judge, Ear(), machine.clock)
+    assert found.verdict == "error"
+    assert found.first_line.startswith("Error: the base does not run: no memory")
+    assert not found.passed
+    assert "the base does not run" in render(found, "text")
+
+
+class Exact(Judge):
+    """Sees a difference that has no noise, from the first pair on."""
+
+    def __init__(self, status: CheckStatus = "fail") -> None:
+        super().__init__("inconclusive")
+        self._check = Check("first_loss", "correctness", "exact", status, "another loss")
+
+    def __call__(self, head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
+        super().__call__(head, base, budget)
+        verdict: Verdict = "regression" if self._check.status == "fail" else "changed"
+        return Comparison(verdict, "Regression: another loss.", (self._check,))
+
+
+class Unsteady(Machine):
+    """Its probes train something else than its measured launches."""
+
+    def launch(self, role: Role, *, probe: bool) -> RunRecord:
+        made = super().launch(role, probe=probe)
+        losses = [1.2 * float(loss) for loss in made.stability.loss_values]
+        return made.model_copy(
+            update={"stability": made.stability.model_copy(update={"loss_values": losses})}
+        )
+
+
+def test_a_first_pair_that_differs_exactly_decides_and_is_told_at_once() -> None:
+    machine, ear = Machine(), Ear()
+    found, runs = run_pairs(Plan(), machine.launch, Exact(), ear, machine.clock)
+    assert len(machine.order) == 2
+    assert found.verdict == "regression"
+    assert ear.told == ["Regression: another loss."]
+    assert ear.looks == [(1, "regression", None)]
+    assert any("--pairs N measures the speed too" in note for note in found.notes)
+    assert len(runs.head) == len(runs.base) == 1
+
+
+def test_a_script_that_does_not_repeat_itself_is_not_judged_by_one_pair() -> None:
+    machine = Unsteady()
+    _, runs = run_pairs(Plan(), machine.launch, Exact(), Ear(), machine.clock)
+    assert len(runs.base) == 2, "two probes tell what differs between equal runs"
+
+
+def test_a_change_that_a_person_may_accept_goes_on_to_its_speed() -> None:
+    machine, ear = Machine(), Ear()
+    run_pairs(Plan(), machine.launch, Exact("changed"), ear, machine.clock)
+    assert ear.looks[0][0] == 3
+    assert ear.told == []
+
+
+def test_a_fixed_number_of_pairs_runs_whatever_the_first_one_says() -> None:
+    machine, ear = Machine(), Ear()
+    run_pairs(Plan(3), machine.launch, Exact(), ear, machine.clock)
+    assert len(machine.order) == 6
+    assert ear.told == ["Regression: another loss."]
+
+
+def test_an_interval_is_drawn_with_zero_and_tolerance() -> None:
+    drawn = bar(-10.0, 2.0, 12.0, 20.0)
+    assert len(drawn) == 43
+    assert drawn[1 + 20] == "|"
+    assert drawn.index("!") - 1 == 30
+    assert drawn.count("o") == 1
+    assert bar(-500.0, 300.0, 500.0, None)[-2] == "o"
+
+
+def test_durations_are_in_seconds_then_minutes() -> None:
+    assert duration(31.4) == "31 s"
+    assert duration(600) == "10 min"

@@ -1,0 +1,203 @@
+"""`canary profile`: what it prints, the examples of the documentation, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.errors import InputError, RecordError, UsageError
+from canary.record import jsonio
+from canary.record.folder import RunFolder
+from canary.record.profile import OPERATORS, Traced, Window, summarise_profile
+from canary.record.profile_folder import keep_profile
+from canary.record.types import RunRecord
+from canary.report.profile import profile_text
+from tests.unit.comparing import example
+from tests.unit.profiler_events import CUDA, average, event
+
+DOCS = Path(__file__).parents[3] / "docs" / "profiler.md"
+STEPS = range(20, 25)
+
+Sizes = dict[str, tuple[int, float, float]]
+"""Calls a step, and microseconds a call: of the host, of the device."""
+
+USUAL: Sizes = {
+    "aten::mm": (452, 9.1, 61.0),
+    "aten::_flash_attention_forward": (24, 14.2, 88.0),
+    "aten::_flash_attention_backward": (24, 15.8, 210.0),
+    "aten::mul": (610, 6.3, 4.1),
+    "aten::copy_": (88, 7.7, 5.2),
+    "aten::_local_scalar_dense": (2, 11.0, 0.0),
+    "cudaLaunchKernel": (1510, 4.4, 0.0),
+    "cudaMemcpyAsync": (6, 9.0, 0.0),
+    "cudaStreamSynchronize": (2, 6200.0, 0.0),
+}
+SLOWER: Sizes = USUAL | {
+    "aten::_local_scalar_dense": (98, 11.0, 0.0),
+    "aten::mul": (610, 6.4, 4.2),
+    "aten::sort": (24, 21.0, 480.0),
+    "cudaMemcpyAsync": (102, 9.0, 0.0),
+    "cudaStreamSynchronize": (98, 170.0, 0.0),
+}
+del SLOWER["aten::_flash_attention_forward"]
+
+
+def traced(sizes: Sizes) -> Traced:
+    """Five steps of 60 ms on a device."""
+    many = len(STEPS)
+    averages = [
+        average(name, n * many, self_cpu=n * many * host, self_device=n * many * device)
+        for name, (n, host, device) in sizes.items()
+    ]
+    busy = sum(n * many * device for n, _, device in sizes.values())
+    copies = [
+        event("Memcpy HtoD (Pinned -> Device)", 1000.0 * n, 1000.0 * n + 40, on=CUDA)
+        for n in range(6 * many)
+    ]
+    kernels = [event("sm90_gemm", 31000.0, 31000.0 + busy, on=CUDA)]
+    converting = event("aten::_to_copy", 0, 9, kernels=(("elementwise_kernel", 900.0),))
+    events = [*copies, *kernels, converting]
+    return Traced(tuple(STEPS), 60.0 * many, averages, events, copied_bytes=6 * many << 18)
+
+
+def run_of(folder: Path, name: str, sizes: Sizes | None) -> Path:
+    """A run's folder; without sizes one that was not profiled."""
+    made = RunFolder.create(folder, name)
+    record: RunRecord = example().model_copy(update={"run_id": name, "owner": None})
+    if sizes is not None:
+        window = Window(20, 5, str(made.path / "profiler"), str(made.path / "profiler/trace.json"))
+        Path(window.folder).mkdir()
+        Path(window.trace).write_text("{}")
+        document = jsonio.dumps(summarise_profile(traced(sizes)))
+        (Path(window.folder) / OPERATORS).write_text(document)
+        keep_profile(record, made.path, window, 100)
+    made.write(record)
+    return made.path
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where runs lie, as they are named in the documentation."""
+    monkeypatch.chdir(tmp_path)
+    return Path("canary_output")
+
+
+def held(marker: str, text: str) -> None:
+    """The example of the documentation is what the code prints; UPDATE_GOLDEN=1 writes it."""
+    pattern = re.compile(rf"(<!-- {marker}: \S+ -->\n```text\n)(.*?)(```\n)", re.DOTALL)
+    docs = DOCS.read_text(encoding="utf-8")
+    found = pattern.search(docs)
+    assert found is not None, marker
+    if os.environ.get("UPDATE_GOLDEN"):
+        DOCS.write_text(docs[: found.start(2)] + text + docs[found.end(2) :], encoding="utf-8")
+        return
+    assert found[2] == text
+
+
+def test_the_first_example_of_the_documentation_is_what_is_printed(runs: Path) -> None:
+    held("example", profile_text(run_of(runs, "RUN", USUAL), None, "text", 8))
+
+
+def test_the_second_example_is_the_end_of_what_is_printed(runs: Path) -> None:
+    base = run_of(runs, "BASE", USUAL)
+    text = profile_text(run_of(runs, "RUN", SLOWER), base, "text", 8)
+    held("example against", text[text.index("Operators against") :])
+
+
+def test_what_a_device_did_is_told_a_step(runs: Path) -> None:
+    text = profile_text(run_of(runs, "RUN", USUAL), None, "text", 3)
+    assert "kernel launches     1,510 per step" in text
+    assert "host-device copies  6 per step, 1.20 ms in all, 7.50 MB" in text
+    assert re.search(r"aten::mm +452 +27\.6 +\d", text), "of the device, not of the host"
+    assert len(re.findall(r"^  aten::|^  cuda", text, re.MULTILINE)) == 3
+
+
+def test_markdown_has_a_table_and_no_foreign_markup(runs: Path) -> None:
+    odd: Sizes = USUAL | {"evil|`<!-- x": (1, 50_000.0, 50_000.0)}
+    text = profile_text(run_of(runs, "RUN", odd), None, "markdown", 2)
+    assert "| operator | calls per step | ms per step | share |" in text
+    assert "<!-- x" not in text
+    assert "evil\\|" in text
+
+
+def test_json_is_one_document_with_what_the_text_says(runs: Path) -> None:
+    run = run_of(runs, "RUN", SLOWER)
+    found = json.loads(profile_text(run, run_of(runs, "BASE", USUAL), "json", 3))
+    assert found["profiler"]["steps"] == list(STEPS)
+    assert {reading["topic"] for reading in found["readings"]} >= {"balance", "copies"}
+    assert len(found["operators"]) > 3, "all of them"
+    changes = {row["name"]: row["change"] for row in found["against"]["rows"]}
+    assert changes["aten::sort"] == "new"
+    assert changes["aten::_flash_attention_forward"] == "gone"
+    assert changes["aten::_local_scalar_dense"] == "grown"
+    assert "aten::mul" not in changes, "within the noise"
+
+
+def test_a_metrics_file_without_its_folder_shows_what_the_record_holds(runs: Path) -> None:
+    run = run_of(runs, "RUN", USUAL)
+    for file in (run / "profiler").iterdir():
+        file.unlink()
+    text = profile_text(run / "metrics.json", None, "text", 3)
+    assert "aten::mm" in text
+    assert "trace.json (no longer there)" in text
+    assert "operators " not in text.split("Files")[1]
+
+
+def test_a_run_without_a_profile_is_refused_with_the_lines_to_add(runs: Path) -> None:
+    plain = run_of(runs, "PLAIN", None)
+    with pytest.raises(InputError) as caught:
+        profile_text(plain, None, "text", 3)
+    assert str(caught.value) == (
+        "PLAIN has no profile: profiling was off (profile it with `profiler: {enabled: true, "
+        "start_step: 20, num_steps: 5}` in its config, or --set profiler.enabled=true)"
+    )
+
+
+def test_against_a_run_without_a_profile_the_counts_of_the_probes_are_compared(runs: Path) -> None:
+    text = profile_text(run_of(runs, "RUN", USUAL), run_of(runs, "PLAIN", None), "text", 3)
+    assert "calls in one step of the probes, without times: the baseline was not profiled" in text
+    assert "no operator differs" in text
+
+
+def test_where_neither_can_be_compared_it_is_refused(runs: Path) -> None:
+    bare = RunFolder.create(runs, "BARE")
+    bare.write(RunRecord(run_id="BARE", timestamp="2026-01-01T00:00:00+00:00", status="completed"))
+    with pytest.raises(InputError, match="nothing to compare: the baseline was not profiled"):
+        profile_text(run_of(runs, "RUN", USUAL), bare.path, "text", 3)
+
+
+@pytest.mark.parametrize("document", [{"operators": [{"kind": "operator"}]}, {"operators": [3]}])
+def test_a_broken_table_is_named(runs: Path, document: dict[str, Any]) -> None:
+    run = run_of(runs, "RUN", USUAL)
+    text = jsonio.dumps({"schema_version": 1, **document})
+    (run / "profiler" / OPERATORS).write_text(text)
+    with pytest.raises(RecordError, match=r"operators\.json is not a table of operators"):
+        profile_text(run, None, "text", 3)
+
+
+def test_an_unknown_format_is_refused(runs: Path) -> None:
+    with pytest.raises(UsageError, match="no format 'html'"):
+        profile_text(runs, None, "html", 3)
+
+
+def test_the_verb_loads_no_training_stack_and_answers_at_once(runs: Path) -> None:
+    run = run_of(runs, "RUN", USUAL)
+    code = (
+        "import sys; from canary.cli import main\n"
+        "blocked = ('torch', 'transformers', 'trl', 'datasets')\n"
+        "sys.modules.update(dict.fromkeys(blocked))\n"
+        f"main(['profile', {str(run)!r}, '-o', 'out.txt'])"
+    )
+    started = time.process_time(), os.times().children_user
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert Path("out.txt").read_text().startswith("Profile of RUN: steps 20 to 24\n")
+    assert os.times().children_user - started[1] < 3.0, "seconds of CPU"

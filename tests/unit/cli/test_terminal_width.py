@@ -1,0 +1,174 @@
+"""What a comparison looks like on a terminal: it fits, the answer comes first, and what is ok takes
+one line. A pipe gets whole lines and all checks."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from canary.cli import main
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
+from canary.report.lines import LONGEST_CELL, fitting, terminal_width, wrapped
+from canary.report.profile import profile_text
+from canary.report.render import render
+from tests.unit.cli.test_profile_verb import USUAL, run_of
+from tests.unit.comparing import altered, example, record, records
+from tests.unit.report.test_rendering import CASES
+
+
+class Stream(io.StringIO):
+    """A stream that is a terminal, or is none."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+class Shell:
+    """Two stored records, of which the current one learns something else, and a way to type."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.monkeypatch = monkeypatch
+        losses = [1.01 * loss for loss in example().exact["trajectory"]["losses"]]
+        other = altered(record(1, run_id="current"), "exact", "trajectory", "losses", to=losses)
+        self.sides = [self._stored(folder, one) for one in (other, record(0, run_id="baseline"))]
+
+    @staticmethod
+    def _stored(folder: Path, one: RunRecord) -> str:
+        path = folder / one.run_id / "metrics.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps(one.model_dump(mode="json")), encoding="utf-8")
+        return str(path.parent)
+
+    def typed(self, verb: str, *options: str, terminal: bool = True) -> str:
+        """What the verb prints about both records."""
+        out = Stream(terminal)
+        self.monkeypatch.setattr(sys, "stdout", out)
+        with pytest.raises(SystemExit):
+            main([verb, *self.sides, *options])
+        self.monkeypatch.undo()
+        return out.getvalue()
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    return Shell(tmp_path, monkeypatch)
+
+
+def widest(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+@pytest.mark.parametrize("verb", ["compare", "explain"])
+def test_an_answer_fits_a_terminal_of_unknown_width(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert widest(shell.typed(verb)) <= 80
+    assert widest(shell.typed(verb, "-v")) <= 80
+
+
+def test_columns_says_how_wide_the_terminal_is(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = shell.typed("compare")
+    monkeypatch.setenv("COLUMNS", "140")
+    wide = shell.typed("compare")
+    assert widest(narrow) <= 60 < widest(wide) <= 140
+    assert "interval" in wide
+    assert "interval" not in narrow
+
+
+@pytest.mark.parametrize("verdict", CASES)
+@pytest.mark.parametrize("every", [False, True])
+def test_every_verdict_fits(verdict: str, every: bool) -> None:
+    assert widest(render(CASES[verdict](), "text", 80, every=every)) <= 80
+
+
+def test_the_verdict_and_its_cause_come_before_any_table() -> None:
+    lines = render(CASES["regression"](), "text", 80).splitlines()
+    assert lines[0].startswith("Regression: median step time +20.2%")
+    headings = [line for line in lines if line and not line.startswith(" ")][1:]
+    assert headings[:2] == ["Likely cause", "Failed checks"]
+    assert headings.index("Regression Checks") > headings.index("Failed checks")
+
+
+def test_checks_that_are_ok_take_one_line_until_they_are_asked_for(shell: Shell) -> None:
+    short = shell.typed("compare")
+    rows = [line.split() for line in short.splitlines()]
+    assert not any(row[-1:] == ["ok"] for row in rows)
+    assert any(row[:1] == ["trajectory"] and row[-1] == "FAIL" for row in rows)
+    folded = [line for line in short.splitlines() if " checks ok: " in line]
+    assert len(folded) == 1
+    assert folded[0].endswith("... (-v shows them)")
+    count = int(folded[0].split()[0])
+    every = [line.split() for line in shell.typed("compare", "-v").splitlines()]
+    assert sum(row[-1:] == ["ok"] for row in every) == count > 20
+
+
+def test_a_pass_has_no_table_of_what_is_ok() -> None:
+    text = render(CASES["pass"](), "text", 80)
+    assert "tolerance" not in text
+    assert "checks ok: step_time_median, " in text
+
+
+def test_a_pipe_gets_whole_lines_and_all_checks(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    piped = shell.typed("compare", terminal=False)
+    assert "beyond tolerance, up to" in piped.splitlines()[0]
+    assert "checks ok" not in piped
+    assert any(line.split()[:1] == ["flops"] for line in piped.splitlines())
+
+
+def test_what_is_no_terminal_has_no_width() -> None:
+    assert terminal_width(Stream(False)) is None
+
+
+def test_a_wrapped_line_goes_on_below_its_first_word() -> None:
+    assert wrapped("  1. kernel: more operators ran", 20) == "  1. kernel: more\n     operators ran"
+    assert wrapped("  step_time: slower by far", 20) == "  step_time: slower\n    by far"
+    assert wrapped("short\n\n  lines", 20) == "short\n\n  lines"
+
+
+def test_a_path_is_never_broken() -> None:
+    path = "/very/long/path-of-a-run/" * 3
+    assert path in wrapped(f"see {path} for more", 40).split()
+
+
+def test_a_narrow_table_gives_up_empty_columns_then_the_least_important_ones() -> None:
+    lines = [("check", "was", "limit", "seen"), ("speed", "1" * 30, "", "5%")]
+    assert fitting(lines, 60, ("seen", "limit")) == lines
+    kept = fitting(lines, 37, ("seen", "limit"))
+    assert kept[0] == ("check", "was", "seen")
+    assert len(kept[1][1]) == LONGEST_CELL
+    assert fitting(lines, 32, ("seen", "limit"))[0] == ("check", "was")
+
+
+def test_many_runs_are_named_on_lines_that_fit() -> None:
+    found = compare_to_baseline(records([0.1] * 3, 100), records([0.1] * 3))
+    assert widest(render(found, "text", 80)) <= 80
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_profile_fits_with_names_of_operators_cut(tmp_path: Path, width: int) -> None:
+    long = {f"void at::native::{f'{name} ' * 6}": times for name, times in USUAL.items()}
+    run, against = run_of(tmp_path, "run", long), run_of(tmp_path, "against", USUAL)
+    whole = profile_text(run, against, "text", 15)
+    shown = profile_text(run, against, "text", 15, width)
+    paths = [word for word in shown.split() if str(tmp_path) in word]
+    assert widest(whole) > width
+    assert all(
+        len(line) <= width or any(path in line for path in paths) for line in shown.split("\n")
+    )
+    assert "share" in shown

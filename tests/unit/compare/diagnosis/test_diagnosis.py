@@ -1,0 +1,207 @@
+"""Causes: each earns its place by signals, rivals lower each other, and unknown is an answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.compare.causes import CAUSES
+from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.ranking import ranked
+from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
+from canary.compare.diagnosis.suspects import Evidence
+from canary.compare.heuristics import (
+    Diagnosis,
+    RegressionCategory,
+    analyze_regression,
+    format_suspects_markdown,
+)
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.report.render import render
+from tests.unit.comparing import example, records
+from tests.unit.diagnosing import CASES, LOSSES, TRAJECTORY, changed, diagnosed, sides
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_mechanism_is_named_first(name: str) -> None:
+    kind, category, changes = CASES[name]
+    found, diagnosis = diagnosed(kind, *changes)
+    top = diagnosis.top_suspect
+    assert top is not None, found.first_line
+    assert top.category == category, diagnosis.summary
+    assert top.confidence > 0.5
+    assert top.evidence
+    assert top.suggested_actions
+
+
+def test_phases_tell_a_dataloader_from_a_host_with_a_wall_clock_that_lies() -> None:
+    """The whole machine is 40% slower, and one phase is longer by more than that."""
+    for phase, category in (
+        *(("data", "dataloader"), ("other", "host")),
+        *(("checkpoint", "io"), ("evaluation", "io")),
+    ):
+        before, after = sides()
+        step = dict.fromkeys(("data", "forward", "backward", "optimizer", "other"), 0.02)
+        step["checkpoint"] = step["evaluation"] = 0.01
+        for side, seconds in ((before, step), (after, {k: 1.4 * v for k, v in step.items()})):
+            side.phases = dict(seconds)
+            side.launches[-1].phases_steady = dict(seconds)
+        after.phases[phase] += 0.1
+        after.launches[-1].phases_steady[phase] += 0.1
+        after.launches[-1].median_step_time_s = 1.0
+        after.launches[-1].mean_step_time_s = 1.0
+        found = compare_to_baseline(after, before)
+        top = found.diagnosis.top_suspect
+        assert top is not None
+        assert top.category == category, found.diagnosis.summary
+        assert any(item.kind == "phase" and phase in item.message for item in top.evidence)
+
+
+def test_evidence_that_is_printed_reads_as_its_message() -> None:
+    item = Evidence("signal", "label tokens 4 -> 2", 4, 2, "tokens")
+    assert f"- {item}" == "- label tokens 4 -> 2"
+
+
+def test_nothing_worse_has_no_suspects() -> None:
+    found, diagnosis = diagnosed("sft")
+    assert found.verdict != "regression"
+    assert diagnosis == Diagnosis()
+    assert format_suspects_markdown(diagnosis) == "No suspects: nothing got worse.\n"
+
+
+def test_a_slower_step_without_any_other_sign_is_unknown() -> None:
+    before, after = records([0.1] * 5), records([0.3] * 5, 100)
+    found = compare_to_baseline(after, before)
+    assert found.verdict == "regression"
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category is RegressionCategory.UNKNOWN
+    assert "Likely cause" not in found.first_line
+
+
+def test_rivals_lower_each_other_and_equals_are_not_told_apart() -> None:
+    facts = _facts(compare_to_baseline(records([0.3] * 5, 100), records([0.1] * 5)))
+    strong = Finding(RegressionCategory.KERNEL, 0.9, "one")
+    weak = Finding(RegressionCategory.HOST, 0.6, "another")
+    alone = ranked([strong], facts)[0].confidence
+    beside = ranked([strong, weak], facts)
+    assert alone == pytest.approx(0.9)
+    assert beside[0].category == "kernel"
+    assert beside[0].confidence < alone
+    equal = ranked([strong, Finding(RegressionCategory.HOST, 0.9, "another")], facts)
+    assert [suspect.category for suspect in equal] == ["unknown", "kernel", "host"]
+    assert "Kernel or host" in equal[0].description
+    two = ranked([weak, Finding(RegressionCategory.HOST, 0.6, "more of it")], facts)
+    assert two[0].confidence > 0.6
+
+
+def _facts(found: Comparison) -> Any:
+    from canary.compare.diagnosis.facts import Facts
+
+    before, after = sides()
+    return Facts(found, [after], [before])
+
+
+def test_the_package_and_the_key_stand_beside_the_mechanism() -> None:
+    before, after = sides()
+    packages = {**after.env["packages"], "trl": "9.9.9"}
+    after = changed(
+        after,
+        (("env", "packages"), packages),
+        (("config", "learning_rate"), 0.123),
+        ((*TRAJECTORY, "learning_rates"), [0.123] * len(LOSSES)),
+    )
+    diff = "+++ b/configs/sft.yaml\n@@ -7,0 +8 @@\n+learning_rate: 0.123\n"
+    found = compare_to_baseline(after, before, gates=(), source=parse_diff(diff))
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "optimizer"
+    told = {item.kind: item.message for item in top.evidence}
+    assert "packages.trl" in told["environment"]
+    assert "9.9.9" in told["environment"]
+    assert told["config"].startswith("learning_rate")
+    assert "configs/sft.yaml:8: learning_rate: 0.123" in [item.message for item in top.evidence]
+    kinds = [item.kind for item in top.evidence]
+    order = ["first difference", "environment", "config", "git"]
+    assert sorted(kinds, key=order.index) == kinds
+
+
+def test_a_diff_gives_files_and_the_numbers_of_their_new_lines() -> None:
+    text = (
+        "diff --git a/train.py b/train.py\n--- a/train.py\n+++ b/train.py\n"
+        "@@ -3 +3,2 @@ def f():\n-beta = 0.1\n+beta = 0.2\n+gamma = 1\n"
+        "@@ -9,0 +12 @@\n+x = beta_two\n"
+        "--- a/gone.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+    )
+    found = parse_diff(text)
+    assert [file.path for file in found.files] == ["train.py"]
+    assert found.line_naming("beta") == ("train.py", 3, "beta = 0.2")
+    assert found.line_naming("gamma") == ("train.py", 4, "gamma = 1")
+    assert found.line_naming("absent") is None
+    assert SourceChanges().line_naming("beta") is None
+
+
+def test_suspects_stand_in_every_format() -> None:
+    found, diagnosis = diagnosed("sft", *CASES["another learning rate"][2])
+    document = json.loads(render(found, "json"))["diagnosis"]
+    assert document["summary"] == diagnosis.summary
+    first = document["suspects"][0]
+    assert first["category"] == "optimizer"
+    assert {"kind", "message", "baseline", "current", "unit"} == set(first["evidence"][0])
+    assert first["suggested_actions"]
+    for form in ("text", "markdown"):
+        assert "Likely cause" in render(found, form)
+        assert "optimizer" in render(found, form)
+    text = format_suspects_markdown(diagnosis)
+    assert text.startswith("### 1. optimizer (")
+    assert "- first difference: " in text
+    assert found.first_line.endswith(
+        f"Likely cause: optimizer ({diagnosis.suspects[0].confidence:.0%})."
+    )
+
+
+def test_analysis_can_be_asked_for_by_itself() -> None:
+    before, after = sides()
+    after = changed(after, (("exact", "memory", "live_tensors"), [3 * s for s in range(12)]))
+    found = compare_to_baseline(after, before, gates=())
+    again = analyze_regression(found, after, before)
+    assert again == found.diagnosis
+    assert again.summary.startswith("memory (")
+
+
+def test_causes_see_signals_and_never_names() -> None:
+    """The same signals under other names of runs and canaries give the same suspects."""
+    before, after = sides()
+    after = changed(after, *CASES["values read by Python"][2])
+    first = compare_to_baseline(after, before, gates=()).diagnosis
+    for record, name in ((before, "dataloader_slow"), (after, "optimizer_lr")):
+        record.name = name
+        record.run_id = f"{name}-{record.run_id}"
+        record.config["name"] = name
+        record.config["description"] = name
+    second = compare_to_baseline(after, before, gates=()).diagnosis
+    assert [s.category for s in first.suspects] == [s.category for s in second.suspects]
+    assert [s.confidence for s in first.suspects] == [s.confidence for s in second.suspects]
+
+
+def test_every_cause_is_registered() -> None:
+    folder = Path(__file__).parents[4] / "canary" / "compare" / "causes"
+    named = {path.stem for path in folder.glob("*.py") if "def findings(" in path.read_text()}
+    assert named == {cause.__module__.rpartition(".")[2] for cause in CAUSES}
+
+
+def test_records_without_any_of_the_evidence_are_diagnosed_too() -> None:
+    """Of an older version, or of a loop that told little."""
+    before, after = example(), example()
+    after.run_id, after.timestamp = "other", "2030-01-01T00:00:00+00:00"
+    for side in (before, after):
+        side.exact.pop("evidence", None)
+        side.exact["first_update"].pop("after_sha256", None)
+    after = changed(after, *CASES["another learning rate"][2])
+    top = compare_to_baseline(after, before, gates=()).diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "optimizer"

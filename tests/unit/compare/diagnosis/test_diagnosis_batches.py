@@ -1,0 +1,226 @@
+"""What differs in batches is told by what they hold: rows without names, EOS, order."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from canary.compare.diagnosis.suspects import Suspect
+from canary.compare.stats import compare_to_baseline
+from canary.training.collectors.batches import describe_batch
+from canary.training.exact.fingerprints import special_ids, tokenizer_of
+from tests.unit.diagnosing import (
+    OTHER_HASHES,
+    OTHER_LOSS,
+    TRAJECTORY,
+    Change,
+    changed,
+    diagnosed,
+    every_micro,
+    exact,
+    sides,
+)
+
+
+def suspect(*changes: Change) -> Suspect:
+    found, diagnosis = diagnosed("sft", *changes)
+    assert diagnosis.top_suspect is not None, found.first_line
+    return diagnosis.top_suspect
+
+
+def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
+    """A batch `(input, target)` of plain language modelling, as it reaches the probe."""
+    torch.manual_seed(seed)
+    words = torch.randint(0, 60, (rows, 9))
+    return {"0": words[:, :-1], "1": words[:, 1:]}
+
+
+def against(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Suspect:
+    """Records whose batches are these, a micro-batch a step."""
+    baseline, current = sides()
+    current = changed(current, *OTHER_LOSS)
+    for side, batches in ((baseline, before), (current, after)):
+        side.exact["batches"] = [[describe_batch(batch, None)] for batch in batches]
+    top = compare_to_baseline(current, baseline, gates=()).diagnosis.top_suspect
+    assert top is not None
+    return top
+
+
+def test_tuples_of_another_seed_are_other_rows_and_not_other_labels() -> None:
+    top = against([pair_of(s) for s in range(6)], [pair_of(s) for s in range(50, 56)])
+    assert top.category == "data"
+    assert "sequences enter" in top.description
+    assert "labels" not in top.description
+
+
+def test_tuples_in_another_order_are_said_to_be() -> None:
+    batches = [pair_of(seed) for seed in range(6)]
+    top = against(batches, batches[::-1])
+    assert "in another order: another seed, sampler or shuffle" in top.description
+
+
+def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
+    batches = [pair_of(seed) for seed in range(6)]
+    masked = [{"0": one["0"], "1": one["1"].where(one["1"] > 5, -100)} for one in batches]
+    assert "labels differ for the same sequences" in against(batches, masked).description
+
+
+def test_rows_are_those_of_pictures_and_not_of_the_few_labels_beside_them() -> None:
+    pictures = {"label": torch.tensor([1, 0]), "pixel_values": torch.arange(24).view(2, 3, 4)}
+    assert set(describe_batch(pictures, None)["rows"]) == {"pixel_values"}
+    assert describe_batch({"scale": torch.tensor(3)}, None)["rows"] == {}
+
+
+def test_records_without_rows_of_such_batches_are_not_said_to_have_the_same() -> None:
+    """Of an earlier version, on one side or both."""
+    nothing = every_micro("rows", {})
+    before, after = sides()
+    after = changed(after, *nothing, *OTHER_HASHES, *OTHER_LOSS)
+    for side in (before, changed(before, *nothing)):
+        top = compare_to_baseline(after, side, gates=()).diagnosis.top_suspect
+        assert top is not None
+        assert top.category == "data"
+        assert "tokens enter the training steps" in top.description
+
+
+OTHER_ROWS = every_micro("rows", {"input_ids": ["x", "y"]})
+
+
+def without_eos(others: int = 0) -> list[Change]:
+    """No EOS in any micro-batch, and so many other tokens less."""
+    assert {m.get("eos_labels") for step in exact()["batches"] for m in step}, "the example has EOS"
+    return [
+        (("exact", "batches", step, place, key), value)
+        for step, micro_batches in enumerate(exact()["batches"])
+        for place, micro in enumerate(micro_batches)
+        for key, value in (
+            ("eos_labels", 0),
+            ("eos_inputs", 0),
+            ("input_tokens", micro["input_tokens"] - micro["eos_labels"] - others),
+            ("label_tokens", micro["label_tokens"] - micro["eos_labels"] - others),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        (0, "The end-of-sequence token is no longer appended: "),
+        (1, "Other sequences, and none has an end-of-sequence label: "),
+    ],
+)
+def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
+    others: int, words: str
+) -> None:
+    """As with a script whose trainer has no tokenizer: the model's config knows EOS."""
+    before, after = (
+        changed(side, *every_micro("texts", {}), (("exact", "data"), {"rows": 200}))
+        for side in sides()
+    )
+    after = changed(after, *OTHER_HASHES, *OTHER_ROWS, *without_eos(others), *OTHER_LOSS)
+    found = compare_to_baseline(after, before, gates=())
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "data", found.diagnosis.summary
+    assert top.description.startswith(words)
+    assert top.description.endswith("-> 0.")
+    eos = found.check("labels_contain_eos")
+    assert eos.status == "fail"
+    assert eos.message.startswith("0 EOS among")
+
+
+def test_an_eos_that_is_gone_is_named_beside_other_words_too() -> None:
+    top = suspect(
+        *OTHER_HASHES,
+        *OTHER_ROWS,
+        *every_micro("texts", {"input_ids": ["v", "w"]}),
+        *without_eos(),
+        *OTHER_LOSS,
+    )
+    assert top.description.startswith("Other sequences, and none has an end-of-sequence label")
+
+
+def test_an_eos_that_is_no_longer_appended_is_the_datas_and_is_named() -> None:
+    top = suspect(*OTHER_HASHES, *OTHER_ROWS, *without_eos(), *OTHER_LOSS)
+    assert top.category == "data"
+    assert "end-of-sequence token is no longer appended" in top.description
+    assert top.description.endswith("-> 0.")
+    assert "eos_token" in top.suggested_actions[0]
+
+
+@pytest.mark.parametrize("first", [0.0, 1e-4])
+def test_another_order_is_the_datas_where_the_learning_rate_begins_at_zero_on_both_sides(
+    first: float,
+) -> None:
+    before, after = sides()
+    warm: Change = (
+        (*TRAJECTORY, "learning_rates"),
+        [first, *exact()["trajectory"]["learning_rates"][1:]],
+    )
+    order = every_micro("rows", lambda v: {"input_ids": v["input_ids"][::-1]})
+    after = changed(after, warm, *OTHER_HASHES, *order, *OTHER_LOSS)
+    found = compare_to_baseline(after, changed(before, warm), gates=())
+    top = found.diagnosis.top_suspect
+    assert top is not None
+    assert top.category == "data", found.diagnosis.summary
+    assert top.confidence > 0.9
+    assert "optimizer" not in {s.category for s in found.diagnosis.suspects}
+
+
+def test_hashes_of_the_same_rows_are_masks_or_labels_in_the_evidence_too() -> None:
+    found, diagnosis = diagnosed("sft", *OTHER_HASHES, *OTHER_LOSS)
+    top = diagnosis.top_suspect
+    assert top is not None
+    assert "masks or labels differ" in top.description.lower()
+    shown = " ".join(map(str, top.evidence))
+    assert "the same sequences with other masks or labels" in shown
+    assert "different tokens" not in shown + found.first_line
+
+
+def test_a_first_line_that_decides_nothing_names_batches_that_differ() -> None:
+    found, _ = diagnosed("sft", *OTHER_HASHES)
+    assert "same sequences with other masks or labels" in found.first_line, found.first_line
+
+
+def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:
+    """`Trainer(data_collator=DataCollatorForSeq2Seq(tokenizer))`: else an EOS that is lost has no
+    name."""
+    own, collators = SimpleNamespace(name="own"), SimpleNamespace(name="collator's")
+    collator = SimpleNamespace(tokenizer=collators)
+    assert tokenizer_of(SimpleNamespace(data_collator=collator)) is collators
+    assert tokenizer_of(SimpleNamespace(processing_class=own, data_collator=collator)) is own
+    assert tokenizer_of(SimpleNamespace(data_collator=len)) is None
+
+
+def test_without_a_tokenizer_the_models_config_knows_eos() -> None:
+    def trainer(**config: Any) -> Any:
+        return SimpleNamespace(model=SimpleNamespace(config=SimpleNamespace(**config)))
+
+    known = special_ids(trainer(vocab_size=64, eos_token_id=2, pad_token_id=None))
+    ids = torch.tensor([[5, 6, 2], [7, 8, 9]])
+    batch = {"input_ids": ids, "labels": ids}
+    assert describe_batch(batch, known)["eos_labels"] == 1
+    # A default that the model's own vocabulary does not hold says nothing.
+    unknown = special_ids(trainer(vocab_size=64, eos_token_id=50256))
+    assert "eos_labels" not in describe_batch(batch, unknown)
+    assert special_ids(SimpleNamespace(model=None)) is None
+
+
+def test_what_an_older_record_did_not_count_is_no_cause() -> None:
+    before, after = sides()
+    after = changed(after, *every_micro("eos_labels", 2), *OTHER_LOSS, *OTHER_HASHES)
+    for step in before.exact["batches"]:
+        step[0].pop("eos_labels", None)
+    found = compare_to_baseline(after, before, gates=())
+    assert "eos" not in found.check("batches").message
+    assert "end-of-sequence" not in str(found.diagnosis.suspects).lower()
+
+
+def test_a_tokenizer_that_an_older_record_lacks_is_no_difference() -> None:
+    before, after = sides()
+    assert before.exact["data"].pop("tokenizer")
+    assert compare_to_baseline(after, before).check("data").status == "pass"
+    assert compare_to_baseline(before, after).check("data").status == "pass"

@@ -1,0 +1,217 @@
+"""Why PPO differs: the first signal of a rollout, and the first update that is another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from canary.compare.diagnosis.setting_classes import category_of
+from canary.compare.diagnosis.suspects import Diagnosis, Suspect
+from canary.config.ppo import PPOConfig
+from canary.config.speed import SpeedConfig
+from canary.record.types import RunRecord
+from tests.unit.comparing import altered
+from tests.unit.ppo_records import METRICS, altered_config, compared, later, moved, ppo
+
+UPDATES = ("exact", "first_loss", "updates")
+
+
+def diagnosed(current: RunRecord) -> Diagnosis:
+    return compared(current).diagnosis
+
+
+def top(current: RunRecord) -> Suspect:
+    found = diagnosed(current).top_suspect
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("signal", "step", "category"),
+    [
+        ("scores", 1, "rollout"),
+        ("logprobs", 1, "rollout"),
+        ("reference_logprobs", 2, "adapter"),
+        ("rewards", 1, "objective"),
+        ("rewards", 2, "objective"),
+        ("advantages", 1, "objective"),
+        ("returns", 1, "objective"),
+    ],
+)
+def test_the_first_signal_names_the_mechanism_and_is_its_evidence(
+    signal: str, step: int, category: str
+) -> None:
+    found = top(later(moved(ppo(1), signal, step), step))
+    assert found.category == category
+    assert found.confidence >= 0.7
+    assert any(signal in item.message for item in found.evidence)
+
+
+def test_scores_at_other_completions_are_those_of_others() -> None:
+    found = top(moved(ppo(1), "scores", 1, only="placed"))
+    assert found.category == "rollout"
+    assert "scores of others" in found.description
+
+
+def with_updates(first: int, *, same: bool = True, clip: float | None = None) -> RunRecord:
+    """Step 1 differs from an update on; parameters after its first update are the same or not."""
+    losses = ppo().exact["first_loss"]["updates"]
+    other = [loss if place + 1 < first else 1.1 * loss for place, loss in enumerate(losses)]
+    whole = altered(later(ppo(1), 1), *UPDATES, to=other)
+    if not same:
+        whole = altered(whole, "exact", "first_update", "after_sha256", to="f" * 64)
+    if clip is not None:
+        whole = altered(whole, *METRICS, "value_clip_ratio", 0, to=clip)
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("change", "category"),
+    [
+        ({"first": 2}, "objective"),
+        ({"first": 3}, "optimizer"),
+        ({"first": 3, "clip": 0.0}, "objective"),
+        ({"first": 2, "same": False}, "optimizer"),
+    ],
+)
+def test_a_later_update_of_step_1_tells_the_loss_from_the_optimizer(
+    change: dict[str, Any], category: str
+) -> None:
+    assert top(with_updates(**change)).category == category
+
+
+def test_a_ratio_off_1_tells_of_the_rollout_where_the_loss_differs_too() -> None:
+    whole = altered(later(ppo(1), 1), "exact", "first_loss", "loss", to=1.0)
+    found = top(altered(whole, *METRICS, "ratio_deviation", to=[0.5] * 6))
+    assert found.category == "rollout"
+
+
+@pytest.mark.parametrize(("key", "value"), [("gamma", 0.9), ("lam", 0.5), ("kl_estimator", "k3")])
+def test_a_changed_setting_of_ppo_is_named_as_the_cause(key: str, value: object) -> None:
+    found = top(moved(altered_config(ppo(1), key, value), "advantages", 1))
+    assert found.category == "objective"
+    assert any(item.kind == "config" and f"ppo.{key}" in item.message for item in found.evidence)
+
+
+LEARNED = {"objective", "data", "rollout"}
+
+
+@pytest.mark.parametrize("name", PPOConfig.model_fields)
+def test_each_setting_of_ppo_has_a_mechanism(name: str) -> None:
+    assert category_of(f"ppo.{name}") in LEARNED
+
+
+@pytest.mark.parametrize("name", SpeedConfig.model_fields)
+def test_a_switch_of_speed_changes_nothing_that_is_learned(name: str) -> None:
+    assert category_of(f"speed.{name}") in {"kernel", "rollout", "dataloader"}
+
+
+def test_a_switch_of_speed_is_no_cause_of_what_is_learned() -> None:
+    switched = altered(ppo(1), "config", "speed", "shared_forward", to=False)
+    found = diagnosed(moved(switched, "advantages", 1))
+    assert found.top_suspect is not None
+    assert found.top_suspect.category == "objective"
+
+
+def unmasked(*, pads: int = 0) -> RunRecord:
+    """Each completion that ended is trained past its end; `pads`: with so many other padded ids."""
+    whole = ppo(1)
+    for place, ((micro,), own) in enumerate(
+        zip(ppo().exact["batches"], whole.exact["batches"], strict=True)
+    ):
+        more = micro["pad_tokens"] // 2
+        rows = {**micro["rows"], "completion_ids": [f"o{row}" for row in range(8)]}
+        changed = own[0] | {
+            "sha256": f"{place}" * 64,
+            "rows": rows,
+            "input_tokens": micro["input_tokens"] + more,
+            "label_tokens": micro["label_tokens"] + more,
+            "completion_tokens": micro["completion_tokens"] + more,
+            "pad_tokens": micro["pad_tokens"] - more,
+            "pad_ids": micro["pad_ids"] + pads,
+            "not_sampled": 5,
+        }
+        whole = altered(whole, "exact", "batches", place, 0, to=changed)
+    return altered(whole, "exact", "first_loss", "loss", to=1.0)
+
+
+def test_a_lost_mask_is_not_called_other_completions() -> None:
+    found = top(unmasked())
+    assert found.category == "rollout"
+    assert "after a completion's first EOS are trained" in found.description
+    assert "mask" in found.suggested_actions[0]
+    assert not any("temperature" in action for action in found.suggested_actions)
+
+
+def test_other_padded_ids_are_other_completions() -> None:
+    found = diagnosed(unmasked(pads=1)).suspects
+    assert not any("first EOS are trained" in suspect.description for suspect in found)
+
+
+def other_gradient(factor: float, **calls: int) -> RunRecord:
+    """From step 2 on another norm of the same loss; operators by name, so many calls more."""
+    norms = ppo().exact["trajectory"]["grad_norms"]
+    other = [norms[0], *(factor * norm for norm in norms[1:])]
+    whole = altered(ppo(1), "exact", "trajectory", "grad_norms", to=other)
+    operators = dict(ppo().exact["work"]["operators"])
+    for name, more in calls.items():
+        full = next(key for key in operators if key.startswith(f"aten.{name}."))
+        operators[full] += more
+    return altered(whole, "exact", "work", "operators", to=operators)
+
+
+@pytest.mark.parametrize("factor", [1.001, 0.5])
+def test_a_gradient_of_which_less_is_computed_was_cut(factor: float) -> None:
+    found = diagnosed(other_gradient(factor, mm=-8, detach=10))
+    assert found.top_suspect is not None
+    assert found.top_suspect.category == "objective"
+    assert "part of the graph was cut" in found.top_suspect.description
+    assert "detach" in found.top_suspect.suggested_actions[0]
+    assert not any("went in" in suspect.description for suspect in found.suspects)
+
+
+def test_a_gradient_that_is_hardly_another_holds_nothing_of_an_earlier_step() -> None:
+    found = diagnosed(other_gradient(1.001))
+    assert found.top_suspect is not None
+    assert found.top_suspect.category == "objective"
+    assert not any("went in" in suspect.description for suspect in found.suspects)
+
+
+@pytest.mark.parametrize("calls", [{}, {"mm": -8, "add": 8}])
+def test_a_gradient_that_grew_may_hold_what_an_earlier_step_left(calls: dict[str, int]) -> None:
+    found = top(other_gradient(1.5, **calls))
+    assert found.category == "optimizer"
+    assert "more than this step's went in" in found.description
+
+
+def test_returns_are_not_said_to_follow_from_advantages_that_are_whitened() -> None:
+    found = top(later(moved(ppo(1), "returns", 2), 2)).description
+    assert found.startswith("Rewards and values are equal and make other returns: gamma")
+    assert "whitened" in found
+
+
+def test_what_a_signal_is_made_of_is_called_equal_only_where_it_is() -> None:
+    nearly = moved(ppo(1), "rewards", 1, 1 + 2e-6)
+    found = top(later(moved(nearly, "advantages", 1), 1)).description
+    assert "rewards and values agree to 2e-06" in found.lower()
+
+
+def test_other_values_after_an_update_are_not_those_of_the_same_parameters() -> None:
+    found = diagnosed(later(moved(ppo(1), "values", 2), 3))
+    words = [suspect.description for suspect in found.suspects if suspect.category == "objective"]
+    assert words == ["The same tokens have other values after a step, whose losses agree."]
+
+
+def test_scores_of_another_spread_are_not_those_of_others() -> None:
+    whole = moved(ppo(1), "scores", 1, only="rms")
+    spread = [1.5 * value for value in ppo().exact["trajectory"]["rl"]["reward_std"]]
+    found = diagnosed(altered(whole, *METRICS, "reward_std", to=spread))
+    assert not any("scores of others" in suspect.description for suspect in found.suspects)
+
+
+def test_more_operators_are_not_for_the_same_result_where_it_is_another() -> None:
+    calls = ppo().exact["work"]["operator_total"]
+    whole = altered(later(ppo(1), 1), "exact", "work", "operator_total", to=2 * calls)
+    words = [s.description for s in diagnosed(whole).suspects if s.category == "kernel"]
+    assert words == ["A step calls more operators."]

@@ -1,0 +1,454 @@
+"""The exact lane: each stage differing alone is named, and judged by what else differs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from canary.compare.exact.inputs_stages import model_differences
+from canary.compare.exact.learning_stages import trajectory_differences
+from canary.compare.exact.recorded_stages import LEARNED_STAGES as ALL_STAGES
+from canary.compare.exact.tolerances import TOLERANCES, Tolerance
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import Thresholds
+from canary.record.types import RunRecord
+from tests.unit.comparing import altered, example, history, record, statuses
+
+BASELINE = history(0.005, 5)
+CURRENT = record(100)
+Path = tuple[str | int, ...]
+OTHER = "f" * 64
+LEARNED_STAGES = [stage for stage in ALL_STAGES if stage != "rollout"]
+"""Of a training that samples nothing; see test_ppo_compared for the other."""
+
+LEARNED: list[tuple[str, Path, Any]] = [
+    ("first_loss", ("exact", "first_loss", "loss"), 2.3),
+    ("first_loss", ("exact", "first_loss", "micro_losses", 1), 0.6),
+    ("first_gradient", ("exact", "first_gradient", "total"), 1.9),
+    ("first_gradient", ("exact", "first_gradient", "groups", "model.norm"), 0.03),
+    ("first_gradient", ("exact", "first_gradient", "groups", "model.new"), 0.5),
+    ("first_gradient", ("exact", "first_gradient", "tensors_without_gradient"), ["a", "b"]),
+    ("first_update", ("exact", "trajectory", "learning_rates", 0), 0.001),
+    ("first_update", ("exact", "first_update", "delta_norm"), 0.4),
+    ("first_update", ("exact", "first_update", "tensors_changed"), 28),
+    ("trajectory", ("exact", "trajectory", "losses", 5), 3.0),
+    ("trajectory", ("exact", "trajectory", "grad_norms", 5), 3.0),
+    ("trajectory", ("exact", "trajectory", "rl", "entropy", 5), 3.0),
+    ("trajectory", ("stability", "loss_values", 60), 3.0),
+]
+INPUTS: list[tuple[str, Path, Any]] = [
+    ("data", ("exact", "data", "dataset_sha256"), OTHER),
+    ("data", ("exact", "data", "tokenizer", "chat_template_sha256"), OTHER),
+    ("data", ("exact", "data", "tokenizer", "special_tokens", "eos_token", "id"), 3),
+    ("batches", ("exact", "batches", 4, 1, "sha256"), OTHER),
+    ("model", ("exact", "model", "parameters_sha256"), OTHER),
+    ("model", ("exact", "model", "trainable_tensors"), 28),
+    ("model", ("exact", "model", "dtypes"), {"torch.bfloat16": 29}),
+]
+DONE, CALLS = CURRENT.exact["work"], CURRENT.exact["calls"]["tokenizer_calls"]
+MANY = DONE["operator_total"]
+WORK: list[tuple[str, str, Path, float]] = [
+    ("work", "operators", ("exact", "work", "operator_total"), 1.3 * MANY),
+    ("work", "flops", ("exact", "work", "flops"), 1.3 * DONE["flops"]),
+    ("work", "tokens_fed", ("exact", "work", "tokens_fed"), 1.2 * DONE["tokens_fed"]),
+    ("work", "host_reads", ("exact", "work", "host_reads"), DONE["host_reads"] + 2),
+    ("work", "collectives", ("exact", "work", "collectives"), 1),
+    ("work", "recompiles", ("exact", "work", "recompiles"), 1),
+    (
+        "calls",
+        "tokenizer_calls",
+        ("exact", "calls", "tokenizer_calls"),
+        1.2 * CALLS,
+    ),
+    ("calls", "tokenizer_calls", ("io", "tokenizer_calls"), 100),
+    ("calls", "files_written", ("exact", "calls", "files_opened"), 11),
+    ("calls", "bytes_written", ("exact", "calls", "bytes_written"), 3 << 20),
+    ("calls", "dataset_maps", ("io", "dataset_maps_executed"), 1),
+]
+
+
+def compared(current: RunRecord, baseline: list[RunRecord] | None = None) -> Comparison:
+    return compare_to_baseline(current, BASELINE if baseline is None else baseline)
+
+
+def with_config(whole: RunRecord, key: str = "learning_rate", value: Any = 0.001) -> RunRecord:
+    return altered(whole, "config", key, to=value)
+
+
+def test_equal_runs_differ_nowhere() -> None:
+    found = compared(CURRENT)
+    assert found.verdict == "pass"
+    assert found.first_difference is None
+    assert found.differences == ()
+    learned = [check for check in found.checks if check.name in LEARNED_STAGES]
+    assert [check.name for check in learned] == LEARNED_STAGES
+    assert all(check.delta == 0 for check in learned)
+
+
+@pytest.mark.parametrize(("stage", "path", "value"), LEARNED)
+def test_what_is_learned_fails_when_the_code_alone_changed(
+    stage: str, path: Path, value: Any
+) -> None:
+    found = compared(altered(CURRENT, *path, to=value))
+    assert found.first_difference is not None
+    assert found.first_difference.stage == stage
+    assert found.check(stage).status == "fail"
+    assert [name for name in LEARNED_STAGES if statuses(found)[name] != "pass"] == [stage]
+    assert found.verdict == "regression"
+    assert found.first_difference.sentence() in found.first_line
+    assert found.first_line.count(found.first_difference.detail) == 1, "one fact is told once"
+
+
+@pytest.mark.parametrize(("stage", "path", "value"), LEARNED)
+@pytest.mark.parametrize("where", ["config", "environment"])
+def test_what_is_learned_is_changed_where_config_or_packages_changed_too(
+    stage: str, path: Path, value: Any, where: str
+) -> None:
+    current = altered(CURRENT, *path, to=value)
+    current = (
+        with_config(current)
+        if where == "config"
+        else altered(current, "env", "packages", "trl", to="1.17.0")
+    )
+    found = compared(current)
+    assert found.first_difference is not None
+    assert found.first_difference.stage == where
+    assert found.differences[1].stage == stage
+    assert found.check(stage).status == "changed"
+    assert found.verdict == "changed"
+    assert ("learning_rate" if where == "config" else "packages.trl") in found.first_line
+
+
+@pytest.mark.parametrize(("stage", "path", "value"), INPUTS)
+def test_inputs_that_change_nothing_learned_warn(stage: str, path: Path, value: Any) -> None:
+    found = compared(altered(CURRENT, *path, to=value))
+    assert found.first_difference is not None
+    assert found.first_difference.stage == stage
+    assert found.check(stage).status == "warn"
+    assert "loss, gradient and update are equal" in found.check(stage).message
+    assert found.verdict == "pass"
+
+
+@pytest.mark.parametrize(("stage", "path", "value"), INPUTS)
+def test_inputs_that_change_what_is_learned_fail_and_come_first(
+    stage: str, path: Path, value: Any
+) -> None:
+    current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
+    found = compared(altered(current, *path, to=value))
+    assert found.first_difference is not None
+    assert found.first_difference.stage == stage
+    assert found.check(stage).status == found.check("first_loss").status == "fail"
+
+
+@pytest.mark.parametrize(("stage", "check", "path", "value"), WORK)
+@pytest.mark.parametrize("explained", [False, True])
+def test_more_work_is_judged_by_its_size_whatever_else_changed(
+    stage: str, check: str, path: Path, value: float, explained: bool
+) -> None:
+    current = altered(CURRENT, *path, to=value)
+    found = compared(with_config(current) if explained else current)
+    assert found.check(check).status == "fail"
+    assert found.verdict == "regression"
+    assert found.differences[int(explained)].stage == stage
+    assert found.differences[int(explained)].signal == check
+
+
+@pytest.mark.parametrize(
+    ("check", "path", "value"),
+    [
+        ("operators", ("exact", "work", "operator_total"), MANY + 6),
+        ("host_reads", ("exact", "work", "host_reads"), DONE["host_reads"] + 1),
+        ("files_written", ("exact", "calls", "files_opened"), 2),
+    ],
+)
+def test_a_little_more_work_warns(check: str, path: Path, value: float) -> None:
+    found = compared(altered(CURRENT, *path, to=value))
+    assert found.check(check).status == "warn"
+    assert found.verdict == "pass"
+
+
+def test_calls_where_the_baseline_has_none_obey_their_threshold() -> None:
+    assert BASELINE[-1].io["tokenizer_calls"] == 0
+    steps = len(CURRENT.stability.loss_values)
+    current = altered(CURRENT, "io", "tokenizer_calls", to=2 * steps)
+    found = compared(current).check("tokenizer_calls")
+    assert (found.status, found.threshold) == ("fail", 10.0)
+    for limit, status in ((190.0, "fail"), (210.0, "warn")):
+        thresholds = Thresholds(max_tokenizer_calls_increase_pct=limit)
+        found = compare_to_baseline(current, BASELINE, thresholds).check("tokenizer_calls")
+        assert found.status == status, "a percentage of one call per step"
+
+
+def test_a_share_of_nothing_is_not_judged() -> None:
+    before = [altered(one, "exact", "work", "tokens_fed", to=0) for one in BASELINE]
+    found = compared(CURRENT, before).check("tokens_fed")
+    assert found.status == "skip"
+    assert "the baseline counted no token positions fed" in found.message
+
+
+def test_a_count_that_leads_the_first_line_is_not_told_again_as_its_first_difference() -> None:
+    more = 2 * CURRENT.exact["work"]["operator_total"]
+    found = compared(altered(CURRENT, "exact", "work", "operator_total", to=more))
+    assert found.first_difference is not None
+    assert found.first_difference.signal == "operators"
+    assert found.first_line.startswith(f"Regression: {found.check('operators').message}.")
+    assert "First difference" not in found.first_line
+    assert found.first_line.count(f"-> {more:,}") == 1
+
+
+def test_rows_prepared_otherwise_are_accepted_with_the_change_of_rows() -> None:
+    current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
+    current = altered(current, "exact", "data", "dataset_sha256", to=OTHER)
+    current = altered(current, "io", "tokenizer_calls", to=900)
+    found = compared(with_config(current, "max_prompt_length", 16))
+    assert found.check("tokenizer_calls").status == "changed"
+    assert found.verdict == "changed"
+    assert "tokenizer calls: 0 -> 900" in found.first_line
+    assert compared(current).check("tokenizer_calls").status == "fail", "no change explains it"
+
+
+def test_tensors_that_stay_alive_are_the_stage_of_memory() -> None:
+    leaking = [100 + 2 * step for step in range(12)]
+    found = compared(altered(CURRENT, "exact", "memory", "live_tensors", to=leaking))
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "memory"
+    assert found.check("live_tensors").status == "fail"
+    assert found.check("live_tensors").delta == pytest.approx(2.0)
+
+
+def test_the_operators_that_changed_most_are_named() -> None:
+    operators = DONE["operators"] | {"aten.new": 900}
+    current = altered(CURRENT, "exact", "work", "operators", to=operators)
+    found = compared(altered(current, "exact", "work", "operator_total", to=MANY + 900))
+    assert found.first_difference is not None
+    assert "aten.new +900" in found.first_difference.sentence()
+
+
+def test_work_on_batches_of_other_shapes_is_not_compared() -> None:
+    current = altered(CURRENT, "exact", "batches", 2, 0, "input_tokens", to=1)
+    found = compared(altered(current, "exact", "work", "flops", to=9e9))
+    assert found.check("flops").status == "skip"
+    assert "other shapes" in found.check("flops").message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("name", "other"),
+        ("description", "new"),
+        ("repeats", 3),
+        ("timeout", 60.0),
+        ("probe_steps", 20),
+        ("thresholds", {"base_tier": "perf"}),
+        ("output_dir", "/elsewhere"),
+        ("save_model", "/elsewhere"),
+        ("trainer_args", {"logging_steps": 5, "run_name": "x"}),
+    ],
+)
+def test_cosmetic_keys_never_excuse_a_difference(key: str, value: Any) -> None:
+    current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
+    found = compared(with_config(current, key, value))
+    assert found.check("first_loss").status == "fail"
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "first_loss"
+
+
+@pytest.mark.parametrize("key", ["ram_bytes", "platform", "cpu_count", "container"])
+def test_cosmetic_facts_of_the_machine_never_excuse_a_difference(key: str) -> None:
+    current = altered(CURRENT, "exact", "first_loss", "loss", to=2.3)
+    found = compared(altered(current, "env", key, to="other"))
+    assert found.check("first_loss").status == "fail"
+
+
+def test_a_config_that_changes_nothing_learned_is_shown_and_passes() -> None:
+    found = compared(with_config(CURRENT, "num_workers", 2))
+    assert found.verdict == "pass"
+    assert found.first_difference is not None
+    assert found.first_difference.sentence() == "config: num_workers 0 -> 2"
+    assert [change.key for change in found.config_changes] == ["num_workers"]
+
+
+TOLERANT: list[tuple[str, Path, str]] = [
+    ("first_loss", ("exact", "first_loss", "loss"), "first_loss"),
+    ("first_gradient", ("exact", "first_gradient", "total"), "gradient"),
+    ("first_gradient", ("exact", "first_gradient", "groups", "model.embed_tokens"), "gradient"),
+    ("first_update", ("exact", "first_update", "delta_norm"), "update"),
+    ("trajectory", ("exact", "trajectory", "losses", 4), "trajectory"),
+]
+
+
+def value_at(whole: RunRecord, path: Path) -> float:
+    found: Any = whole.exact
+    for place in path[1:]:
+        found = found[place]
+    return float(found)
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCES))
+@pytest.mark.parametrize(("stage", "path", "name"), TOLERANT)
+def test_each_dtype_has_its_own_tolerance(stage: str, path: Path, name: str, dtype: str) -> None:
+    baseline = [with_config(run, "dtype", dtype) for run in BASELINE]
+    current = with_config(CURRENT, "dtype", dtype)
+    tolerance = float(getattr(TOLERANCES[dtype], name))
+    was = value_at(current, path)
+    for share, status in ((0.9, "pass"), (1.1, "fail")):
+        moved = altered(current, *path, to=was / (1 - share * tolerance))
+        assert compared(moved, baseline).check(stage).status == status, share
+
+
+VANISHED = [("grpo", 1e-7, "same"), ("grpo", 0.01, "differs"), ("sft", 1e-7, "differs")]
+
+
+@pytest.mark.parametrize(("key", "status"), [("load_in_4bit", "pass"), ("use_peft", "fail")])
+def test_adapters_over_packed_weights_may_move_further(key: str, status: str) -> None:
+    """5.4e-6 is what another attention kernel did to one; it is no arithmetic of float32."""
+    path = ("exact", "trajectory", "losses", 4)
+    baseline = [with_config(run, key, True) for run in BASELINE]
+    current = with_config(CURRENT, key, True)
+    moved = altered(current, *path, to=value_at(current, path) * (1 + 5.4e-6))
+    assert compared(moved, baseline).check("trajectory").status == status
+
+
+@pytest.mark.parametrize(("kind", "norm", "status"), VANISHED)
+def test_a_rollouts_gradient_of_nothing_but_rounding_has_no_scale_of_its_own(
+    kind: str, norm: float, status: str
+) -> None:
+    path = ("exact", "trajectory", "grad_norms", 4)
+    baseline = altered(example(kind), *path, to=norm)
+    found = trajectory_differences(
+        baseline, altered(baseline, *path, to=0.0), TOLERANCES["float32"]
+    )
+    signals = [difference.signal for difference in found]
+    assert (signals == ["grad_norm"]) is (status == "differs"), signals
+
+
+def test_the_trajectorys_tolerance_grows_with_the_square_of_the_step() -> None:
+    tolerance = Tolerance(1e-7, 1e-5, 1e-6, 1e-6, 1e-5)
+    assert tolerance.at_step(1) == tolerance.at_step(10) == 1e-6
+    assert tolerance.at_step(20) == pytest.approx(4e-6)
+    assert tolerance.at_step(100) == pytest.approx(1e-4)
+
+
+def test_losses_of_the_measured_launch_count_only_where_they_repeat() -> None:
+    moved = altered(CURRENT, "stability", "loss_values", 60, to=1.001)
+    assert compared(moved).check("trajectory").status == "fail"
+
+    def on_device(whole: RunRecord) -> RunRecord:
+        return altered(whole, "env", "device", to={"type": "cuda", "name": "x"})
+
+    found = compared(on_device(moved), [on_device(run) for run in BASELINE])
+    assert found.check("trajectory").status == "pass"
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_loss_that_is_no_number_any_more_differs(value: Any) -> None:
+    found = compared(altered(CURRENT, "exact", "first_loss", "loss", to=value))
+    check = found.check("first_loss")
+    assert check.status == "fail"
+    assert check.delta is not None
+    assert math.isfinite(check.delta)
+
+
+def test_a_later_batch_of_a_rollout_belongs_to_the_trajectory() -> None:
+    baseline = history(0.005, 5, kind="grpo")
+    for step, stage in ((0, "batches"), (3, "trajectory")):
+        moved = altered(record(100, kind="grpo"), "exact", "batches", step, 0, "sha256", to=OTHER)
+        found = compared(moved, baseline)
+        assert found.first_difference is not None
+        assert found.first_difference.stage == stage
+
+
+def test_runs_that_begin_at_other_steps_are_not_compared_and_nothing_passes() -> None:
+    """A script that goes on from its newest checkpoint, in a folder that holds one."""
+    resumed = CURRENT.model_copy(update={"first_step": 25})
+    found = compared(resumed)
+    assert {found.check(stage).status for stage in LEARNED_STAGES} == {"skip"}
+    said = "the baseline begins at step 1, the current side begins at step 25: one of them resumed"
+    assert found.check("batches").message.startswith(said)
+    assert said in found.first_line
+    assert (found.verdict, found.passed) == ("inconclusive", False)
+
+
+def test_without_a_probe_on_both_sides_the_lane_is_skipped_and_nothing_passes() -> None:
+    found = compared(CURRENT.model_copy(update={"exact": {}}))
+    assert {found.check(stage).status for stage in LEARNED_STAGES} == {"skip"}
+    assert "the current side has no probe" in found.check("trajectory").message
+    assert found.verdict == "inconclusive"
+    assert "no exact check ran" in found.first_line
+
+
+def test_a_loss_that_was_not_recorded_is_not_judged() -> None:
+    check = compared(altered(CURRENT, "exact", "first_loss", "loss", to=None)).check("first_loss")
+    assert check.status == "inconclusive"
+
+
+def test_of_the_current_runs_the_most_different_speaks_of_the_baseline_the_newest() -> None:
+    older = altered(record(90), "exact", "first_loss", "loss", to=9.0)
+    newest = record(95)
+    assert compare_to_baseline([CURRENT, older], BASELINE).verdict == "regression"
+    assert compare_to_baseline(CURRENT, [older, newest]).check("first_loss").status == "pass"
+    unprobed = newest.model_copy(update={"exact": {}})
+    assert compare_to_baseline(CURRENT, [older, unprobed]).check("first_loss").status == "fail"
+
+
+def test_another_command_that_trains_the_same_does_not_hide_where_the_work_went() -> None:
+    before = altered(record(1), "config", "command", to=["python", "train.py", "--mode", "a"])
+    after = altered(record(2), "config", "command", to=["python", "train.py", "--mode", "b"])
+    found = compare_to_baseline(after, before)
+    assert found.differences == ()
+    reads = altered(after, "exact", "work", "host_reads", to=90)
+    found = compare_to_baseline(reads, before)
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "work"
+    learned = altered(after, "exact", "first_loss", "loss", to=9.0)
+    assert compare_to_baseline(learned, before).verdict == "changed"
+
+
+@pytest.mark.parametrize(("moved", "status"), [(5e-7, "pass"), (5e-5, "fail")])
+def test_a_small_kl_may_move_by_the_rounding_of_log_probabilities(
+    moved: float, status: str
+) -> None:
+    before = altered(CURRENT, "exact", "trajectory", "rl", to={"kl": [-1.1e-3] * 12})
+    after = altered(before, "exact", "trajectory", "rl", to={"kl": [-1.1e-3 + moved] * 12})
+    after = after.model_copy(update={"run_id": "another"})
+    assert compare_to_baseline(after, before).check("trajectory").status == status
+
+
+def test_what_an_older_version_did_not_record_is_no_difference() -> None:
+    """Config keys that came later have their default then, and a fact that is off was off."""
+    older, newer = BASELINE[-1].model_copy(deep=True), CURRENT.model_copy(deep=True)
+    newer.config |= {"use_peft": False, "command": [], "callbacks": None}
+    older.config.pop("use_peft", None)
+    older.config |= {"command": None, "callbacks": []}
+    older.exact["model"].pop("sharded", None)
+    newer.exact["model"]["sharded"] = False
+    found = compare_to_baseline(newer, older, gates=())
+    assert not found.config_changes
+    assert not found.differences
+    newer.config["use_peft"] = True
+    newer.exact["model"]["sharded"] = True
+    found = compare_to_baseline(newer, older, gates=())
+    assert [change.key for change in found.config_changes] == ["use_peft"]
+    assert [d.signal for d in found.differences] == ["use_peft", "sharded"]
+
+
+def test_of_fewer_trainable_tensors_the_module_groups_are_named() -> None:
+    groups = {**CURRENT.exact["model"]["trainable_groups"], "model.norm": 0}
+    other = altered(CURRENT, "exact", "model", "trainable_groups", to=groups)
+    other = altered(other, "exact", "model", "trainable_tensors", to=28)
+    found = model_differences(CURRENT, other)[0]
+    assert found.detail == "trainable tensors 29 -> 28 (model.norm)"
+
+
+def test_a_stage_is_named_once_where_a_number_of_tensors_differs() -> None:
+    moved = altered(CURRENT, "exact", "first_update", "tensors_changed", to=28)
+    message = compared(moved).check("first_update").message
+    assert message.startswith("tensors changed 29 -> 28"), message
+
+
+def test_without_any_probe_neither_side_is_said_to_have_one() -> None:
+    bare = [side.model_copy(update={"exact": {}}) for side in (CURRENT, *BASELINE)]
+    assert "neither side has a probe" in compared(bare[0], bare[1:]).check("trajectory").message

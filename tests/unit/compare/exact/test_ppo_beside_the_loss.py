@@ -1,0 +1,103 @@
+"""Why PPO differs beside loss and sampling: other prompts, rewards, references, work."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.compare.diagnosis.numbers import rounded_to
+from canary.record.types import RunRecord
+from tests.unit.compare.diagnosis.test_ppo_diagnosis import diagnosed, top
+from tests.unit.comparing import altered
+from tests.unit.ppo_records import METRICS, later, moved, other_completions, ppo
+
+
+def other_prompt_ids(*, words: bool) -> RunRecord:
+    """Each prompt has a token more; `words`: and other words."""
+    whole = other_completions(later(ppo(1), 1), 1)
+    for place, (micro,) in enumerate(ppo().exact["batches"]):
+        rows = whole.exact["batches"][place][0]["rows"]
+        ids = {**rows, "prompt_ids": [f"p{place}{row}" for row in range(8)]}
+        changed = whole.exact["batches"][place][0] | {
+            "rows": ids,
+            "input_tokens": micro["input_tokens"] + 8,
+            "shapes": {
+                name: [shape[0], shape[1] + ("prompt" in name)]
+                for name, shape in micro["shapes"].items()
+            },
+        }
+        if words:
+            changed["texts"] = {**micro["texts"], "prompt_ids": ids["prompt_ids"]}
+        whole = altered(whole, "exact", "batches", place, 0, to=changed)
+    return whole
+
+
+def test_prompts_of_the_same_words_in_other_tokens_were_tokenized_otherwise() -> None:
+    assert top(other_prompt_ids(words=False)).category == "tokenization"
+    assert top(other_prompt_ids(words=True)).category == "data"
+
+
+def other_scores(step: int) -> RunRecord:
+    whole = later(moved(ppo(1), "scores", step, 0.9), step, 0.9)
+    rewards = ppo().exact["trajectory"]["rl"]["reward"]
+    changed = [v if place + 1 < step else 0.9 * v for place, v in enumerate(rewards)]
+    return altered(whole, *METRICS, "reward", to=changed)
+
+
+def test_other_columns_of_the_dataset_are_what_other_rewards_come_of() -> None:
+    found = top(other_scores(4))
+    assert found.category == "rollout"
+    assert any("mean reward of step 4" in item.message for item in found.evidence)
+    data = altered(other_scores(4), "exact", "data", "dataset_sha256", to="f" * 64)
+    found = top(data)
+    assert found.category == "data"
+    assert "other columns" in found.description
+
+
+@pytest.mark.parametrize(
+    ("rounded", "category"),
+    [
+        ({}, "adapter"),
+        ({"reference": "bfloat16"}, "numerics"),
+        ({"policy": "bfloat16", "reference": "bfloat16"}, "adapter"),
+    ],
+)
+def test_a_reference_that_alone_is_rounded_is_a_matter_of_precision(
+    rounded: dict[str, str], category: str
+) -> None:
+    whole = altered(later(ppo(1), 1), "exact", "model", "reference_sha256", to="f" * 64)
+    whole = altered(
+        moved(whole, "reference_logprobs", 1), "exact", "model", "rounded_to", to=rounded
+    )
+    assert top(whole).category == category
+
+
+def test_more_forward_passes_are_work_and_not_generation_without_a_cache() -> None:
+    whole = ppo(1)
+    for name, factor in (("forwards", 1.25), ("tokens_fed", 1.4), ("flops", 1.3)):
+        more = int(factor * ppo().exact["work"][name])
+        whole = altered(whole, "exact", "work", name, to=more)
+    found = top(whole)
+    assert found.category == "kernel"
+    assert "forward passes" in found.description
+    without_cache = altered(whole, "exact", "work", "forwards", to=ppo().exact["work"]["forwards"])
+    assert top(without_cache).category == "rollout"
+
+
+def test_what_is_held_beside_other_completions_is_not_the_cause_of_them() -> None:
+    whole = other_completions(later(ppo(1), 2), 2)
+    held = [2 * value for value in ppo().exact["memory"]["live_bytes"]]
+    start = 2 * ppo().exact["memory"]["start_bytes"]
+    alone = altered(ppo(1), "exact", "memory", "live_bytes", to=held)
+    assert top(altered(alone, "exact", "memory", "start_bytes", to=start)).category == "memory"
+    both = altered(whole, "exact", "memory", "live_bytes", to=held)
+    both = altered(both, "exact", "memory", "start_bytes", to=start)
+    assert top(both).category == "rollout"
+
+
+def test_a_mean_of_eight_rows_is_not_taken_for_a_rounded_number() -> None:
+    lengths = [7.5, 7.875, 5.75, 8.125, 7.25, 8.875]
+    whole = altered(ppo(1), *METRICS, "completion_length", to=lengths)
+    assert not rounded_to(whole, "bfloat16")
+    values = [0.30078125, 0.2890625, 0.3125, 0.35546875, 0.40234375, 0.279296875]
+    assert rounded_to(altered(whole, *METRICS, "values_mean", to=values), "bfloat16")
+    assert not [s for s in diagnosed(whole).suspects if s.category == "numerics"]

@@ -1,0 +1,571 @@
+"""Every invariant kept, broken, and skipped with its reason."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from canary.compare.invariants.checks import INVARIANTS, invariant_checks
+from canary.compare.report import Check
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import Distribution, RunRecord
+from tests.unit.comparing import altered, example, record, step_time
+
+Change = tuple[tuple[str | int, ...], Any]
+EXACT = "exact"
+TRAJECTORY = (EXACT, "trajectory")
+FIRST = (EXACT, "batches", 0)
+
+
+def args(**values: Any) -> Change:
+    return ("config", "trainer_args"), values
+
+
+def config(key: str, value: Any) -> Change:
+    return ("config", key), value
+
+
+def made(kind: str, *changes: Change) -> RunRecord:
+    whole = example(kind)
+    for path, value in changes:
+        whole = altered(whole, *path, to=value)
+    return whole
+
+
+def invariant(name: str, whole: RunRecord) -> Check:
+    return next(check for check in invariant_checks([whole]) if check.name == name)
+
+
+def every_micro(whole: RunRecord, **values: Any) -> RunRecord:
+    changed = [[micro | values for micro in step] for step in whole.exact["batches"]]
+    return altered(whole, EXACT, "batches", to=changed)
+
+
+NAMES = {check.name for check in invariant_checks([example("dpo")])}
+SKIPPED = {
+    "sft": {
+        "dpo_first_loss": "for DPO",
+        "kto_first_loss": "for KTO",
+        "starts_at_ratio_one": "for online RL",
+        "advantages_sum_to_zero": "for online RL",
+        "advantages_scaled": "for online RL",
+        "reward_varies": "for online RL",
+        "rewards_add_up": "for PPO",
+        "sampled_ids_trained": "for online RL",
+    },
+    "dpo": {
+        "kto_first_loss": "for KTO",
+        "starts_at_ratio_one": "for online RL",
+        "advantages_sum_to_zero": "for online RL",
+        "advantages_scaled": "for online RL",
+        "reward_varies": "for online RL",
+        "rewards_add_up": "for PPO",
+        "sampled_ids_trained": "for online RL",
+    },
+    "grpo": {
+        "loss_not_negative": "this loss may be negative",
+        "dpo_first_loss": "for DPO",
+        "kto_first_loss": "for KTO",
+        "labels_contain_eos": "the model's own completions may be cut",
+        "rewards_add_up": "for PPO",
+        "sampled_ids_trained": "what was sampled was not seen (an engine of its own, or tools)",
+    },
+}
+
+
+def unsampled(whole: RunRecord) -> RunRecord:
+    """As a probe that did not see what was sampled."""
+    for step in whole.exact["batches"]:
+        for micro in step:
+            micro.pop("not_sampled", None)
+    return whole
+
+
+@pytest.mark.parametrize("kind", ["sft", "dpo", "grpo"])
+def test_a_healthy_run_keeps_all_that_apply_to_it(kind: str) -> None:
+    found = {check.name: check for check in invariant_checks([unsampled(example(kind))])}
+    assert len(found) == len(INVARIANTS)
+    skipped = {name: check.message for name, check in found.items() if check.status == "skip"}
+    assert skipped == SKIPPED[kind] | {"ranks_agree": "for several ranks"}
+    assert {check.status for check in found.values()} == {"pass", "skip"}
+    assert all(check.lane == "invariant" for check in found.values())
+
+
+KTO = config("training_type", "kto")
+RLOO = config("training_type", "rloo")
+TWO_RANKS = {
+    f"{moment}_parameters_sha256": {"0": "aa", "1": "aa"} for moment in ("initial", "final")
+}
+APART = TWO_RANKS | {"final_parameters_sha256": {"0": "aa", "1": "bb"}}
+NEGATIVE: Change = ((*TRAJECTORY, "losses", 5), -0.5)
+
+BROKEN: list[tuple[str, str, list[Change], float]] = [
+    ("ranks_agree", "sft", [((EXACT, "ranks"), APART)], 1),
+    ("raw_loss_finite", "sft", [((*TRAJECTORY, "losses", 5), "nan")], 1),
+    ("raw_loss_finite", "sft", [((*TRAJECTORY, "grad_norms", 5), "inf")], 1),
+    ("loss_not_negative", "sft", [(("stability", "loss_values", 50), -0.5)], 1),
+    ("loss_not_negative", "dpo", [((*TRAJECTORY, "losses", 5), -0.5)], 1),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.68809)], 0.68809 - math.log(2)),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.6931)], 0.6931 - math.log(2)),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), "nan")], math.nan),
+    (
+        "kto_first_loss",
+        "dpo",
+        [KTO, ((EXACT, "first_loss", "loss"), 0.51)],
+        0.01,
+    ),
+    ("loss_not_negative", "dpo", [KTO, ((*TRAJECTORY, "losses", 5), -0.5)], 1),
+    ("loss_not_negative", "dpo", [config("training_type", "orpo"), NEGATIVE], 1),
+    ("loss_not_negative", "dpo", [config("training_type", "cpo"), NEGATIVE], 1),
+    ("starts_at_ratio_one", "grpo", [RLOO, ((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
+    (
+        "advantages_sum_to_zero",
+        "grpo",
+        [RLOO, *[((*FIRST, place, "advantages"), [1.0] * 4) for place in (0, 1)]],
+        1.0,
+    ),
+    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "clip_ratio/low_mean", 0), 0.1)], 1),
+    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl", "kl", 0), 0.01)], 0.01),
+    (
+        "advantages_sum_to_zero",
+        "grpo",
+        [((*FIRST, place, "advantages"), [1.0] * 4) for place in (0, 1)],
+        1.0,
+    ),
+    ("trainable_changed", "sft", [((EXACT, "first_update", "tensors_unchanged"), ["a", "b"])], 2),
+    ("frozen_unchanged", "dpo", [((EXACT, "frozen", "changed"), ["a", "b"])], 2),
+    ("frozen_unchanged", "dpo", [((EXACT, "frozen", "reference_changed"), True)], 1),
+    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates", 3), 0.0)], 1),
+    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates"), [0.0] * 12)], 12),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes", "delta"), BROKEN)
+def test_a_broken_invariant_fails_with_its_size(
+    name: str, kind: str, changes: list[Change], delta: float
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "fail"
+    assert check.group == "correctness"
+    assert check.delta == pytest.approx(delta, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "changes", "reason"),
+    [
+        ("kto_first_loss", "dpo", [KTO, args(desirable_weight=2.0)], "the sides are weighted"),
+        ("kto_first_loss", "dpo", [KTO, args(loss_type="other")], "for the losses kto and"),
+        ("kto_first_loss", "dpo", [KTO, config("lora_dropout", 0.1)], "dropout"),
+        ("loss_not_negative", "dpo", [KTO, args(undesirable_weight=-1)], "may be negative"),
+        (
+            "loss_not_negative",
+            "dpo",
+            [config("training_type", "cpo"), args(loss_type="hinge")],
+            "may be negative",
+        ),
+        ("labels_contain_eos", "dpo", [config("training_type", "reward")], "has no labels"),
+        ("advantages_scaled", "grpo", [RLOO], "RLOO does not scale"),
+    ],
+)
+def test_invariants_of_other_losses_are_left_out_with_the_reason(
+    name: str, kind: str, changes: list[Change], reason: str
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "skip"
+    assert reason in check.message
+
+
+def test_kto_that_starts_at_its_reference_passes() -> None:
+    check = invariant("kto_first_loss", made("dpo", KTO, ((EXACT, "first_loss", "loss"), 0.5)))
+    assert check.status == "pass"
+
+
+def test_labels_without_eos_are_broken() -> None:
+    check = invariant("labels_contain_eos", every_micro(example(), eos_labels=0))
+    assert check.status == "fail"
+    assert "never learn to stop" in check.message
+    assert check.delta == 1
+
+
+def test_an_eos_that_only_the_models_config_knows_is_judged_where_the_baseline_has_it() -> None:
+    unknown = altered(example(), EXACT, "data", to={"rows": 200})
+    assert invariant("labels_contain_eos", unknown).status == "pass"
+    without = every_micro(unknown, eos_labels=0)
+    for baseline, status in (([], "skip"), ([without], "skip"), ([unknown], "fail")):
+        checks = invariant_checks([without], baseline)
+        check = next(one for one in checks if one.name == "labels_contain_eos")
+        assert check.status == status
+        assert ("the model's config" in check.message) == (status == "skip")
+    uncounted = every_micro(unknown, eos_labels=0)
+    for step in uncounted.exact["batches"]:
+        for micro in step:
+            del micro["eos_labels"]
+    check = invariant("labels_contain_eos", uncounted)
+    assert (check.status, check.message) == ("skip", "no EOS token is known")
+
+
+def test_ids_that_were_never_sampled_are_broken() -> None:
+    kept = every_micro(example("grpo"), not_sampled=0)
+    assert invariant("sampled_ids_trained", kept).status == "pass"
+    check = invariant("sampled_ids_trained", altered(kept, *FIRST, 0, "not_sampled", to=2))
+    assert check.status == "fail"
+    assert check.delta == 2
+
+
+def test_a_second_bos_is_broken() -> None:
+    path = (*FIRST, 1, "bos_most_in_a_sequence")
+    check = invariant("at_most_one_bos", made("dpo", (path, 2)))
+    assert check.status == "fail"
+    assert check.message == "at most 2 BOS in a sequence"
+
+
+def test_advantages_of_another_scale_are_broken() -> None:
+    whole = example("grpo")
+    tripled = [
+        [m | {"advantages": [3 * float(v) for v in m["advantages"]]} for m in step]
+        for step in whole.exact["batches"]
+    ]
+    check = invariant("advantages_scaled", altered(whole, EXACT, "batches", to=tripled))
+    assert check.status == "fail"
+    assert check.current == pytest.approx(9.0, rel=0.1)
+
+
+def test_rewards_without_spread_are_broken() -> None:
+    flat = Distribution.model_validate(step_time(0.0, 0.0).model_dump() | {"max": 0.0})
+    check = invariant("reward_varies", made("grpo", (("rl", "reward_std"), flat)))
+    assert check.status == "fail"
+
+
+REASONS: list[tuple[str, str, list[Change], str]] = [
+    ("loss_not_negative", "sft", [args(loss_type="dft")], "this loss may be negative"),
+    ("loss_not_negative", "dpo", [args(label_smoothing=0.1)], "this loss may be negative"),
+    ("dpo_first_loss", "dpo", [args(loss_type="ipo")], "for the sigmoid loss"),
+    ("dpo_first_loss", "dpo", [args(label_smoothing=0.1)], "without label smoothing"),
+    (
+        "dpo_first_loss",
+        "dpo",
+        [((EXACT, "model", "reference_sha256"), "0" * 64)],
+        "the reference is not the policy",
+    ),
+    ("dpo_first_loss", "dpo", [config("lora_dropout", 0.1)], "dropout makes"),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss"), {})], "was not recorded"),
+    ("starts_at_ratio_one", "grpo", [((*TRAJECTORY, "rl"), {})], "neither clip ratio nor KL"),
+    ("advantages_sum_to_zero", "grpo", [args(num_iterations=2)], "num_iterations is set"),
+    ("advantages_sum_to_zero", "grpo", [((EXACT, "batches"), [])], "advantages were not recorded"),
+    ("advantages_scaled", "grpo", [args(scale_rewards="batch")], "scale_rewards is not by group"),
+    ("advantages_scaled", "grpo", [args(scale_rewards=False)], "scale_rewards is not by group"),
+    ("advantages_scaled", "grpo", [args(loss_type="dr_grpo")], "dr_grpo does not scale"),
+    (
+        "advantages_scaled",
+        "grpo",
+        [((*TRAJECTORY, "rl", "frac_reward_zero_std"), [1.0] * 12)],
+        "every group is saturated",
+    ),
+    ("advantages_scaled", "grpo", [config("num_generations", None)], "saturated groups was not"),
+    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards recorded"),
+    ("labels_contain_eos", "sft", [config("max_length", 16)], "every batch is cut at max_length"),
+    (
+        "labels_contain_eos",
+        "sft",
+        [((EXACT, "data", "tokenizer", "special_tokens"), {})],
+        "no EOS token",
+    ),
+    (
+        "at_most_one_bos",
+        "sft",
+        [((EXACT, "data", "tokenizer", "special_tokens", "bos_token", "id"), 2)],
+        "BOS is EOS or pad",
+    ),
+    ("at_most_one_bos", "sft", [args(packing=True)], "packed sequences"),
+    ("at_most_one_bos", "sft", [args(padding_free=True)], "packed sequences"),
+    ("at_most_one_bos", "sft", [((EXACT, "batches"), [])], "was not counted"),
+    ("trainable_changed", "sft", [((EXACT, "first_update"), {})], "was not recorded"),
+    (
+        "trainable_changed",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0)],
+        "the learning rate of step 1 is 0",
+    ),
+    (
+        "trainable_changed",
+        "grpo",
+        [((*FIRST, place, "advantages"), [0.0] * 4) for place in (0, 1)],
+        "every advantage of step 1 is 0",
+    ),
+    ("frozen_unchanged", "sft", [((EXACT, "frozen"), {})], "were not recorded"),
+    ("frozen_unchanged", "dpo", [args(sync_ref_model=True)], "sync_ref_model"),
+    ("learning_rate_positive", "sft", [((*TRAJECTORY, "learning_rates"), [])], "not recorded"),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes", "reason"), REASONS)
+def test_a_precondition_that_fails_skips_with_the_reason(
+    name: str, kind: str, changes: list[Change], reason: str
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "skip"
+    assert reason in check.message
+
+
+DOUBTED: list[tuple[str, str, list[Change], str]] = [
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0)],
+        "1 step at learning rate 0; only the first steps: is this a warm-up",
+    ),
+    (
+        "trainable_changed",
+        "sft",
+        [
+            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
+            ((EXACT, "first_gradient", "tensors_without_gradient"), ["pooler.weight"]),
+        ],
+        "no gradient reaches them: are they unused by the loss",
+    ),
+    (
+        "loss_not_negative",
+        "sft",
+        [NEGATIVE, ((EXACT, "evidence"), {"code": {"trainer.compute_loss": {"name": "f"}}})],
+        "the trainer has its own compute_loss",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes", "reason"), DOUBTED)
+def test_a_precondition_in_doubt_warns_where_there_is_no_baseline(
+    name: str, kind: str, changes: list[Change], reason: str
+) -> None:
+    check = invariant(name, made(kind, *changes))
+    assert check.status == "warn"
+    assert reason in check.message
+    first = compare_to_baseline(made(kind, *changes), [], history=True)
+    assert first.verdict == "no-baseline"
+
+
+def test_text_without_any_eos_in_its_inputs_may_be_plain_language_modelling() -> None:
+    plain = every_micro(example(), eos_labels=0, eos_inputs=0)
+    check = invariant("labels_contain_eos", plain)
+    assert check.status == "warn"
+    assert "no input has one" in check.message
+    masked = every_micro(example(), eos_labels=0, eos_inputs=4)
+    assert invariant("labels_contain_eos", masked).status == "fail"
+    special = (EXACT, "data", "tokenizer", "special_tokens", "mask_token")
+    filled = altered(masked, *special, to={"token": "<mask>", "id": 9})
+    assert invariant("labels_contain_eos", filled).status == "warn"
+
+
+def test_several_bos_in_rows_without_padding_may_be_packed_text() -> None:
+    full = every_micro(
+        example(), bos_most_in_a_sequence=4, pad_tokens=0, shapes={"input_ids": [4, 128]}
+    )
+    check = invariant("at_most_one_bos", full)
+    assert check.status == "warn"
+    assert "packed" in check.message
+
+
+BOTH: list[tuple[str, str, list[Change]]] = [
+    *[(name, kind, changes) for name, kind, changes, _ in BROKEN],
+    *[(name, kind, changes) for name, kind, changes, _ in DOUBTED],
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), BOTH)
+def test_what_the_baseline_breaks_in_the_same_way_is_a_warning_of_both_sides(
+    name: str, kind: str, changes: list[Change]
+) -> None:
+    broken = made(kind, *changes)
+    found = {check.name: check for check in invariant_checks([broken], [broken])}
+    assert found[name].status == "warn"
+    assert found[name].message.endswith("(the same on the baseline)")
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), BOTH)
+def test_what_the_baseline_keeps_and_the_current_side_breaks_fails(
+    name: str, kind: str, changes: list[Change]
+) -> None:
+    found = {c.name: c for c in invariant_checks([made(kind, *changes)], [example(kind)])}
+    assert found[name].status == "fail"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "before", "after", "named"),
+    [
+        (
+            "trainable_changed",
+            "sft",
+            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
+            ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight", "layer.0.weight"]),
+            "layer.0.weight",
+        ),
+        (
+            "frozen_unchanged",
+            "dpo",
+            ((EXACT, "frozen", "changed"), ["a"]),
+            ((EXACT, "frozen", "changed"), ["a", "b"]),
+            "b",
+        ),
+        (
+            "learning_rate_positive",
+            "sft",
+            ((*TRAJECTORY, "learning_rates", 3), 0.0),
+            ((*TRAJECTORY, "learning_rates", 5), 0.0),
+            "step 6",
+        ),
+        (
+            "dpo_first_loss",
+            "dpo",
+            ((EXACT, "first_loss", "loss"), 0.70),
+            ((EXACT, "first_loss", "loss"), 0.80),
+            "0.8",
+        ),
+        (
+            "dpo_first_loss",
+            "dpo",
+            ((EXACT, "first_loss", "loss"), 0.70),
+            ((EXACT, "first_loss", "loss"), 0.68),
+            "0.68",
+        ),
+    ],
+)
+def test_something_else_that_breaks_is_red_although_the_baseline_is_broken_too(
+    name: str, kind: str, before: Change, after: Change, named: str
+) -> None:
+    sides = [made(kind, after)], [made(kind, before)]
+    found = {check.name: check for check in invariant_checks(*sides)}
+    assert found[name].status == "fail"
+    assert named in found[name].message
+
+
+def test_one_of_several_runs_that_breaks_something_new_speaks_for_its_side() -> None:
+    old = made("dpo", ((EXACT, "frozen", "changed"), ["a"]))
+    new = made("dpo", ((EXACT, "frozen", "changed"), ["b"]))
+    for side in ([old, new], [new, old]):
+        found = {check.name: check for check in invariant_checks(side, [old])}
+        assert found["frozen_unchanged"].status == "fail"
+
+
+@pytest.mark.parametrize("history", [False, True])
+def test_equal_runs_with_a_broken_invariant_are_no_regression(history: bool) -> None:
+    def unused(number: int, *more: str) -> RunRecord:
+        whole = record(number)
+        return altered(
+            whole, EXACT, "first_update", "tensors_unchanged", to=["pooler.weight", *more]
+        )
+
+    baseline = [unused(place) for place in range(4)]
+    found = compare_to_baseline(unused(9), baseline, history=history)
+    assert found.verdict in ("pass", "inconclusive")
+    assert found.check("trainable_changed").status == "warn"
+    assert not found.diagnosis.suspects
+    worse = compare_to_baseline(unused(9, "layer.weight"), baseline, history=history)
+    assert worse.verdict == "regression"
+    newly = compare_to_baseline(unused(9), [record(place) for place in range(4)], history=history)
+    assert newly.verdict == "regression"
+
+
+KEPT: list[tuple[str, str, list[Change]]] = [
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0), config("warmup_steps", 2)],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 11), 0.0), config("max_steps", 12)],
+    ),
+    (
+        "trainable_changed",
+        "sft",
+        [((EXACT, "first_update", "tensors_unchanged"), ["x.lora_A.weight"])],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0), config("warmup_steps", 0.1)],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates", 0), 0.0), args(warmup_ratio=0.03)],
+    ),
+    (
+        "learning_rate_positive",
+        "sft",
+        [((*TRAJECTORY, "learning_rates"), [0.0, 0.0, 1e-4, 2e-4, 3e-4, 3e-4])],
+    ),
+    ("loss_not_negative", "sft", [((*TRAJECTORY, "losses", 5), -1e-8)]),
+    (
+        "loss_not_negative",
+        "sft",
+        [(("stability", "loss_values", 50), -1e-3), config("dtype", "bfloat16")],
+    ),
+    ("dpo_first_loss", "dpo", [((EXACT, "first_loss", "loss"), 0.69315)]),
+    (
+        "dpo_first_loss",
+        "dpo",
+        [((EXACT, "first_loss", "loss"), 0.70), config("dtype", "bfloat16")],
+    ),
+    ("dpo_first_loss", "dpo", [args(loss_type=["sigmoid"])]),
+    (
+        "starts_at_ratio_one",
+        "grpo",
+        [
+            ((*TRAJECTORY, "rl", "kl", 0), 0.5),
+            ((EXACT, "model", "reference_sha256"), "0" * 64),
+        ],
+    ),
+    ("advantages_sum_to_zero", "grpo", [args(num_iterations=1)]),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "changes"), KEPT)
+def test_what_is_allowed_does_not_break_an_invariant(
+    name: str, kind: str, changes: list[Change]
+) -> None:
+    assert invariant(name, made(kind, *changes)).status == "pass"
+
+
+def test_an_adapter_has_itself_switched_off_as_reference() -> None:
+    whole = made("dpo", config("use_peft", True), ((EXACT, "first_loss", "loss"), 0.70))
+    whole.exact["model"].pop("reference_sha256", None)
+    assert invariant("dpo_first_loss", whole).status == "fail"
+    whole.config["use_peft"] = False
+    assert invariant("dpo_first_loss", whole).status == "skip"
+
+
+def test_a_run_without_a_probe_has_no_invariants() -> None:
+    assert list(invariant_checks([altered(example(), EXACT, to={})])) == []
+
+
+def test_one_broken_run_speaks_for_its_side() -> None:
+    broken = made("dpo", ((EXACT, "frozen", "changed"), ["a"]))
+    for side in ([broken, example("dpo")], [example("dpo"), broken]):
+        found = {check.name: check.status for check in invariant_checks(side)}
+        assert found["frozen_unchanged"] == "fail"
+
+
+def test_a_broken_invariant_is_a_regression_whatever_the_config_says() -> None:
+    baseline = [record(place, kind="dpo") for place in range(3)]
+    current = altered(record(9, kind="dpo"), "config", "learning_rate", to=1.0)
+    current = altered(current, EXACT, "frozen", "changed", to=["a"])
+    found = compare_to_baseline(current, baseline)
+    assert found.check("frozen_unchanged").status == "fail"
+    assert found.verdict == "regression"
+
+
+def test_ranks_with_equal_parameters_agree_and_ranks_with_a_part_each_are_not_asked() -> None:
+    agreeing = made("sft", ((EXACT, "ranks"), TWO_RANKS))
+    assert invariant("ranks_agree", agreeing).status == "pass"
+    sharded = made("sft", ((EXACT, "ranks"), APART | {"sharded": True}))
+    check = invariant("ranks_agree", sharded)
+    assert (check.status, check.message) == ("skip", "each rank holds a part of the parameters")
+
+
+def test_every_invariant_is_broken_by_a_test_above() -> None:
+    by_hand = {"labels_contain_eos", "at_most_one_bos", "advantages_scaled", "reward_varies"}
+    by_hand |= {"sampled_ids_trained", "rewards_add_up"}  # the last in test_ppo_compared
+    assert {name for name, *_ in BROKEN} | by_hand == NAMES

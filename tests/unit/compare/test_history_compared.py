@@ -1,0 +1,185 @@
+"""Comparing with what lies in a folder, however much that is, and in how much time."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from canary.baseline.history import drawer, save
+from canary.compare.paths import Request, compare_paths
+from canary.compare.report import Comparison
+from canary.record import jsonio
+from tests.unit.comparing import START, altered, crashed, record, scatter, write
+
+
+def filled(root: Path, count: int) -> Path:
+    for place, factor in enumerate(scatter(count, 0.005)):
+        save(root, record(place, 0.1 * factor))
+    return root
+
+
+def compared(folder: Path, median_s: float = 0.1, number: int = 9000) -> Comparison:
+    now = write(folder.parent / "now.json", record(number, median_s))
+    return compare_paths(Request((now,), (folder,)))
+
+
+def test_a_history_gates_from_its_third_run_on(tmp_path: Path) -> None:
+    root = filled(tmp_path / "history", 2)
+    assert compared(root).verdict == "no-baseline"
+    save(root, record(5))
+    assert compared(root).verdict != "no-baseline"
+
+
+def test_a_history_that_knows_nothing_of_this_canary_is_no_baseline(tmp_path: Path) -> None:
+    root = filled(tmp_path / "history", 4)
+    now = write(tmp_path / "now.json", record(9, kind="dpo"))
+    assert compare_paths(Request((now,), (root,))).verdict == "no-baseline"
+
+
+def test_a_history_passes_its_like_and_fails_what_is_slower(tmp_path: Path) -> None:
+    root = filled(tmp_path / "history", 20)
+    assert compared(root).verdict == "pass"
+    assert compared(root).tier == "smoke"
+    assert compared(root, 0.105).verdict == "pass"
+    slow = compared(root, 0.13)
+    assert slow.verdict == "regression"
+    assert slow.check("step_time_median").status == "fail"
+
+
+def test_a_stored_run_meets_the_others_and_not_itself(tmp_path: Path) -> None:
+    root = filled(tmp_path / "history", 20)
+    found = compared(root, 0.1, 7)
+    assert found.verdict == "pass"
+    assert len(found.baseline.run_ids) == 19
+
+
+def test_an_accepted_level_makes_the_new_speed_normal(tmp_path: Path) -> None:
+    root = filled(tmp_path / "history", 20)
+    for place, factor in enumerate(scatter(10, 0.005)):
+        reason = "twice the batch" if place == 0 else None
+        save(root, record(100 + place, 0.2 * factor), accepted=reason)
+    assert compared(root, 0.2).verdict == "pass"
+    assert compared(root, 0.1).check("step_time_median").delta_pct == pytest.approx(-50, abs=1)
+
+
+def test_creep_is_measured_from_the_start_of_the_level(tmp_path: Path) -> None:
+    root = tmp_path / "history"
+    for place, factor in enumerate(scatter(10, 0.003)):
+        save(root, record(place, 0.08 * factor))
+    for place, factor in enumerate(scatter(20, 0.003)):
+        save(root, record(100 + place, 0.1 * factor))
+    found = compared(root)
+    assert found.check("step_time_median").status == "pass"
+    assert found.check("step_time_drift").delta_pct == pytest.approx(25, abs=1)
+
+
+def run_folders(root: Path, count: int) -> Path:
+    """As `canary run` leaves them."""
+    for place, factor in enumerate(scatter(count, 0.005)):
+        run_id = f"20260101-{place:06d}-sft_smoke-abcd"
+        write(root / run_id / "metrics.json", record(place, 0.1 * factor, run_id=run_id))
+    return root
+
+
+def test_a_folder_of_runs_is_a_history_too(tmp_path: Path) -> None:
+    root = run_folders(tmp_path / "out", 24)
+    failed = crashed(record(200, run_id="20260102-000000-sft_smoke-abcd"))
+    write(root / failed.run_id / "metrics.json", failed)
+    other = record(300, kind="dpo", run_id="20260103-000000-dpo_smoke-abcd")
+    write(root / other.run_id / "metrics.json", other)
+    found = compared(root)
+    assert found.verdict == "pass"
+    assert len(found.baseline.run_ids) == 20
+    assert found.baseline.run_ids[-1] == "20260101-000023-sft_smoke-abcd"
+
+
+def test_two_runs_in_a_folder_are_no_baseline_yet(tmp_path: Path) -> None:
+    assert compared(run_folders(tmp_path / "out", 2)).verdict == "no-baseline"
+
+
+def test_a_run_is_left_out_of_its_own_folder_of_runs(tmp_path: Path) -> None:
+    root = run_folders(tmp_path / "out", 5)
+    newest = root / "20260101-000004-sft_smoke-abcd"
+    found = compare_paths(Request((newest,), (root,)))
+    assert len(found.baseline.run_ids) == 4
+
+
+def test_a_broken_record_among_the_runs_is_an_error(tmp_path: Path) -> None:
+    root = run_folders(tmp_path / "out", 5)
+    broken = root / "20260101-000002-sft_smoke-abcd" / "metrics.json"
+    broken.write_text("{")
+    found = compared(root)
+    assert found.verdict == "error"
+    assert str(broken) in found.first_line
+
+
+def test_thresholds_are_the_baselines_and_a_candidate_cannot_loosen_them(tmp_path: Path) -> None:
+    root = filled(tmp_path / "history", 20)
+    loose = altered(record(9000, 0.13), "config", "thresholds", to={"base_tier": "default"})
+    loose.config["thresholds"]["max_step_time_increase_pct"] = 90.0
+    now = write(tmp_path / "now.json", loose)
+    found = compare_paths(Request((now,), (root,)))
+    assert found.check("step_time_median").threshold == pytest.approx(15.0)
+    assert found.verdict == "regression"
+    asked = compare_paths(Request((now,), (root,), tier="nightly"))
+    assert asked.check("step_time_median").threshold == pytest.approx(5.0)
+    assert asked.tier == "nightly"
+
+
+def thousand(root: Path) -> None:
+    """A history of 1,000 runs, written without the checks of saving."""
+    template = record(0)
+    folder = drawer(root, template)
+    folder.mkdir(parents=True)
+    entry = {"entry_version": 1, "accepted": None, "record": template.model_dump()}
+    text = jsonio.dumps(entry)
+    for place in range(1000):
+        stamp = f"{START:%Y%m%d}T{place // 3600:02d}{place // 60 % 60:02d}{place % 60:02d}"
+        name = f"run-{place:05d}"
+        (folder / f"{stamp}_{name}.json").write_text(text.replace(template.run_id, name))
+
+
+def test_a_thousand_stored_runs_cost_less_than_a_second(tmp_path: Path) -> None:
+    """Of a processor: a loaded machine would stretch the wall time."""
+    thousand(tmp_path / "history")
+    now = write(tmp_path / "now.json", record(9000))
+    request = Request((now,), (tmp_path / "history",))
+    took = []
+    for _ in range(3):
+        began = time.process_time()
+        found = compare_paths(request)
+        took.append(time.process_time() - began)
+    assert found.baseline.run_ids == tuple(f"run-{place:05d}" for place in range(980, 1000))
+    assert min(took) < 1.0, took
+
+
+def seconds_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def test_comparing_two_files_takes_less_than_half_a_second(tmp_path: Path) -> None:
+    """Of a processor, as above: it waits for nothing. The first run leaves compiled modules to the
+    others, as it does for every user, whatever this environment says. A machine that is slow today
+    takes as much longer to import the packages that any command needs."""
+    now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
+    command = [sys.executable, "-m", "canary", "compare", str(now), str(before)]
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    packages = [sys.executable, "-c", "import typer.main, pydantic.main, rich.console"]
+    took, imports = [], []
+    for _ in range(3):
+        began = seconds_of_children()
+        subprocess.run(packages, capture_output=True, check=True, env=environment)
+        imports.append(seconds_of_children() - began)
+        began = seconds_of_children()
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        took.append(seconds_of_children() - began)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Inconclusive: ")
+    assert min(took) < max(0.5, 4 * min(imports)), (took, imports)

@@ -1,0 +1,64 @@
+"""A baseline of a version that did not see a loop's losses, or its norms before clipping."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.record.types import RunRecord
+from tests.unit.diagnosing import (
+    GRAD_NORMS,
+    GRADIENT,
+    GROUPS,
+    LOSSES,
+    TOTAL,
+    TRAJECTORY,
+    Change,
+    changed,
+    later,
+    sides,
+)
+
+APPLIED = [min(norm, 0.5 * TOTAL) for norm in GRAD_NORMS]
+SHARE = APPLIED[0] / TOTAL
+NEWER: Change = (("exact", "clipping"), {"before": GRAD_NORMS, "applied": APPLIED})
+CLIPPED: list[Change] = [
+    ((*GRADIENT, "total"), APPLIED[0]),
+    ((*GRADIENT, "groups"), {name: norm * SHARE for name, norm in GROUPS.items()}),
+]
+NO_NORMS: list[Change] = [((*TRAJECTORY, "grad_norms"), [None] * len(GRAD_NORMS))]
+NO_LOSSES: list[Change] = [
+    (("exact", "first_loss"), {"loss": None, "micro_losses": []}),
+    ((*TRAJECTORY, "losses"), [None] * len(LOSSES)),
+    (("stability", "loss_values"), []),
+]
+
+
+def compared(older: list[Change], current: list[Change]) -> Comparison:
+    """The current side as a newer version records it, against what an older one did."""
+    before, after = sides()
+    newer: RunRecord = changed(after, NEWER, *current)
+    return compare_to_baseline(newer, changed(before, *CLIPPED, *older), gates=())
+
+
+@pytest.mark.parametrize("older", [NO_NORMS, NO_LOSSES, [*NO_NORMS, *NO_LOSSES]])
+def test_what_the_baseline_could_not_record_is_no_regression(older: list[Change]) -> None:
+    found = compared(older, [])
+    assert not found.failed_checks, [check.message for check in found.failed_checks]
+    assert found.differences == ()
+
+
+def test_other_losses_are_not_called_another_gradient_for_want_of_norms() -> None:
+    found = compared(NO_NORMS, [((*TRAJECTORY, "losses"), later(LOSSES, 4))])
+    assert found.verdict == "regression"
+    assert found.first_difference is not None
+    assert found.first_difference.signal == "loss"
+    told = [suspect.description for suspect in found.diagnosis.suspects]
+    assert not any("another gradient" in words for words in told), told
+
+
+def test_norms_that_a_setting_brings_are_still_a_difference() -> None:
+    before, after = sides()
+    found = compare_to_baseline(after, changed(before, *NO_NORMS), gates=())
+    assert [difference.signal for difference in found.differences] == ["grad_norm"]

@@ -1,0 +1,148 @@
+"""PPO compared: what is made of a rollout has a stage of its own, in the order of its making."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from canary.compare.exact.rollout_stage import SIGNALS
+from tests.unit.comparing import altered
+from tests.unit.ppo_records import (
+    altered_config,
+    compared,
+    later,
+    moved,
+    other_completions,
+    ppo,
+)
+
+
+def test_equal_rollouts_pass_and_nothing_else_is_decided_without_a_timed_launch() -> None:
+    found = compared(ppo(1))
+    assert found.check("rollout").status == "pass"
+    assert found.differences == ()
+    assert found.verdict == "inconclusive"
+    assert "repeats: 0" in found.check("step_time_median").message
+
+
+@pytest.mark.parametrize("signal", SIGNALS)
+def test_a_signal_of_step_1_is_a_first_difference_of_its_own(signal: str) -> None:
+    changed = ppo(1)
+    if signal == "values":  # they begin at 0
+        changed = altered(changed, "exact", "rollout", "signals", signal, "rms", 0, to=0.01)
+    found = compared(moved(changed, signal, 1))
+    assert found.verdict == "regression"
+    assert found.first_difference is not None
+    assert (found.first_difference.stage, found.first_difference.signal) == ("rollout", signal)
+    assert found.check("rollout").status == "fail"
+    assert found.check("rollout").delta is not None
+
+
+def test_what_differs_first_in_the_making_is_named_first() -> None:
+    changed = moved(moved(moved(ppo(1), "returns", 1), "advantages", 1), "rewards", 1)
+    found = compared(changed)
+    signals = [d.signal for d in found.differences if d.stage == "rollout"]
+    assert signals == ["rewards", "advantages", "returns"]
+
+
+def test_after_step_1_a_signal_belongs_to_the_trajectory_and_names_its_step() -> None:
+    found = compared(later(moved(moved(ppo(1), "rewards", 3), "advantages", 3), 3))
+    assert found.check("rollout").status == "pass"
+    first = found.first_difference
+    assert first is not None
+    assert (first.stage, first.signal, first.step) == ("trajectory", "rewards", 3)
+    assert "at step 3" in first.sentence()
+    assert "rewards: mean" in found.check("trajectory").message
+
+
+def test_what_differs_at_an_earlier_step_of_the_trajectory_stands_first() -> None:
+    changed = other_completions(moved(ppo(1), "rewards", 2), 4)
+    found = compared(changed)
+    assert [d.signal for d in found.differences if d.stage == "trajectory"] == [
+        "rewards",
+        "sampled completions",
+    ]
+
+
+def test_values_that_change_places_differ() -> None:
+    found = compared(moved(ppo(1), "scores", 1, only="placed"))
+    assert found.first_difference is not None
+    assert found.first_difference.signal == "scores"
+    assert "equal mean" in found.check("rollout").message
+
+
+def test_a_signal_of_the_rollout_has_no_percentage_of_a_mean_near_zero() -> None:
+    found = compared(moved(ppo(1), "advantages", 1))
+    check = found.check("rollout")
+    assert check.delta_pct is None
+    assert "of the root mean square of advantages" in check.message
+    values = altered(ppo(1), "exact", "rollout", "signals", "values", "rms", 0, to=0.01)
+    assert "of the root mean square of returns" in compared(values).check("rollout").message
+
+
+def test_a_loss_that_is_compared_on_a_scale_of_1_says_so() -> None:
+    was = ppo(1).exact["first_loss"]["loss"]
+    check = compared(altered(ppo(1), "exact", "first_loss", "loss", to=was / 2)).check("first_loss")
+    assert check.delta_pct is None
+    assert f"({abs(was) / 2:.1e} on a scale of 1)" in check.message
+    above = compared(altered(ppo(1), "exact", "first_loss", "loss", to=4.0)).check("first_loss")
+    assert "relative" in above.message
+    assert above.delta_pct is not None
+
+
+def test_nothing_is_said_of_what_is_made_of_other_completions() -> None:
+    found = compared(moved(other_completions(ppo(1), 1), "rewards", 1))
+    assert found.check("rollout").status == "skip"
+    assert "other completions" in found.check("rollout").message
+    assert found.check("batches").status == "warn"
+    late = compared(moved(other_completions(ppo(1), 3), "rewards", 4))
+    assert "rewards" not in [d.signal for d in late.differences]
+
+
+def test_completions_that_are_padded_otherwise_are_the_same() -> None:
+    changed = altered(ppo(1), "exact", "batches", 0, 0, "sha256", to="f" * 64)
+    assert compared(changed).check("rollout").status == "pass"
+    assert compared(moved(changed, "rewards", 1)).check("rollout").status == "fail"
+
+
+@pytest.mark.parametrize(("factor", "status"), [(1 + 1e-6, "pass"), (1 + 1e-4, "fail")])
+def test_rounding_is_no_difference(factor: float, status: str) -> None:
+    assert compared(moved(ppo(1), "advantages", 1, factor)).check("rollout").status == status
+
+
+def test_a_signal_that_is_no_number_differs() -> None:
+    changed = altered(ppo(1), "exact", "rollout", "signals", "returns", "rms", 0, to="nan")
+    found = compared(changed)
+    assert found.check("rollout").status == "fail"
+    assert found.first_difference is not None
+    assert math.isinf(found.first_difference.relative or 0.0)
+
+
+def test_a_baseline_without_the_stage_is_no_difference_a_current_side_without_it_is_no_pass() -> (
+    None
+):
+    bare = ppo(1)
+    del bare.exact["rollout"]
+    assert compared(ppo(2), bare).check("rollout").status == "skip"
+    assert compared(bare).check("rollout").status == "inconclusive"
+    other = bare.model_copy(update={"run_id": "other"}, deep=True)
+    assert "rollout" not in [check.name for check in compared(bare, other).checks]
+
+
+def test_a_config_that_explains_it_needs_acceptance() -> None:
+    found = compared(moved(altered_config(ppo(1), "gamma", 0.9), "advantages", 1))
+    assert found.verdict == "changed"
+    assert "ppo.gamma 1.0 -> 0.9" in found.first_line
+    assert "rollout moved first: advantages" in found.first_line
+
+
+def test_a_probe_alone_beside_timed_runs_is_never_a_pass() -> None:
+    timed = altered(ppo(), "config", "repeats", to=1)
+    timed = altered(timed, "perf", "step_time", "count", to=20)
+    for name in ("mean", "median"):
+        timed = altered(timed, "perf", "step_time", name, to=0.1)
+    found = compared(ppo(1), timed)
+    assert found.verdict == "inconclusive"
+    unasked = altered(ppo(1), "config", "repeats", to=1)
+    assert compared(unasked, timed).verdict == "error"

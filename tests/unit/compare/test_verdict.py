@@ -1,0 +1,398 @@
+"""From checks to one verdict: six of them, exit codes, and which of them is `passed`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline, load_metrics
+from canary.compare.thresholds import SMOKE_THRESHOLDS
+from canary.errors import InputError
+from canary.record import jsonio
+from canary.record.types import RunRecord
+from canary.report.document import document
+from canary.report.reading import comparison_from
+from canary.report.render import render
+from tests.unit.comparing import (
+    EXAMPLES,
+    altered,
+    committed,
+    crashed,
+    history,
+    on_gpu,
+    record,
+)
+from tests.unit.diagnosing import LOSSES, TRAJECTORY, changed, sides
+
+
+def learns_otherwise(whole: RunRecord) -> RunRecord:
+    return altered(whole, "exact", "first_loss", "loss", to=2.3)
+
+
+def other_config(whole: RunRecord) -> RunRecord:
+    return altered(whole, "config", "learning_rate", to=0.001)
+
+
+HEALTHY = record(100)
+STORED = history(0.005)
+
+
+def verdict_pass() -> Comparison:
+    return compare_to_baseline(HEALTHY, STORED, history=True)
+
+
+def verdict_regression() -> Comparison:
+    return compare_to_baseline(record(100, 0.2), STORED, history=True)
+
+
+def verdict_changed() -> Comparison:
+    return compare_to_baseline(other_config(learns_otherwise(HEALTHY)), STORED, history=True)
+
+
+def verdict_accepted() -> Comparison:
+    current = other_config(learns_otherwise(HEALTHY))
+    return compare_to_baseline(current, STORED, history=True, accept="as planned")
+
+
+def verdict_inconclusive() -> Comparison:
+    return compare_to_baseline(HEALTHY, record(0))
+
+
+def verdict_no_baseline() -> Comparison:
+    return compare_to_baseline(HEALTHY, STORED[:2], history=True)
+
+
+def verdict_error() -> Comparison:
+    return compare_to_baseline(crashed(HEALTHY), STORED, history=True)
+
+
+VERDICTS: list[tuple[Any, str, int, int]] = [
+    (verdict_pass, "pass", 0, 0),
+    (verdict_regression, "regression", 1, 1),
+    (verdict_changed, "changed", 1, 1),
+    (verdict_accepted, "changed", 0, 0),
+    (verdict_inconclusive, "inconclusive", 0, 3),
+    (verdict_no_baseline, "no-baseline", 0, 0),
+    (verdict_error, "error", 4, 4),
+]
+
+
+@pytest.mark.parametrize(("make", "verdict", "code", "strict"), VERDICTS)
+def test_six_verdicts_and_their_exit_codes(make: Any, verdict: str, code: int, strict: int) -> None:
+    found: Comparison = make()
+    assert found.verdict == verdict
+    assert found.exit_code() == code
+    assert found.exit_code(strict=True) == strict
+    # Here the exact lane decided, and the speed alone is open where anything is.
+    assert found.passed == (verdict in ("pass", "inconclusive"))
+    assert "\n" not in found.first_line
+    assert found.first_line
+
+
+def without_probe(number: int) -> RunRecord:
+    return altered(record(number), "exact", to={})
+
+
+def without_gradient(number: int) -> RunRecord:
+    return altered(record(number), "exact", "first_gradient", to={})
+
+
+def without_memory(number: int) -> RunRecord:
+    return altered(record(number), "perf", "max_mem_mb", to=None)
+
+
+def unsteady() -> Comparison:
+    """The baseline's own launch and probe begin with other losses."""
+    baseline = altered(record(0), "exact", "trajectory", "losses", 0, to=9.0)
+    baseline = altered(baseline, "stability", "loss_values", 0, to=5.0)
+    return compare_to_baseline(HEALTHY, baseline)
+
+
+NEVER_PASSED = {
+    "no probe on either side": lambda: compare_to_baseline(without_probe(9), without_probe(0)),
+    "no probe on this side": lambda: compare_to_baseline(without_probe(9), record(0)),
+    "a stage that one side alone recorded": lambda: compare_to_baseline(
+        without_gradient(9), record(0)
+    ),
+    "memory that one side alone measured": lambda: compare_to_baseline(
+        without_memory(9), record(0)
+    ),
+    "a training that does not repeat itself": unsteady,
+    "a crash": verdict_error,
+    "a change": verdict_changed,
+    "an accepted change": verdict_accepted,
+    "no baseline yet": verdict_no_baseline,
+    "a crash twice": lambda: compare_to_baseline(
+        [crashed(record(100)), crashed(record(101))], STORED
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_PASSED)
+def test_what_the_exact_lane_did_not_decide_is_never_passed(name: str) -> None:
+    found = NEVER_PASSED[name]()
+    assert not found.passed
+    assert not document(found)["passed"]
+
+
+def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict_beside_it() -> (
+    None
+):
+    found = verdict_inconclusive()
+    assert (found.passed, found.verdict) == (True, "inconclusive")
+    assert document(found)["passed"]
+    again = comparison_from(jsonio.loads(jsonio.dumps(document(found))))
+    assert again.passed
+    assert found.exit_code(strict=True) == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (verdict_pass, "Pass: nothing got worse; median step time +0.0%, at most +"),
+        (verdict_regression, "Regression: median step time +100.0%: real, and over"),
+        (verdict_changed, "Changed, needs acceptance: learning_rate 0.0005 -> 0.001 changes"),
+        (verdict_accepted, "Changed and accepted (as planned): learning_rate"),
+        (verdict_inconclusive, "Inconclusive: median step time"),
+        (verdict_no_baseline, "No baseline yet: 2 of 3 runs recorded; gating starts after 3."),
+        (verdict_error, "Error: run run-00100 is failed, not completed: it broke, after step 100."),
+    ],
+)
+def test_the_first_line_answers_in_words(make: Any, words: str) -> None:
+    assert make().first_line.startswith(words)
+
+
+def test_acceptance_excuses_no_regression() -> None:
+    slow = other_config(learns_otherwise(record(100, 0.2)))
+    found = compare_to_baseline(slow, STORED, accept="as planned")
+    assert found.verdict == "regression"
+    assert found.accepted is None
+    assert found.exit_code() == 1
+
+
+def test_acceptance_of_what_did_not_change_leaves_no_mark() -> None:
+    found = compare_to_baseline(HEALTHY, STORED, accept="as planned")
+    assert found.verdict == "pass"
+    assert found.accepted is None
+
+
+WORSE = [5.0] * 10 + [7.0] * 90
+
+
+def test_a_trend_of_learning_is_accepted_with_the_change_that_it_comes_from() -> None:
+    worse = altered(learns_otherwise(HEALTHY), "stability", "loss_values", to=WORSE)
+    found = compare_to_baseline(other_config(worse), STORED)
+    assert found.check("final_loss").status == "changed"
+    assert found.verdict == "changed"
+    assert compare_to_baseline(worse, STORED).check("final_loss").status == "fail"
+
+
+def test_a_leak_or_a_nan_is_not_accepted_with_a_change() -> None:
+    for place, value in ((("stability", "nan_steps"), 1), (("exact", "work", "collectives"), 3)):
+        broken = altered(other_config(learns_otherwise(HEALTHY)), *place, to=value)
+        assert compare_to_baseline(broken, STORED, accept="as planned").verdict == "regression"
+
+
+FAULTS: list[RunRecord] = [
+    record(100, 0.2, memory_mb=900.0),
+    learns_otherwise(HEALTHY),
+    other_config(learns_otherwise(HEALTHY)),
+    altered(learns_otherwise(HEALTHY), "exact", "data", "dataset_sha256", to="0" * 64),
+    altered(HEALTHY, "stability", "nan_steps", to=2),
+    altered(HEALTHY, "stability", "loss_values", to=[1.0] * 50 + [math.inf] * 50),
+    altered(HEALTHY, "stability", "grad_norm_values", to=[math.nan] * 100),
+    altered(HEALTHY, "exact", "first_gradient", "total", to="nan"),
+    altered(HEALTHY, "exact", "work", "collectives", to=3),
+    altered(HEALTHY, "exact", "frozen", "changed", to=["a"]),
+    altered(HEALTHY, "exact", "trajectory", "learning_rates", 0, to=None),
+]
+
+
+@pytest.mark.parametrize("current", FAULTS)
+def test_every_failed_check_has_a_delta_that_is_a_number_other_than_zero(
+    current: RunRecord,
+) -> None:
+    found = compare_to_baseline(current, STORED)
+    assert found.failed_checks
+    for check in found.failed_checks:
+        assert isinstance(check.delta, float | int), check.name
+        assert not math.isnan(check.delta), check.name
+        assert check.delta != 0, check.name
+        assert check.delta != 1e9, "no number stands for infinity"
+        assert check.message
+
+
+@pytest.mark.parametrize("status", ["failed", "oom", "timeout"])
+def test_a_crash_twice_where_the_baseline_completes_is_a_regression(status: str) -> None:
+    once, again = crashed(record(100), status), crashed(record(101), status)
+    found = compare_to_baseline([once, again], STORED)
+    assert found.verdict == "regression"
+    assert found.exit_code() == 1
+    assert f"ended 2 times as {status}" in found.first_line
+    assert "it broke" in found.first_line
+    assert compare_to_baseline(once, STORED).verdict == "error"
+
+
+def test_a_crash_twice_proves_nothing_beside_a_run_that_completed() -> None:
+    side = [crashed(record(100)), crashed(record(101)), record(102)]
+    assert compare_to_baseline(side, STORED).verdict == "error"
+
+
+def test_a_crash_twice_where_the_baseline_crashes_too_is_an_error() -> None:
+    side = [crashed(record(100)), crashed(record(101))]
+    assert compare_to_baseline(side, [crashed(record(0))]).verdict == "error"
+    assert compare_to_baseline(side, []).verdict == "error"
+
+
+def test_an_interruption_is_never_a_regression() -> None:
+    side = [crashed(record(100), "interrupted"), crashed(record(101), "interrupted")]
+    assert compare_to_baseline(side, STORED).verdict == "error"
+
+
+def test_a_crash_before_the_device_was_known_is_a_regression_all_the_same() -> None:
+    side = [crashed(record(n), "timeout") for n in (100, 101)]
+    for run in side:
+        del run.env["device"]
+    assert compare_to_baseline(side, STORED).verdict == "regression"
+
+
+def test_a_crash_twice_on_another_gpu_is_an_error() -> None:
+    """Out of memory on a smaller card says nothing of the change."""
+    side = [on_gpu(crashed(record(n), "oom"), name="Small 16GB") for n in (100, 101)]
+    baseline = [on_gpu(run, name="Large 80GB") for run in STORED]
+    assert compare_to_baseline(side, baseline).verdict == "error"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_below_three_stored_runs_nothing_gates_but_what_needs_no_baseline(count: int) -> None:
+    found = compare_to_baseline(HEALTHY, STORED[:count], history=True)
+    assert found.verdict == "no-baseline"
+    assert f"{count} of 3" in found.first_line
+    broken = altered(HEALTHY, "stability", "nan_steps", to=1)
+    found = compare_to_baseline(broken, STORED[:count], history=True)
+    assert found.verdict == "regression"
+    assert compare_to_baseline(HEALTHY, STORED[:3], history=True).verdict != "no-baseline"
+
+
+def test_stored_runs_that_cannot_be_used_do_not_count() -> None:
+    stored = [*STORED[:2], crashed(STORED[2]), crashed(STORED[3])]
+    assert compare_to_baseline(HEALTHY, stored, history=True).verdict == "no-baseline"
+
+
+def test_without_a_timing_check_there_is_no_pass() -> None:
+    found = compare_to_baseline(HEALTHY, STORED, gates=())
+    assert found.verdict == "inconclusive"
+    assert "no timing check ran" in found.first_line
+
+
+def test_a_warning_passes_and_is_said() -> None:
+    found = compare_to_baseline(record(100, 0.105), STORED)
+    assert found.verdict == "pass"
+    assert "within what is tolerated: median step time +5.0%" in found.first_line
+
+
+def test_one_run_on_both_sides_is_refused() -> None:
+    with pytest.raises(InputError, match="on both sides"):
+        compare_to_baseline(STORED[0], STORED)
+
+
+def test_a_worse_loss_belongs_to_the_change_that_explains_it() -> None:
+    """Another objective has another scale: a person accepts both, or neither."""
+    worse = altered(HEALTHY, "config", "learning_rate", to=1e-2)
+    losses = [1.5 * float(loss) for loss in worse.stability.loss_values]
+    worse = altered(worse, "stability", "loss_values", to=losses)
+    probed = [1.5 * loss for loss in worse.exact["trajectory"]["losses"]]
+    worse = altered(worse, "exact", "trajectory", "losses", to=probed)
+    found = compare_to_baseline(worse, STORED)
+    assert found.check("final_loss").status == "changed"
+    assert found.verdict == "changed"
+    assert "learns worse" in found.first_line
+    accepted = compare_to_baseline(worse, STORED, accept="tuned")
+    assert accepted.exit_code() == 0
+    broken = altered(worse, "stability", "nan_steps", to=1)
+    assert compare_to_baseline(broken, STORED, accept="tuned").verdict == "regression"
+
+
+def test_a_side_is_repeats_of_one_thing() -> None:
+    other = altered(record(101), "config", "learning_rate", to=1.0)
+    found = compare_to_baseline([HEALTHY, other], STORED)
+    assert found.verdict == "error"
+    assert "several configs (learning_rate differs)" in found.first_line
+    commits = [committed(record(n), letter * 40) for n, letter in ((101, "a"), (102, "b"))]
+    found = compare_to_baseline(commits, STORED)
+    assert found.verdict == "error"
+    assert "several commits (aaaaaaaaa, bbbbbbbbb)" in found.first_line
+
+
+def test_one_run_named_twice_on_a_side_is_not_two_runs() -> None:
+    """A run's copy would make a spread of zero out of nothing."""
+    with pytest.raises(InputError, match=r"run-00100"):
+        compare_to_baseline([HEALTHY, HEALTHY], STORED)
+
+
+def test_no_current_run_is_refused() -> None:
+    with pytest.raises(InputError, match="no current run"):
+        compare_to_baseline([], STORED)
+
+
+def test_a_pair_whose_other_half_is_unusable_is_an_error() -> None:
+    found = compare_to_baseline(
+        [record(100), record(101)], [record(0), crashed(record(1))], paired=True
+    )
+    assert found.verdict == "error"
+    assert "(baseline)" in found.first_line
+
+
+def test_the_documented_use() -> None:
+    baseline = load_metrics(EXAMPLES / "sft_smoke.json")
+    current = record(100, 5 * baseline.perf.step_time.median)
+    report = compare_to_baseline(current, baseline, SMOKE_THRESHOLDS)
+    assert not report.passed
+    lines = []
+    for check in report.failed_checks:
+        lines.append(f"{check.name} {check.delta_pct:+.1f}% {check.delta:+.1f}")
+    slower = 4000 * baseline.perf.step_time.median
+    assert lines[0] == f"step_time_median +400.0% +{slower:.1f}"
+    names = {check.name for check in report.checks}
+    documented = {
+        "nan_steps",
+        "inf_steps",
+        "step_time_mean",
+        "tokens_per_sec",
+        "max_memory",
+        "loss_divergence",
+        "final_loss",
+    }
+    assert documented <= names
+    assert report.check("max_memory").group == "memory"
+    with pytest.raises(KeyError):
+        report.check("nothing")
+
+
+def test_both_sides_are_described() -> None:
+    found = verdict_pass()
+    assert found.current.run_ids == ("run-00100",)
+    assert found.current.launches == 1
+    assert found.baseline.launches == 20
+    assert found.baseline.steps == 100
+    assert found.current.summary["step_time_mean_s"] == pytest.approx(0.1)
+
+
+def test_the_first_line_counts_all_that_stands_under_failed_checks() -> None:
+    before, after = sides()
+    losses = [*LOSSES[:-1], math.nan]
+    after = changed(
+        after,
+        (("config", "callbacks"), ["mine:Broken"]),
+        (("stability", "loss_values"), losses),
+        (("stability", "nan_steps"), 1),
+        ((*TRAJECTORY, "losses"), [*LOSSES[:-1], "nan"]),
+    )
+    found = compare_to_baseline(after, before, gates=())
+    assert {check.status for check in found.failed_checks} == {"fail", "changed"}
+    assert f"({len(found.failed_checks) - 1} more checks failed)" in found.first_line
+    listed = render(found, "text").split("Failed checks\n")[1].split("\n\n")[0]
+    assert len(listed.splitlines()) == len(found.failed_checks)

@@ -1,0 +1,251 @@
+"""One number for one thing: what is shown of a side is what its checks were judged by."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.github.source import Answer
+from canary.github.status import status_of
+from canary.record.types import AlertSummary, Launch, RunRecord, Stability
+from canary.report.document import document
+from canary.report.render import render
+from canary.report.story import story_of, story_text
+from canary.runner.outcome import outcome_text
+from tests.unit.comparing import altered, crashed, example, record, records
+
+UNEVEN = [0.030, 0.035, 0.0628]
+"""The newest is far from the others."""
+FIGURES = {
+    "step_time_mean": ("step_time_mean_s", 1e-3),
+    "tokens_per_sec": ("tokens_per_sec", 1.0),
+    "max_memory": ("max_mem_mb", 1.0),
+    "final_loss": ("final_loss", 1.0),
+    "nan_steps": ("nan_steps", 1.0),
+}
+
+
+def uneven() -> Comparison:
+    baseline = records(UNEVEN, memory_sd=0.05)
+    return compare_to_baseline(record(10, 0.03657), baseline)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_summary_of_several_runs_has_the_figures_of_the_checks(name: str) -> None:
+    found = uneven()
+    check, (figure, factor) = found.check(name), FIGURES[name]
+    for side, value in ((found.baseline, check.baseline), (found.current, check.current)):
+        assert isinstance(value, float | int)
+        assert side.summary[figure] == pytest.approx(value * factor)
+    assert document(found)["baseline"]["summary"][figure] == found.baseline.summary[figure]
+
+
+def test_the_change_that_explain_tells_is_that_of_the_check() -> None:
+    found = uneven()
+    story = story_of(found, [record(10, 0.03657)], records(UNEVEN))
+    told = {row.name: row for row in story.metrics}
+    check = found.check("step_time_mean")
+    assert check.delta_pct is not None
+    assert told["step time, mean"].change.startswith(f"{check.delta_pct:+.1f}%")
+    assert "62.8" not in story_text(story, "text", found)
+    assert "62.8" not in render(found, "markdown")
+
+
+def test_tokens_per_second_of_one_run_are_those_it_recorded() -> None:
+    current = record(10, 0.03657)
+    found = compare_to_baseline(current, records(UNEVEN))
+    assert found.current.summary["tokens_per_sec"] == pytest.approx(
+        current.perf.approx_tokens_per_sec
+    )
+
+
+def test_a_profiled_run_has_one_number_of_tokens_per_second() -> None:
+    """Its profiled steps count in its tokens and not in its speeds: those timed may hold more."""
+    current = record(10, 0.03657)
+    rate = 1.01 * (current.perf.approx_tokens_per_sec or 0)
+    current = altered(current, "perf", "approx_tokens_per_sec", to=rate)
+    current = altered(current, "launches", 0, "tokens_per_sec", to=rate)
+    found = compare_to_baseline(current, records(UNEVEN))
+    check = found.check("tokens_per_sec")
+    assert f"{check.current:,.0f} tokens/s" in outcome_text(current)
+    assert check.current == pytest.approx(rate)
+    assert found.current.summary["tokens_per_sec"] == check.current
+    assert isinstance(check.baseline, float)
+    assert check.delta_pct == pytest.approx(100 * (rate / check.baseline - 1))
+    assert check.interval is not None
+    assert check.delta_pct is not None
+    assert check.interval[0] < check.delta_pct < check.interval[1]
+
+
+def test_runs_that_no_check_judged_are_summed_up_together_too() -> None:
+    found = compare_to_baseline(crashed(example()), records(UNEVEN))
+    assert found.verdict == "error"
+    expected = math.exp(sum(map(math.log, UNEVEN)) / 3)
+    assert found.baseline.summary["step_time_mean_s"] == pytest.approx(expected)
+
+
+def test_a_baseline_run_that_cannot_be_used_is_not_counted_and_is_named() -> None:
+    broken = crashed(record(3, 9.0, run_id="lost"), "oom")
+    found = compare_to_baseline(record(10, 0.03657), [*records(UNEVEN), broken])
+    assert len(found.baseline.run_ids) == 3
+    assert any("lost" in note and "oom" in note for note in found.notes)
+
+
+def probe_alone(whole: RunRecord) -> RunRecord:
+    """The record as of `repeats: 0`: nothing was timed, no loss told, nothing watched."""
+    made = RunRecord(run_id=whole.run_id, timestamp=whole.timestamp, status="completed")
+    launch = Launch(index=0, kind="probe", status="completed", steps=12)
+    kept = {"config": whole.config | {"repeats": 0}, "env": whole.env, "exact": whole.exact}
+    return made.model_copy(
+        update={**kept, "launches": [launch], "alert_summary": AlertSummary(total=0)}
+    )
+
+
+def test_probes_alone_show_no_figure_that_nobody_measured() -> None:
+    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
+    shown = render(found, "text")
+    for never in ("NaN steps", "Inf steps", "0 launches of 0 steps", "0 types"):
+        assert never not in shown
+    assert "no timed launch" in shown
+    for side in (found.baseline, found.current):
+        assert side.summary["nan_steps"] is None
+    assert found.check("alerts").status == "skip"
+
+
+def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:
+    found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
+    said = (
+        "Inconclusive: everything exact is equal, and speed was not measured: a side ran its "
+        "probe alone (repeats: 0)."
+    )
+    assert (found.verdict, found.exit_code(), found.first_line) == ("inconclusive", 0, said)
+    assert said in render(found, "text")
+    assert said in render(found, "markdown")
+    assert status_of((Answer("own", found),)).description == said
+
+
+def test_probes_alone_that_differ_within_the_limits_are_not_called_equal() -> None:
+    more = record(1).exact["calls"]["bytes_written"] + 1000
+    now = altered(probe_alone(record(10)), "exact", "calls", "bytes_written", to=more)
+    found = compare_to_baseline(now, probe_alone(record(1)))
+    assert found.check("bytes_written").status == "pass"
+    assert "nothing exact got worse, and speed was not measured" in found.first_line
+
+
+def test_a_probe_that_lacks_what_the_other_has_is_not_called_equal() -> None:
+    bare = altered(probe_alone(record(10)), "exact", "first_loss", to={})
+    found = compare_to_baseline(bare, probe_alone(record(1)))
+    assert "is equal" not in found.first_line
+
+
+def test_a_loop_that_told_no_loss_has_no_count_of_bad_ones_and_its_own_number_of_steps() -> None:
+    def silent(number: int) -> RunRecord:
+        return altered(record(number), "stability", to=Stability())
+
+    steps = record(1).launches[0].steps
+    found = compare_to_baseline(silent(10), [silent(number) for number in range(3)])
+    assert found.check("nan_steps").status == "skip"
+    assert found.current.summary["nan_steps"] is None
+    assert found.current.steps == steps > 0
+
+
+def test_the_loss_of_a_run_that_no_check_judged_is_the_same_figure_as_of_one_that_was() -> None:
+    judged = compare_to_baseline(record(10), record(1)).current.summary["final_loss"]
+    crash = compare_to_baseline(crashed(record(10)), record(1)).current.summary["final_loss"]
+    assert record(10).stability.final_loss != pytest.approx(judged), "that is the last loss alone"
+    assert crash == pytest.approx(judged)
+    assert "loss, last tenth" in render(compare_to_baseline(record(10), record(1)), "text")
+
+
+def test_a_last_loss_that_is_none_is_no_mean_of_those_before_it() -> None:
+    losses = [*record(10).stability.loss_values[:-1], math.nan]
+    broken = crashed(altered(record(10), "stability", "loss_values", to=losses))
+    assert math.isnan(compare_to_baseline(broken, record(1)).current.summary["final_loss"])
+
+
+@pytest.mark.parametrize("factor", [1.154, 0.5])
+def test_the_message_of_a_loss_tells_the_same_share_as_its_row(factor: float) -> None:
+    was = record(1).exact["first_loss"]["loss"]
+    check = compare_to_baseline(
+        altered(record(10), "exact", "first_loss", "loss", to=was * factor), record(1)
+    ).check("first_loss")
+    assert check.delta_pct == pytest.approx(100 * (factor - 1))
+    assert f"({abs(factor - 1):.1e} relative)" in check.message
+
+
+RELATIVE: list[tuple[str, tuple[str | int, ...]]] = [
+    ("first_loss", ("exact", "first_loss", "loss")),
+    ("first_gradient", ("exact", "first_gradient", "total")),
+    ("first_update", ("exact", "first_update", "delta_norm")),
+    ("first_update", ("exact", "trajectory", "learning_rates", 3)),
+    ("trajectory", ("exact", "trajectory", "losses", 3)),
+    ("trajectory", ("exact", "trajectory", "grad_norms", 3)),
+]
+
+
+@pytest.mark.parametrize(("stage", "path"), RELATIVE)
+@pytest.mark.parametrize("factor", [4.0, 0.25])
+def test_relative_is_a_share_of_the_baseline_in_json_words_and_percent(
+    stage: str, path: tuple[str | int, ...], factor: float
+) -> None:
+    was: Any = record(1)
+    for place in path:
+        was = getattr(was, str(place)) if isinstance(was, RunRecord) else was[place]
+    found = compare_to_baseline(altered(record(10), *path, to=was * factor), record(1))
+    told = document(found)["first_difference"]
+    assert told["stage"] == stage
+    assert told["relative"] == pytest.approx(abs(factor - 1))
+    assert told["scale"] == ""
+    assert found.check(stage).delta_pct == pytest.approx(100 * (factor - 1))
+    if "relative" in told["message"]:
+        assert f"{abs(factor - 1):.1e} relative" in told["message"]
+
+
+def test_a_difference_from_nearly_nothing_names_its_scale_and_has_no_percentage() -> None:
+    losses = [1e-3] * 12
+    baseline = altered(record(1), "exact", "trajectory", "losses", to=losses)
+    current = altered(baseline, "exact", "trajectory", "losses", 3, to=2e-3)
+    current = current.model_copy(update={"run_id": "current"})
+    found = compare_to_baseline(current, baseline)
+    told = document(found)["first_difference"]
+    assert told["relative"] == pytest.approx(0.1)
+    assert told["scale"] == "on a scale of 0.01"
+    assert told["scale"] in told["message"]
+    assert found.check("trajectory").delta_pct is None
+
+
+@pytest.mark.parametrize("form", ["text", "markdown"])
+def test_a_loss_that_is_no_number_has_one_name_and_no_share(form: str) -> None:
+    broken = altered(record(10), "exact", "first_loss", "loss", to="nan")
+    broken = altered(broken, "stability", "loss_values", -1, to=math.nan)
+    shown = render(compare_to_baseline(broken, record(1)), form)
+    assert "inf relative" not in shown
+    assert not re.search(r"\b(nan|inf)\b(?!\\)", shown)
+
+
+def test_cpu_time_of_one_run_is_one_number_wherever_it_is_shown() -> None:
+    run, before = (record(number, cpu_s=0.1424) for number in (10, 1))
+    for one in (run, before):
+        one.host = one.host.model_copy(update={"cpu_seconds_per_step": 0.1435})
+        one.launches[0].phases_cpu = {"forward": 0.1435}
+        one.launches[0].phases_steady = {"forward": 0.1}
+    found = compare_to_baseline(run, before)
+    story = story_of(found, [run], [before])
+    told = {row.name: row.current for row in story.metrics}
+    assert told["CPU time per step"] == "142.4 ms"
+    assert "142.4 ms of CPU per step" in outcome_text(run)
+
+
+def test_a_run_without_steps_has_no_time_and_shows_none() -> None:
+    empty = altered(crashed(record(10, 0.1)), "perf", "step_time", "mean", to=math.nan)
+    found = compare_to_baseline(empty, records(UNEVEN))
+    assert found.current.summary["step_time_mean_s"] is None
+    for form in ("text", "markdown", "json"):
+        assert "nan" not in render(found, form).lower().replace("nan steps", "").replace(
+            "nan_steps", ""
+        )

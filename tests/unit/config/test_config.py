@@ -1,0 +1,485 @@
+"""Loading a config: what it refuses, in which words, and where each value came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from canary.config.load import SECTIONS, load_config
+from canary.config.render import markdown_table, show_text
+from canary.config.schema import CanaryConfig
+from canary.config.speed import SpeedConfig
+from canary.config.trainers import OWN_KEYS, TRAINER_FIELDS
+from canary.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+
+
+def refused(path: Path | None, text: str | None = None, *settings: str) -> str:
+    """The one line that a config's error prints."""
+    if path is not None and text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, settings)
+    line = str(caught.value)
+    assert "\n" not in line
+    assert caught.value.exit_code == 2
+    return line
+
+
+def test_an_unknown_key_names_file_line_and_the_nearest_key(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    line = refused(file, "name: a\nmax_step: 5\n")
+    assert line == f"unknown key 'max_step' in {file}:2 (did you mean 'max_steps'?)"
+
+
+def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    line = refused(file, "profiler:\n  enable: true\n")
+    assert "unknown key 'profiler.enable'" in line
+    assert ":2" in line
+    assert "did you mean 'profiler.enabled'?" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("max_steps: many\n", "max_steps in @:1: input should be a valid integer, got 'many'"),
+        ("max_steps: 0\n", "max_steps in @:1: input should be greater than or equal to 1, got 0"),
+        ("max_steps: true\n", "max_steps in @:1: input should be a valid integer, got True"),
+        (
+            "batch_size: null\n",
+            "batch_size in @:1: input should be a valid integer, got None (remove the line "
+            "for the default)",
+        ),
+        ("seed: 4294967296\n", "seed in @:1: input should be less than 4294967296, got 4294967296"),
+        ("use_peft: 'yes'\n", "use_peft in @:1: input should be a valid boolean, got 'yes'"),
+        (
+            "device: tpu\n",
+            "device in @:1: input is not of a known form, got 'tpu' (auto, cpu, cuda or cuda:N)",
+        ),
+        ("learning_rate: .nan\n", "learning_rate in @:1: input should be a finite number, got nan"),
+        (
+            "learning_rate: fast\n",
+            "learning_rate in @:1: input should be a valid number, got 'fast'",
+        ),
+        (
+            "training_type: ppoo\n",
+            "training_type in @:1: input should be 'sft', 'dpo', 'reward', 'kto', 'grpo', 'rloo', "
+            "'ppo', 'orpo', 'cpo', 'custom' or 'exec', got 'ppoo'",
+        ),
+        (
+            "report_to: wandb\n",
+            "report_to in @:1: input should be a list, got 'wandb' (for example [wandb])",
+        ),
+        ("profiler: 5\n", "profiler in @:1: input should be a mapping of keys, got 5"),
+        (
+            "thresholds:\n  max_nan_steps: -1\n",
+            "thresholds.max_nan_steps in @:2: input should be greater than or equal to 0, got -1",
+        ),
+        ("name: a\nname: b\n", "@:2 has the key 'name' twice (keep one of them)"),
+        (
+            "thresholds:\n  base_tier: smoke\n  base_tier: perf\n",
+            "@:3 has the key 'thresholds.base_tier' twice (keep one of them)",
+        ),
+        (
+            "trainer_args:\n  a: [{b: 1, b: 2}]\n",
+            "@:2 has the key 'trainer_args.a.0.b' twice (keep one of them)",
+        ),
+        (
+            "on: 1\n",
+            "@:1 has a key that YAML does not read as text: on (quote it, or use a known key)",
+        ),
+        (
+            '"a\\nb": 1\n',
+            "unknown key 'a\\nb' in @:1 (see `canary config show`)",
+        ),
+        ("name: [a\n", "@:2:1 is not YAML: did not find expected ',' or ']' (correct that line)"),
+        (
+            "name:\n\tx: 1\n",
+            "@:2:1 is not YAML: found character that cannot start any token (correct that line)",
+        ),
+        ("name: *a\n", "@:1:7 is not YAML: found undefined alias (correct that line)"),
+        ("", "@ is empty (`canary init-config` writes one to start from)"),
+        ("# only a comment\n", "@ is empty (`canary init-config` writes one to start from)"),
+        (
+            "- a\n- b\n",
+            "@ holds no `key: value` lines (`canary init-config` writes one to start from)",
+        ),
+        (
+            "trainer_args: &a\n  x: *a\n",
+            "@:1 nests more than 32 levels (flatten it; no anchor may hold itself)",
+        ),
+        (
+            "training_type: sft\nbeta: 0.1\n",
+            "beta in @:2 is not used by training_type sft (remove it; dpo, kto, grpo, rloo, orpo "
+            "and cpo use it)",
+        ),
+        (
+            "training_type: sft\nmax_prompt_length: 8\n",
+            "max_prompt_length in @:2 is not used by training_type sft (remove it; dpo, reward, "
+            "kto, grpo, rloo, ppo, orpo and cpo use it)",
+        ),
+        (
+            "training_type: sft\nmax_new_tokens: 8\n",
+            "max_new_tokens in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
+            "use it)",
+        ),
+        (
+            "training_type: sft\nnum_generations: 2\n",
+            "num_generations in @:2 is not used by training_type sft (remove it; grpo and rloo use "
+            "it)",
+        ),
+        (
+            "training_type: sft\ntemperature: 1.0\n",
+            "temperature in @:2 is not used by training_type sft (remove it; grpo, rloo and ppo "
+            "use it)",
+        ),
+        (
+            "training_type: grpo\nmax_length: 64\n",
+            "max_length in @:2 is not used by training_type grpo (remove it; sft, dpo, reward, "
+            "kto, orpo and cpo use it)",
+        ),
+        (
+            "max_new_tokens: 8\n",
+            "max_new_tokens in @:1 is not used by training_type dpo (remove it; grpo, rloo and "
+            "ppo use it)",
+        ),
+        (
+            "reward_functions: ['rewards:score']\n",
+            "reward_functions in @:1 is not used by training_type dpo (remove it; grpo, rloo and "
+            "ppo use it)",
+        ),
+        (
+            "training_type: grpo\ndata_collator: 'a:b'\n",
+            "data_collator in @:2 is not used by training_type grpo (remove it; sft, dpo, reward, "
+            "kto, orpo and cpo use it)",
+        ),
+        (
+            "formatting_function: 'a:b'\n",
+            "formatting_function in @:1 is not used by training_type dpo (remove it; sft uses it)",
+        ),
+        (
+            "trainer_factory: 'a:b'\n",
+            "trainer_factory in @:1 is not used by training_type dpo (remove it; custom uses it)",
+        ),
+        (
+            "training_type: custom\ntrainer_factory: 'a:b'\ncallbacks: ['a:b']\n",
+            "callbacks in @:3 is not used by training_type custom (remove it; sft, dpo, reward, "
+            "kto, grpo, rloo, ppo, orpo and cpo use it)",
+        ),
+        (
+            "training_type: custom\n",
+            "training_type in @:1 custom has no trainer_factory (set trainer_factory: "
+            "package.module:function)",
+        ),
+        (
+            "model_factory: make_model\n",
+            "model_factory in @:1: input is not of a known form, got 'make_model' (write "
+            "package.module:function)",
+        ),
+        (
+            "training_type: grpo\nreward_functions: [score]\n",
+            "reward_functions.0 in @:2: input is not of a known form, got 'score' (write "
+            "package.module:function)",
+        ),
+        (
+            "training_type: kto\nbatch_size: 1\n",
+            "batch_size in @:2 is 1, and KTO estimates its KL term from the other rows of a "
+            "micro-batch (set it to 2 or more)",
+        ),
+        (
+            "training_type: rloo\nbatch_size: 3\ngradient_accumulation_steps: 1\n",
+            "num_generations in rloo default (4) does not divide batch_size x "
+            "gradient_accumulation_steps (3) (set num_generations to a divisor of it, or change "
+            "batch_size)",
+        ),
+        (
+            "lora_r: 4\n",
+            "lora_r in @:1 has no effect without adapters (set use_peft: true, or remove it)",
+        ),
+        (
+            "lora_alpha: 4\n",
+            "lora_alpha in @:1 has no effect without adapters (set use_peft: true, or remove it)",
+        ),
+        (
+            "lora_dropout: 0.1\n",
+            "lora_dropout in @:1 has no effect without adapters (set use_peft: true, or remove it)",
+        ),
+        (
+            "use_peft: true\nload_in_4bit: true\nload_in_8bit: true\n",
+            "load_in_4bit in @:2 and load_in_8bit exclude each other (keep one)",
+        ),
+        (
+            "load_in_8bit: true\n",
+            "load_in_8bit in @:1 needs an adapter (set use_peft: true)",
+        ),
+        (
+            "max_steps: 5\nmetrics_warmup_steps: 5\n",
+            "metrics_warmup_steps in @:2 (5) leaves nothing of max_steps (5) (set it below "
+            "max_steps)",
+        ),
+        (
+            "model_revision: abc\n",
+            "model_revision in @:1 has no effect on embedded/tiny (remove it; it chooses a "
+            "version on the hub)",
+        ),
+        (
+            "dataset_split: test\n",
+            "dataset_split in @:1 'test' is not in embedded/tasks (its only split is train)",
+        ),
+        ("warmup_steps: 101\n", "warmup_steps in @:1 is above max_steps (100) (lower it)"),
+        (
+            "max_prompt_length: 256\n",
+            "max_prompt_length in @:1 (256) leaves no room for completions in max_length "
+            "(256) (lower it)",
+        ),
+        (
+            "trainer_args:\n  per_device_train_batch_size: 2\n",
+            "trainer_args.per_device_train_batch_size in @:2 has a key of its own (set "
+            "batch_size instead)",
+        ),
+        (
+            "trainer_args:\n  since: 2020-01-01\n",
+            "trainer_args.since in @:2 is a date, which no record holds (quote it, or "
+            "write a list)",
+        ),
+        (
+            "training_type: grpo\nnum_generations: 3\n",
+            "num_generations in @:2 (3) does not divide batch_size x "
+            "gradient_accumulation_steps (8) (set num_generations to a divisor of it, or "
+            "change batch_size)",
+        ),
+        (
+            "profiler: {enabled: true, start_step: 99}\n",
+            "profiler.num_steps in @ ends at step 103, beyond max_steps (100) (lower "
+            "profiler.start_step or profiler.num_steps)",
+        ),
+        (
+            "max_steps: 12\nprofiler: {enabled: true}\n",
+            "profiler.num_steps in @ ends at step 24, beyond max_steps (12) (lower "
+            "profiler.start_step or profiler.num_steps)",
+        ),
+        (
+            "profiler: {enabled: true, start_step: 0}\n",
+            "profiler.start_step in @:1: input should be greater than or equal to 1, got 0",
+        ),
+        (
+            "profiler: {enabled: true, output_dir: ''}\n",
+            "profiler.output_dir in @:1: string should have at least 1 character, got ''",
+        ),
+        (
+            "save_model: out\nrepeats: 0\n",
+            "save_model in @:1 has nothing to save: repeats is 0 (set repeats to 1, or remove it)",
+        ),
+        (
+            "save_model: out\nuse_peft: true\nload_in_8bit: true\n",
+            "save_model in @:1 cannot merge an adapter into quantized weights (remove it, or "
+            "load_in_4bit and load_in_8bit)",
+        ),
+        (
+            "command: [python, train.py]\nsave_model: out\n",
+            "save_model in @:2 is not used by training_type exec (remove it; the command itself "
+            "says what it trains)",
+        ),
+        (
+            "training_type: ppo\nreward_functions: [a:b]\nppo:\n  reward_model: org/rm\n",
+            "ppo.reward_model in @:4 and reward_functions exclude each other: one of them gives "
+            "the score (remove one of the two)",
+        ),
+        (
+            "training_type: ppo\nppo:\n  adap_kl_ctrl: true\n  init_kl_coef: 0\n",
+            "ppo.init_kl_coef in @:4 is 0, and ppo.adap_kl_ctrl multiplies it: it would stay 0 "
+            "(set it above 0, or leave ppo.adap_kl_ctrl off)",
+        ),
+        (
+            "device: cpu\ndtype: float16\n",
+            "dtype in @:2 float16 needs a GPU (use bfloat16 or float32)",
+        ),
+    ],
+)
+def test_a_wrong_config_is_one_line_with_file_key_and_remedy(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    assert refused(file, text) == expected.replace("@", str(file))
+
+
+@pytest.mark.parametrize("key", sorted(OWN_KEYS))
+def test_a_trainer_argument_with_a_key_of_its_own_names_that_key(key: str) -> None:
+    line = refused(None, None, f"trainer_args.{key}=1")
+    own = OWN_KEYS[key]
+    used = "dpo" in TRAINER_FIELDS.get(own, ("dpo",))
+    remedy = f"set {own} instead" if used else f"remove it; dpo does not use {own} either"
+    assert line == f"trainer_args.{key} in --set has a key of its own ({remedy})"
+
+
+@pytest.mark.parametrize("text", ["1e-4", "'1e-4'", "0.0001", "1.0e-4"])
+def test_a_learning_rate_is_a_number_however_yaml_reads_it(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"learning_rate: {text}\n")
+    assert load_config(file).config.learning_rate == 1e-4
+
+
+def test_text_that_would_take_the_process_down_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    deep = refused(file, "name: " + "[" * 200_000)
+    assert deep == f"{file}:1 nests more than 32 levels (flatten it; no anchor may hold itself)"
+    lines = ["trainer_args:", "  a: &a [x, x, x, x, x, x, x, x, x, x]"]
+    for above, name in zip("abcdefgh", "bcdefghi", strict=True):
+        lines.append(f"  {name}: &{name} [{', '.join([f'*{above}'] * 10)}]")
+    assert "stands for more than 10000 values" in refused(file, "\n".join(lines))
+    assert len(refused(file, f"max_steps: {'x' * 5000}")) < 300
+
+
+def test_settings_win_and_are_checked_like_files() -> None:
+    loaded = load_config(None, ["max_steps=20", "thresholds.max_nan_steps=2", "learning_rate=1e-4"])
+    assert loaded.config.max_steps == 20
+    assert loaded.config.thresholds.max_nan_steps == 2
+    assert loaded.config.learning_rate == 1e-4
+    assert loaded.origins["max_steps"] == "--set"
+    assert loaded.origins["thresholds.max_nan_steps"] == "--set"
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("beeta=1", "unknown key 'beeta' in --set (did you mean 'beta'?)"),
+        ("max_steps", "--set max_steps is not key=value (for example --set max_steps=20)"),
+        ("a..b=1", "--set a..b=1 is not key=value (for example --set max_steps=20)"),
+        ("name=[a", "--set name=[a: the value is not YAML (quote special characters)"),
+        (
+            "batch_size=",
+            "batch_size in --set: input should be a valid integer, got None "
+            "(remove the line for the default)",
+        ),
+        ("max_steps.x=1", "max_steps in --set: input should be a valid integer, got {'x': 1}"),
+        (
+            "thresholds={max_nan_steps: 1, max_nan_steps: 2}",
+            "--set has the key 'thresholds.max_nan_steps' twice (keep one of them)",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_one_line_too(setting: str, expected: str) -> None:
+    assert refused(None, None, setting) == expected
+
+
+def test_a_setting_that_is_a_mapping_joins_what_is_there_and_says_so() -> None:
+    loaded = load_config(None, ["thresholds={max_inf_steps: 3}"])
+    assert (loaded.config.thresholds.base_tier, loaded.config.thresholds.max_inf_steps) == (
+        "smoke",
+        3,
+    )
+    assert loaded.origins["thresholds.base_tier"] == "built-in dpo_smoke"
+    assert loaded.origins["thresholds.max_inf_steps"] == "--set"
+
+
+def test_trainer_defaults_are_filled_in_and_say_so() -> None:
+    dpo = load_config(None)
+    assert (dpo.config.beta, dpo.origins["beta"]) == (0.1, "dpo default")
+    assert dpo.config.num_generations is None
+    grpo = load_config(ROOT / "configs" / "grpo_smoke.yaml").config
+    assert (grpo.num_generations, grpo.max_length) == (4, None)
+    lora = load_config(None, ["use_peft=true"])
+    assert (lora.config.lora_r, lora.origins["lora_r"]) == (8, "LoRA default")
+
+
+def test_show_prints_every_key_with_its_origin() -> None:
+    text = show_text(load_config(None, ["seed=7"]))
+    for key in CanaryConfig.model_fields:
+        assert f"\n{key}:" in f"\n{text}"
+    assert any(line.startswith("seed: 7 ") and "--set" in line for line in text.splitlines())
+
+
+def test_every_field_is_described_and_tables_name_known_fields() -> None:
+    for key, field in CanaryConfig.model_fields.items():
+        assert field.description, key
+        assert f"`{key}`" in markdown_table() or key in SECTIONS
+    dotted = {f"speed.{key}" for key in SpeedConfig.model_fields}
+    assert set(TRAINER_FIELDS) <= set(CanaryConfig.model_fields) | dotted
+    assert set(OWN_KEYS.values()) <= set(CanaryConfig.model_fields)
+
+
+def test_a_config_cannot_be_changed() -> None:
+    config = load_config(None).config
+    with pytest.raises(ValueError, match="frozen"):
+        config.max_steps = 3  # type: ignore[misc]
+
+
+def test_show_names_the_place_of_every_trainer_argument(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("trainer_args:\n  optim: sgd\n  group: {a: 1}\n")
+    loaded = load_config(file, ["trainer_args.group.b=2", "trainer_args.weight_decay=0.1"])
+    lines = [" ".join(line.split()) for line in show_text(loaded).splitlines()]
+    assert f"optim: sgd # {file}:2" in lines
+    assert f"group: {{a: 1, b: 2}} # --set, {file}:3" in lines
+    assert "weight_decay: 0.1 # --set" in lines
+
+
+@pytest.mark.parametrize(("steps", "warmup"), [(100, 10), (50, 10), (20, 4), (4, 0)])
+def test_short_runs_leave_fewer_steps_out_of_their_speeds(steps: int, warmup: int) -> None:
+    assert load_config(None, [f"max_steps={steps}"]).config.metrics_warmup_steps == warmup
+
+
+def test_numbers_in_exponent_notation_are_numbers_everywhere(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("trainer_args:\n  adam_epsilon: 1e-7\n  adam_beta2: 99.e-2\n")
+    config = load_config(file, ["trainer_args.weight_decay=2E-3"]).config
+    assert config.trainer_args == {"adam_epsilon": 1e-7, "adam_beta2": 0.99, "weight_decay": 2e-3}
+
+
+def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    line = refused(file, "repeats: 0\nprobe_steps: 0\n")
+    assert "repeats" in line
+    assert "leaves no launch to measure" in line
+    for text in ("repeats: 0\n", "repeats: 0\ncommand: [python, train.py]\n"):
+        file.write_text(text)
+        assert load_config(file).config.repeats == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "[python, -I, train.py]",
+        "[/usr/bin/env, A=1, /opt/bin/python3, -I, train.py]",
+        "[accelerate, launch, --no_python, python, -I, train.py]",
+        "[bash, -c, 'cd src && python -I train.py']",
+    ],
+)
+def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
+    tmp_path: Path, command: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    assert refused(file, f"name: own\ncommand: {command}\n") == (
+        f"command in {file}:2: -I starts Python isolated from its environment: the canary cannot "
+        "watch it (start it without -I)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ("ppo_epochs: 2\n", "ppo_epochs", "ppo.ppo_epochs"),
+        ("start_step: 5\n", "start_step", "profiler.start_step"),
+        ("max_tps_drop_pct: 5\n", "max_tps_drop_pct", "thresholds.max_tps_drop_pct"),
+        ("ppo:\n  learning_rate: 1e-5\n", "ppo.learning_rate", "learning_rate"),
+        ("profiler:\n  ppo_epochs: 2\n", "profiler.ppo_epochs", "ppo.ppo_epochs"),
+    ],
+)
+def test_a_key_of_another_section_is_refused_with_its_place(
+    tmp_path: Path, text: str, key: str, hint: str
+) -> None:
+    line = refused(tmp_path / "c.yaml", text)
+    assert f"unknown key {key!r}" in line
+    assert f"did you mean '{hint}" in line
+
+
+def test_a_key_of_ppo_is_not_proposed_to_another_trainer(tmp_path: Path) -> None:
+    file = tmp_path / "canary.yaml"
+    file.write_text("training_type: dpo\nppo_epochs: 2\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert "did you mean" not in str(caught.value)
+    assert "'ppo.ppo_epochs' is for training_type ppo alone" in str(caught.value)

@@ -1,0 +1,205 @@
+"""Config files: reading, `extends`, the committed samples, and what is written back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from canary.config.load import BUILTIN, load_config
+from canary.config.render import json_schema, resolved_yaml
+from canary.config.samples import sample_yaml, write_sample
+from canary.config.schema import TIERS, TRAINING_TYPES
+from canary.config.source import read_file
+from canary.errors import ConfigError, UsageError
+from tests.unit.config.test_config import refused
+
+ROOT = Path(__file__).parents[3]
+SAMPLES = sorted((ROOT / "configs").rglob("*.yaml"))
+LENGTHS = (*TIERS, *(f"lora_{tier}" for tier in TIERS))
+HUB_LENGTHS = (*TIERS, "lora_smoke")
+OWN = {"ladder_ppo.yaml"}
+"""Written by hand: jobs of the bench programs, no samples to start from."""
+
+
+def sample_name(path: Path) -> str:
+    return str(path.relative_to(ROOT / "configs"))
+
+
+def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
+    (tmp_path / "dpo_smoke.yaml").write_text("name: a\n")
+    wrong = tmp_path / "dpo_smok.yaml"
+    near = tmp_path / "dpo_smoke.yaml"
+    assert refused(wrong) == f"no config at {wrong} (did you mean {near}?)"
+    wrong = tmp_path / "zzz"
+    hint = "`canary init-config` writes one to start from"
+    assert refused(wrong) == f"no config at {wrong} ({hint})"
+
+
+def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
+    assert refused(tmp_path) == f"{tmp_path} is a folder (name a YAML file in it)"
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    assert refused(binary) == f"{binary} is not a text file (a config is YAML)"
+    loop = tmp_path / "loop.yaml"
+    loop.symlink_to(loop)
+    assert refused(loop).startswith(f"cannot read {loop}: Too many levels of symbolic links")
+    assert refused(Path("a\0b")) == "'a\\x00b' is not a file name (check the path)"
+
+
+def test_a_file_without_permission_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object, **__: object) -> str:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_text", denied)
+    file = tmp_path / "c.yaml"
+    expected = f"cannot read {file}: Permission denied (check its name and permissions)"
+    assert refused(file) == expected
+
+
+def test_extends_lays_files_over_each_other_and_keeps_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("max_steps: 50\nthresholds:\n  max_nan_steps: 1\n")
+    top = tmp_path / "top.yaml"
+    top.write_text("extends: base.yaml\nthresholds:\n  max_inf_steps: 2\n")
+    loaded = load_config(top)
+    assert loaded.config.max_steps == 50
+    assert loaded.config.thresholds.max_nan_steps == 1
+    assert loaded.config.thresholds.max_inf_steps == 2
+    assert loaded.origins["max_steps"] == f"{tmp_path / 'base.yaml'}:1"
+    assert loaded.origins["thresholds.max_inf_steps"] == f"{top}:3"
+    assert loaded.origins["seed"] == "default"
+
+
+def test_a_file_that_extends_nothing_readable_is_named(tmp_path: Path) -> None:
+    top = tmp_path / "top.yaml"
+    (tmp_path / "base.yaml").write_text("name: a\n")
+    line = refused(top, "name: b\nextends: bas.yaml\n")
+    wrong, near = tmp_path / "bas.yaml", tmp_path / "base.yaml"
+    assert line == f"no config at {wrong}, which {top}:2 extends (did you mean {near}?)"
+    line = refused(top, "extends: [a]\n")
+    hint = "for example `extends: base.yaml`"
+    assert line == f"extends in {top}:1 must be a file name, got ['a'] ({hint})"
+
+
+def test_merge_keys_keep_the_lines_of_what_they_merge(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("thresholds:\n  <<: {max_nan_steps: 2}\n  max_inf_steps: 1\n")
+    loaded = load_config(file)
+    assert loaded.config.thresholds.max_nan_steps == 2
+    assert loaded.origins["thresholds.max_nan_steps"] == f"{file}:2"
+    assert not [key for key in loaded.origins if "<<" in key]
+
+
+def test_a_circle_of_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("extends: b.yaml\n")
+    (tmp_path / "b.yaml").write_text("extends: a.yaml\n")
+    assert "circle: a.yaml -> b.yaml -> a.yaml" in refused(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=sample_name)
+def test_every_sample_loads_fits_the_schema_and_reads_back_resolved(
+    path: Path, tmp_path: Path
+) -> None:
+    jsonschema.validate(yaml.safe_load(path.read_text()), json.loads(json_schema()))
+    loaded = load_config(path)
+    again = tmp_path / "config.yaml"
+    again.write_text(resolved_yaml(loaded))
+    assert load_config(again).config == loaded.config
+
+
+def test_samples_exist_for_every_trainer_and_tier_with_and_without_lora() -> None:
+    names = {str(path.relative_to(ROOT / "configs")) for path in SAMPLES}
+    local = {f"{kind}_{length}.yaml" for kind in TRAINING_TYPES for length in LENGTHS}
+    hub = {f"hub/{kind}_{length}.yaml" for kind in ("sft", "dpo") for length in HUB_LENGTHS}
+    assert names == local | hub | OWN
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SAMPLES if path.name not in OWN], ids=sample_name
+)
+def test_the_committed_samples_are_the_generated_ones(path: Path) -> None:
+    kind, *lora, tier = path.stem.split("_")
+    hub = path.parent.name == "hub"
+    assert path.read_text() == sample_yaml(kind, tier, lora=bool(lora), hub=hub)
+
+
+def test_where_no_samples_lie_the_shipped_ones_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in SAMPLES:
+        assert read_file(path.relative_to(ROOT)) == path.read_text()
+    (tmp_path / "mine.yaml").write_text("extends: configs/sft_perf.yaml\nname: mine\n")
+    assert load_config("mine.yaml").config.max_steps == 500
+    with pytest.raises(ConfigError, match=r"did you mean configs/kto_lora_perf\.yaml\?"):
+        load_config("configs/kto_lora_pref.yaml")
+    for other in ("configs/hub/grpo_smoke.yaml", "configs/custom_smoke.yaml", "sft_smoke.yaml"):
+        with pytest.raises(ConfigError, match="no config at"):
+            load_config(other)
+
+
+def test_a_file_of_the_users_own_goes_before_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a path that is not typed from the working directory means that file alone."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="no config at"):
+        load_config(tmp_path / "configs" / "sft_smoke.yaml")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "sft_smoke.yaml").write_text("name: own\n")
+    assert load_config("configs/sft_smoke.yaml").config.name == "own"
+
+
+def test_without_a_file_the_dpo_smoke_sample_runs() -> None:
+    assert BUILTIN.read_text() == (ROOT / "configs" / "dpo_smoke.yaml").read_text()
+    assert load_config(None).config == load_config(ROOT / "configs" / "dpo_smoke.yaml").config
+    assert load_config(None).source is None
+
+
+def test_the_json_schema_is_one_and_refuses_what_loading_refuses() -> None:
+    schema = json.loads(json_schema())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for wrong in ({"max_step": 5}, {"max_steps": 0}, {"profiler": {"enable": True}}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, schema)
+
+
+def test_a_sample_never_overwrites_by_itself(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    write_sample(file, "sft", "perf")
+    assert load_config(file).config.max_steps == 500
+    with pytest.raises(ConfigError, match="--force"):
+        write_sample(file, "sft", "perf")
+    write_sample(file, "dpo", "smoke", force=True)
+    assert load_config(file).config.training_type == "dpo"
+    with pytest.raises(UsageError, match="did you mean grpo"):
+        write_sample(tmp_path / "x.yaml", "grop", "smoke")
+
+
+def test_the_resolved_config_reads_back_equal_whatever_it_holds(tmp_path: Path) -> None:
+    file = tmp_path / "line\nbreak.yaml"
+    file.write_text(
+        'description: "a\\nb # c: é"\ntrainer_args: {optim: "no", "a b": [1, x], n: null}\n'
+    )
+    loaded = load_config(file, ["learning_rate=1e-5", "trainer_args.d={e: 1}"])
+    again = tmp_path / "config.yaml"
+    again.write_text(resolved_yaml(loaded), encoding="utf-8")
+    assert load_config(again).config == loaded.config
+    assert "learning_rate: 1.0e-05" in again.read_text(encoding="utf-8")
+    assert "# --set\n" in again.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_sample_for_a_command_of_ones_own_loads_and_says_where_the_command_goes(
+    tmp_path: Path, tier: str
+) -> None:
+    file = tmp_path / "canary.yaml"
+    write_sample(file, "exec", tier)
+    config = load_config(file).config
+    assert (config.training_type, config.tier) == ("exec", tier)
+    assert config.command == ("python", "train.py")
+    assert config.thresholds.base_tier == tier
+    assert "# your own" in file.read_text()

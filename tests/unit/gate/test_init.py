@@ -1,0 +1,345 @@
+"""`canary init`: what it writes, what it refuses, what it asks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from canary.cli import app
+from canary.config.load import load_config
+from canary.errors import UsageError
+from canary.gate.init import Machine, default_branch, look_at_machine, summary, write
+from canary.gate.workflows import Answers, permissions, rendered, wanted, workflow
+
+ZERO = "0" * 64
+OWN_IMAGE = f"ghcr.io/o/i@sha256:{'a' * 64}"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str, typed: str | None = None) -> str:
+    done = CliRunner().invoke(app, ["init", *arguments], input=typed)
+    if done.exception:
+        raise done.exception
+    return done.output
+
+
+def test_without_a_terminal_nothing_is_asked_and_the_usual_is_written(here: Path) -> None:
+    said = run()
+    folder = here / ".github" / "workflows"
+    assert {path.name for path in folder.iterdir()} == {
+        "canary-pull-request.yml",
+        "canary-bootstrap.yml",
+        "canary-baseline.yml",
+        "canary-accept.yml",
+        "canary-nightly.yml",
+    }
+    assert "canary-bootstrap.yml" in said
+    assert "?" not in said
+
+
+def test_the_written_configs_load_and_are_the_ones_that_the_workflows_name(here: Path) -> None:
+    run()
+    assert load_config(here / "canary.yaml", []).config.tier == "smoke"
+    assert load_config(here / "canary-nightly.yaml", []).config.tier == "nightly"
+    nightly = yaml.safe_load((here / ".github/workflows/canary-nightly.yml").read_text())
+    named = nightly["jobs"]["run"]["steps"][1]["with"]["config"].split()
+    assert named == ["canary-nightly.yaml", "canary.yaml"]
+
+
+def test_a_config_that_is_there_is_left_alone(here: Path) -> None:
+    (here / "canary.yaml").write_text("training_type: sft\n")
+    said = run("--force", "--no-nightly")
+    assert (here / "canary.yaml").read_text() == "training_type: sft\n"
+    assert "wrote canary.yaml" not in said
+
+
+@pytest.mark.parametrize(
+    ("theirs", "watched"),
+    [
+        ("name: own\ncommand: [python, train.py]\nmax_steps: 50\n", ("python", "train.py")),
+        ("training_type: sft\nmodel_name: my/model\nmax_steps: 50\n", ()),
+    ],
+)
+def test_the_nightly_trains_what_the_config_that_is_there_trains(
+    here: Path, theirs: str, watched: tuple[str, ...]
+) -> None:
+    """And no DPO on the embedded model."""
+    (here / "sub").mkdir()
+    (here / "sub" / "canary.yaml").write_text(theirs)
+    said = run("--config", "sub/canary.yaml")
+    own = load_config(here / "sub" / "canary.yaml").config
+    nightly = load_config(here / "sub" / "canary-nightly.yaml").config
+    assert nightly.command == watched
+    assert (nightly.training_type, nightly.model_name) == (own.training_type, own.model_name)
+    assert (nightly.name, nightly.tier) == (f"{own.name}-nightly", "nightly")
+    assert nightly.thresholds.base_tier == "nightly"
+    assert "wrote sub/canary-nightly.yaml" in said
+    assert "Set max_steps in sub/canary-nightly.yaml" in said
+    assert "Name model and data" not in said
+
+
+def test_nothing_is_overwritten_nor_half_written_without_force(here: Path) -> None:
+    theirs = here / ".github" / "workflows" / "canary-nightly.yml"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text("mine\n")
+    with pytest.raises(UsageError, match=r"there already.*--force"):
+        run()
+    assert theirs.read_text() == "mine\n"
+    assert [path.name for path in theirs.parent.iterdir()] == ["canary-nightly.yml"]
+    assert not (here / "canary.yaml").exists()
+    run("--force")
+    assert theirs.read_text() == workflow("nightly", Answers())
+
+
+def test_forks_get_the_pair_instead() -> None:
+    names = wanted(Answers(forks=True))
+    assert {"fork-pull-request", "fork-report"} <= set(names)
+    assert "pull-request" not in names
+
+
+def test_alternation_needs_no_stored_baseline() -> None:
+    names = wanted(Answers(compare="ab", nightly=False))
+    assert names == ("pull-request",)
+    jobs = yaml.safe_load(workflow("pull-request", Answers(compare="ab")))["jobs"]
+    for name in ("run", "report"):
+        assert jobs[name]["steps"][-1]["with"]["compare"] == "ab"
+
+
+def test_the_soak_has_no_base_commit_to_alternate_with() -> None:
+    assert "compare: ab" not in workflow("nightly", Answers(compare="ab"))
+
+
+def test_a_prefetch_is_written_where_models_are_downloaded() -> None:
+    answers = Answers(model_cache="/srv/hf")
+    assert "prefetch" in wanted(answers)
+    assert "prefetch" not in wanted(Answers())
+    step = yaml.safe_load(workflow("pull-request", answers))["jobs"]["run"]["steps"][-1]
+    assert step["with"]["model-cache"] == "/srv/hf"
+
+
+def test_a_container_job_trains_without_an_engine_of_its_own() -> None:
+    image = f"ghcr.io/o/i@sha256:{'a' * 64}"
+    answers = Answers(runner="container", labels=("arc-gpu",), image=image)
+    job = yaml.safe_load(workflow("pull-request", answers))["jobs"]["run"]
+    assert job["container"] == {"image": image}
+    assert job["runs-on"] == ["arc-gpu"]
+    assert job["steps"][-1]["with"]["engine"] == "none"
+
+
+def test_an_image_that_nobody_named_is_a_placeholder_that_says_so() -> None:
+    text = workflow("pull-request", Answers(runner="container"))
+    before, after = text.split(f"@sha256:{ZERO}")
+    assert "UNVERIFIED" in before.splitlines()[-2]
+    assert ZERO not in after
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Answers(labels=("gpu]\njobs: {}",)),
+        Answers(labels=()),
+        Answers(configs=()),
+        Answers(configs=("../other.yaml",)),
+        Answers(configs=("a/../../b.yaml",)),
+        Answers(configs=("/etc/passwd",)),
+        Answers(configs=("a: b",)),
+        Answers(configs=("${{secrets.X}}",)),
+        Answers(branch="main]\n  pull_request_target: ["),
+        Answers(model_cache="relative"),
+        Answers(model_cache="/srv/hf\n          token: x"),
+        Answers(image="ghcr.io/o/i:latest"),
+        Answers(image=OWN_IMAGE, runner="none"),
+        Answers(runner="podman"),  # type: ignore[arg-type]
+        Answers(compare="both"),  # type: ignore[arg-type]
+    ],
+    ids=repr,
+)
+def test_an_answer_cannot_break_out_of_the_yaml(bad: Answers) -> None:
+    with pytest.raises(UsageError):
+        rendered(bad)
+
+
+def test_words_that_yaml_would_read_as_something_else_stay_words() -> None:
+    text = workflow("baseline", Answers(branch="1.0", labels=("true", "100")))
+    content = yaml.safe_load(text)
+    assert content[True]["push"]["branches"] == ["1.0"]
+    assert content["jobs"]["run"]["runs-on"] == ["true", "100"]
+
+
+def test_options_reach_the_workflow(here: Path) -> None:
+    run("--runner", "none", "--labels", "self-hosted, a100", "--config", "x/c.yaml", "-o", "out")
+    text = (here / "out" / "canary-pull-request.yml").read_text()
+    job = yaml.safe_load(text)["jobs"]["run"]
+    assert job["runs-on"] == ["self-hosted", "a100"]
+    assert job["steps"][-1]["with"] == {"mode": "run", "config": "x/c.yaml", "engine": "none"}
+    assert (here / "x" / "c-nightly.yaml").exists()
+
+
+def test_every_right_is_printed_with_its_reason(tmp_path: Path) -> None:
+    answers = Answers(forks=True, model_cache="/srv/hf")
+    done = write(answers, tmp_path, tmp_path / "w")
+    said = summary(answers, done)
+    for text in done.workflows.values():
+        assert permissions(text)
+        for one in permissions(text):
+            assert f"{one.scope}: {one.access}" in said
+            assert one.reason in said
+    assert "approval for all external contributors" in said
+    assert "HF_TOKEN" in said
+
+
+def test_someone_at_a_terminal_is_asked_only_what_is_open(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this machine has is the default of the question."""
+    monkeypatch.setattr("shutil.which", lambda name: "/bin/docker" if name == "docker" else None)
+    monkeypatch.setattr("canary.cli.init.someone_is_there", lambda: True)
+    said = run("--no-forks", typed="\ngpu-a,gpu-b\n\nab\nn\n\n")
+    assert "docker found, nvidia-smi not found" in said
+    assert "forks?" not in said
+    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    assert job["jobs"]["run"]["runs-on"] == ["gpu-a", "gpu-b"]
+    assert job["jobs"]["report"]["steps"][0]["with"]["compare"] == "ab"
+
+
+@pytest.mark.parametrize(
+    ("programs", "environment", "runner"),
+    [
+        ({"docker", "nvidia-smi"}, {}, "docker"),
+        ({"nvidia-smi"}, {}, "none"),
+        ({"docker"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "container"),
+    ],
+)
+def test_the_runner_is_guessed_from_the_machine(
+    programs: set[str], environment: dict[str, str], runner: str
+) -> None:
+    machine = look_at_machine(lambda name: name if name in programs else None, environment)
+    assert machine.runner == runner
+    assert Machine().runner == "none"
+
+
+def test_the_default_branch_is_that_of_the_clone(tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True, capture_output=True)
+
+    git("init", "-q")
+    assert default_branch(tmp_path) is None
+    git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    assert default_branch(tmp_path) == "trunk"
+    assert "branches: [trunk]" in workflow("baseline", Answers(branch="trunk"))
+
+
+def test_init_does_not_load_the_training_stack(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from canary.cli import app\n"
+        "app(['init'], standalone_mode=False)\n"
+        "assert not {'torch', 'transformers', 'trl', 'scipy'} & set(sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_image_of_ones_own_reaches_the_run_step_with_docker(here: Path) -> None:
+    said = run("--image", OWN_IMAGE)
+    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    assert job["jobs"]["run"]["steps"][-1]["with"]["image"] == OWN_IMAGE
+    assert "Until a release exists" not in said
+    assert "Until a release exists" in run("--force")
+
+
+def test_what_the_pair_for_forks_replaces_is_not_left_to_train_twice(here: Path) -> None:
+    run()
+    old = here / ".github/workflows/canary-pull-request.yml"
+    for name in ("bootstrap", "baseline", "accept", "nightly"):
+        (old.parent / f"canary-{name}.yml").unlink()
+    with pytest.raises(UsageError, match="would train each pull request"):
+        run("--forks")
+    said = run("--forks", "--force")
+    assert not old.exists()
+    assert "removed .github/workflows/canary-pull-request.yml" in said
+    run("--no-forks", "--force")
+    assert not (old.parent / "canary-fork-report.yml").exists()
+
+
+def test_a_superseded_workflow_that_somebody_changed_is_named_and_left(here: Path) -> None:
+    run("--forks")
+    mine = here / ".github/workflows/canary-fork-report.yml"
+    mine.write_text(mine.read_text() + "# mine\n")
+    said = run("--force", "--no-forks")
+    assert "canary-fork-report.yml is superseded but was changed by hand" in said
+    assert mine.exists()
+    assert not (mine.parent / "canary-fork-pull-request.yml").exists()
+
+
+def test_a_subdirectory_of_a_repository_is_no_place_for_workflows(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(here)], check=True)
+    (here / "deep").mkdir()
+    monkeypatch.chdir(here / "deep")
+    with pytest.raises(UsageError, match=f"at its root, {here.resolve()}"):
+        run()
+    run("-o", "../.github/workflows")
+
+
+def test_a_default_branch_that_cannot_be_read_is_said_to_be_a_guess(here: Path) -> None:
+    assert "default branch taken to be main; --branch names another" in run()
+    assert "taken to be" not in run("--force", "--branch", "trunk")
+    text = (here / ".github/workflows/canary-baseline.yml").read_text()
+    assert "branches: [trunk]" in text
+
+
+@pytest.mark.parametrize("content", [None, "a: [", "no_such_key: 1\n", "just words\n"])
+def test_a_config_that_is_there_must_be_one(here: Path, content: str | None) -> None:
+    path = here / "c.yaml"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_text(content)
+    with pytest.raises(UsageError, match=r"c\.yaml"):
+        run("--config", "c.yaml")
+    assert not (here / ".github").exists()
+
+
+def test_a_wrong_answer_is_refused_at_once_and_an_image_is_asked_for_where_jobs_run_in_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.cli.init.someone_is_there", lambda: True)
+    said = run(typed=f"podman\ncontainer\n{OWN_IMAGE}\ngpu\n\nn\n\nn\n\n")
+    before, after = said.split("--runner podman is not known")
+    assert "Labels of the GPU runner" not in before
+    assert "Labels of the GPU runner" in after
+    job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())
+    assert job["jobs"]["run"]["container"] == {"image": OWN_IMAGE}
+
+
+def test_a_wrong_option_is_refused_before_any_question(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("canary.cli.init.someone_is_there", lambda: True)
+    with pytest.raises(UsageError, match="--compare both"):
+        run("--compare", "both", typed="")
+
+
+def test_a_config_whose_command_the_workflows_will_give_is_one_too(here: Path) -> None:
+    (here / "canary.yaml").write_text("name: own\ntraining_type: exec\nmax_steps: 50\n")
+    run()
+    assert "extends: canary.yaml" in (here / "canary-nightly.yaml").read_text()

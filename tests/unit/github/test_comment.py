@@ -1,0 +1,272 @@
+"""The one comment: sections by canary, cut to size, and never older than what is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from canary.compare.report import Check, Comparison, KeyChange, Side
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import SMOKE_THRESHOLDS
+from canary.errors import ConfigError
+from canary.github.comment import LIMIT, MARKER, has_sections, merged, parse, sections_of
+from canary.github.section import TEMPLATE, section
+from canary.github.source import Answer, Source, worst
+from canary.github.status import LONGEST_DESCRIPTION, shortened, status_of
+from canary.report.render import render
+from tests.unit.comparing import records
+
+NEW, OLD = "b" * 40, "a" * 40
+
+
+def source(sha: str = NEW, run: int = 7, attempt: int = 1) -> Source:
+    return Source(sha, f"https://github.com/o/r/actions/runs/{run}", run, attempt)
+
+
+def comparison(verdict: str = "pass", line: str = "Pass: nothing got worse.") -> Comparison:
+    return Comparison(verdict, line)  # type: ignore[arg-type]
+
+
+def slow() -> Comparison:
+    return compare_to_baseline(
+        records([0.2] * 3, 1000), records([0.1] * 3), SMOKE_THRESHOLDS, paired=True
+    )
+
+
+def body(answers: dict[str, Comparison], at: Source, before: str = "") -> str | None:
+    made = [Answer(name, found) for name, found in answers.items()]
+    return merged(before, sections_of(made, at))
+
+
+def test_the_first_line_a_reader_sees_is_the_answer() -> None:
+    text = body({"sft": slow()}, source())
+    assert text is not None
+    shown = [line for line in text.splitlines() if not line.startswith("<!--")]
+    assert shown[0].startswith("**❌ Regression: median step time")
+
+
+def test_a_second_canary_adds_a_section_and_a_headline_with_the_worst_first() -> None:
+    first = body({"sft": comparison()}, source())
+    assert first is not None
+    second = body({"dpo": slow()}, source(), first)
+    assert second is not None
+    assert [one.name for one in parse(second)] == ["dpo", "sft"]
+    assert second.splitlines()[:2] == [MARKER, "**❌ regression: `dpo` · pass: `sft`**"]
+
+
+def of(path: str, name: str, found: Comparison, at: Source, before: str = "") -> str:
+    text = merged(before, sections_of([Answer(name, found, path)], at))
+    assert text is not None
+    return text
+
+
+def test_a_section_is_its_configs_whatever_the_canary_is_called() -> None:
+    first = of("canary.yaml", "canary", comparison("error", "Error: no record."), source(run=7))
+    second = of("canary.yaml", "sft_smoke", comparison(), source(run=8), first)
+    assert [(one.name, one.verdict) for one in parse(second)] == [("sft_smoke", "pass")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a/b.yaml", "a-b.yaml"), ("A.yaml", "a.yaml"), ("x" * 300 + "1", "x" * 300 + "2")],
+)
+def test_two_configs_of_similar_paths_and_one_name_have_a_section_each(
+    one: str, other: str
+) -> None:
+    first = of(one, "sft", comparison(), source())
+    second = of(other, "sft", slow(), source(), first)
+    assert sorted(found.verdict for found in parse(second)) == ["pass", "regression"]
+    assert all(len(found.key) <= 100 for found in parse(second))
+
+
+def test_sections_of_an_older_version_go_when_one_of_this_comes() -> None:
+    first = of("canary.yaml", "canary", comparison("error", "Error: no record."), source())
+    key = parse(first)[0].key
+    old = first.replace(f" {key} -->", " -->")
+    assert [(one.name, one.key) for one in parse(old)] == [("canary", "")]
+    second = of("canary.yaml", "sft_smoke", comparison(), source(), old)
+    assert [one.name for one in parse(second)] == ["sft_smoke"]
+
+
+def test_what_is_posted_by_hand_and_by_a_run_replaces_each_other() -> None:
+    run = of("configs/sft.yaml", "sft", comparison(), source(run=7))
+    by_hand = of("", "sft", slow(), Source(NEW), run)
+    assert [one.verdict for one in parse(by_hand)] == ["regression"]
+    again = of("configs/sft.yaml", "sft", comparison(), source(run=7), by_hand)
+    assert [one.verdict for one in parse(again)] == ["pass"]
+
+
+def test_a_newer_commit_drops_the_sections_of_the_older_one() -> None:
+    first = body({"sft": comparison(), "dpo": comparison()}, source(OLD))
+    assert first is not None
+    second = body({"sft": slow()}, source(NEW), first)
+    assert second is not None
+    assert [(one.name, one.sha) for one in parse(second)] == [("sft", NEW)]
+
+
+def test_an_older_run_of_the_same_commit_changes_nothing() -> None:
+    later = body({"sft": comparison()}, source(run=9))
+    assert later is not None
+    assert body({"sft": slow()}, source(run=8), later) is None
+    assert body({"sft": slow()}, source(run=9, attempt=2), later) is not None
+
+
+def test_line_breaks_as_github_returns_them_are_understood() -> None:
+    text = body({"sft": comparison()}, source())
+    assert text is not None
+    assert len(parse(text.replace("\n", "\r\n"))) == 1
+    assert has_sections(text.replace("\n", "\r\n"), parse(text))
+
+
+def test_a_section_that_another_job_overwrote_is_missed() -> None:
+    mine = sections_of([Answer("sft", comparison())], source())
+    theirs = body({"dpo": comparison()}, source())
+    assert theirs is not None
+    assert not has_sections(theirs, mine)
+
+
+def long_comparison(checks: int) -> Comparison:
+    found = slow()
+    text = "a long message " * 20
+    rows = tuple(
+        Check(f"check_{place}", "performance", "exact", "pass", text, 1, 2, delta=1.0)
+        for place in range(checks)
+    )
+    keys = tuple(KeyChange(f"key_{place}", "was " * 10, "now " * 10) for place in range(checks))
+    return replace(found, checks=(*found.checks, *rows), config_changes=keys)
+
+
+def test_a_long_report_is_cut_section_by_section_and_says_what_is_left_out() -> None:
+    text = section(long_comparison(800), source(), 30_000)
+    assert len(text) <= 30_000
+    assert "Regression: median step time" in text
+    assert "Failed checks" in text
+    assert "Left out for length: " in text
+    assert "checks that passed" in text
+
+
+def test_a_report_that_fits_is_left_whole() -> None:
+    assert "Left out" not in section(slow(), source(), LIMIT)
+
+
+def test_a_comment_of_many_long_canaries_keeps_every_first_line() -> None:
+    answers = {f"canary-{place}": long_comparison(300) for place in range(12)}
+    text = body(answers, source())
+    assert text is not None
+    assert len(text) <= LIMIT
+    assert text.count("**❌ Regression: ") == 12
+    assert len(parse(text)) == 12
+
+
+def test_a_comment_that_grows_over_the_limit_by_merging_is_cut() -> None:
+    text: str | None = ""
+    for place in range(4):
+        text = body({f"canary-{place}": long_comparison(800)}, source(), text or "")
+    assert text is not None
+    assert len(text) <= LIMIT
+    assert text.count("Regression: median step time") >= 4
+
+
+def test_users_override_one_block_and_keep_the_rest() -> None:
+    own = '{% extends "comment.md.jinja" %}{% block footer %}Ask #ml-infra.{% endblock %}'
+    text = section(slow(), source(), LIMIT, {TEMPLATE: own})
+    assert "Ask #ml-infra." in text
+    assert "Failed checks" in text
+    assert "<sub>commit" not in text
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{% if %}", "is not Jinja: line 1"),
+        ("{{ view.nothing }}", "cannot be rendered"),
+        ("{{ ''.__class__.__mro__ }}", "cannot be rendered"),
+        ("{{ view.rows.append(1) }}", "cannot be rendered"),
+        ('{% include "../../etc/passwd" %}', "cannot be rendered"),
+    ],
+)
+def test_a_template_that_is_wrong_or_reaches_out_is_refused(template: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        section(slow(), source(), LIMIT, {TEMPLATE: template})
+
+
+def test_no_template_can_write_the_comments_own_marks() -> None:
+    forged = "<!-- rlhf-canary:end --><!-- rlhf-canary:section x bb 1.1 pass -->"
+    text = body({"sft": slow()}, source())
+    assert text is not None
+    own = merged("", sections_of([Answer("sft", slow())], source(), {TEMPLATE: forged}))
+    assert own is not None
+    assert [one.verdict for one in parse(own)] == ["regression"]
+
+
+STATES = [
+    ("pass", False, "success"),
+    ("regression", False, "failure"),
+    ("changed", False, "failure"),
+    ("inconclusive", False, "success"),
+    ("inconclusive", True, "failure"),
+    ("no-baseline", False, "success"),
+    ("error", False, "error"),
+]
+
+
+@pytest.mark.parametrize(("verdict", "strict", "state"), STATES)
+def test_every_verdict_has_its_state(verdict: str, strict: bool, state: str) -> None:
+    assert status_of((Answer("sft", comparison(verdict)),), strict).state == state
+
+
+def test_an_accepted_change_is_a_success() -> None:
+    accepted = replace(comparison("changed"), accepted="label by someone")
+    assert status_of((Answer("sft", accepted),)).state == "success"
+
+
+def test_no_record_is_an_error_and_never_a_success() -> None:
+    assert status_of(()).state == "error"
+
+
+def test_the_worst_canary_decides_and_is_named() -> None:
+    answers = (
+        Answer("sft", comparison()),
+        Answer("dpo", comparison("regression", "Regression: slow.")),
+        Answer("grpo", replace(comparison("changed"), accepted="yes")),
+    )
+    assert worst(answers, strict=False).canary == "dpo"
+    assert status_of(answers).description == "dpo: Regression: slow."
+
+
+def test_a_blocking_answer_comes_before_a_worse_sounding_one_that_does_not_block() -> None:
+    answers = (
+        Answer("a", replace(comparison("changed"), accepted="yes")),
+        Answer("b", comparison("inconclusive")),
+    )
+    assert worst(answers, strict=True).canary == "b"
+
+
+def test_a_description_is_cut_at_a_word_within_githubs_limit() -> None:
+    text = shortened("word " * 60)
+    assert len(text) <= LONGEST_DESCRIPTION
+    assert text.endswith("word…")
+    assert len(shortened("x" * 500)) == LONGEST_DESCRIPTION
+    assert shortened("x " * 200 + "(96%).").endswith("x…")
+    assert shortened("two\nlines\x1b[2J") == "two lines [2J"
+
+
+def test_a_status_that_is_too_long_keeps_the_remedy_of_an_error() -> None:
+    path = "a/very/long/path/" * 12
+    found = Comparison("error", f"Error: the file {path} is not there (name another file).")
+    said = status_of((Answer("sft", found),)).description
+    assert said.startswith("Error: the file a/very/long")
+    assert said.endswith("… (name another file).")
+    assert len(said) == LONGEST_DESCRIPTION
+
+
+def test_an_error_without_runs_has_no_table_of_runs() -> None:
+    found = Comparison("error", "Error: the training job left no record.")
+    for text in (section(found, Source("a" * 40), LIMIT), render(found, "markdown")):
+        assert "left no record" in text
+        assert "no runs" not in text
+        assert "erdict" not in text
+        assert "ummary" not in text
+    refused = replace(found, current=Side(("head",), "sft"))
+    assert "no runs" in section(refused, Source("a" * 40), LIMIT)

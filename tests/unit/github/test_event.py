@@ -1,0 +1,319 @@
+"""Events of GitHub and what each asks of the gate."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from canary.errors import InputError, UsageError
+from canary.github.event import Intent, Kind, intent_of
+
+HEAD = "a" * 40
+BASE = "b" * 40
+REPOSITORY = {"full_name": "octo/models", "default_branch": "main"}
+
+
+def pull_request(action: str = "opened", **changes: Any) -> dict[str, Any]:
+    payload = {
+        "action": action,
+        "repository": REPOSITORY,
+        "sender": {"login": "mona"},
+        "pull_request": {
+            "number": 7,
+            "draft": False,
+            "head": {"sha": HEAD, "ref": "faster", "repo": {"full_name": "octo/models"}},
+            "base": {"sha": BASE, "ref": "main"},
+            "merge_commit_sha": "c" * 40,
+        },
+    }
+    return {**copy.deepcopy(payload), **changes}
+
+
+def push(ref: str = "refs/heads/main", after: str = HEAD) -> dict[str, Any]:
+    return {"ref": ref, "after": after, "repository": REPOSITORY}
+
+
+def workflow_run(action: str = "completed", **changes: Any) -> dict[str, Any]:
+    run = {
+        "id": 99,
+        "event": "pull_request",
+        "head_sha": HEAD,
+        "head_branch": "faster",
+        "head_repository": {"full_name": "mona/models"},
+        "conclusion": "success",
+        "pull_requests": [{"number": 1}],
+    }
+    return {"action": action, "repository": REPOSITORY, "workflow_run": {**run, **changes}}
+
+
+@pytest.mark.parametrize(
+    "action", ["opened", "synchronize", "reopened", "ready_for_review", "labeled", "unlabeled"]
+)
+def test_a_pull_request_that_may_have_changed_is_judged(action: str) -> None:
+    payload = pull_request(action, label={"name": "bug"})
+    intent = intent_of("pull_request", payload)
+    assert intent.kind is Kind.JUDGE
+    assert (intent.repository, intent.pull_request) == ("octo/models", 7)
+    assert (intent.head_sha, intent.head_branch, intent.head_repository) == (
+        HEAD,
+        "faster",
+        "octo/models",
+    )
+    assert (intent.base_sha, intent.base_branch) == (BASE, "main")
+    assert not intent.fork
+    assert not intent.writes_baseline
+
+
+@pytest.mark.parametrize("action", ["closed", "assigned", "locked", "converted_to_draft"])
+def test_what_changes_nothing_about_the_code_is_ignored(action: str) -> None:
+    intent = intent_of("pull_request", pull_request(action))
+    assert intent.kind is Kind.IGNORE
+    assert action in intent.reason
+
+
+def test_an_edit_is_judged_only_where_it_changes_the_base() -> None:
+    title = pull_request("edited", changes={"title": {"from": "old"}})
+    base = pull_request("edited", changes={"base": {"ref": {"from": "main"}}})
+    assert intent_of("pull_request", title).kind is Kind.IGNORE
+    assert intent_of("pull_request", base).kind is Kind.JUDGE
+
+
+def test_the_status_never_goes_to_the_merge_commit() -> None:
+    intent = intent_of("pull_request", pull_request(), sha="c" * 40, ref="refs/pull/7/merge")
+    assert intent.head_sha == HEAD
+
+
+def test_a_fork_is_known_by_its_repository_even_when_its_branch_is_called_main() -> None:
+    payload = pull_request()
+    payload["pull_request"]["head"].update(ref="main", repo={"full_name": "mona/models"})
+    intent = intent_of("pull_request", payload)
+    assert intent.fork
+    assert intent.head_repository == "mona/models"
+    assert not intent.writes_baseline
+
+
+def test_a_deleted_fork_is_still_a_fork() -> None:
+    payload = pull_request()
+    payload["pull_request"]["head"]["repo"] = None
+    intent = intent_of("pull_request", payload)
+    assert intent.fork
+    assert intent.head_repository == ""
+
+
+def test_a_label_is_told_with_who_set_it_only_when_it_is_set() -> None:
+    label = {"name": "canary:accept"}
+    labeled = intent_of("pull_request", pull_request("labeled", label=label))
+    unlabeled = intent_of("pull_request", pull_request("unlabeled", label=label))
+    assert labeled.labelled == ("canary:accept", "mona")
+    assert unlabeled.labelled is None
+
+
+def test_pull_request_target_is_refused_with_the_safe_way() -> None:
+    with pytest.raises(UsageError, match="pull_request_target") as caught:
+        intent_of("pull_request_target", pull_request())
+    assert "`canary init --forks`" in str(caught.value)
+
+
+def test_a_push_to_the_default_branch_is_recorded() -> None:
+    intent = intent_of("push", push())
+    assert intent.kind is Kind.RECORD
+    assert intent.writes_baseline
+    assert (intent.head_sha, intent.base_sha, intent.head_branch) == (HEAD, HEAD, "main")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        push("refs/heads/faster"),
+        push("refs/heads/other/main"),
+        push("refs/tags/main"),
+        push(after="0" * 40),
+    ],
+    ids=["other branch", "branch that ends alike", "tag of that name", "deleted"],
+)
+def test_no_other_push_is_recorded(payload: dict[str, Any]) -> None:
+    intent = intent_of("push", payload)
+    assert intent.kind is Kind.IGNORE
+    assert not intent.writes_baseline
+
+
+@pytest.mark.parametrize("name", ["schedule", "workflow_dispatch"])
+def test_runs_on_the_default_branch_are_recorded(name: str) -> None:
+    intent = intent_of(name, {"repository": REPOSITORY}, sha=HEAD, ref="refs/heads/main")
+    assert intent.kind is Kind.RECORD
+    assert (intent.head_sha, intent.writes_baseline) == (HEAD, True)
+
+
+def test_a_dispatch_elsewhere_is_judged_and_writes_nothing() -> None:
+    payload = {"repository": REPOSITORY, "ref": "refs/heads/faster", "inputs": {}}
+    intent = intent_of("workflow_dispatch", payload, sha=HEAD)
+    assert intent.kind is Kind.JUDGE
+    assert (intent.pull_request, intent.writes_baseline) == (None, False)
+    assert (intent.head_branch, intent.base_sha, intent.base_branch) == ("faster", "", "main")
+
+
+def test_a_dispatch_on_a_tag_called_as_the_default_branch_writes_nothing() -> None:
+    payload = {"repository": REPOSITORY, "ref": "refs/tags/main"}
+    intent = intent_of("workflow_dispatch", payload, sha=HEAD)
+    assert (intent.kind, intent.writes_baseline, intent.head_branch) == (Kind.JUDGE, False, "")
+
+
+def test_a_dispatch_that_does_not_say_where_it_ran_is_an_error() -> None:
+    with pytest.raises(InputError, match="GITHUB_REF"):
+        intent_of("workflow_dispatch", {"repository": REPOSITORY}, sha=HEAD)
+
+
+def test_a_schedule_without_a_commit_is_an_error() -> None:
+    with pytest.raises(InputError, match="GITHUB_SHA"):
+        intent_of("schedule", {"repository": REPOSITORY, "schedule": "0 3 * * *"})
+
+
+def test_a_merge_group_is_judged_at_its_own_commit_by_its_base() -> None:
+    group = {
+        "head_sha": HEAD,
+        "head_ref": "refs/heads/gh-readonly-queue/main/pr-7-x",
+        "base_sha": BASE,
+        "base_ref": "refs/heads/main",
+    }
+    payload = {"action": "checks_requested", "repository": REPOSITORY, "merge_group": group}
+    intent = intent_of("merge_group", payload)
+    assert (intent.kind, intent.head_sha, intent.base_sha) == (Kind.JUDGE, HEAD, BASE)
+    assert (intent.base_branch, intent.pull_request) == ("main", None)
+    assert not intent.writes_baseline
+    gone = intent_of("merge_group", {**payload, "action": "destroyed"})
+    assert gone.kind is Kind.IGNORE
+
+
+def test_the_report_of_a_fork_names_no_pull_request_from_the_event() -> None:
+    intent = intent_of("workflow_run", workflow_run())
+    assert intent.kind is Kind.JUDGE
+    assert intent.pull_request is None
+    assert intent.fork
+    assert (intent.run_id, intent.conclusion, intent.base_sha) == (99, "success", "")
+    assert (intent.head_sha, intent.head_repository) == (HEAD, "mona/models")
+
+
+@pytest.mark.parametrize("action", ["requested", "in_progress"])
+def test_a_run_that_begins_is_announced(action: str) -> None:
+    intent = intent_of("workflow_run", workflow_run(action, conclusion=None))
+    assert (intent.kind, intent.conclusion, intent.writes_baseline) == (Kind.ANNOUNCE, "", False)
+
+
+def test_a_run_that_waits_for_approval_is_no_failure() -> None:
+    intent = intent_of("workflow_run", workflow_run(conclusion="action_required"))
+    assert intent.kind is Kind.ANNOUNCE
+    assert "approval" in intent.reason
+
+
+@pytest.mark.parametrize("conclusion", ["failure", "cancelled", "timed_out"])
+def test_a_run_that_failed_is_judged_and_says_how_it_ended(conclusion: str) -> None:
+    intent = intent_of("workflow_run", workflow_run(conclusion=conclusion))
+    assert (intent.kind, intent.conclusion) == (Kind.JUDGE, conclusion)
+
+
+@pytest.mark.parametrize("trigger", ["push", "schedule", "workflow_dispatch"])
+def test_a_run_of_the_default_branch_itself_is_recorded(trigger: str) -> None:
+    payload = workflow_run(
+        event=trigger, head_branch="main", head_repository={"full_name": "octo/models"}
+    )
+    intent = intent_of("workflow_run", payload)
+    assert (intent.kind, intent.writes_baseline, intent.base_sha) == (Kind.RECORD, True, HEAD)
+    begun = intent_of("workflow_run", {**payload, "action": "requested"})
+    assert (begun.kind, begun.writes_baseline) == (Kind.ANNOUNCE, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"event": "push", "head_branch": "main"},
+        {"event": "push", "head_repository": {"full_name": "octo/models"}},
+        {"event": "push", "head_branch": "main", "head_repository": None},
+        {"event": "push", "head_branch": None, "head_repository": {"full_name": "octo/models"}},
+        {"event": "pull_request_target"},
+        {"event": "repository_dispatch"},
+    ],
+)
+def test_other_runs_are_ignored(changes: dict[str, Any]) -> None:
+    intent = intent_of("workflow_run", workflow_run(**changes))
+    assert (intent.kind, intent.writes_baseline) == (Kind.IGNORE, False)
+
+
+def test_a_pull_request_run_of_a_branch_called_main_writes_nothing() -> None:
+    intent = intent_of("workflow_run", workflow_run(head_branch="main"))
+    assert (intent.kind, intent.writes_baseline) == (Kind.JUDGE, False)
+
+
+@pytest.mark.parametrize("name", ["issue_comment", "release", "check_suite"])
+def test_other_events_are_ignored_and_named(name: str) -> None:
+    assert intent_of(name, {}) == Intent(
+        Kind.IGNORE, f"the event {name} asks for no comparison", name
+    )
+
+
+BAD_VALUES: list[tuple[str, Any]] = [
+    ("pull_request.head.sha", HEAD[:39]),
+    ("pull_request.head.sha", HEAD.upper()),
+    ("pull_request.head.sha", HEAD + "\n"),
+    ("pull_request.head.sha", None),
+    ("pull_request.head.ref", "a\n::set-env name=x::y"),
+    ("pull_request.head.repo", "octo/models"),
+    ("pull_request.number", "7"),
+    ("pull_request.number", True),
+    ("pull_request.number", 0),
+    ("pull_request.draft", "no"),
+    ("pull_request.base", []),
+    ("repository.full_name", "octo/models/../other"),
+    ("repository.full_name", "octo"),
+    ("repository.default_branch", 3),
+    ("action", "opened\n::error::x"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), BAD_VALUES)
+def test_a_value_that_github_never_sends_is_an_error_that_names_the_key(
+    key: str, value: Any
+) -> None:
+    payload = copy.deepcopy(pull_request())
+    *parents, last = key.split(".")
+    part = payload
+    for parent in parents:
+        part = part[parent]
+    part[last] = value
+    with pytest.raises(InputError, match=key.replace(".", r"\.")) as caught:
+        intent_of("pull_request", payload)
+    assert "\n" not in str(caught.value)
+    assert "::" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["action", "repository", "pull_request"])
+def test_a_missing_key_is_named(key: str) -> None:
+    payload = pull_request()
+    del payload[key]
+    with pytest.raises(InputError, match=f"{key} is missing"):
+        intent_of("pull_request", payload)
+
+
+def test_a_label_event_without_its_sender_is_an_error() -> None:
+    payload = pull_request("labeled", label={"name": "canary:accept"})
+    del payload["sender"]
+    with pytest.raises(InputError, match="sender is missing"):
+        intent_of("pull_request", payload)
+
+
+def test_a_sha256_repository_is_served() -> None:
+    payload = pull_request()
+    payload["pull_request"]["head"]["sha"] = "d" * 64
+    assert intent_of("pull_request", payload).head_sha == "d" * 64
+
+
+@pytest.mark.parametrize("branch", ["::error", "a b", "a\u2028b", "a\x85b", "a\x7f", ""])
+def test_a_name_that_git_does_not_allow_is_refused(branch: str) -> None:
+    with pytest.raises(InputError, match="head_branch"):
+        intent_of("workflow_run", workflow_run(head_branch=branch))
+
+
+def test_a_branch_may_be_named_in_any_script() -> None:
+    intent = intent_of("workflow_run", workflow_run(head_branch="功能/é-1"))
+    assert intent.head_branch == "功能/é-1"

@@ -1,0 +1,144 @@
+"""The verb `ladder`: what it prints, what it leaves, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.cli import main
+from canary.errors import RunFailed
+from canary.ladder import advise, ladder
+from canary.ladder.levels import LEVELS
+from canary.ladder.results import Ladder
+from tests.unit.laddering import Workshop, config_of, silent, site
+
+FAST: dict[tuple[str, Any], float] = {("speed.kv_cache", True): 2.0}
+
+
+@pytest.fixture(autouse=True)
+def signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' own process keeps its handlers."""
+    monkeypatch.setattr("canary.cli.ladder.stoppable", lambda: None)
+
+
+def made(folder: Path, launch: Workshop | None = None) -> Ladder:
+    place = site(config_of("ppo"), launch or Workshop(FAST), folder=folder)
+    return ladder.ladder_at(place, LEVELS, 2, silent)
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, answer: Ladder | Exception) -> None:
+    def run_ladder(*_: object) -> Ladder:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(ladder, "run_ladder", run_ladder)
+
+
+def ended(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["ladder", *words])
+    return int(end.value.code or 0)
+
+
+def test_a_ladder_is_printed_and_left_in_every_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answered(monkeypatch, made(tmp_path))
+    assert ended("--format", "json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "ladder.json").read_text())
+    assert (tmp_path / "ladder.txt").read_text().startswith("Ladder of job: PPO")
+    assert (tmp_path / "ladder.md").read_text().startswith("### Ladder of job: PPO")
+
+
+def test_a_level_that_is_not_safe_ends_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unsafe = Workshop(FAST, learns={("speed.kv_cache", True): 0.1})
+    answered(monkeypatch, made(tmp_path, unsafe))
+    assert ended() == 1
+    assert "UNSAFE: basic" in capsys.readouterr().out
+
+
+def test_a_level_without_a_ratio_ends_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = made(tmp_path)
+    lost = replace(whole.levels[-1], problem="oom: out of memory", cumulative=None)
+    answered(monkeypatch, replace(whole, levels=(*whole.levels[:-1], lost)))
+    assert ended() == 1
+
+
+def test_a_baseline_that_does_not_run_ends_with_4(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answered(monkeypatch, RunFailed("the baseline level did not run: oom", "oom"))
+    assert ended() == 4
+    assert capsys.readouterr().err == "canary: the baseline level did not run: oom\n"
+
+
+def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ladder, "ladder_at", lambda *_: pytest.fail("a launch was started"))
+    (tmp_path / "file").write_text("")
+    assert ended("-o", str(tmp_path / "file")) == 4
+    said = capsys.readouterr().err
+    assert f"cannot make {tmp_path}/file/ladder-" in said
+    assert "choose another folder with -o" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--format", "html"], "no format 'html'"),
+        (["--levels", "fast"], "no level 'fast'"),
+        (["--rounds", "0"], "--rounds must be 1 or more, got 0"),
+        (["--advise", "--rounds", "1"], "--advise --rounds 1 can name nothing"),
+        (["--advise", "--levels", "basic"], "--levels and --advise exclude each other"),
+        (["no.yaml"], "no config at no.yaml"),
+        (["--set", "training_type=exec", "--set", "command=[a]"], "not used by training_type exec"),
+    ],
+)
+def test_wrong_usage_ends_with_2_before_anything_runs(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(*words) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["--advise"]])
+def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "grpo.yaml"
+    file.write_text("training_type: grpo\ntrainer_args: {use_vllm: true}\n")
+    assert ended(str(file), *words) == 2
+    said = capsys.readouterr().err
+    assert "cannot be had: fixed_length is for the model's own generate, not for vLLM's" in said
+
+
+def test_a_training_of_one_s_own_has_no_levels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("training_type: custom\ntrainer_factory: setup:make\nmax_steps: 5\n")
+    assert ended(str(file)) == 2
+    assert "training_type custom has no levels" in capsys.readouterr().err
+
+
+def test_an_advice_is_printed_with_the_lines_to_paste(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of("ppo", speed={"kv_cache": False})
+    place = site(config, Workshop(FAST), folder=tmp_path)
+    found = advise.advice_at(place, 3, silent)
+    monkeypatch.setattr(advise, "run_advise", lambda *_: found)
+    assert ended("--advise", "--format", "markdown") == 0
+    assert "speed:\n  kv_cache: true\n" in capsys.readouterr().out
+    assert (tmp_path / "advice.json").exists()

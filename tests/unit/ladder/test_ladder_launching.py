@@ -1,0 +1,203 @@
+"""How a launch of the ladder is started, and what of its words is passed on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.campaign.side import Side, run_child
+from canary.errors import MachineError, UsageError
+from canary.ladder.launching import FinishedRun, Heard, RunProcesses, run_name
+from canary.record.types import RunRecord
+from tests.unit.comparing import crashed, example
+from tests.unit.laddering import config_of, silent
+
+
+class Started:
+    """Every `run_with` of a Side, without a process."""
+
+    def __init__(self) -> None:
+        self.sides: list[Side] = []
+        self.settings: list[dict[str, Any]] = []
+        self.answer: RunRecord | Exception = example()
+
+    def run_with(self, side: Side, settings: list[str]) -> RunRecord:
+        self.sides.append(side)
+        pairs = (setting.partition("=") for setting in settings)
+        self.settings.append(
+            {key: value if key == "name" else json.loads(value) for key, _, value in pairs}
+        )
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    found = Started()
+    monkeypatch.setattr(
+        Side, "run_with", lambda side, settings: found.run_with(side, list(settings))
+    )
+    return found
+
+
+def launcher(folder: Path, trainer: str = "ppo", **environ: str) -> RunProcesses:
+    config = config_of(trainer, max_steps=40)
+    return RunProcesses(None, ("max_steps=40",), config, folder, environ, silent)
+
+
+def test_a_guard_is_a_probe_alone_on_recorded_completions(tmp_path: Path, started: Started) -> None:
+    launch = launcher(tmp_path)
+    launch.guard("baseline", {"fixed_length": True}, records=True)
+    launch.guard("basic", {"speed.kv_cache": True, "fixed_length": True})
+    recording, replaying = (side.environment for side in started.sides)
+    file = str(tmp_path / "completions.jsonl")
+    assert recording["CANARY_RECORD_COMPLETIONS"] == file
+    assert replaying["CANARY_REPLAY_COMPLETIONS"] == file
+    assert "CANARY_RECORD_COMPLETIONS" not in replaying
+    assert started.settings[1]["repeats"] == 0
+    assert started.settings[1]["probe_steps"] == 5
+    assert started.settings[1]["speed.kv_cache"] is True
+
+
+def test_a_guard_sees_completions_of_the_lengths_that_they_have(
+    tmp_path: Path, started: Started
+) -> None:
+    """What follows an end is guarded as well; only what is timed has one length."""
+    launch = launcher(tmp_path)
+    launch.guard("basic", {"fixed_length": True})
+    launch.timed("basic", {"fixed_length": True})
+    assert [one["fixed_length"] for one in started.settings] == [False, True]
+
+
+def test_what_samples_nothing_records_nothing(tmp_path: Path, started: Started) -> None:
+    launcher(tmp_path, "sft").guard("baseline", {}, records=True)
+    assert not started.sides[0].environment
+
+
+def test_a_timed_launch_has_no_probe_and_its_own_curves(tmp_path: Path, started: Started) -> None:
+    launcher(tmp_path).timed("basic", {})
+    assert started.settings[0]["probe_steps"] == 0
+    assert started.settings[0]["repeats"] == 1
+    assert started.sides[0].environment == {
+        "CANARY_LADDER_LEVEL": "basic",
+        "TENSORBOARD_LOGGING_DIR": str(tmp_path / "tensorboard"),
+    }
+
+
+def test_trl_s_defaults_are_asked_for_by_the_environment(tmp_path: Path, started: Started) -> None:
+    launcher(tmp_path).timed("trl", {}, trl_defaults=True)
+    assert started.sides[0].environment["CANARY_TRL_DEFAULTS"] == "1"
+
+
+def test_a_trial_is_short_and_no_tracker_hears_of_it(tmp_path: Path, started: Started) -> None:
+    launcher(tmp_path).trial("advanced", {"dtype": "bfloat16"})
+    assert started.settings[0]["max_steps"] == 9
+    assert started.settings[0]["metrics_warmup_steps"] == 3
+    assert started.settings[0]["report_to"] == []
+    assert "timeout" not in started.settings[0]
+
+
+@pytest.mark.parametrize(("limit", "given"), [(300.0, 300.0), (1e6, 1800.0)])
+def test_a_trial_with_a_switch_is_not_waited_for_without_end(
+    tmp_path: Path, started: Started, limit: float, given: float
+) -> None:
+    launcher(tmp_path).trial("optimal", {"speed.compile": True}, limit)
+    assert started.settings[0]["timeout"] == given
+
+
+def test_no_launch_saves_the_model_that_the_user_asked_for(
+    tmp_path: Path, started: Started
+) -> None:
+    """A guard measures nothing, and with `save_model` that is a ConfigError."""
+    launch = launcher(tmp_path, "sft")
+    launch.guard("baseline", {})
+    launch.trial("advanced", {})
+    launch.timed("basic", {})
+    assert [one["save_model"] for one in started.settings] == [None] * 3
+
+
+def test_run_folders_tell_guards_trials_and_rounds_apart(tmp_path: Path, started: Started) -> None:
+    launch = launcher(tmp_path)
+    launch.guard("basic", {})
+    launch.trial("advanced, bfloat16", {})
+    for _ in range(2):
+        launch.timed("basic", {})
+    assert [one["name"] for one in started.settings] == [
+        "job.guard-basic",
+        "job.trial-advanced-bfloat16",
+        "job.round1-basic",
+        "job.round2-basic",
+    ]
+
+
+def test_a_long_name_of_the_job_does_not_hide_which_launch_it_is() -> None:
+    found = run_name("a" * 64, "trial-advanced, micro-batch 2 4")
+    assert found.endswith("a.trial-advanced-micro-batch-2-4")
+    assert len(found) == 64
+
+
+def test_every_launch_is_kept_with_its_record_s_id(tmp_path: Path, started: Started) -> None:
+    launch = launcher(tmp_path)
+    launch.guard("basic", {})
+    started.answer = MachineError("advanced (trial): no such kernel")
+    launch.trial("advanced", {})
+    assert launch.launched == [
+        FinishedRun("guard", "basic", example().run_id),
+        FinishedRun("trial", "advanced", None, "no such kernel"),
+    ]
+
+
+@pytest.mark.parametrize("error", [UsageError, MachineError])
+def test_a_launch_that_cannot_run_says_why_and_is_no_exception(
+    tmp_path: Path, started: Started, error: Any
+) -> None:
+    started.answer = error("advanced (trial): no such kernel")
+    found = launcher(tmp_path).trial("advanced", {})
+    assert found.problem == "no such kernel"
+    assert found.speed is None
+
+
+def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> None:
+    started.answer = crashed(example(), "oom", "out of memory")
+    found = launcher(tmp_path).timed("optimal", {})
+    assert found.problem == "oom: out of memory"
+    assert found.speed is None
+
+
+def test_steps_and_alerts_are_passed_on_and_the_summing_up_is_not() -> None:
+    said: list[str] = []
+    heard = Heard("basic, timed", said.append)
+    for line in (
+        "sft: SFT of embedded/tiny",
+        "  step 3/20 · 120 ms/step",
+        "  high alert: gradient",
+        "  completed after 20 steps, 3.0 s",
+        "  step time   120 ms mean",
+    ):
+        heard(line)
+    assert said == [
+        "  basic, timed: step 3/20 · 120 ms/step",
+        "  basic, timed: high alert: gradient",
+    ]
+
+
+def test_lines_of_a_child_are_heard_as_they_come_and_kept() -> None:
+    heard: list[str] = []
+    program = "import sys; print('out'); [print(n, file=sys.stderr) for n in range(3)]; sys.exit(3)"
+    code, out, err = run_child([sys.executable, "-c", program], Path.cwd(), {}, heard.append)
+    assert (code, out, err) == (3, "out\n", "0\n1\n2\n")
+    assert heard == ["0", "1", "2"]
+
+
+def test_a_guard_trains_at_a_rate_though_the_warm_up_is_long(
+    tmp_path: Path, started: Started
+) -> None:
+    """In the first steps of a long warm-up nothing that the optimizer does would show."""
+    config = config_of("sft", max_steps=200, warmup_steps=100)
+    RunProcesses(None, (), config, tmp_path, {}, silent).guard("basic", {})
+    assert started.settings[0]["warmup_steps"] == 0

@@ -1,0 +1,136 @@
+"""What a ladder and an advice look like, held by golden files.
+
+After a wanted change: `UPDATE_GOLDEN=1 python -m pytest tests/unit/ladder/test_ladder_view.py`, then read
+the difference that git shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from canary.errors import UsageError
+from canary.ladder.advise import advice_at
+from canary.ladder.advise_view import advice_text, yaml_lines
+from canary.ladder.ladder import ladder_at
+from canary.ladder.levels import LEVELS, SWITCHES, Switch, always
+from canary.ladder.results import Advice, Ladder
+from canary.ladder.view import ladder_text
+from tests.unit.laddering import CPU, Workshop, config_of, silent, site
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+PLANTED = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
+LAUNCH = {
+    ("speed.kv_cache", True): 2.0,
+    ("dtype", "bfloat16"): 0.5,
+    ("batch_size", 8): 1.25,
+    ("num_workers", 2): 1.03,
+    ("speed.rollout_batch", "whole"): 1.5,
+}
+
+
+def ladder() -> Ladder:
+    """One level is unsafe, one switch does not run, trl has no PPO."""
+    launch = Workshop(
+        LAUNCH,
+        learns={("ppo.init_kl_coef", 0.0): 0.01},
+        fails={("speed.decode", "static"): "failed: no static cache here"},
+        trl="trl 1.16.0 has no PPO",
+        drift=0.999,
+    )
+    known = (*SWITCHES, PLANTED)
+    return ladder_at(site(config_of("ppo"), launch), LEVELS, 3, silent, known)
+
+
+def advice() -> Advice:
+    """Two switches pay, one is unsafe."""
+    launch = Workshop(LAUNCH, learns={("ppo.init_kl_coef", 0.0): 0.01}, drift=0.999)
+    config = config_of("ppo", speed={"kv_cache": False, "rollout_batch": "micro"})
+    return advice_at(site(config, launch), 3, silent, (*SWITCHES, PLANTED))
+
+
+def held(name: str, text: str) -> None:
+    """The text against its golden file."""
+    path = GOLDEN / name
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("form", "suffix"), [("text", "txt"), ("markdown", "md")])
+def test_a_ladder_looks_as_agreed(form: str, suffix: str) -> None:
+    held(f"ladder.{suffix}", ladder_text(ladder(), form))
+
+
+@pytest.mark.parametrize(("form", "suffix"), [("text", "txt"), ("markdown", "md")])
+def test_an_advice_looks_as_agreed(form: str, suffix: str) -> None:
+    held(f"advice.{suffix}", advice_text(advice(), form))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_on_a_terminal_no_line_of_a_ladder_or_an_advice_is_wider_than_it(width: int) -> None:
+    shown = ladder_text(ladder(), "text", width), advice_text(advice(), "text", width)
+    assert max(len(line) for text in shown for line in text.splitlines()) <= width
+    assert "3.86x [3.83, 3.89]" in shown[0]
+    assert "UNSAFE" in shown[0]
+    assert "2.00x [1.99, 2.01]" in shown[1], "a gain is whole"
+
+
+def test_the_document_of_a_ladder_has_all_that_the_text_says() -> None:
+    found = json.loads(ladder_text(ladder(), "json"))
+    assert found["passed"] is False
+    assert [one["level"] for one in found["levels"]] == list(LEVELS)
+    basic = found["levels"][1]
+    assert basic["cumulative"]["ratio"] == pytest.approx(2.0, rel=1e-3)
+    assert {"samples_per_s", "tokens_per_s", "gpu_pct", "cpu_pct", "memory_mb", "gil_share"} <= set(
+        basic["figures"]
+    )
+    assert found["levels"][2]["guarded"]["blamed"] == ["no KL penalty"]
+    assert found["trl"]["problem"] == "trl 1.16.0 has no PPO"
+    timed = [one for one in found["launches"] if one["kind"] == "timed"]
+    assert [one["label"] for one in timed[:2]] == ["baseline", "basic"]
+    assert all(one["run_id"] for one in timed)
+    trials = {one["label"] for one in found["launches"] if one["kind"] == "trial"}
+    assert {"advanced, bfloat16", "advanced, micro-batch 2 4"} <= trials
+
+
+def test_the_document_of_an_advice_has_the_lines_to_paste() -> None:
+    found = json.loads(advice_text(advice(), "json"))
+    assert yaml.safe_load(found["yaml"]) == {
+        "speed": {"kv_cache": True, "rollout_batch": "whole", "prefetch": 4},
+        "batch_size": 8,
+        "gradient_accumulation_steps": 1,
+        "num_workers": 2,
+    }
+
+
+def test_what_a_run_says_cannot_break_out_of_the_table() -> None:
+    bad = replace(ladder(), headline="a | b <script> @someone", notes=("x | `y`",))
+    text = ladder_text(bad, "markdown")
+    assert "<script>" not in text
+    assert "a \\| b" in text
+    assert "@someone" not in text
+
+
+def test_settings_become_the_sections_of_a_config() -> None:
+    assert yaml.safe_load(yaml_lines({"speed.kv_cache": True, "dtype": "bfloat16"})) == {
+        "speed": {"kv_cache": True},
+        "dtype": "bfloat16",
+    }
+    assert yaml_lines({}) == ""
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(UsageError, match="no format 'html'"):
+        ladder_text(ladder(), "html")
+
+
+def test_cpu_of_the_pictures_has_no_gpu() -> None:
+    """The golden files are of a machine that skips what needs one."""
+    assert not CPU.gpus
+    assert "flash attention: no GPU" in ladder_text(ladder(), "text")

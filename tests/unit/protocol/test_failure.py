@@ -1,0 +1,126 @@
+"""The last words of a process that left nothing but its output."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.protocol.failure import HERE, last_words
+
+PLAIN = """loading
+Traceback (most recent call last):
+  File "/home/me/train.py", line 4, in <module>
+    go()
+  File "/home/me/train.py", line 3, in go
+    import nosuchpackage
+ModuleNotFoundError: No module named 'nosuchpackage'
+"""
+
+IN_A_PACKAGE = """Traceback (most recent call last):
+  File "/home/me/train.py", line 9, in <module>
+    AutoModel.from_pretrained("x")
+  File "/venv/lib/python3.11/site-packages/transformers/models.py", line 300, in from_pretrained
+    raise OSError(
+OSError: x is not a local folder
+and is not a valid model identifier
+"""
+
+CHAINED = (
+    IN_A_PACKAGE
+    + """
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/home/me/train.py", line 11, in <module>
+    raise SystemError("no model") from None
+SystemError: no model
+"""
+)
+
+IN_IMPORTLIB = """Traceback (most recent call last):
+  File "/home/me/train.py", line 1, in <module>
+    import plugins.mine
+  File "<frozen importlib._bootstrap>", line 1176, in _find_and_load
+  File "/usr/lib/python3.11/importlib/__init__.py", line 126, in import_module
+    return _bootstrap._gcd_import(name[level:], package, level)
+ImportError: cannot import name 'a' from 'b'
+"""
+
+SYNTAX = """  File "/home/me/train.py", line 2
+    def (
+        ^
+SyntaxError: invalid syntax
+"""
+
+TORCHRUN = (
+    "".join(f"[rank1]: {line}\n" for line in PLAIN.splitlines())
+    + """E0101 12:00:00 failed (exitcode: 1) local_rank: 0 (pid: 7) of binary: /usr/bin/python3
+Traceback (most recent call last):
+  File "/venv/bin/torchrun", line 8, in <module>
+    sys.exit(main())
+  File "/venv/lib/python3.11/site-packages/torch/distributed/run.py", line 900, in main
+    run(args)
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+"""
+)
+
+LAUNCHED = (
+    PLAIN
+    + """Traceback (most recent call last):
+  File "/venv/bin/accelerate", line 8, in <module>
+    sys.exit(main())
+subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1.
+"""
+)
+
+SHIM = """pyenv: python3.9: command not found
+
+The `python3.9' command exists in these Python versions:
+  3.9.18
+
+Note: See 'pyenv help global' for tips on allowing both
+      Python versions to be found at the same time.
+"""
+
+COUNTED = f"""Traceback (most recent call last):
+  File "/home/me/train.py", line 8, in <module>
+    rows.map(lambda row: row["text"])
+  File "{HERE}collect/probes/calls.py", line 53, in wrapper
+    return original(*args, **kwargs)
+  File "/venv/lib/python3.11/site-packages/datasets/arrow_dataset.py", line 3, in map
+KeyError: 'text'
+"""
+
+MISSING = "ModuleNotFoundError: No module named 'nosuchpackage' (at /home/me/train.py:3)"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (PLAIN, MISSING),
+        (f"{PLAIN}cleaning up\n", MISSING),
+        (IN_A_PACKAGE, "OSError: x is not a local folder (at /home/me/train.py:9)"),
+        (CHAINED, "SystemError: no model (at /home/me/train.py:11)"),
+        (IN_IMPORTLIB, "ImportError: cannot import name 'a' from 'b' (at /home/me/train.py:1)"),
+        (SYNTAX, "SyntaxError: invalid syntax (at /home/me/train.py:2)"),
+        (TORCHRUN, MISSING),
+        (LAUNCHED, MISSING),
+        (
+            "hello\npython3: can't open file 'x.py': [Errno 2] No such file or directory\n\n",
+            "python3: can't open file 'x.py': [Errno 2] No such file or directory",
+        ),
+        ("bash: line 1: pythn: command not found\n", "bash: line 1: pythn: command not found"),
+        (SHIM, "pyenv: python3.9: command not found"),
+        (COUNTED, "KeyError: 'text' (at /home/me/train.py:8)"),
+        ("a\x1b[2J::error::b\n", "a [2J::error::b"),
+        ("", ""),
+        (" \n\n", ""),
+    ],
+)
+def test_the_last_words_are_the_error_and_the_users_own_line(text: str, words: str) -> None:
+    assert last_words(text) == words
+
+
+def test_last_words_stay_short() -> None:
+    assert len(last_words("x" * 10_000)) <= 400

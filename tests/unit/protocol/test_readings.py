@@ -1,0 +1,47 @@
+"""Samples of the machine on their way to the terminal and to the training process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from canary.machine.sampler import BackgroundSampler
+from canary.protocol.readings import ReadingFile, Readings, reading_path
+
+
+def test_each_reading_is_handed_on_once_and_reaches_the_training_process(tmp_path: Path) -> None:
+    now: list[dict[str, float]] = [{}]
+    readings = Readings(lambda: now[0], reading_path(tmp_path))
+    inside = ReadingFile(tmp_path)
+    assert readings.fresh() is None
+    assert inside.newest() == {}
+    now[0] = {"gpu_utilization": 80.0}
+    assert readings.fresh() == {"gpu_utilization": 80.0}
+    assert readings.fresh() is None
+    assert inside.newest() == {"gpu_utilization": 80.0}
+    now[0] = {"gpu_utilization": 20.0}
+    assert readings.fresh() == {"gpu_utilization": 20.0}
+    assert inside.newest() == {"gpu_utilization": 20.0}
+
+
+def test_without_a_tracker_no_file_is_written(tmp_path: Path) -> None:
+    assert Readings(lambda: {"cpu_percent": 1.0}).fresh() == {"cpu_percent": 1.0}
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_newest_sample_can_be_asked_for_while_it_samples() -> None:
+    end = time.monotonic() + 10.0
+    sampler = BackgroundSampler(os.getpid(), interval_s=0.02)
+    sampler.start()
+    busy = threading.Event()
+    try:
+        while "cpu_percent" not in sampler.latest and time.monotonic() < end:
+            busy.wait(0.01)
+        newest = sampler.latest
+    finally:
+        sampler.stop()
+    assert newest["cpu_percent"] >= 0
+    assert newest["rss_bytes"] > 1e6
+    assert "gpu_utilization" not in newest

@@ -1,0 +1,176 @@
+"""From a profiler's events to operators and a summary, for both generations of torch's names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from canary.record.profile import (
+    LISTED,
+    OPERATORS,
+    Traced,
+    copied_bytes,
+    covered,
+    operators_of,
+    read_profile,
+    summarise_profile,
+)
+from canary.record.types import Profiler
+from tests.unit.profiler_events import average, event, on_a_device
+
+STEPS = (20, 21)
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["device_time", "cuda_time"])
+def test_every_figure_of_a_device_is_read_under_both_generations_of_names(old: bool) -> None:
+    averages, events = on_a_device(old)
+    found = summarise_profile(Traced(STEPS, 20.0, averages, events, copied_bytes=4096))
+    assert found["unmeasured"] == {}
+    summary = Profiler(**found["summary"])
+    assert summary.steps == [20, 21]
+    assert summary.cuda_time_total_ms == 8.5, "kernels and copies, each once, no annotation"
+    assert summary.self_cuda_time_total_ms == 9.0
+    assert summary.cpu_time_total_ms == pytest.approx(6.2), "no annotation, no Python"
+    assert summary.host_waits_ms == 5.0
+    assert summary.kernel_launches == 7
+    assert summary.copies is not None
+    assert (summary.copies.count, summary.copies.time_ms, summary.copies.bytes) == (1, 2.0, 4096)
+    assert summary.device_idle_pct == pytest.approx(100 * (1 - 7.5 / 20)), "streams overlap"
+    assert summary.conversions is not None
+    assert (summary.conversions.count, summary.conversions.time_ms) == (2, 0.5)
+    assert [row.name for row in summary.top_cuda_ops] == ["aten::mm", "aten::copy_"]
+    assert summary.top_cuda_ops[0].model_dump() == {
+        "name": "aten::mm",
+        "self_cuda_time_ms": 6.0,
+        "self_cpu_time_ms": 0.4,
+        "count": 4,
+    }
+    assert summary.top_cpu_ops[0].name == "cudaDeviceSynchronize"
+    kinds = {row["name"]: row["kind"] for row in found["operators"]}
+    assert kinds["sm90_xmma_gemm"] == "kernel"
+    assert kinds["cudaLaunchKernel"] == "runtime"
+    assert kinds["train.py(12): step"] == "python"
+    assert "[memory]" not in kinds
+    assert kinds["Activity Buffer Request"] == "overhead"
+    assert summary.operator_kinds == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "launches"),
+    [
+        ("cudaLaunchKernel", "runtime", 3),
+        ("cudaLaunchKernelExC", "runtime", 3),
+        ("cuLaunchKernelEx", "runtime", 3),
+        ("cudaLaunchCooperativeKernel", "runtime", 3),
+        ("cudaGraphLaunch", "runtime", 3),
+        ("hipExtModuleLaunchKernel", "runtime", 3),
+        ("cudaMemsetAsync", "runtime", 0),
+        ("cudaEventRecord", "runtime", 0),
+        ("cudnn_attention", "operator", 0),
+        ("Lazy Function Loading", "overhead", 0),
+        ("<built-in function add>", "python", 0),
+        ("nn.Module: Linear_0", "python", 0),
+    ],
+)
+def test_names_of_the_run_time_are_told_from_operators(name: str, kind: str, launches: int) -> None:
+    kernel = event("gemm", 0, 5, on="DeviceType.CUDA")
+    found = summarise_profile(Traced((1,), 1.0, [average(name, 3, self_cpu=1.0)], [kernel]))
+    assert found["operators"][0]["kind"] == kind
+    assert found["summary"]["kernel_launches"] == launches
+
+
+def test_a_row_without_device_times_is_an_error_and_never_an_empty_table() -> None:
+    row = average("aten::mm", self_cpu=1.0)
+    del row.self_device_time_total
+    with pytest.raises(AttributeError, match="self_device_time_total, self_cuda_time_total"):
+        operators_of([row])
+
+
+def test_a_cpu_says_why_the_devices_figures_are_missing() -> None:
+    convert = event("aten::_to_copy", 0, 300)
+    traced = Traced(
+        (5,),
+        10.0,
+        [average("aten::mm", 2, self_cpu=4000.0)],
+        [convert, event("aten::_to_copy", 10, 20, parent=convert)],
+        no_device="the steps ran on the CPU",
+    )
+    found = summarise_profile(traced)
+    summary = Profiler(**found["summary"])
+    assert summary.cpu_time_total_ms == 4.0
+    assert summary.cuda_time_total_ms == summary.self_cuda_time_total_ms == 0.0
+    share = 100 * summary.cuda_time_total_ms / (summary.cpu_time_total_ms + 1e-9)
+    assert share == 0.0, "arithmetic on them holds"
+    assert summary.copies is None
+    assert summary.conversions is not None
+    assert (summary.conversions.count, summary.conversions.time_ms) == (1, 0.3)
+    assert set(found["unmeasured"].values()) == {"the steps ran on the CPU"}
+    missing = {
+        f"profiler.{key}"
+        for key in Profiler.model_fields
+        if getattr(summary, key) in (None, 0.0, []) and "path" not in key
+    }
+    assert missing == set(found["unmeasured"])
+
+
+def test_a_device_whose_events_do_not_come_is_no_idle_device() -> None:
+    found = summarise_profile(Traced((5,), 10.0, [average("aten::mm", self_cpu=4.0)], []))
+    assert found["summary"].get("device_idle_pct") is None
+    assert "CUPTI" in found["unmeasured"]["profiler.device_idle_pct"]
+
+
+def test_the_record_holds_the_longest_operators_and_the_table_all() -> None:
+    averages = [average(f"aten::op{n:03}", self_cpu=1000.0 + n) for n in range(100)]
+    found = summarise_profile(Traced((1,), 1.0, averages, [], no_device="none"))
+    listed = [row["name"] for row in found["summary"]["top_cpu_ops"]]
+    assert listed == [f"aten::op{n:03}" for n in range(99, 99 - LISTED, -1)]
+    assert len(found["operators"]) == found["summary"]["operator_kinds"] == 100
+
+
+def test_two_streams_at_once_are_busy_once() -> None:
+    assert covered([(5.0, 6.0), (0.0, 2.0), (1.0, 3.0), (1.5, 2.0)]) == 4.0
+    assert covered([]) == 0.0
+
+
+TRACE = """{
+  "traceEvents": [
+  {
+    "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "pid": 0, "tid": 7,
+    "ts": 5.1, "dur": 1.2,
+    "args": {
+      "External id": 5, "device": 0, "bytes": 4096, "memory bandwidth (GB/s)": 3.4
+    }
+  },
+  {
+    "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)", "pid": 0,
+    "args": {
+      "bytes": 1000000
+    }
+  },
+  {
+    "ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "args": { "bytes": 77 }
+  },
+  {
+    "ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)",
+    "args": {
+      "bytes": 4
+    }
+  }]}"""
+
+
+def test_bytes_are_those_of_copies_between_host_and_device() -> None:
+    assert copied_bytes(TRACE.splitlines()) == 4100
+    assert copied_bytes(TRACE.replace("Memcpy HtoD", "Memcpy DtoD").splitlines()) == 4
+    assert copied_bytes(['"name": "aten::mm", "bytes": 5']) is None
+
+
+def test_a_table_that_is_broken_or_of_another_version_is_none(tmp_path: Path) -> None:
+    assert read_profile(tmp_path) is None
+    file = tmp_path / OPERATORS
+    for text in ("{", "[]", json.dumps({"schema_version": 99})):
+        file.write_text(text)
+        assert read_profile(tmp_path) is None, text
+    file.write_text(json.dumps({"schema_version": 1, "summary": {}}))
+    assert read_profile(tmp_path) == {"schema_version": 1, "summary": {}}

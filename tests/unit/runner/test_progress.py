@@ -1,0 +1,162 @@
+"""What a run shows: lines, a live panel, and its outcome."""
+
+from __future__ import annotations
+
+import io
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from canary.config.load import load_config
+from canary.protocol.job import Listener, Result
+from canary.record.summary import summarise
+from canary.record.types import Launch, Perf, RunRecord
+from canary.runner.display.lines import PlainLines
+from canary.runner.display.panel import LivePanel
+from canary.runner.display.progress import Quiet, WhileHeard, listener_for
+from canary.runner.outcome import exit_code, failure_text, outcome_text
+from tests.unit.record.test_summary import row
+from tests.unit.runner.test_panel import ppo_row
+
+
+def play(listener: Listener) -> None:
+    listener.run_begins(Path("out/run"), load_config(None).config)
+    listener.launch_begins("measured", 1, 3)
+    listener.waiting()
+    for step in (1, 2, 3):
+        listener.step_ended("measured", row(step, 0.5))
+    listener.launch_ended("measured", Result(status="completed"))
+
+
+def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canary.runner.display.lines.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    stream = io.StringIO()
+    play(PlainLines(stream))
+    assert stream.getvalue().splitlines() == [
+        "dpo_smoke: DPO of embedded/tiny on embedded/tasks, float32",
+        "record: out/run",
+        "measured: 3 steps, timed, light collection",
+        "  step 1/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25% · 1 s left",
+        "  step 2/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25% · 0 s left",
+        "  step 3/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        " · forward 75% data 25%",
+        "  completed after 3 steps, 0.0 s",
+    ]
+
+
+def test_the_live_panel_shows_steps_figures_and_phases() -> None:
+    stream = io.StringIO()
+    play(LivePanel(Console(file=stream, force_terminal=True, width=100)))
+    shown = stream.getvalue()
+    for part in ("3/3", "loss 2", "200 tokens/s", "300 MB", "forward 75%", "data 25%"):
+        assert part in shown, part
+
+
+def test_a_label_is_in_every_line() -> None:
+    stream = io.StringIO()
+    play(listener_for(stream, quiet=False, label="basic"))
+    assert all(line.startswith("basic: ") for line in stream.getvalue().splitlines())
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    heard = listener_for(io.StringIO(), quiet=False)
+    assert isinstance(heard, WhileHeard)
+    assert isinstance(heard.inner, PlainLines)
+
+
+def test_no_terminal_gets_lines_and_quiet_gets_nothing() -> None:
+    stream = io.StringIO()
+    heard = listener_for(stream, quiet=False)
+    assert isinstance(heard, WhileHeard)
+    assert isinstance(heard.inner, PlainLines)
+    play(listener_for(stream, quiet=True))
+    assert isinstance(listener_for(stream, quiet=True), Quiet)
+    assert stream.getvalue() == ""
+
+
+def test_the_outcome_is_told_in_units() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        duration_seconds=12.0,
+        launches=[Launch(index=1, kind="measured", status="completed")],
+    )
+    text = outcome_text(summarise(record, [row(1, 0.5), row(2, 0.5)], warmup=0))
+    assert text.splitlines() == [
+        "completed in 12.0 s",
+        "  step time   500.0 ms mean, 500.0 p50, 500.0 p95 over 2 steps",
+        "  throughput  16.0 samples/s, 200 tokens/s",
+        "  memory      300 MB peak (resident)",
+        "  loss        2.0000 -> 2.0000 (first and last step), 0 NaN, 0 Inf",
+        "  phases      forward 75%  data 25%",
+        "  exact       no probe: what is learned and the work done cannot be compared",
+        "  note        2 steps timed after warm-up, 5 needed to compare; raise max_steps",
+    ]
+
+
+def test_an_online_training_is_told_in_stages_with_utilisation_and_metrics() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        env={"cpu_usable": 2},
+        perf=Perf(cpu_utilization_avg=150.0, gpu_utilization_avg=87.0),
+        launches=[
+            Launch(index=1, kind="measured", status="completed", host={"gil_held": 0.6, "steps": 2})
+        ],
+    )
+    text = outcome_text(summarise(record, [ppo_row(1), ppo_row(2)], warmup=0))
+    for line in (
+        "  throughput  8.0 samples/s, 100 tokens/s, 2,000 completion tokens/s",
+        "  utilisation CPU 75% of 2 cores, 1500.0 ms of CPU per step, GPU 87%, "
+        "Python's lock at most 10%",
+        "  metrics     reward 0.51, KL 0.0134, clipped 0.02",
+        "  phases      rollout 40%  update 39%  reward 10%  reference 8%  advantage 2%  data 1%",
+    ):
+        assert line in text.splitlines(), text
+
+
+def test_failures_are_one_line_and_verbose_adds_the_log(tmp_path: Path) -> None:
+    result = Result(status="oom", reason="out of memory: 3 GB", hint="lower batch_size")
+    (tmp_path / "log.txt").write_text("one\ntwo\n")
+    assert failure_text(result, tmp_path, False) == (
+        "canary: oom: out of memory: 3 GB (lower batch_size)"
+    )
+    assert failure_text(result, tmp_path, True).splitlines()[1:] == ["one", "two"]
+
+
+def test_exit_codes_tell_the_users_fault_from_the_machines() -> None:
+    assert exit_code(Result(status="completed")) == 0
+    assert exit_code(Result(status="failed", usage_error=True)) == 2
+    assert [exit_code(Result(status=s)) for s in ("failed", "oom", "timeout")] == [4, 4, 4]
+
+
+def test_an_alert_of_ones_own_stays_on_its_line() -> None:
+    """A message may hold anything: line breaks that look like commands of CI, codes of a screen."""
+    stream = io.StringIO()
+    lines = PlainLines(stream)
+    lines.launch_begins("measured", 0, 3)
+    alert = {"severity": "high", "category": "own", "type": "own", "step": 1}
+    told = "bad\n::error::stop\x1b[2J"
+    lines.step_ended("measured", row(1, 0.5) | {"alerts": [alert | {"message": told}]})
+    (line,) = [one for one in stream.getvalue().splitlines() if "bad" in one]
+    assert "bad ::error::stop [2J" in line
+
+
+def test_a_rate_that_was_not_measured_has_its_reason() -> None:
+    record = RunRecord(
+        run_id="r",
+        timestamp="2026-01-01T00:00:00+00:00",
+        duration_seconds=12.0,
+        launches=[Launch(index=1, kind="measured", status="completed")],
+        unmeasured={"perf.samples_per_sec": "the loop calls nothing"},
+    )
+    bare = [row(step, 0.5) | {"samples": None, "input_tokens": None} for step in (1, 2)]
+    text = outcome_text(summarise(record, bare, warmup=0))
+    assert "  throughput  not measured: the loop calls nothing" in text.splitlines()

@@ -1,0 +1,203 @@
+"""The watch over a canary's measured launch: ranks, batches by hash, and how it ends a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from canary import Recorder
+from canary.anomaly import Alert, StopTraining, profiler_registry
+from canary.cli import app
+from canary.errors import ConfigError
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.tracked import row_scalars
+from canary.training.anomaly.measured_launch import RunDetectors
+from canary.training.anomaly.parameters import CHUNK, UPDATES
+from canary.training.collectors.batches import batch_sha256
+
+
+def row(step: int, loss: float = 1.0, **more: Any) -> dict[str, Any]:
+    return {"launch": 2, "step": step, "loss": loss, "wall_s": 0.1, "phases": {}} | more
+
+
+def test_a_row_gets_its_alerts_and_the_file_has_them_too(tmp_path: Path) -> None:
+    watch = RunDetectors(tmp_path, 2)
+    healthy, bad = row(1), row(2, float("nan"))
+    assert watch.judge(healthy) is None
+    assert watch.judge(bad) is None
+    assert "alerts" not in healthy
+    (alert,) = bad["alerts"]
+    assert (alert["type"], alert["step"], alert["launch"]) == ("loss_not_finite", 2, 2)
+    assert "rank" not in alert
+    (written,) = read_rows(tmp_path / "alerts.jsonl")
+    assert alert.items() <= (written | {"value": alert["value"]}).items()
+    assert row_scalars(bad)["anomaly/numerics_critical"] == 1.0
+    assert not any(name.startswith("anomaly") for name in row_scalars(healthy))
+
+
+def test_other_ranks_look_at_their_own_losses_alone(tmp_path: Path) -> None:
+    first = RunDetectors(tmp_path, 2, rank=0, ranks=2)
+    second = RunDetectors(tmp_path, 2, rank=1, ranks=2)
+    before, vanished = row(1, grad_norm=1e-9), row(2, grad_norm=1e-9)
+    broken = row(3, float("inf"))
+    for each in (before, vanished, broken):
+        second.judge(each)
+    assert "alerts" not in vanished
+    assert [(each["type"], each["rank"]) for each in broken["alerts"]] == [("loss_not_finite", 1)]
+    first.judge(before)
+    first.judge(vanished)
+    assert [(each["type"], each["rank"]) for each in vanished["alerts"]] == [
+        ("gradient_vanishing", 0)
+    ]
+
+
+def test_a_spike_names_its_batches_though_its_row_comes_late(tmp_path: Path) -> None:
+    watch = RunDetectors(tmp_path, 2)
+    batches = {}
+    for step in range(1, 23):
+        batches[step] = [{"ids": torch.full((2, 3), step)}, {"ids": torch.full((2, 3), -step)}]
+        for each in batches[step]:
+            watch.batch(each)
+        watch.step_ended(step, None, 1e-4)
+    found = None
+    for step in range(1, 21):
+        found = row(step, 40.0 if step == 20 else 1.0 + 0.01 * (step % 3))
+        watch.judge(found)
+    assert found is not None
+    (alert,) = found["alerts"]
+    assert alert["type"] == "loss_spike"
+    assert alert["metadata"]["batch_sha256"] == [batch_sha256(each) for each in batches[20]]
+
+
+def test_a_tensor_that_never_changes_is_found_in_a_launch(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    watch = RunDetectors(tmp_path, 2)
+    found: list[dict[str, Any]] = []
+    for step in range(1, UPDATES + 5):
+        with torch.no_grad():
+            model[0].weight += 0.1
+            model[0].bias += 0.1
+        watch.step_ended(step, model, 1e-4)
+        this = row(step)
+        watch.judge(this)
+        found += this.get("alerts", [])
+    assert [each["type"] for each in found] == ["stalled_adapter"]
+    assert found[0]["metadata"]["names"] == ["1.weight", "1.bias"]
+
+
+@pytest.mark.parametrize("size", [2, 3 * CHUNK])
+def test_a_tensor_whose_elements_move_oppositely_is_no_stalled_one(
+    size: int, tmp_path: Path
+) -> None:
+    """As the two biases of a softmax do: their sum stays what it was."""
+    model = torch.nn.ParameterDict(
+        {name: torch.nn.Parameter(torch.zeros(size)) for name in ("near", "far", "swap", "still")}
+    )
+    with torch.no_grad():
+        model["swap"][0], model["swap"][-1] = -0.5, 0.5
+    watch = RunDetectors(tmp_path, 2)
+    found: list[dict[str, Any]] = []
+    for step in range(1, UPDATES + 5):
+        watch.step_ended(step, model, 1e-4)
+        with torch.no_grad():
+            model["near"][0], model["near"][1] = 0.25, -0.25
+            model["far"][0], model["far"][-1] = 0.25, -0.25
+            model["swap"][0], model["swap"][-1] = 0.5, -0.5
+        this = row(step)
+        watch.judge(this)
+        found += this.get("alerts", [])
+    assert [each["metadata"]["names"] for each in found] == [["still"]]
+
+
+def test_what_is_compared_of_a_tensor_leaves_random_numbers_alone(tmp_path: Path) -> None:
+    model = torch.nn.Linear(2, 2)
+    before = torch.get_rng_state()
+    RunDetectors(tmp_path, 2).step_ended(1, model, 1e-4)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_stop_on_says_so_after_the_row_has_its_alert(tmp_path: Path) -> None:
+    watch = RunDetectors(tmp_path, 2, stop_on="high")
+    spoilt = row(1, learning_rate=3.0)
+    stop = watch.judge(spoilt)
+    assert isinstance(stop, StopTraining)
+    assert "lr_too_high" in str(stop)
+    assert len(spoilt["alerts"]) == 1
+    assert RunDetectors(tmp_path, 2, stop_on="critical").judge(row(1, learning_rate=3.0)) is None
+
+
+def test_handlers_of_the_process_hear_a_launch_and_may_stop_it(tmp_path: Path) -> None:
+    heard = []
+
+    def handler(alerts: list[Alert], step: int) -> None:
+        heard.append((alerts[0].type, step))
+        raise StopTraining("the user's own reason")
+
+    profiler_registry.register_hook("anomaly_detection", handler)
+    try:
+        stop = RunDetectors(tmp_path, 2).judge(row(3, float("nan")))
+    finally:
+        profiler_registry.clear()
+    assert heard == [("loss_not_finite", 3)]
+    assert str(stop) == "the user's own reason"
+
+
+@pytest.mark.parametrize("verb", [["run"], ["exec"]])
+def test_a_severity_that_is_none_is_refused_before_anything_runs(
+    verb: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rest = ["--", "python", "train.py"] if verb == ["exec"] else []
+    done = CliRunner().invoke(app, [*verb, "--stop-on", "fatal", *rest])
+    assert isinstance(done.exception, ConfigError)
+    assert "stop_on" in str(done.exception)
+    assert "critical" in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def recorded(folder: Path, stop_on: Any, bad: int = 6) -> int:
+    """Steps that a recorded loop began."""
+    begun = 0
+    with Recorder("loop", output_dir=folder, probe_steps=2, stop_on=stop_on) as recorder:
+        for number in range(1, 13):
+            with recorder.step({"x": torch.full((2, 2), number)}) as step:
+                begun = number
+                step.loss(float("nan") if number == bad else 1.0)
+    return begun
+
+
+def test_a_recorder_keeps_alerts_and_goes_on(tmp_path: Path, loop: None) -> None:
+    assert recorded(tmp_path, None) == 12
+    (run,) = tmp_path.iterdir()
+    record = load_record(run)
+    assert record.status == "completed"
+    (alert,) = record.alerts
+    assert (alert["type"], alert["step"]) == ("loss_not_finite", 6)
+    assert len(alert["metadata"]["batch_sha256"]) == 1
+    assert record.alert_summary is not None
+    assert record.alert_summary.total == 1
+    assert len(list(read_rows(run / "alerts.jsonl"))) == 1
+
+
+@pytest.mark.parametrize("bad", [6, 12])
+def test_a_recorder_stops_its_loop_and_the_record_has_failed(
+    tmp_path: Path, loop: None, bad: int
+) -> None:
+    with pytest.raises(StopTraining, match=f"stopped at step {bad}"):
+        recorded(tmp_path, "critical", bad)
+    (run,) = tmp_path.iterdir()
+    record = load_record(run)
+    assert record.status == "failed"
+    assert f"stopped at step {bad} by loss_not_finite" in str(record.reason)
+    assert len(record.stability.loss_values) == bad

@@ -1,0 +1,163 @@
+"""Live detection on rows of PPO: what its trainer tells reaches the detectors by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from canary.training.anomaly.observation import Observation, from_row
+from tests.unit.observing import judged, types
+from tests.unit.ppo_records import ppo
+
+STEPS = 120
+Change = Callable[[int, dict[str, Any]], dict[str, Any]]
+
+
+def first_row() -> dict[str, Any]:
+    """A row of step 1 as the canary of PPO has it."""
+    exact = ppo().exact
+    trajectory = exact["trajectory"]
+    return {
+        "step": 1,
+        "loss": trajectory["losses"][0],
+        "micro_losses": exact["first_loss"]["updates"],
+        "grad_norm": trajectory["grad_norms"][0],
+        "learning_rate": trajectory["learning_rates"][0],
+        "samples": 8,
+        "rl": {name: series[0] for name, series in trajectory["rl"].items()},
+    }
+
+
+def test_the_metrics_of_ppo_reach_their_detectors() -> None:
+    row = first_row()
+    found = from_row(row)
+    rl = row["rl"]
+    assert (found.kl, found.entropy, found.clip_fraction, found.length) == tuple(
+        rl[name] for name in ("kl", "entropy", "clip_ratio", "completion_length")
+    )
+    assert found.rewards is not None
+    assert (found.rewards.mean, found.rewards.std) == (rl["reward"], rl["reward_std"])
+    assert not found.kl_of_sequence, "a mean a token"
+    assert found.loss == row["loss"]
+    assert len(found.micro_losses) == rl["updates"]
+    assert found.value_loss == rl["value_loss"]
+    assert found.surrogate, "the loss of a policy has no level"
+    told = from_row(row | {"rl": rl | {"explained_variance": -2.5}})
+    assert told.explained_variance == -2.5
+    of_trl = from_row(row | {"rl": {"loss/policy_avg": 0.1, "loss/value_avg": 0.7}})
+    assert (of_trl.value_loss, of_trl.surrogate) == (0.7, True)
+
+
+def run(change: Change = lambda step, row: row, steps: int = STEPS) -> list[Observation]:
+    """A healthy run that scatters about what a real step told, with something else in it."""
+    start, dice = first_row(), random.Random(7)
+    observations = []
+    for step in range(1, steps + 1):
+        rl = {name: value * (1 + 0.1 * dice.gauss(0, 1)) for name, value in start["rl"].items()}
+        rl["kl"] = 0.002 * dice.gauss(0, 1)
+        row = start | {
+            "step": step,
+            "loss": 0.05 * dice.gauss(0, 1),
+            "micro_losses": [],
+            "grad_norm": 1.2 * (1 + 0.2 * dice.gauss(0, 1)),
+            "rl": rl,
+        }
+        observations.append(from_row(change(step, row)))
+    return observations
+
+
+def test_a_healthy_run_raises_nothing() -> None:
+    assert types(run()) == set()
+
+
+def later(**values: Any) -> Change:
+    """From step 80 on, metrics are these; of a function, what it makes of them."""
+
+    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+        if step < 80:
+            return row
+        known = {
+            name: value(row["rl"][name]) if callable(value) else value
+            for name, value in values.items()
+        }
+        return row | {"rl": row["rl"] | known}
+
+    return change
+
+
+def values_explode(step: int, row: dict[str, Any]) -> dict[str, Any]:
+    """The value loss doubles every other step, and loss and gradient with it."""
+    if step < 80:
+        return row
+    grown = 2.0 ** ((step - 79) / 2)
+    rl = row["rl"] | {"value_loss": row["rl"]["value_loss"] * grown}
+    return row | {
+        "rl": rl,
+        "loss": row["loss"] + 0.1 * rl["value_loss"],
+        "grad_norm": row["grad_norm"] * grown,
+    }
+
+
+def test_what_breaks_at_once_is_held_against_the_first_step() -> None:
+    """As a run at a learning rate of 0.1 told it."""
+    kl = (0.0, 11.6, 14.1, 13.8, 13.7, 12.7, 13.3, 14.1, 13.1, 13.3, 13.6, 12.5)
+    entropy = (2.15, 0.93, 4e-11, 7e-8, 1e-5, 5e-15, 6e-16, 2e-15, 7e-15, 1e-13, 2e-12, 9e-12)
+
+    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+        return row | {"rl": row["rl"] | {"kl": kl[step - 1], "entropy": entropy[step - 1]}}
+
+    told = {alert.type: alert for alert in judged(run(change, len(kl)))}
+    assert told["kl_blowup"].step == 3
+    assert told["kl_blowup"].metadata == {"before": 0.0}
+    assert "from 0 at the start" in told["kl_blowup"].message
+    assert told["entropy_collapse"].step <= 5
+    assert told["entropy_collapse"].metadata == {"start": 2.15}
+
+
+def test_the_kl_of_a_preference_trainer_is_that_of_whole_completions() -> None:
+    row = first_row()
+    assert from_row(row | {"rl": {"kl": 4.0, "logps/chosen": -20.0}}).kl_of_sequence
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        (later(kl=4.0), "kl_blowup"),
+        (later(kl=float("nan")), "kl_not_finite"),
+        (later(entropy=lambda value: 0.01 * value), "entropy_collapse"),
+        (later(clip_ratio=0.8), "clip_fraction_saturation"),
+        (later(reward=lambda value: 0.2 * value), "reward_distribution_drift"),
+        (later(reward=float("nan")), "reward_not_finite"),
+        (values_explode, "gradient_explosion"),
+        (values_explode, "value_loss_blowup"),
+        (later(value_loss=50.0), "value_loss_blowup"),
+        (later(value_loss=5.0, explained_variance=-20.0), "value_explains_nothing"),
+    ],
+)
+def test_what_goes_wrong_in_ppo_is_told(change: Change, wanted: str) -> None:
+    assert wanted in types(run(change))
+
+
+def test_a_loss_of_ppo_that_rises_is_no_divergence() -> None:
+    """The value loss falls while the policy's part cancels: learning runs end with a larger sum."""
+
+    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+        level = 0.004 if step < 80 else 0.015 if step < 115 else 0.2
+        return row | {"loss": level * (1 + 0.01 * (step % 3))}
+
+    assert types(run(change)) == set()
+    of_sft = [from_row(change(n, {"step": n})) for n in range(1, STEPS + 1)]
+    assert types(of_sft) == {"convergence_divergence", "loss_spike"}
+
+
+def test_a_reward_bought_with_words_is_told() -> None:
+    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+        share = max(0.0, (step - 60) / 30)
+        rl = row["rl"]
+        longer = rl["completion_length"] * (1 + share)
+        return row | {"rl": rl | {"reward": rl["reward"] + share, "completion_length": longer}}
+
+    assert "reward_hacking" in types(run(change))

@@ -1,0 +1,513 @@
+"""Each type of alert: a run in which it must fire, and its nearest healthy neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from canary.anomaly import Observation
+from canary.record.alert import SEVERITIES
+from canary.training.anomaly.observation import Sample
+from tests.unit.observing import (
+    agreement,
+    before_after,
+    cosine,
+    growing,
+    judged,
+    rewards,
+    run,
+    types,
+    wobble,
+)
+
+Run = Sequence[Observation]
+
+
+def falling(step: int) -> float:
+    """A loss as it learns."""
+    return 1.0 + 4.0 * math.exp(-step / 20) + 0.02 * math.sin(step)
+
+
+FIRES: dict[str, dict[str, Run]] = {
+    "gradient_explosion": {
+        "a norm of a thousand times the usual": run(
+            30, grad_norm=before_after(wobble(1.0), 1000.0, 20)
+        ),
+        "from the first step on": run(3, grad_norm=20000.0),
+        "at the third step, for good": run(12, grad_norm=before_after(1.0, 80.0, 3)),
+        "by a fifth a step": run(60, grad_norm=growing(0.5, 1.2)),
+    },
+    "gradient_vanishing": {
+        "no gradient from the first step": run(3, grad_norm=1e-9),
+        "it goes away": run(30, grad_norm=before_after(wobble(1.0), 0.0, 20)),
+    },
+    "gradient_variance": {
+        "norms that jump by a hundred": run(60, grad_norm=lambda n: 0.05 if n % 2 else 5.0),
+    },
+    "lr_too_high": {"a rate of 3": run(3, learning_rates=(3.0,))},
+    "lr_too_low": {
+        "held at 1e-10": run(20, learning_rates=(1e-10,)),
+        "a schedule that ended long before the training": run(
+            60, learning_rates=before_after(cosine(30), (0.0,), 31)
+        ),
+        "by hand, at once": run(2, learning_rates=(1e-10,), peak_rates=(None,)),
+    },
+    "lr_sudden_change": {
+        "ten times as high": run(20, learning_rates=before_after((1e-4,), (1e-3,), 10)),
+        "a tenth, in the middle of a decay": run(
+            40,
+            learning_rates=lambda n: tuple(r / (10 if n >= 20 else 1) for r in cosine(80)(n)),
+        ),
+        "at the second step, by hand": run(
+            2, learning_rates=lambda n: (1e-3 if n == 1 else 1e-2,), peak_rates=(None,)
+        ),
+        "of the second group alone": run(
+            20, learning_rates=before_after((1e-4, 1e-4), (1e-4, 1e-2), 10)
+        ),
+    },
+    "batch_size_impact": {
+        "a worse loss": run(
+            40,
+            batch_size=before_after(8, 64, 21),
+            loss=before_after(wobble(1.0), wobble(1.6), 21),
+        ),
+        "dearer samples": run(
+            40,
+            batch_size=before_after(64, 8, 21),
+            wall_s=before_after(wobble(0.64), wobble(0.16), 21),
+        ),
+    },
+    "convergence_plateau": {
+        "a loss that stands still": run(60, loss=0.5),
+        "at a rate that trains": run(60, loss=0.5, learning_rates=(1e-4,)),
+    },
+    "convergence_divergence": {
+        "after it had learned": run(
+            120, loss=lambda n: falling(n) if n < 80 else falling(79) * 1.06 ** (n - 79)
+        ),
+        "along a line": run(120, loss=lambda n: 1 + 0.1 * n),
+        "from the start": run(90, loss=growing(1.0, 1.03)),
+        "2 to 160 in 25 steps": run(25, loss=growing(2.0, 80 ** (1 / 24))),
+        "14 steps at far too high a rate": run(14, loss=growing(1.5, 1.5)),
+    },
+    "loss_spike": {
+        "one bad batch": run(40, loss=lambda n: 12.0 if n == 30 else falling(n)),
+    },
+    "calibration_poor": {
+        "predictions that miss by half": run(20, agreement=agreement(wobble(0.5))),
+        "one step of many samples": run(1, agreement=agreement(1.2, count=256)),
+    },
+    "calibration_drift": {
+        "errors that double": run(
+            120, agreement=agreement(before_after(wobble(0.1), wobble(0.28), 90))
+        ),
+    },
+    "reward_distribution_drift": {
+        "rewards that fall": run(120, rewards=rewards(before_after(wobble(1.0), wobble(0.4), 90))),
+        "rewards that jump up at once": run(
+            120, rewards=rewards(before_after(wobble(1.0), wobble(3.0), 90))
+        ),
+        "a spread that triples": run(
+            120, rewards=lambda n: rewards(wobble(1.0), 0.2 if n < 90 else 0.7)(n)
+        ),
+    },
+    "loss_not_finite": {
+        "NaN": run(5, loss=before_after(1.0, math.nan, 4)),
+        "Inf in one micro-batch of several": run(
+            5, loss=1.0, micro_losses=before_after((0.5, 0.5), (0.5, math.inf), 4)
+        ),
+    },
+    "kl_not_finite": {"NaN": run(5, kl=before_after(0.1, math.nan, 4))},
+    "reward_not_finite": {"NaN": run(5, rewards=rewards(before_after(1.0, math.nan, 4)))},
+    "gradient_not_finite": {"Inf": run(5, grad_norm=before_after(1.0, math.inf, 4))},
+    "kl_blowup": {
+        "a policy that runs away": run(60, kl=before_after(wobble(0.05), growing(1e-4, 1.2), 40)),
+        "a whole completion's": run(
+            60, kl=before_after(wobble(2.0), 40.0, 40), kl_of_sequence=True
+        ),
+        "from the second step on": run(4, kl=before_after(0.0, wobble(8.0), 2)),
+        "from the second step on, for long": run(30, kl=before_after(1e-9, wobble(13.0), 2)),
+        "a whole completion's, from the second step on": run(
+            4, kl=before_after(0.0, 80.0, 2), kl_of_sequence=True
+        ),
+    },
+    "entropy_collapse": {
+        "to a single answer": run(60, entropy=before_after(wobble(1.0), 0.02, 40)),
+        "at the second step": run(4, entropy=before_after(2.15, 5e-4, 2)),
+    },
+    "reward_hacking": {
+        "rewards bought with KL": run(
+            100,
+            rewards=rewards(before_after(wobble(1.0), lambda n: 1 + 0.05 * (n - 60), 61)),
+            kl=before_after(wobble(0.05), lambda n: 0.05 * 1.12 ** (n - 60), 61),
+        ),
+        "rewards bought with length": run(
+            100,
+            rewards=rewards(before_after(wobble(1.0), lambda n: 1 + 0.05 * (n - 60), 61)),
+            length=before_after(wobble(100.0), lambda n: 100.0 + 10 * (n - 60), 61),
+        ),
+    },
+    "clip_fraction_saturation": {
+        "most of the tokens": run(30, clip_fraction=before_after(wobble(0.1), 0.8, 15)),
+    },
+    "value_loss_blowup": {
+        "a hundred times the usual": run(
+            40, value_loss=before_after(wobble(0.2), 20.0, 25), rewards=rewards(0.3)
+        ),
+        "by a fifth a step, from the first on": run(
+            60, value_loss=growing(0.1, 1.2), rewards=rewards(0.3)
+        ),
+        "where the scores are not told": run(40, value_loss=before_after(0.2, 20.0, 25)),
+    },
+    "value_explains_nothing": {
+        "from the start": run(
+            6, value_loss=5.0, explained_variance=-20.0, rewards=rewards(wobble(0.3))
+        ),
+        "later on": run(
+            40,
+            value_loss=before_after(wobble(0.1), 1.0, 25),
+            explained_variance=before_after(0.6, -4.0, 25),
+            rewards=rewards(0.3),
+        ),
+    },
+    "stalled_adapter": {
+        "two tensors": run(
+            30,
+            never_changed=lambda n: ("a.lora_A", "a.lora_B") if n == 21 else (),
+            updates=20,
+        ),
+    },
+    "slowing_down": {
+        "from its middle on": run(60, own_s=before_after(wobble(0.102), wobble(0.269), 31)),
+        "step by step": run(200, own_s=lambda n: 0.1 + 0.002 * n),
+    },
+}
+
+SILENT: dict[str, dict[str, Run]] = {
+    "gradient_explosion": {
+        "norms that are always large": run(60, grad_norm=wobble(60.0)),
+        "three times the usual": run(60, grad_norm=lambda n: 30.0 if n == 40 else 10.0),
+        "the first step of a fresh head": run(60, grad_norm=lambda n: 1 + 40 * math.exp(-n / 3)),
+        "small norms that grow": run(40, grad_norm=growing(1e-3, 1.1)),
+    },
+    "gradient_vanishing": {
+        "small, and enough": run(30, grad_norm=wobble(1e-4)),
+        "a group of equal rewards": run(
+            30, grad_norm=lambda n: 0.0 if n % 5 == 0 else 1.0, no_signal=lambda n: n % 5 == 0
+        ),
+        "one step without": run(30, grad_norm=lambda n: 0.0 if n == 20 else 1.0),
+    },
+    "gradient_variance": {
+        "noise of a fifth": run(200, grad_norm=wobble(1.0, 0.2)),
+        "a policy's long tail": run(200, grad_norm=lambda n: math.exp(wobble(0, 1)(n) + n % 3)),
+    },
+    "lr_too_high": {"a rate of 1": run(3, learning_rates=(1.0,))},
+    "lr_too_low": {
+        "a decay to zero": run(100, learning_rates=cosine(100)),
+        "a warm-up from zero": run(100, learning_rates=cosine(10_000, 1e-5, 5000)),
+        "small, and enough": run(30, learning_rates=(2e-8,)),
+    },
+    "lr_sudden_change": {
+        "two groups that differ": run(20, learning_rates=(1e-5, 1e-3)),
+        "by a quarter": run(20, learning_rates=before_after((1e-4,), (1.25e-4,), 10)),
+    },
+    "batch_size_impact": {
+        "a change that changes nothing": run(
+            60,
+            batch_size=before_after(8, 16, 31),
+            loss=wobble(1.0, 0.1),
+            wall_s=before_after(wobble(0.8), wobble(1.6), 31),
+        ),
+        "the short last batch of an epoch": run(
+            60,
+            batch_size=lambda n: 3 if n % 15 == 0 else 8,
+            loss=lambda n: 4.0 if n % 15 == 0 else 1.0,
+        ),
+    },
+    "convergence_plateau": {
+        "a loss that falls": run(60, loss=lambda n: 1 - 0.001 * n),
+        "a policy's loss, which is zero": run(60, loss=0.0),
+        "a warm-up so slow that nothing moves yet": run(
+            60, loss=0.6931, learning_rates=cosine(10_000, 1e-6, 1000)
+        ),
+        "the end of a decay": run(
+            100,
+            loss=lambda n: falling(n) if n < 45 else 1.5,
+            learning_rates=lambda n: (1e-4,) if n < 45 else (1e-6,),
+        ),
+    },
+    "convergence_divergence": {
+        "a loss that falls": run(200, loss=falling),
+        "noise of a fifth": run(200, loss=wobble(1.0, 0.2)),
+        "one spike": run(100, loss=lambda n: 50.0 if n == 60 else falling(n)),
+        "a few spikes early": run(30, loss=lambda n: 50.0 if 12 <= n < 16 else falling(n)),
+        "a loss that doubles in a short run": run(25, loss=before_after(1.0, 2.0, 12)),
+        "noise of a fifth in a short run": run(25, loss=wobble(1.0, 0.2)),
+        "a penalty that begins at zero": run(40, loss=lambda n: 1e-4 * n * n),
+        "what online RL minimises": run(
+            40, loss=lambda n: 0.01 * n * n, rewards=rewards(wobble(1.0, 0.05))
+        ),
+        "nothing left to learn, and then a little more": run(
+            200, loss=lambda n: 2.0 * 0.9**n if n < 60 else 0.02
+        ),
+    },
+    "loss_spike": {
+        "a batch half again as hard": run(40, loss=lambda n: 3.0 if n == 30 else 2.0),
+        "a policy's losses about zero": run(60, loss=lambda n: 0.5 if n == 30 else wobble(0, 1)(n)),
+    },
+    "calibration_poor": {
+        "predictions that miss by a tenth": run(60, agreement=agreement(wobble(0.1))),
+        "one step of few samples": run(1, agreement=agreement(1.2, count=4)),
+        "rewards that are all zero": run(60, agreement=agreement(0.0, scale=0.0)),
+    },
+    "calibration_drift": {
+        "errors that come and go": run(200, agreement=agreement(wobble(0.1, 0.2))),
+        "errors that become less": run(
+            120, agreement=agreement(before_after(wobble(0.28), wobble(0.1), 90))
+        ),
+    },
+    "reward_distribution_drift": {
+        "rewards that rise as it learns": run(200, rewards=rewards(lambda n: 0.1 + 0.01 * n)),
+        "noise of a fifth": run(200, rewards=rewards(wobble(1.0, 0.2))),
+        "a spread that narrows": run(120, rewards=lambda n: rewards(1.0, 50 / (50 + n))(n)),
+    },
+    "loss_not_finite": {"a large loss": run(5, loss=1e30)},
+    "kl_not_finite": {"none, and large ones": run(5, kl=lambda n: 1e30 if n > 3 else 0.1)},
+    "reward_not_finite": {"large ones": run(5, rewards=rewards(1e30))},
+    "gradient_not_finite": {"none": run(5, loss=1.0)},
+    "kl_blowup": {
+        "a policy that leaves its reference slowly": run(200, kl=lambda n: 0.003 * n),
+        "one step": run(60, kl=lambda n: 100.0 if n == 40 else 0.1),
+        "one step, soon after the start": run(9, kl=lambda n: 100.0 if n == 3 else 0.0),
+        "from its reference to 4.5 nats a token": run(60, kl=lambda n: 4.5 - 4.5 / n),
+        "a run that goes on, far from its reference": run(60, kl=wobble(5.0)),
+        "a whole completion's": run(60, kl=lambda n: 0.1 * n, kl_of_sequence=True),
+    },
+    "entropy_collapse": {
+        "down to a third": run(100, entropy=lambda n: 1 / (1 + 0.02 * n)),
+        "one step, soon after the start": run(9, entropy=lambda n: 1e-3 if n == 3 else 1.0),
+    },
+    "reward_hacking": {
+        "rewards that rise at a steady KL": run(
+            100, rewards=rewards(lambda n: 1 + 0.02 * n), kl=wobble(0.05), length=wobble(100.0)
+        ),
+        "completions that grow without a gain": run(
+            100, rewards=rewards(wobble(1.0)), length=lambda n: 50.0 + 2 * n
+        ),
+    },
+    "clip_fraction_saturation": {"a third of the tokens": run(60, clip_fraction=0.33)},
+    "value_loss_blowup": {
+        "it is learned": run(80, value_loss=falling, rewards=rewards(wobble(3.0, 0.01))),
+        "the first score after forty steps without any": run(
+            80,
+            value_loss=before_after(1e-6, wobble(0.02), 41),
+            rewards=lambda n: Sample(0.0, 0.0, 8) if n < 41 else Sample(0.1, 0.3, 8),
+        ),
+        "scores a third larger and noisy": run(
+            120,
+            value_loss=before_after(wobble(0.1, 0.5), wobble(0.2, 0.5), 60),
+            rewards=rewards(0.3),
+        ),
+    },
+    "value_explains_nothing": {
+        "scores that hardly differ any more": run(
+            60,
+            value_loss=before_after(wobble(0.2), 0.03, 30),
+            explained_variance=before_after(0.2, -60.0, 30),
+            rewards=rewards(wobble(1.3, 0.01), 0.05),
+        ),
+        "values of 0": run(30, value_loss=0.5, explained_variance=0.0, rewards=rewards(0.1)),
+        "values as bad as noise makes them": run(
+            60, value_loss=wobble(0.2), explained_variance=wobble(-0.8, 0.5), rewards=rewards(0.1)
+        ),
+    },
+    "stalled_adapter": {"all of it changes": run(60, never_changed=(), updates=20)},
+    "slowing_down": {
+        "noise of a fifth": run(200, own_s=wobble(0.1, 0.2)),
+        "a machine that takes four tenths more": run(100, own_s=before_after(0.1, 0.14, 50)),
+        "longer sequences": run(
+            100, own_s=before_after(0.1, 0.25, 50), tokens=before_after(400, 700, 50)
+        ),
+        "wall time alone": run(100, wall_s=before_after(0.1, 0.4, 50)),
+    },
+}
+
+DOCUMENTED = {
+    "gradient_explosion": "critical",
+    "gradient_vanishing": "high",
+    "gradient_variance": "medium",
+    "lr_too_high": "high",
+    "lr_too_low": "medium",
+    "lr_sudden_change": "medium",
+    "batch_size_impact": "medium",
+    "convergence_plateau": "medium",
+    "convergence_divergence": "high",
+    "calibration_poor": "medium",
+    "calibration_drift": "medium",
+    "reward_distribution_drift": "medium",
+    "loss_not_finite": "critical",
+    "gradient_not_finite": "critical",
+    "kl_not_finite": "high",
+    "reward_not_finite": "high",
+    "kl_blowup": "high",
+    "entropy_collapse": "high",
+    "reward_hacking": "high",
+    "clip_fraction_saturation": "medium",
+    "value_loss_blowup": "high",
+    "value_explains_nothing": "medium",
+    "stalled_adapter": "high",
+    "loss_spike": "medium",
+    "slowing_down": "medium",
+}
+
+
+def cases(table: dict[str, dict[str, Run]]) -> list[Any]:
+    return [
+        pytest.param(kind, observations, id=f"{kind}: {words}")
+        for kind, runs in table.items()
+        for words, observations in runs.items()
+    ]
+
+
+def test_every_type_is_tried_both_ways() -> None:
+    assert set(FIRES) == set(SILENT) == set(DOCUMENTED)
+
+
+@pytest.mark.parametrize(("kind", "observations"), cases(FIRES))
+def test_it_fires(kind: str, observations: Run) -> None:
+    found = [alert for alert in judged(observations) if alert.type == kind]
+    assert found, types(observations)
+    first = found[0]
+    assert first.severity == DOCUMENTED[kind]
+    assert first.severity in SEVERITIES
+    assert first.message
+    assert 1 <= first.step <= len(observations)
+    assert first.value is not None
+
+
+@pytest.mark.parametrize(("kind", "observations"), cases(SILENT))
+def test_it_keeps_silent(kind: str, observations: Run) -> None:
+    assert kind not in types(observations)
+
+
+LIMITS: dict[str, tuple[dict[str, Any], Run, Run]] = {
+    "explosion_threshold": (
+        {"gradient": {"explosion_threshold": 3.0}},
+        run(30, grad_norm=before_after(1.0, 5.0, 20)),
+        run(30, grad_norm=before_after(1.0, 2.5, 20)),
+    ),
+    "vanishing_threshold": (
+        {"gradient": {"vanishing_threshold": 0.1}},
+        run(5, grad_norm=0.05),
+        run(5, grad_norm=0.2),
+    ),
+    "change_threshold": (
+        {"learning_rate": {"change_threshold": 0.1}},
+        run(20, learning_rates=before_after((1e-4,), (1.25e-4,), 10)),
+        run(20, learning_rates=before_after((1e-4,), (1.05e-4,), 10)),
+    ),
+    "min_lr": (
+        {"learning_rate": {"min_lr": 1e-5}},
+        run(20, learning_rates=(5e-6,)),
+        run(20, learning_rates=(2e-5,)),
+    ),
+    "max_lr": (
+        {"learning_rate": {"max_lr": 1e-3}},
+        run(2, learning_rates=(2e-3,)),
+        run(2, learning_rates=(1e-3,)),
+    ),
+    "performance_threshold": (
+        {"batch_size": {"performance_threshold": 0.5}},
+        run(40, batch_size=before_after(8, 64, 21), loss=before_after(wobble(1), wobble(2), 21)),
+        run(40, batch_size=before_after(8, 64, 21), loss=before_after(wobble(1), wobble(1.4), 21)),
+    ),
+    "plateau_threshold": (
+        {"convergence": {"plateau_threshold": 0.1}},
+        run(60, loss=lambda n: 1 + 0.02 * (n % 2)),
+        run(60, loss=lambda n: 1 + 0.2 * (n % 2)),
+    ),
+    "plateau_window": (
+        {"convergence": {"plateau_window": 10}},
+        run(12, loss=1.0),
+        run(9, loss=1.0),
+    ),
+    "drift_threshold": (
+        {"reward_drift": {"drift_threshold": 0.5}},
+        run(120, rewards=rewards(before_after(wobble(1), wobble(0.2), 90))),
+        run(120, rewards=rewards(before_after(wobble(1), wobble(0.7), 90))),
+    ),
+    "calibration_threshold": (
+        {"reward_drift": {"calibration_threshold": 0.95}},
+        run(20, agreement=agreement(wobble(0.2))),
+        run(20, agreement=agreement(wobble(0.02))),
+    ),
+    "kl_limit": (
+        {"rlhf": {"kl_limit": 10.0}},
+        run(30, kl=before_after(0.1, 20.0, 20)),
+        run(30, kl=before_after(0.1, 5.0, 20)),
+    ),
+    "entropy_floor": (
+        {"rlhf": {"entropy_floor": 0.5}},
+        run(30, entropy=before_after(1.0, 0.4, 20)),
+        run(30, entropy=before_after(1.0, 0.6, 20)),
+    ),
+    "clip_limit": (
+        {"rlhf": {"clip_limit": 0.2}},
+        run(30, clip_fraction=0.3),
+        run(30, clip_fraction=0.1),
+    ),
+    "loss_limit": (
+        {"value": {"loss_limit": 30.0}},
+        run(30, value_loss=before_after(0.2, 9.0, 20)),
+        run(30, value_loss=before_after(0.2, 4.0, 20)),
+    ),
+    "unexplained_limit": (
+        {"value": {"unexplained_limit": 9.0}},
+        run(30, value_loss=5.0, explained_variance=-10.0),
+        run(30, value_loss=5.0, explained_variance=-6.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_every_threshold_moves_what_it_names(name: str) -> None:
+    arguments, beyond, within = LIMITS[name]
+    assert types(beyond, **arguments)
+    assert not types(within, **arguments)
+    # The default judges one of the two otherwise.
+    changed = [types(each) != types(each, **arguments) for each in (beyond, within)]
+    assert any(changed)
+
+
+def test_documented_defaults_are_the_defaults() -> None:
+    import inspect
+
+    from canary.training.anomaly.detectors.batch_size import BatchSizeDetector
+    from canary.training.anomaly.detectors.convergence import ConvergenceDetector
+    from canary.training.anomaly.detectors.gradient import GradientDetector
+    from canary.training.anomaly.detectors.learning_rate import LearningRateDetector
+    from canary.training.anomaly.detectors.rewards import CalibrationDetector, RewardDriftDetector
+    from canary.training.anomaly.detectors.value_function import ValueDetector
+
+    def defaults(kind: type) -> dict[str, Any]:
+        parameters = inspect.signature(kind).parameters.values()
+        return {each.name: each.default for each in parameters}
+
+    assert defaults(GradientDetector) == {
+        "explosion_threshold": 10.0,
+        "vanishing_threshold": 1e-6,
+        "window_size": 100,
+    }
+    assert defaults(LearningRateDetector) == {
+        "change_threshold": 0.3,
+        "min_lr": 1e-8,
+        "max_lr": 1.0,
+    }
+    assert defaults(BatchSizeDetector) == {"performance_threshold": 0.1, "window_size": 20}
+    assert defaults(ConvergenceDetector) == {"plateau_threshold": 0.001, "plateau_window": 50}
+    assert defaults(CalibrationDetector) == {"drift_threshold": 0.1, "calibration_threshold": 0.7}
+    assert defaults(RewardDriftDetector) == {"drift_threshold": 0.1}
+    assert defaults(ValueDetector) == {"loss_limit": 10.0, "unexplained_limit": 3.0}

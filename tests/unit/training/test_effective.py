@@ -1,0 +1,110 @@
+"""Settings as they stand, and whose code is called: evidence that names what changed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from canary.training.collectors.batches import row_hashes
+from canary.training.exact.effective import called_code, effective_settings
+from canary.training.plugins import NamedCall
+
+
+class Trainer:
+    def __init__(self) -> None:
+        self.model = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.25))
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3, weight_decay=0.02)
+        self.beta = 0.1
+        self.api_key = "secret"
+        self.folder = "/somewhere/of/mine"
+        self.data_collator: Any = SimpleNamespace(max_length=64)
+
+    def compute_loss(self, inputs: Any) -> Any:
+        return inputs * self.beta
+
+
+def test_settings_are_those_in_force_and_no_secret_or_place() -> None:
+    trainer = Trainer()
+    trainer.beta = 0.01
+    found = effective_settings(trainer)
+    assert found["trainer.beta"] == 0.01
+    assert found["collator.max_length"] == 64
+    assert found["optimizer.class"] == "AdamW"
+    assert found["optimizer.0.weight_decay"] == 0.02
+    assert found["optimizer.0.tensors"] == 2
+    assert found["modules.dropout"] == [0.25]
+    assert not [name for name in found if "api_key" in name or "folder" in name]
+
+
+def test_a_changed_function_has_another_hash_and_a_comment_none() -> None:
+    def versions(body: str) -> Any:
+        space: dict[str, Any] = {"__name__": "mine"}
+        exec(compile(f"def collate(rows):\n{body}", "mine.py", "exec"), space)
+        return space["collate"]
+
+    def of(function: Any) -> dict[str, Any]:
+        trainer = Trainer()
+        trainer.data_collator = function
+        return called_code(trainer)["data_collator"]
+
+    plain = of(versions("    return rows"))
+    assert plain["name"] == "mine.collate"
+    assert of(versions("    # what it does\n    return rows"))["sha256"] == plain["sha256"]
+    assert of(versions("    return rows[:1]"))["sha256"] != plain["sha256"]
+    assert of(versions("    return [r for r in rows]"))["sha256"] != plain["sha256"]
+
+
+def test_code_of_training_packages_is_left_to_their_versions() -> None:
+    code = called_code(Trainer())
+    assert "trainer.compute_loss" in code
+    assert not [slot for slot in code if slot.startswith(("Linear", "Dropout"))]
+
+
+def test_a_method_replaced_on_the_instance_is_named() -> None:
+    trainer = Trainer()
+    before = called_code(trainer)["trainer.compute_loss"]
+    trainer.compute_loss = lambda inputs: inputs  # type: ignore[method-assign]
+    after = called_code(trainer)["trainer.compute_loss"]
+    assert after["sha256"] != before["sha256"]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_rows_have_one_hash_however_they_are_padded(side: str) -> None:
+    ids, mask = torch.tensor([[5, 6, 0]]), torch.tensor([[1, 1, 0]])
+    if side == "left":
+        ids, mask = ids.roll(1), mask.roll(1)
+    plain = row_hashes({"input_ids": torch.tensor([[5, 6]]), "attention_mask": torch.ones(1, 2)})
+    assert row_hashes({"input_ids": ids, "attention_mask": mask}) == plain
+    completions = {"completion_ids": ids, "completion_mask": mask}
+    assert row_hashes(completions)["completion_ids"] == plain["input_ids"]
+
+
+def test_scaling_is_that_of_adapters_and_not_of_attention() -> None:
+    trainer = Trainer()
+    attention, adapter = nn.Linear(1, 1), nn.Linear(1, 1)
+    attention.scaling, adapter.scaling = 0.5, {"default": 2.0}  # type: ignore[assignment]
+    trainer.model.extend([attention, adapter])
+    assert effective_settings(trainer)["peft.scaling"] == [2.0]
+    assert "peft.scaling" not in effective_settings(Trainer())
+
+
+def test_what_a_config_names_is_known_by_the_users_own_code() -> None:
+    """The canary puts names of its own around plugins, so that an error says whose it is."""
+
+    class Collator:
+        def __call__(self, rows: list[int]) -> list[int]:
+            return rows[::-1]
+
+    def reward(completions: list[str]) -> list[float]:
+        return [len(text) / 40 for text in completions]
+
+    trainer = Trainer()
+    trainer.data_collator = NamedCall("data_collator", "mine:Collator", Collator())
+    trainer.reward_funcs = [NamedCall("reward_functions", "mine:reward", reward)]  # type: ignore[attr-defined]
+    code = called_code(trainer)
+    assert code["reward_funcs[0]"]["name"].endswith("reward")
+    assert code["data_collator.__call__"]["name"].endswith("Collator.__call__")

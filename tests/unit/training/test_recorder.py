@@ -1,0 +1,355 @@
+"""The Recorder: what it refuses, and what it keeps of a loop that ends badly."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from canary import Recorder
+from canary.errors import MachineError, UsageError
+from canary.protocol.job import Job, Kind, Result
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.phases import PHASES
+from canary.record.profile import Window
+from canary.training.collectors.batches import rows_of
+from canary.training.collectors.named import hashable, named
+
+LOOP = """
+import sys
+sys.modules.update(dict.fromkeys({blocked!r}))
+from canary import Recorder
+with Recorder("loop", output_dir={folder!r}) as recorder:
+    for number in range(4):
+        with recorder.step({{"x": [number]}}) as step:
+            step.loss(number)
+"""
+TRAINING_STACK = ("transformers", "trl", "peft", "datasets", "accelerate")
+OF_THE_COMMAND_LINE = ("pydantic", "yaml", "rich", "typer", "jinja2", "scipy")
+
+
+def bare(folder: Path, **arguments: Any) -> Recorder:
+    return Recorder("loop", output_dir=folder, **arguments)
+
+
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_importing_canary_loads_no_torch() -> None:
+    code = "import sys, canary; sys.exit('torch' in sys.modules or 'pydantic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_alone_it_needs_torch_and_nothing_else_that_trains(tmp_path: Path) -> None:
+    code = LOOP.format(blocked=TRAINING_STACK, folder=str(tmp_path))
+    subprocess.run([sys.executable, "-c", code], check=True)
+    (run,) = tmp_path.iterdir()
+    assert load_record(run).stability.loss_values == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", ["measured", "probe"])
+def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: Kind) -> None:
+    """No package of the canary's own: the command's Python may have none of them."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    files = {name: str(tmp_path / name) for name in ("config", "rows", "result", "cache")}
+    window = Window(2, 1, str(tmp_path), str(tmp_path / "trace.json"))
+    job = Job(
+        kind=kind,
+        launch=0,
+        config_file=files["config"],
+        rows_file=files["rows"],
+        result_file=files["result"],
+        scratch_dir=str(scratch),
+        cache_dir=files["cache"],
+        rows_dir=files["cache"],
+        stop_after=3,
+        profile=asdict(window) if kind == "measured" else None,
+    )
+    job.write(tmp_path / "job.json")
+    blocked = (*TRAINING_STACK, *OF_THE_COMMAND_LINE)
+    code = LOOP.format(blocked=blocked, folder=str(tmp_path / "none"))
+    environment = os.environ | {"_RLHF_CANARY_JOB": str(tmp_path / "job.json")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    result = Result.read(Path(files["result"]))
+    assert result is not None
+    assert result.status == "completed"
+    assert [row["loss"] for row in read_rows(Path(files["rows"]))] == [0.0, 1.0, 2.0]
+    assert bool(result.exact) == (kind == "probe")
+    assert not (tmp_path / "none").exists()
+    assert (tmp_path / "operators.json").exists() == (kind == "measured")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "a loop"}, "'a loop' cannot be the name"),
+        ({"max_steps": 0}, "max_steps is 1 or more"),
+        ({"probe_steps": -1}, "probe_steps is 0 or more"),
+        ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
+        ({"optimizer": 3}, "takes torch optimizers, got int"),
+        ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
+        ({"profiler": {"start": 3}}, "has no 'start' (did you mean 'start_step'?)"),
+        ({"profiler": {"num_steps": 0}}, "num_steps is a number from 1 on"),
+        ({"profiler": {"with_stack": "yes"}}, "with_stack is True or False"),
+        ({"profiler": {"start_step": 12}}, "the first 12 steps carry the exact signals"),
+        (
+            {"profiler": {"start_step": 19, "num_steps": 3}, "max_steps": 20},
+            "ends at step 21, beyond max_steps (20)",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=r".") as caught:
+        Recorder(**{"name": "loop"} | arguments)
+    assert words in str(caught.value)
+
+
+def test_a_misspelt_phase_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UsageError, match="did you mean 'forward'"),
+        bare(tmp_path) as recorder,
+        recorder.step() as step,
+        step.phase("foward"),
+    ):
+        pass
+
+
+def test_a_step_outside_of_the_recorder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="with Recorder"), bare(tmp_path).step():
+        pass
+
+
+@pytest.mark.parametrize("value", [torch.zeros(2), "high", None])
+def test_a_loss_that_is_not_one_number_is_refused(tmp_path: Path, value: Any) -> None:
+    with (
+        pytest.raises(UsageError, match=r"step\.loss takes one number"),
+        bare(tmp_path) as recorder,
+        recorder.step() as step,
+    ):
+        step.loss(value)
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_the_loop(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match="cannot write the record"), bare(tmp_path / "file"):
+        pass
+
+
+def test_scalars_of_any_framework_and_no_model(tmp_path: Path) -> None:
+    """numpy's and Python's numbers, arrays as batches: what can be had is recorded, and the rest
+    is named with its reason."""
+    with bare(tmp_path, probe_steps=2) as recorder:
+        for number in range(5):
+            with recorder.step({"x": np.full((3, 2), float(number))}) as step:
+                with step.phase("forward"):
+                    pass
+                step.loss(np.float32(2.5 - number))
+                step.log(reward=number, kl=torch.tensor([0.5]))
+                step.log(reward=number + 1)
+                step.learning_rate(0.1)
+                step.tokens(input=7)
+    assert recorder.folder is not None
+    record = load_record(recorder.folder)
+    assert record.status == "completed"
+    assert record.stability.loss_values == [2.5, 1.5, 0.5, -0.5, -1.5]
+    assert record.exact["first_loss"]["loss"] == 2.5
+    assert record.exact["trajectory"]["learning_rates"] == [0.1, 0.1]
+    assert record.exact["trajectory"]["rl"] == {"kl": [0.5, 0.5], "reward": [0.5, 1.5]}
+    hashes = [step[0]["sha256"] for step in record.exact["batches"]]
+    assert len(set(hashes)) == 2
+    assert record.tokens == {"input_tokens": 35}
+    assert record.perf.samples_per_sec
+    assert "model" not in record.exact
+    for key in ("exact.model", "exact.first_gradient", "exact.trajectory.learning_rates"):
+        assert record.unmeasured[key].startswith("the Recorder was given no")
+
+
+def test_the_phases_of_a_step_add_up_and_waiting_for_batches_is_data(tmp_path: Path) -> None:
+    import time
+
+    with bare(tmp_path, probe_steps=0) as recorder:
+        for _ in range(3):
+            time.sleep(0.02)
+            with recorder.step() as step:
+                for name in PHASES:
+                    with step.phase(name):
+                        time.sleep(0.001)
+    assert recorder.folder is not None
+    for row in read_rows(recorder.folder / "steps.jsonl"):
+        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-9)
+        assert row["phases"]["data"] >= 0.02
+        assert set(row["phases"]) == set(PHASES)
+        assert row["loss"] is None
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names its own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ValueError("no such token"), "failed"),
+        (OutOfMemoryError("CUDA out of memory"), "oom"),
+        (KeyboardInterrupt(), "interrupted"),
+        (SystemExit(3), "failed"),
+        (SystemExit(0), "completed"),
+    ],
+)
+def test_what_ends_the_loop_is_in_the_record_and_raised_on(
+    tmp_path: Path, error: BaseException, status: str
+) -> None:
+    recorder = bare(tmp_path)
+
+    def loop() -> None:
+        with recorder:
+            with recorder.step() as step:
+                step.loss(1.0)
+            with recorder.step():
+                raise error
+
+    with pytest.raises(type(error)):
+        loop()
+    assert recorder.folder is not None
+    record = load_record(recorder.folder)
+    assert record.status == status
+    assert record.stability.loss_values == [1.0]
+    assert {launch.status for launch in record.launches} <= {status, "completed"}
+    if status in ("failed", "oom"):
+        assert type(error).__name__ in (record.reason or "")
+
+
+def test_a_disk_that_fills_up_ends_the_record_and_not_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from canary.protocol.rows import StepFile
+
+    def full(self: StepFile, row: dict[str, Any]) -> None:
+        raise OSError(28, "No space left on device", "steps.jsonl")
+
+    with bare(tmp_path, probe_steps=0) as recorder:
+        with recorder.step() as step:
+            step.loss(1.0)
+        monkeypatch.setattr(StepFile, "append", full)
+        for _ in range(3):
+            with recorder.step() as step:
+                step.loss(1.0)
+    assert capsys.readouterr().err.count("recording ends here") == 1
+    assert recorder.folder is not None
+    record = load_record(recorder.folder)
+    assert (record.status, record.stability.loss_values) == ("failed", [1.0])
+    assert "no space left" in (record.reason or "")
+
+
+def test_past_the_last_step_nothing_is_recorded_and_the_loop_may_go_on(tmp_path: Path) -> None:
+    with bare(tmp_path, max_steps=3, probe_steps=0) as recorder:
+        seen = list(recorder.batches([[1], [2]]))
+        for number in range(5):
+            assert recorder.done == (number >= 3)
+            with recorder.step() as step:
+                step.loss(number)
+        assert list(recorder.batches(iter([[1], [2]]))) == []
+    assert seen == [[1], [2]]
+    assert recorder.folder is not None
+    assert load_record(recorder.folder).stability.loss_values == [0.0, 1.0, 2.0]
+
+
+def test_batches_takes_none_from_the_loader_that_it_does_not_give(tmp_path: Path) -> None:
+    taken = []
+
+    def loader() -> Any:
+        for number in range(9):
+            taken.append(number)
+            yield number
+
+    with bare(tmp_path, max_steps=2) as recorder:
+        for _ in recorder.batches(loader()):
+            with recorder.step():
+                pass
+    assert taken == [0, 1]
+
+
+def test_a_tracker_gets_each_step_and_the_exact_scalars(tmp_path: Path) -> None:
+    told: list[tuple[int, dict[str, float]]] = []
+    with bare(tmp_path, probe_steps=2, tracker=lambda *each: told.append(each)) as recorder:
+        for _ in range(3):
+            with recorder.step() as step:
+                step.loss(4.0)
+    steps = [step for step, values in told if "canary/step_time_s" in values]
+    assert steps == [1, 2, 3]
+    assert {"canary/phase/data_s", "canary/memory/rss_bytes", "canary/loss"} <= set(told[0][1])
+    exact = [values for _, values in told if "canary/exact/first_loss" in values]
+    assert [values["canary/exact/first_loss"] for values in exact] == [4.0]
+
+
+def test_settings_that_are_secret_are_not_kept(tmp_path: Path) -> None:
+    config = {"hub_token": "hf_x", "wandb_api_key": "k", "learning_rate": 0.1, "warm": [1, 2]}
+    recorder = Recorder("loop", output_dir=tmp_path, config=config)
+    with recorder:
+        pass
+    assert recorder.folder is not None
+    record = load_record(recorder.folder)
+    assert record.config["learning_rate"] == 0.1
+    assert record.config["trainer_args"] == {"warm": [1, 2]}
+    text = json.dumps(record.model_dump(mode="json"))
+    assert "hf_x" not in text
+    assert (record.status, record.reason) == ("failed", "the Recorder saw no step")
+
+
+@pytest.mark.parametrize("limits", [{}, {"max_steps": 2}])
+def test_nothing_is_counted_after_a_failure_or_the_last_step(
+    tmp_path: Path, limits: dict[str, int]
+) -> None:
+    """Step 3 is the one whose operators are counted."""
+    recorder = bare(tmp_path, **limits)
+
+    def loop() -> None:
+        with recorder:
+            for number in range(3):
+                with recorder.step() as step:
+                    step.loss(1.0)
+                    if number == 2:
+                        assert (_get_current_dispatch_mode() is None) == bool(limits)
+                        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        loop()
+    assert _get_current_dispatch_mode() is None
+    assert gc.get_freeze_count() == 0
+
+
+def test_an_optimizer_that_never_steps_is_named(tmp_path: Path) -> None:
+    weight = torch.nn.Linear(1, 1)
+    other = torch.optim.SGD(weight.parameters(), lr=0.1)
+    recorder = bare(tmp_path, optimizer=other)
+    with recorder, recorder.step() as step:
+        step.loss(1.0)
+    assert recorder.folder is not None
+    assert "never stepped" in (load_record(recorder.folder).reason or "")
+
+
+def test_batches_of_any_form_are_named_and_hashed_by_all_they_hold() -> None:
+    image, label = torch.ones(2, 3), torch.tensor([1, 0])
+    assert set(named((image, label))) == {"0", "1"}
+    assert set(named(image)) == {"batch"}
+    assert rows_of(named((image, label))) == 2
+    assert named(["one", "two"])["batch"].dtype == torch.uint8
+    assert named({"text": "a", "other": object()}).keys() == {"text"}
+    assert hashable(named(image))["batch"].dtype == torch.int32
+    tokens = {"input_ids": torch.ones(1, 2, dtype=torch.long), "advantages": torch.ones(1)}
+    assert hashable(tokens)["advantages"].is_floating_point()

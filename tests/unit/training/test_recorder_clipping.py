@@ -1,0 +1,202 @@
+"""Clipping in a loop of one's own: a lost or another clip is named, and called no objective."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+
+from canary import Recorder
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.record.folder import load_record
+from canary.record.types import RunRecord
+
+Clip = Callable[[list[torch.nn.Parameter]], Any]
+
+
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_RLHF_CANARY_JOB", "RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def by_norm(most: float) -> Clip:
+    return lambda parameters: clip_grad_norm_(parameters, most)
+
+
+def by_value(most: float) -> Clip:
+    return lambda parameters: clip_grad_value_(parameters, most)
+
+
+def by_hand(most: float) -> Clip:
+    def clip(parameters: list[torch.nn.Parameter]) -> torch.Tensor:
+        gradients = [p.grad for p in parameters if p.grad is not None]
+        norm = torch.linalg.vector_norm(torch.cat([g.flatten() for g in gradients]))
+        for gradient in gradients:
+            gradient.mul_(torch.clamp(most / norm, max=1.0))
+        return norm
+
+    return clip
+
+
+def never(parameters: list[torch.nn.Parameter]) -> None:
+    return None
+
+
+def train(
+    folder: Path,
+    clip: Clip,
+    *,
+    phases: bool = False,
+    tells: bool = False,
+    adam: bool = False,
+    growing: bool = False,
+    scale: float = 1.0,
+    config: dict[str, Any] | None = None,
+) -> RunRecord:
+    """A loop whose gradient norm is of order 10, or grows to that from 0.1 on."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    kind = torch.optim.AdamW if adam else torch.optim.SGD
+    optimizer = kind(model.parameters(), lr=1e-4)
+    recorder = Recorder(
+        "clipped", model=model, optimizer=optimizer, output_dir=folder, config=config, probe_steps=6
+    )
+    with recorder:
+        for number in range(20):
+            inputs = torch.randn(4, 6)
+            size = 0.02 * 3.0 ** min(number, 6) if growing else 3.0
+            with recorder.step({"x": inputs}) as step:
+                loss = (model(inputs) * size - size).square().mean() * scale
+                step.loss(loss)
+                with step.phase("backward") if phases else contextlib.nullcontext():
+                    loss.backward()
+                norm = clip(list(model.parameters()))
+                if tells and norm is not None:
+                    step.grad_norm(norm)
+                optimizer.step()
+                optimizer.zero_grad()
+    assert recorder.folder is not None
+    return load_record(recorder.folder)
+
+
+def compared(current: RunRecord, baseline: RunRecord) -> Comparison:
+    return compare_to_baseline(current, baseline, gates=())
+
+
+def older(record: RunRecord) -> RunRecord:
+    """As it was written before the gradients of both moments were."""
+    made = record.model_copy(deep=True)
+    applied = made.exact.pop("clipping")["applied"]
+    made.exact["first_gradient"]["total"] = applied[0]
+    made.exact["first_gradient"]["groups"] = {
+        name: norm * applied[0] / record.exact["first_gradient"]["total"]
+        for name, norm in record.exact["first_gradient"]["groups"].items()
+    }
+    return made
+
+
+@pytest.mark.parametrize("clip", [by_norm, by_value, by_hand])
+@pytest.mark.parametrize("phases", [False, True])
+def test_the_first_gradient_is_the_one_before_any_kind_of_clip(
+    clip: Callable[[float], Clip], phases: bool, tmp_path: Path
+) -> None:
+    clean, clipped = train(tmp_path, never), train(tmp_path, clip(0.1), phases=phases)
+    assert clipped.exact["first_gradient"] == clean.exact["first_gradient"]
+    assert clean.exact["clipping"]["before"] == clean.exact["clipping"]["applied"]
+    assert len(clean.exact["clipping"]["before"]) == 6
+    found = clipped.exact["clipping"]
+    assert all(one < before for before, one in zip(found["before"], found["applied"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("loop", "was", "now", "words"),
+    [
+        ({}, by_norm(1.0), never, "is no longer clipped"),
+        ({"phases": True}, by_norm(1.0), never, "is no longer clipped"),
+        ({"tells": True}, by_norm(1.0), by_norm(1e6), "is no longer clipped"),
+        ({"adam": True}, by_norm(1.0), never, "is no longer clipped"),
+        ({"adam": True, "tells": True}, by_norm(1.0), by_norm(0.5), "is cut otherwise"),
+        ({}, by_value(0.1), by_value(0.2), "is cut otherwise"),
+        ({}, never, by_hand(1.0), "is clipped now"),
+        ({"growing": True}, by_norm(1.0), never, "is no longer clipped"),
+        ({"growing": True, "tells": True, "adam": True}, by_norm(1.0), by_norm(9e9), "no longer"),
+    ],
+)
+def test_a_lost_or_another_clip_is_called_clipping(
+    loop: dict[str, Any], was: Clip, now: Clip, words: str, tmp_path: Path
+) -> None:
+    found = compared(train(tmp_path, now, **loop), train(tmp_path, was, **loop))
+    assert found.verdict == "regression"
+    assert found.first_difference is not None
+    assert found.first_difference.signal == "applied_gradient"
+    suspect = found.diagnosis.top_suspect
+    assert suspect is not None
+    assert suspect.category == "optimizer", found.diagnosis.suspects
+    assert words in suspect.description
+    assert "objective" not in [one.category for one in found.diagnosis.suspects]
+    assert any("clip" in action for action in suspect.suggested_actions)
+
+
+def test_equal_clips_differ_in_nothing(tmp_path: Path) -> None:
+    found = compared(train(tmp_path, by_norm(1.0)), train(tmp_path, by_norm(1.0)))
+    assert found.differences == ()
+    assert not found.failed_checks
+
+
+def test_another_objective_under_a_clip_is_no_clipping(tmp_path: Path) -> None:
+    found = compared(train(tmp_path, by_norm(1.0), scale=2.0), train(tmp_path, by_norm(1.0)))
+    assert found.diagnosis.top_suspect is not None
+    assert found.diagnosis.top_suspect.category == "objective"
+
+
+def test_a_setting_that_says_the_clip_explains_it(tmp_path: Path) -> None:
+    found = compared(
+        train(tmp_path, by_norm(0.5), config={"max_grad_norm": 0.5}),
+        train(tmp_path, by_norm(1.0), config={"max_grad_norm": 1.0}),
+    )
+    assert found.verdict == "changed"
+    assert found.diagnosis.top_suspect is not None
+    assert found.diagnosis.top_suspect.category == "optimizer"
+
+
+def test_a_record_of_before_holds_clipped_gradients_and_is_no_regression(tmp_path: Path) -> None:
+    baseline = older(train(tmp_path, by_norm(1.0)))
+    found = compared(train(tmp_path, by_norm(1.0)), baseline)
+    assert not found.failed_checks, [check.message for check in found.failed_checks]
+
+
+def test_against_a_record_of_before_a_lost_clip_is_not_called_an_objective_for_sure(
+    tmp_path: Path,
+) -> None:
+    baseline = older(train(tmp_path, by_norm(1.0)))
+    found = compared(train(tmp_path, never), baseline)
+    assert found.verdict == "regression"
+    suspect = found.diagnosis.top_suspect
+    assert suspect is not None
+    assert suspect.category == "unknown"
+    objective = next(one for one in found.diagnosis.suspects if one.category == "objective")
+    assert "clip" in objective.description
+
+
+def test_backward_is_left_as_it_was(tmp_path: Path) -> None:
+    before = torch.autograd.backward
+    train(tmp_path, never)
+    assert torch.autograd.backward is before
+
+
+def test_a_loop_that_fails_leaves_backward_as_it_was(tmp_path: Path) -> None:
+    before = torch.autograd.backward
+
+    def fails(parameters: list[torch.nn.Parameter]) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        train(tmp_path, fails)
+    assert torch.autograd.backward is before
