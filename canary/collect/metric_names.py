@@ -1,7 +1,7 @@
-"""What trainers log of how they learn: a row per quantity, with all its names and who uses it.
+"""What trainers log of how they learn: a row per quantity, with all its names and who reads it.
 
-The live line, the detectors, the comparison and the ladder's guard read this table. Trackers are
-given every metric under its trainer's own name. Two names of one row may have two scales, so a
+The live line, the detectors and the comparison read this table, and the ladder's guard. Trackers
+are given every metric under its trainer's own name. Two names of one row may have two scales, so a
 quantity is compared only under one name.
 """
 
@@ -35,9 +35,6 @@ class Quantity:
     """Whether a rise far beyond the limit is suspicious too."""
     observed: bool = False
     """Whether detectors watch it under `name`."""
-    guarded: tuple[str, ...] = ()
-    """Trainers that log a mean over rows, which micro-batches do not change: the ladder's guard
-    compares it there. Other means weigh rows by the company that they are in."""
     rounded_away: bool = False
     """Whether it is a difference of two nearly equal log-probabilities: bfloat16 leaves nothing of
     it, so it is guarded in float32 alone."""
@@ -54,10 +51,6 @@ class Quantity:
         return None if name is None else float(number(metrics[name]))
 
 
-PAIRED = ("dpo", "orpo", "cpo", "kto")
-GROUPED = ("grpo", "rloo")
-SAMPLED = (*GROUPED, "ppo")
-
 _TABLE = (
     Quantity(
         "reward",
@@ -66,9 +59,8 @@ _TABLE = (
         worse="lower",
         limit="max_reward_drop_std",
         too_good=True,
-        guarded=SAMPLED,
     ),
-    Quantity("reward_std", ("reward_std",), guarded=SAMPLED),
+    Quantity("reward_std", ("reward_std",)),
     Quantity("groups_without_spread", ("frac_reward_zero_std",)),
     Quantity(
         "kl",
@@ -79,12 +71,11 @@ _TABLE = (
         limit="max_kl_ratio",
         unit="nats",
         observed=True,
-        guarded=SAMPLED,
         rounded_away=True,
         of_sequence=("objective/kl",),
     ),
-    Quantity("kl_sequence", ("kl_sequence",), guarded=("ppo",), rounded_away=True),
-    Quantity("approx_kl", ("approx_kl",), guarded=("ppo",), rounded_away=True),
+    Quantity("kl_sequence", ("kl_sequence",), rounded_away=True),
+    Quantity("approx_kl", ("approx_kl", "policy/approxkl_avg", "actor/ppo_kl"), rounded_away=True),
     Quantity(
         "entropy",
         ("entropy", "objective/entropy", "policy/entropy_avg", "actor/entropy"),
@@ -92,7 +83,6 @@ _TABLE = (
         worse="lower",
         limit="max_entropy_drop_pct",
         observed=True,
-        guarded=("ppo",),
     ),
     Quantity(
         "clip_fraction",
@@ -105,27 +95,21 @@ _TABLE = (
         ("completions/mean_length", "completion_length", "response_length/mean"),
         observed=True,
     ),
-    Quantity(
-        "policy_loss",
-        ("policy_loss", "loss/policy_avg", "actor/pg_loss"),
-        "policy loss",
-        guarded=("ppo",),
-    ),
+    Quantity("policy_loss", ("policy_loss", "loss/policy_avg", "actor/pg_loss"), "policy loss"),
     Quantity(
         "value_loss",
         ("value_loss", "loss/value_avg", "critic/vf_loss"),
         "value loss",
         observed=True,
-        guarded=("ppo",),
     ),
     Quantity(
         "explained_variance", ("explained_variance", "critic/vf_explained_var"), observed=True
     ),
-    Quantity("values", ("values_mean",), guarded=("ppo",)),
-    Quantity("logprobs", ("logprobs",), guarded=("ppo",)),
-    Quantity("reference_logprobs", ("reference_logprobs",), guarded=("ppo",)),
-    Quantity("chosen_reward", ("rewards/chosen",), guarded=PAIRED),
-    Quantity("rejected_reward", ("rewards/rejected",), guarded=PAIRED),
+    Quantity("values", ("values_mean",)),
+    Quantity("logprobs", ("logprobs",)),
+    Quantity("reference_logprobs", ("reference_logprobs",)),
+    Quantity("chosen_reward", ("rewards/chosen",)),
+    Quantity("rejected_reward", ("rewards/rejected",)),
     Quantity(
         "margin",
         ("rewards/margins", "margin"),
@@ -133,12 +117,11 @@ _TABLE = (
         worse="lower",
         limit="max_margin_drop_pct",
         too_good=True,
-        guarded=(*PAIRED, "reward"),
     ),
     # Of a reward model's scores only differences mean anything, so no limit holds their mean.
-    Quantity("mean_score", ("mean_reward",), guarded=("reward",)),
-    Quantity("chosen_logprob", ("logps/chosen",), guarded=PAIRED),
-    Quantity("rejected_logprob", ("logps/rejected",), guarded=PAIRED),
+    Quantity("mean_score", ("mean_reward",)),
+    Quantity("chosen_logprob", ("logps/chosen",)),
+    Quantity("rejected_logprob", ("logps/rejected",)),
     Quantity("accuracy", ("rewards/accuracies", "accuracy", "mean_token_accuracy"), "accuracy"),
 )
 QUANTITIES = {quantity.name: quantity for quantity in _TABLE}

@@ -44,6 +44,46 @@ TOLERANCES: dict[Rounding, Tolerances] = {
 FLOOR = 0.1
 """Scale below which a signal's own size is none to measure by: policy losses and KL start at 0."""
 
+_PAIRS = (
+    "rewards/chosen",
+    "rewards/rejected",
+    "rewards/margins",
+    "logps/chosen",
+    "logps/rejected",
+)
+_GROUPS = ("reward", "reward_std", "kl")
+METRICS: dict[str, tuple[str, ...]] = {
+    "dpo": _PAIRS,
+    "orpo": _PAIRS,
+    "cpo": _PAIRS,
+    "kto": _PAIRS,
+    "reward": ("margin", "mean_reward"),
+    "grpo": _GROUPS,
+    "rloo": _GROUPS,
+    "ppo": (
+        "policy_loss",
+        "value_loss",
+        "approx_kl",
+        "reward",
+        "reward_std",
+        "kl",
+        "kl_sequence",
+        "entropy",
+        "values_mean",
+        "logprobs",
+        "reference_logprobs",
+    ),
+}
+"""Metrics by trainer that are means over rows, whatever the micro-batches; the others (accuracy and
+entropy a token) weigh rows by the company that they are in."""
+
+
+ROUNDED_AWAY = frozenset(
+    name for quantity in QUANTITIES.values() if quantity.rounded_away for name in quantity.names
+)
+"""Differences of two log-probabilities that are nearly equal: bfloat16 leaves nothing of them, so
+they are guarded in float32 alone."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -76,21 +116,12 @@ class Verdict:
         return self.ran and not self.holds
 
 
-def guarded(trainer: str, rounding: Rounding) -> list[str]:
-    """Names under which a trainer may log what is guarded."""
-    return [
-        name
-        for quantity in QUANTITIES.values()
-        if trainer in quantity.guarded and not (quantity.rounded_away and rounding == "bfloat16")
-        for name in quantity.names
-    ]
-
-
 def compare(
     baseline: Mapping[str, Any], level: Mapping[str, Any], trainer: str, rounding: Rounding
 ) -> Verdict:
     """Two probes' `exact` of equal steps on equal completions."""
-    metrics = guarded(trainer, rounding)
+    left_out = ROUNDED_AWAY if rounding == "bfloat16" else frozenset()
+    metrics = [name for name in METRICS.get(trainer, ()) if name not in left_out]
     expected = dict(_signals(baseline.get("trajectory") or {}, metrics))
     found = dict(_signals(level.get("trajectory") or {}, metrics))
     if not expected or not any(map(_told, expected.values())):

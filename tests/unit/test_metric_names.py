@@ -1,4 +1,4 @@
-"""One table of what trainers log: the live line, detectors, comparison and guard agree on it."""
+"""What trainers log stands in one table, and nobody who reads it has names of their own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from canary.collect.tracked import row_scalars
 from canary.compare.report import Check
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
-from canary.config.schema import TRAINING_TYPES
-from canary.ladder.guard import guarded
+from canary.ladder.guard import METRICS, ROUNDED_AWAY
 from canary.runner.pace import shown_metrics
 from tests.unit.comparing import altered, record
 
@@ -89,9 +88,7 @@ def test_each_consumer_knows_a_quantity_by_all_its_names(quantity: Quantity) -> 
             (check,) = checked("exec", name, 0.25, 0.25, DEFAULT_THRESHOLDS)
             assert check.name == quantity.name
             assert check.threshold == getattr(DEFAULT_THRESHOLDS, quantity.limit)
-        for trainer in quantity.guarded:
-            assert name in guarded(trainer, "float32")
-            assert (name in guarded(trainer, "bfloat16")) != quantity.rounded_away
+        assert (name in ROUNDED_AWAY) == quantity.rounded_away
         row = {"wall_s": 1.0, "phases": {}, "rl": told}
         assert row_scalars(row)[f"canary/rl/{name}"] == 0.25
 
@@ -102,8 +99,13 @@ def test_the_table_names_only_fields_limits_and_trainers_that_exist() -> None:
         assert not quantity.observed or quantity.name in watched
         assert not quantity.limit or quantity.limit in Thresholds.model_fields
         assert bool(quantity.limit) == bool(quantity.worse)
-        assert set(quantity.guarded) <= set(TRAINING_TYPES)
         assert set(quantity.of_sequence) <= set(quantity.names)
+
+
+def test_the_guard_compares_only_metrics_of_the_table() -> None:
+    known = {name for quantity in QUANTITIES.values() for name in quantity.names}
+    for names in METRICS.values():
+        assert set(names) <= known
 
 
 def test_a_kl_of_trls_ppo_or_of_kto_is_that_of_a_whole_completion() -> None:
