@@ -17,7 +17,7 @@ from canary.compare.cpu_time import cpu_samples
 from canary.compare.estimate import Spread, larger, paired_estimate, unpaired_estimate
 from canary.compare.exact import all_differences
 from canary.compare.noise import NoiseModel, metric_noise, save_noise
-from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
+from canary.compare.timing import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.config.load import LoadedConfig
 from canary.errors import MachineError, UsageError
 from canary.runner.base import Listener
@@ -25,7 +25,7 @@ from canary.runner.base import Listener
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
 HISTORY = 20
-GATED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "cpu_time", "max_memory")
+GATED: tuple[Metric, ...] = tuple(metric for metric in GATE_WEIGHTS if metric not in DRIFTS)
 WORDS = {
     "step_time_median": ("step time, median", "ms"),
     "step_time_mean": ("step time, mean", "ms"),

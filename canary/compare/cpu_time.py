@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.collect.record import RunRecord
+from canary.compare.checks import CHECKS
 from canary.compare.crowding import UNJUDGED, compute_threads, crowding
 from canary.compare.estimate import Estimate, signed_percent
 from canary.compare.noise import NoiseModel
 from canary.compare.report import Check
-from canary.compare.timing import WORDS, Metric, Samples, estimate, launch_seconds, time_samples
+from canary.compare.timing import Metric, Samples, estimate, launch_seconds, time_samples
 
 LEAST_BASELINES = 3
 """Of a baseline of several runs, where others are of a version that did not measure it."""
@@ -107,7 +108,7 @@ def _bounded(check: Check, bound: Estimate, more_tokens: float) -> Check:
         at_most, limit = at_most - more_tokens, -limit
     if at_most >= limit:
         return check
-    words = next((w for metric, w in WORDS.items() if metric == check.name), "tokens per second")
+    words = CHECKS[check.name].title
     percent = max(0.0, 100 * math.expm1(bound.upper()))
     return replace(
         check,

@@ -10,16 +10,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.collect.record import RunRecord
+from canary.compare.checks import CHECKS
 from canary.compare.exact import exact_lane, most_different, newest_probed
 from canary.compare.invariants import invariant_checks
 from canary.compare.memory import memory_checks
 from canary.compare.report import Check
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import Thresholds
-from canary.compare.timing import Metric
+from canary.compare.timing import DRIFTS, GATE_WEIGHTS, Metric
 from canary.compare.timing_checks import timing_checks
 
-WALL_AND_MEMORY: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "max_memory")
+WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
+    metric for metric in GATE_WEIGHTS if metric not in DRIFTS and CHECKS[metric].clock != "cpu"
+)
 """Where CPU time is lost, as with a second thread, wall time still decides."""
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from canary.collect.metric_names import QUANTITIES, Quantity
 from canary.collect.record import RunRecord
+from canary.compare.checks import CHECKS, check_of
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 
@@ -60,7 +62,7 @@ def _told(
         return None
     was, now = next(iter(before)), next(iter(after))
     words = f"the baseline logs {was}, the current side {now}: the scales may differ"
-    return Check(quantity.name, "stability", "trend", "skip", words)
+    return check_of(quantity.name, "skip", words)
 
 
 def _not_finite(quantity: Quantity, current: Records) -> Check | None:
@@ -76,7 +78,7 @@ def _not_finite(quantity: Quantity, current: Records) -> Check | None:
     if not bad:
         return None
     words = f"mean {bad[0]} is not finite"
-    return Check(quantity.name, "stability", "trend", "fail", words, delta=float(len(bad)))
+    return replace(check_of(quantity.name, "fail", words), delta=float(len(bad)))
 
 
 def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
@@ -86,12 +88,10 @@ def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float)
         return told
     _, before, after = told
     failed = after / max(before, KL_FLOOR) > limit
-    return Check(
-        quantity.name,
-        "stability",
-        "trend",
-        "fail" if failed else "pass",
-        f"mean {quantity.words} {before:.3g} -> {after:.3g}" + (": blow-up" if failed else ""),
+    words = f"{CHECKS[quantity.name].title} {before:.3g} -> {after:.3g}"
+    words += ": blow-up" if failed else ""
+    return replace(
+        check_of(quantity.name, "fail" if failed else "pass", words),
         baseline=before,
         current=after,
         unit=quantity.unit,
@@ -111,21 +111,17 @@ def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float)
     metric, before, after = told
     unit = _mean(baseline, metric, "std") if scale == "std" else abs(before) / 100
     if not unit or unit < 1e-9:
-        return Check(name, "stability", "trend", "skip", f"the baseline's {name} does not vary")
+        return check_of(name, "skip", f"the baseline's {name} does not vary")
     drop = (before - after) / unit
     status: CheckStatus = "pass"
-    message = f"mean {name} {before:.4g} -> {after:.4g}"
+    message = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}"
     if drop > limit:
         status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
     elif quantity.too_good and -drop > SUSPICIOUS * limit:
         status = "warn"
         message += f", a rise of {-drop:.3g} {scale}: suspiciously good; look for leaks or hacking"
-    return Check(
-        name,
-        "stability",
-        "trend",
-        status,
-        message,
+    return replace(
+        check_of(name, status, message),
         baseline=before,
         current=after,
         delta=after - before,

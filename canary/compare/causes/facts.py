@@ -14,6 +14,7 @@ from canary.compare.causes.changed_settings import SettingChange, setting_change
 from canary.compare.causes.evidence import evidence_of
 from canary.compare.causes.own_code import CodeChange, code_changes
 from canary.compare.causes.values import advantages_of, common_factor, is_finite, rounded_to
+from canary.compare.checks import SPEED
 from canary.compare.clipping import SIGNAL
 from canary.compare.exact import most_different, newest_probed
 from canary.compare.inputs_stages import is_rollout
@@ -113,12 +114,7 @@ class Facts:
         return next(
             (
                 check
-                for name in (
-                    "step_time_median",
-                    "step_time_mean",
-                    "cpu_time",
-                    "step_time_within_run",
-                )
+                for name in SPEED
                 if (check := self.check(name)) is not None
                 and check.status in ("fail", "warn")
                 and (check.delta or 0) > 0
