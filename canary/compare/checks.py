@@ -3,7 +3,8 @@ failure means beside other changes. A check that is not in this table cannot be 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from canary.collect.metric_names import QUANTITIES
@@ -19,8 +20,6 @@ class CheckType:
     """A row of the table."""
 
     name: str
-    group: Group
-    lane: Lane
     title: str
     """What it looks at, for people."""
     limits: tuple[str, ...] = ()
@@ -35,250 +34,132 @@ class CheckType:
     """What a check of how long a step takes is measured with."""
     drift: bool = False
     """Whether it is held against the first runs after the last accepted change."""
+    group: Group = field(kw_only=True)
+    lane: Lane = field(kw_only=True)
 
 
-_LOSSES = (
-    CheckType(
-        "nan_steps",
-        "stability",
-        "invariant",
-        "steps with a loss of NaN",
-        ("max_nan_steps",),
-        fatal=True,
-    ),
-    CheckType(
-        "inf_steps",
-        "stability",
-        "invariant",
-        "steps with a loss of Inf",
-        ("max_inf_steps",),
-        fatal=True,
-    ),
-    CheckType(
-        "raw_loss_finite",
-        "correctness",
-        "invariant",
-        "losses and gradients of the probe are finite",
-        fatal=True,
-    ),
-    CheckType(
-        "loss_divergence",
-        "stability",
-        "trend",
-        "last tenth of the losses over the first",
-        ("max_loss_rise",),
-        fatal=True,
-    ),
-    CheckType(
-        "final_loss",
-        "stability",
-        "trend",
-        "mean of the last tenth of the losses",
-        ("max_final_loss_increase_pct", "max_final_loss_drop_pct"),
-        ("learning",),
-    ),
-    CheckType(
-        "gradient_explosion",
-        "stability",
-        "trend",
-        "largest gradient norm",
-        ("max_grad_norm_ratio",),
-        ("learning",),
-    ),
-)
-_METRICS = tuple(
-    CheckType(
-        quantity.name,
-        "stability",
-        "trend",
-        f"mean {quantity.words or quantity.name}",
-        (quantity.limit,),
-        ("learning",),
-    )
-    for quantity in QUANTITIES.values()
-    if quantity.limit
-)
-_STEP, _CPU = (
-    ("max_step_time_increase_pct", "sensitivity"),
-    ("max_cpu_time_increase_pct", "sensitivity"),
-)
+_stability = partial(CheckType, group="stability", lane="trend")
+_times = partial(CheckType, group="performance", lane="timing")
+_count = partial(CheckType, group="performance", lane="exact")
+_memory = partial(CheckType, group="memory")
+_exact = partial(CheckType, group="correctness", lane="exact")
+_invariant = partial(CheckType, group="correctness", lane="invariant")
+_bad_steps = partial(CheckType, group="stability", lane="invariant", fatal=True)
+
+_STEP, _CPU = "max_step_time_increase_pct", "max_cpu_time_increase_pct"
 _PEAK = ("max_mem_increase_mb", "max_mem_increase_pct")
-_TIMES = (
-    CheckType("step_time_median", "performance", "timing", "median step time", _STEP, clock="wall"),
-    CheckType("step_time_mean", "performance", "timing", "mean step time", _STEP, clock="wall"),
-    CheckType("cpu_time", "performance", "timing", "CPU time per step", _CPU, clock="cpu"),
-    CheckType(
+_LAST = "since the last accepted change"
+_LEARNING: tuple[Change, ...] = ("learning",)
+_PACKAGES: tuple[Change, ...] = ("packages",)
+_ROWS: tuple[Change, ...] = ("packages", "rows")
+_FINAL_LOSS = ("max_final_loss_increase_pct", "max_final_loss_drop_pct")
+
+_TABLE = (
+    _bad_steps("nan_steps", "steps with a loss of NaN", ("max_nan_steps",)),
+    _bad_steps("inf_steps", "steps with a loss of Inf", ("max_inf_steps",)),
+    _invariant("raw_loss_finite", "losses and gradients of the probe are finite", fatal=True),
+    _stability(
+        "loss_divergence", "last tenth of the losses over the first", ("max_loss_rise",), fatal=True
+    ),
+    _stability("final_loss", "mean of the last tenth of the losses", _FINAL_LOSS, _LEARNING),
+    _stability("gradient_explosion", "largest gradient norm", ("max_grad_norm_ratio",), _LEARNING),
+    *(
+        _stability(one.name, f"mean {one.words or one.name}", (one.limit,), _LEARNING)
+        for one in QUANTITIES.values()
+        if one.limit
+    ),
+    _stability("alerts", "types of alerts that the baseline has not"),
+    _times("step_time_median", "median step time", (_STEP, "sensitivity"), clock="wall"),
+    _times("step_time_mean", "mean step time", (_STEP, "sensitivity"), clock="wall"),
+    _times("cpu_time", "CPU time per step", (_CPU, "sensitivity"), clock="cpu"),
+    _times(
         "step_time_drift",
-        "performance",
-        "timing",
-        "step time since the last accepted change",
-        _STEP,
+        f"step time {_LAST}",
+        (_STEP, "sensitivity"),
         clock="wall",
         drift=True,
     ),
-    CheckType(
+    _times(
         "cpu_time_drift",
-        "performance",
-        "timing",
-        "CPU time per step since the last accepted change",
-        _CPU,
+        f"CPU time per step {_LAST}",
+        (_CPU, "sensitivity"),
         clock="cpu",
         drift=True,
     ),
     CheckType(
         "step_time_within_run",
-        "performance",
-        "trend",
         "step time from the start to the end of the run",
-        ("max_step_time_increase_pct",),
+        (_STEP,),
         clock="wall",
+        group="performance",
+        lane="trend",
     ),
+    _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
+    _times("step_time_spread", "scatter of the launches' step times"),
     CheckType(
-        "tokens_per_sec",
-        "performance",
-        "timing",
-        "tokens per second",
-        ("max_tps_drop_pct", "sensitivity"),
+        "gpu_utilization",
+        "GPU utilisation",
+        ("max_gpu_utilization_drop",),
+        group="performance",
+        lane="trend",
     ),
-    CheckType("step_time_spread", "performance", "timing", "scatter of the launches' step times"),
-    CheckType(
-        "gpu_utilization", "performance", "trend", "GPU utilisation", ("max_gpu_utilization_drop",)
+    _memory("max_memory", "peak memory", _PEAK, lane="timing"),
+    _memory("reserved_memory", "reserved device memory", _PEAK, lane="trend"),
+    _memory(
+        "memory_growth", "growth of memory per step", ("max_mem_growth_mb_per_step",), lane="trend"
     ),
-)
-_MEMORY = (
-    CheckType("max_memory", "memory", "timing", "peak memory", _PEAK),
-    CheckType("reserved_memory", "memory", "trend", "reserved device memory", _PEAK),
-    CheckType(
-        "memory_growth",
-        "memory",
-        "trend",
-        "growth of memory per step",
-        ("max_mem_growth_mb_per_step",),
-    ),
-    CheckType(
+    _memory(
         "live_tensors",
-        "memory",
-        "exact",
         "tensors more alive after each step",
         ("max_live_tensors_per_step",),
+        lane="exact",
     ),
-    CheckType(
-        "live_memory",
-        "memory",
-        "exact",
-        "MB of tensors alive between steps",
-        ("max_mem_increase_pct",),
+    _memory(
+        "live_memory", "MB of tensors alive between steps", ("max_mem_increase_pct",), lane="exact"
     ),
-)
-_WORK = (
-    CheckType(
-        "tokens_fed",
-        "performance",
-        "exact",
-        "token positions fed per step",
-        ("max_tokens_fed_increase_pct",),
-    ),
-    CheckType(
+    _exact("repeatability", "equal runs are equal"),
+    *(_exact(stage, words) for stage, words in LEARNED_STAGES.items()),
+    _count("tokens_fed", "token positions fed per step", ("max_tokens_fed_increase_pct",)),
+    _count(
         "host_reads",
-        "performance",
-        "exact",
         "tensor values read by Python per step",
         ("max_host_reads_increase",),
-        ("packages",),
+        _PACKAGES,
     ),
-    CheckType(
-        "collectives",
-        "performance",
-        "exact",
-        "collective operations per step",
-        ("max_collectives_increase",),
-    ),
-    CheckType(
-        "recompiles",
-        "performance",
-        "exact",
-        "recompilations per step",
-        ("max_recompiles_increase",),
-    ),
-    CheckType(
-        "operators",
-        "performance",
-        "exact",
-        "operator calls per step",
-        ("max_operators_increase_pct",),
-        ("packages",),
-    ),
-    CheckType("flops", "performance", "exact", "FLOPs per step", ("max_flops_increase_pct",)),
-    CheckType(
+    _count("collectives", "collective operations per step", ("max_collectives_increase",)),
+    _count("recompiles", "recompilations per step", ("max_recompiles_increase",)),
+    _count("operators", "operator calls per step", ("max_operators_increase_pct",), _PACKAGES),
+    _count("flops", "FLOPs per step", ("max_flops_increase_pct",)),
+    _count(
         "dataset_maps",
-        "performance",
-        "exact",
         "passes over the dataset not found in the cache",
         ("max_dataset_maps_increase",),
-        ("packages", "rows"),
+        _ROWS,
     ),
-    CheckType(
-        "tokenizer_calls",
-        "performance",
-        "exact",
-        "tokenizer calls",
-        ("max_tokenizer_calls_increase_pct",),
-        ("packages", "rows"),
+    _count("tokenizer_calls", "tokenizer calls", ("max_tokenizer_calls_increase_pct",), _ROWS),
+    _count(
+        "files_written", "files opened for writing in the probe", ("max_files_increase",), _PACKAGES
     ),
-    CheckType(
-        "files_written",
-        "performance",
-        "exact",
-        "files opened for writing in the probe",
-        ("max_files_increase",),
-        ("packages",),
+    _count(
+        "bytes_written", "MB written in the probe", ("max_bytes_written_increase_mb",), _PACKAGES
     ),
-    CheckType(
-        "bytes_written",
-        "performance",
-        "exact",
-        "MB written in the probe",
-        ("max_bytes_written_increase_mb",),
-        ("packages",),
-    ),
+    _invariant("loss_not_negative", "the loss is not negative"),
+    _invariant("dpo_first_loss", "the first loss is ln 2"),
+    _invariant("kto_first_loss", "the first loss is 1/2"),
+    _invariant("starts_at_ratio_one", "training starts at ratio 1 and KL 0"),
+    _invariant("advantages_sum_to_zero", "advantages sum to zero"),
+    _invariant("advantages_scaled", "advantages are scaled"),
+    _invariant("reward_varies", "the reward varies"),
+    _invariant("rewards_add_up", "rewards sum to the score less the KL"),
+    _invariant("labels_contain_eos", "labels contain EOS"),
+    _invariant("at_most_one_bos", "a sequence has at most one BOS"),
+    _invariant("trainable_changed", "trainable parameters change"),
+    _invariant("frozen_unchanged", "frozen parameters stay"),
+    _invariant("learning_rate_positive", "learning rates are positive"),
+    _invariant("sampled_ids_trained", "the sampled ids are the trained ids"),
+    _invariant("ranks_agree", "ranks agree"),
 )
-_STAGES = tuple(
-    CheckType(stage, "correctness", "exact", words) for stage, words in LEARNED_STAGES.items()
-)
-_INVARIANTS = tuple(
-    CheckType(name, "correctness", "invariant", title)
-    for name, title in {
-        "loss_not_negative": "the loss is not negative",
-        "dpo_first_loss": "the first loss is ln 2",
-        "kto_first_loss": "the first loss is 1/2",
-        "starts_at_ratio_one": "training starts at ratio 1 and KL 0",
-        "advantages_sum_to_zero": "advantages sum to zero",
-        "advantages_scaled": "advantages are scaled",
-        "reward_varies": "the reward varies",
-        "rewards_add_up": "rewards sum to the score less the KL",
-        "labels_contain_eos": "labels contain EOS",
-        "at_most_one_bos": "a sequence has at most one BOS",
-        "trainable_changed": "trainable parameters change",
-        "frozen_unchanged": "frozen parameters stay",
-        "learning_rate_positive": "learning rates are positive",
-        "sampled_ids_trained": "the sampled ids are the trained ids",
-        "ranks_agree": "ranks agree",
-    }.items()
-)
-CHECKS: dict[str, CheckType] = {
-    check.name: check
-    for check in (
-        *_LOSSES,
-        *_METRICS,
-        CheckType("alerts", "stability", "trend", "types of alerts that the baseline has not"),
-        *_TIMES,
-        *_MEMORY,
-        CheckType("repeatability", "correctness", "exact", "equal runs are equal"),
-        *_STAGES,
-        *_WORK,
-        *_INVARIANTS,
-    )
-}
+CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}
 SPEED = tuple(name for name, row in CHECKS.items() if row.clock and not row.drift)
 """What tells how long a step takes now, the surest first."""
 

@@ -14,6 +14,7 @@ from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing import DRIFTS, GATE_WEIGHTS
 from tests.unit.comparing import (
+    altered,
     committed,
     growing,
     history,
@@ -33,15 +34,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 def comparisons() -> list[Comparison]:
     """Of every kind: trainers, devices, histories, runs that scatter or differ."""
     cpu = [record(number, cpu_s=0.1 * f) for number, f in enumerate(scatter(20, 0.01))]
-    slowing = [run.launches[0].model_copy(update={"slowing": 1.0}) for run in cpu[:2]]
-    told = [
-        one.model_copy(update={"launches": (s,)}) for one, s in zip(cpu[:2], slowing, strict=True)
-    ]
+    told = [altered(one, "launches", 0, "slowing", to=1.0) for one in cpu[:2]]
     gpu = [
-        one.model_copy(
-            update={"memory": one.memory.model_copy(update={"peak_reserved_bytes": 2**30})}
-        )
-        for one in (growing(on_gpu(record(n)), 0.0, 0.1) for n in range(4))
+        altered(growing(on_gpu(record(n)), 0.0, 0.1), "memory", "peak_reserved_bytes", to=2**30)
+        for n in range(4)
     ]
     watched = [with_alerts(record(number), []) for number in range(4)]
     unequal = [run(8, 1e-4, sha="b" * 40), run(9, sha="b" * 40)]
