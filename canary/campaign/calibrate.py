@@ -15,7 +15,7 @@ from canary.campaign.repeated import completed_run
 from canary.compare.exact.lane import all_differences
 from canary.compare.timing.cpu_time import cpu_samples
 from canary.compare.timing.estimate import Spread, larger, paired_estimate, unpaired_estimate
-from canary.compare.timing.lane import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
+from canary.compare.timing.lane import DRIFTS, FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, Samples
 from canary.compare.timing.noise import NoiseModel, metric_noise, save_noise
 from canary.config.load import LoadedConfig
 from canary.errors import MachineError, UsageError
@@ -25,7 +25,7 @@ from canary.record.types import RunRecord
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
 HISTORY = 20
-GATED: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "cpu_time", "max_memory")
+GATED: tuple[Metric, ...] = tuple(metric for metric in GATE_WEIGHTS if metric not in DRIFTS)
 WORDS = {
     "step_time_median": ("step time, median", "ms"),
     "step_time_mean": ("step time, mean", "ms"),

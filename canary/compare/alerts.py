@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from canary.baseline.comparability import probe_alone
+from canary.compare.checks import check_of
 from canary.compare.report import Check, RaisedAlert
 from canary.record.alerts import WORST_FIRST
 from canary.record.jsonio import number
@@ -51,17 +52,14 @@ def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
         return []
     if not any(watched[: len(current)]):
         reason = "nothing watched the current side while it trained"
-        return [Check("alerts", "stability", "trend", "skip", reason)]
+        return [check_of("alerts", "skip", reason)]
     after = alerts_of(current)
     known = {alert["type"] for record in baseline for alert in record.alerts}
     new = [alert for alert in after if alert.type not in known]
+    words = _message(new, len(after), any(watched[len(current) :]))
     return [
-        Check(
-            "alerts",
-            "stability",
-            "trend",
-            "warn" if new else "pass",
-            _message(new, len(after), any(watched[len(current) :])),
+        replace(
+            check_of("alerts", "warn" if new else "pass", words),
             baseline=len(known),
             current=len(after),
             unit="types",

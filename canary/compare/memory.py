@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
-from canary.compare.report import Check, CheckStatus, Group
+from canary.compare.checks import check_of
+from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.student import t_quantile
@@ -44,13 +46,10 @@ def reserved_memory(
     status: CheckStatus = "pass"
     if change > limit:
         status = "fail" if min(after) > max(before) else "warn"
-    return Check(
-        "reserved_memory",
-        "memory",
-        "trend",
-        status,
-        f"reserved device memory {signed_percent(change)}"
-        + (f", over the tolerance of {limit:.3g}%" if change > limit else ""),
+    words = f"reserved device memory {signed_percent(change)}"
+    words += f", over the tolerance of {limit:.3g}%" if change > limit else ""
+    return replace(
+        check_of("reserved_memory", status, words),
         baseline=was,
         current=now,
         unit="MB",
@@ -64,15 +63,13 @@ def memory_growth(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check:
     """The slope of memory while training, with its interval; over the baseline's own slope."""
-    name: str = "memory_growth"
-    group: Group = "memory"
     found = [r.memory.growth for r in current if r.memory.growth is not None]
     before = [r.memory.growth for r in baseline if r.memory.growth is not None]
     if not found or not before:
-        return Check(name, group, "trend", "skip", "too few steps on both sides to see a slope")
+        return check_of("memory_growth", "skip", "too few steps on both sides to see a slope")
     if len({growth.kind for growth in (*found, *before)}) > 1:
         words = "the slope of device memory stands against that of resident memory"
-        return Check(name, group, "trend", "inconclusive", words)
+        return check_of("memory_growth", "inconclusive", words)
     kind = found[0].kind
     base, base_half = _slope(before)
     now, now_half = _slope(found)
@@ -83,13 +80,10 @@ def memory_growth(
         status = "fail"
     elif change > limit and change - half > 0:
         status = "warn"
-    return Check(
-        name,
-        group,
-        "trend",
-        status,
-        f"{kind} memory grows {base:+.3g} -> {now:+.3g} MB/step"
-        + (": a leak" if status == "fail" else ""),
+    words = f"{kind} memory grows {base:+.3g} -> {now:+.3g} MB/step"
+    words += ": a leak" if status == "fail" else ""
+    return replace(
+        check_of("memory_growth", status, words),
         baseline=base,
         current=now,
         unit="MB/step",

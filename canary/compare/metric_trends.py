@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import replace
 
+from canary.compare.checks import CHECKS, check_of
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
-from canary.record.metric_names import ENTROPY, KL, MARGIN, REWARD
+from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.types import RunRecord
 
 KL_FLOOR = 0.01
@@ -21,13 +22,14 @@ Records = Sequence[RunRecord]
 
 
 def metric_checks(current: Records, baseline: Records, thresholds: Thresholds) -> list[Check]:
-    """A check for each quantity that both sides tell."""
-    found = [
-        _kl(current, baseline, thresholds),
-        _drop("reward", REWARD, current, baseline, thresholds.max_reward_drop_std, "std"),
-        _drop("margin", MARGIN, current, baseline, thresholds.max_margin_drop_pct, "%"),
-        _drop("entropy", ENTROPY, current, baseline, thresholds.max_entropy_drop_pct, "%"),
-    ]
+    """A check for each quantity that both sides tell, in the order of their limits."""
+    held = {quantity.limit: quantity for quantity in QUANTITIES.values() if quantity.limit}
+    found = []
+    for key in Thresholds.model_fields:
+        if key in held:
+            limit = float(getattr(thresholds, key))
+            judge = _rise if held[key].worse == "higher" else _drop
+            found.append(judge(held[key], current, baseline, limit))
     return [check for check in found if check is not None]
 
 
@@ -39,18 +41,18 @@ def _mean(records: Records, name: str, part: str = "mean") -> float | None:
 
 
 def _told(
-    check: str, names: Sequence[str], current: Records, baseline: Records
+    quantity: Quantity, current: Records, baseline: Records
 ) -> tuple[str, float, float] | Check | None:
     """(the name under which both sides tell a quantity, the baseline's mean, the current one's).
 
     In its place a check: failed where it is no number any more, skipped where each side has a name
     of its own. None where a side is mute.
     """
-    broken = _not_finite(check, names, current)
+    broken = _not_finite(quantity, current)
     if broken is not None:
         return broken
     before, after = (
-        {name: mean for name in names if (mean := _mean(side, name)) is not None}
+        {name: mean for name in quantity.names if (mean := _mean(side, name)) is not None}
         for side in (baseline, current)
     )
     for name in before:
@@ -60,15 +62,15 @@ def _told(
         return None
     was, now = next(iter(before)), next(iter(after))
     words = f"the baseline logs {was}, the current side {now}: the scales may differ"
-    return Check(check, "stability", "trend", "skip", words)
+    return check_of(quantity.name, "skip", words)
 
 
-def _not_finite(name: str, metrics: Sequence[str], current: Records) -> Check | None:
+def _not_finite(quantity: Quantity, current: Records) -> Check | None:
     """A failed check where the mean of a recorded metric is NaN or infinite."""
     bad = [
         metric
         for record in current
-        for metric in metrics
+        for metric in quantity.names
         if metric in record.rl
         and record.rl[metric].count
         and not math.isfinite(record.rl[metric].mean)
@@ -76,62 +78,50 @@ def _not_finite(name: str, metrics: Sequence[str], current: Records) -> Check | 
     if not bad:
         return None
     words = f"mean {bad[0]} is not finite"
-    return Check(name, "stability", "trend", "fail", words, delta=float(len(bad)))
+    return replace(check_of(quantity.name, "fail", words), delta=float(len(bad)))
 
 
-def _kl(current: Records, baseline: Records, thresholds: Thresholds) -> Check | None:
-    told = _told("kl", KL, current, baseline)
+def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
+    """A mean over the steps that rose to too many times the baseline's."""
+    told = _told(quantity, current, baseline)
     if not isinstance(told, tuple):
         return told
     _, before, after = told
-    ratio = after / max(before, KL_FLOOR)
-    failed = ratio > thresholds.max_kl_ratio
-    return Check(
-        "kl",
-        "stability",
-        "trend",
-        "fail" if failed else "pass",
-        f"mean KL to the reference {before:.3g} -> {after:.3g}" + (": blow-up" if failed else ""),
+    failed = after / max(before, KL_FLOOR) > limit
+    words = f"{CHECKS[quantity.name].title} {before:.3g} -> {after:.3g}"
+    words += ": blow-up" if failed else ""
+    return replace(
+        check_of(quantity.name, "fail" if failed else "pass", words),
         baseline=before,
         current=after,
-        unit="nats",
+        unit=quantity.unit,
         delta=after - before,
         delta_pct=100 * (after / before - 1) if before else None,
-        threshold=thresholds.max_kl_ratio,
+        threshold=limit,
         scale="x",
     )
 
 
-def _drop(
-    name: str,
-    metrics: Sequence[str],
-    current: Records,
-    baseline: Records,
-    limit: float,
-    scale: Literal["std", "%"],
-) -> Check | None:
+def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
     """A mean over the steps that fell by too much, in percent or in deviations of the baseline."""
-    told = _told(name, metrics, current, baseline)
+    told = _told(quantity, current, baseline)
     if not isinstance(told, tuple):
         return told
+    name, scale = quantity.name, "std" if quantity.limit.endswith("_std") else "%"
     metric, before, after = told
     unit = _mean(baseline, metric, "std") if scale == "std" else abs(before) / 100
     if not unit or unit < 1e-9:
-        return Check(name, "stability", "trend", "skip", f"the baseline's {name} does not vary")
+        return check_of(name, "skip", f"the baseline's {name} does not vary")
     drop = (before - after) / unit
     status: CheckStatus = "pass"
-    message = f"mean {name} {before:.4g} -> {after:.4g}"
+    message = f"{CHECKS[name].title} {before:.4g} -> {after:.4g}"
     if drop > limit:
         status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
-    elif name != "entropy" and -drop > SUSPICIOUS * limit:
+    elif quantity.too_good and -drop > SUSPICIOUS * limit:
         status = "warn"
         message += f", a rise of {-drop:.3g} {scale}: suspiciously good; look for leaks or hacking"
-    return Check(
-        name,
-        "stability",
-        "trend",
-        status,
-        message,
+    return replace(
+        check_of(name, status, message),
         baseline=before,
         current=after,
         delta=after - before,

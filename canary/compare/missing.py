@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from canary.compare.checks import CHECKS
 from canary.compare.exact.lane import exact_lane, most_different, newest_probed
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
@@ -16,10 +17,12 @@ from canary.compare.report import Check
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.checks import timing_checks
-from canary.compare.timing.lane import Metric
+from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS, Metric
 from canary.record.types import RunRecord
 
-WALL_AND_MEMORY: tuple[Metric, ...] = ("step_time_median", "step_time_mean", "max_memory")
+WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
+    metric for metric in GATE_WEIGHTS if metric not in DRIFTS and CHECKS[metric].clock != "cpu"
+)
 """Where CPU time is lost, as with a second thread, wall time still decides."""
 
 

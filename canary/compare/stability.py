@@ -6,8 +6,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
+from canary.compare.checks import CHECKS, check_of
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.metric_trends import metric_checks
 from canary.compare.report import Check, CheckStatus
@@ -52,19 +54,16 @@ def _bad_steps(
 ) -> Check:
     word = "NaN" if name == "nan_steps" else "Inf"
     if all(bad_steps(record, name) is None for record in current):
-        return Check(name, "stability", "invariant", "skip", "the loop told no losses")
+        return check_of(name, "skip", "the loop told no losses")
     worst = max(current, key=lambda record: getattr(record.stability, name))
     count = int(getattr(worst.stability, name))
     counts = [bad_steps(record, name) for record in baseline]
     before = max((known for known in counts if known is not None), default=None)
     places = worst.stability.nan_at if name == "nan_steps" else worst.stability.inf_at
     where = f", first at step {places[0]}" if places else ""
-    return Check(
-        name,
-        "stability",
-        "invariant",
-        "fail" if count > limit else "pass",
-        f"{count} step{'' if count == 1 else 's'} with a loss of {word}{where}",
+    words = f"{count} step{'' if count == 1 else 's'} with a loss of {word}{where}"
+    return replace(
+        check_of(name, "fail" if count > limit else "pass", words),
         baseline=before,
         current=count,
         unit="steps",
@@ -116,13 +115,8 @@ def _divergence(
     """A loss that rose from the first tenth of the steps to the last, and not as it always does."""
     rises, usual = _rises(current), max(_rises(baseline), default=0.0)
     if not rises:
-        return Check(
-            "loss_divergence",
-            "stability",
-            "trend",
-            "skip",
-            f"needs {MIN_LOSSES} losses that start above zero",
-        )
+        words = f"needs {MIN_LOSSES} losses that start above zero"
+        return check_of("loss_divergence", "skip", words)
     rise = max(rises)
     known = usual if 0 < usual < math.inf else None
     over = rise > thresholds.max_loss_rise
@@ -134,12 +128,8 @@ def _divergence(
         words += f", over {thresholds.max_loss_rise:g}: the loss diverged"
     elif over:
         words += f", over {thresholds.max_loss_rise:g}, as in the baseline"
-    return Check(
-        "loss_divergence",
-        "stability",
-        "trend",
-        "fail" if failed else "warn" if over else "pass",
-        words,
+    return replace(
+        check_of("loss_divergence", "fail" if failed else "warn" if over else "pass", words),
         baseline=known,
         current=rise if math.isfinite(rise) else _first_broken(current),
         unit="x",
@@ -153,42 +143,33 @@ def _divergence(
 def _final_loss(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check:
-    name = "final_loss"
+    name, words = "final_loss", CHECKS["final_loss"].title
     if any(is_rollout(record) for record in current):
-        return Check(name, "stability", "trend", "skip", "a policy objective cancels to zero")
+        return check_of(name, "skip", "a policy objective cancels to zero")
     after = _worst([tail_mean(r.stability.loss_values) for r in current])
     before = _middle([tail_mean(r.stability.loss_values) for r in baseline])
     broken = _first_broken(current)
     if broken is not None and before is not None:
-        return Check(
-            name,
-            "stability",
-            "trend",
-            "fail",
-            f"mean of the last tenth of the losses {before:.4g} -> {shown(broken)}: "
-            "not finite at the end",
+        message = f"{words} {before:.4g} -> {shown(broken)}: not finite at the end"
+        return replace(
+            check_of(name, "fail", message),
             baseline=before,
             current=broken,
             delta=math.inf,
             threshold=thresholds.max_final_loss_increase_pct,
         )
     if before is None or after is None or before <= 1e-6:
-        return Check(name, "stability", "trend", "skip", "no finite losses above zero to compare")
+        return check_of(name, "skip", "no finite losses above zero to compare")
     change = 100 * (after / before - 1)
     status: CheckStatus = "pass"
-    words = "mean of the last tenth of the losses"
     message = f"{words} {before:.4g} -> {after:.4g}"
     if change > thresholds.max_final_loss_increase_pct:
         status, message = "fail", f"{message}: learns worse"
     elif change < -thresholds.max_final_loss_drop_pct:
         status = "warn"
         message += ": suspiciously good; look for labels that leaked or sequences packed together"
-    return Check(
-        name,
-        "stability",
-        "trend",
-        status,
-        message,
+    return replace(
+        check_of(name, status, message),
         baseline=before,
         current=after,
         delta=after - before,
@@ -227,26 +208,22 @@ def _largest_gradient(record: RunRecord) -> float | None:
 def _gradient_explosion(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check:
+    name = "gradient_explosion"
     after = _worst([_largest_gradient(record) for record in current])
     before = _worst([_largest_gradient(record) for record in baseline])
     if after is None or not before or not math.isfinite(before):
-        return Check(
-            "gradient_explosion", "stability", "trend", "skip", "no gradient norms to compare"
-        )
+        return check_of(name, "skip", "no gradient norms to compare")
     ratio = after / before
     failed = ratio > thresholds.max_grad_norm_ratio
     told: float | str = after
     if not math.isfinite(after):
         norms = (norm for record in current for norm in record.stability.grad_norm_values)
         told = next(str(norm) for norm in norms if norm is not None and not math.isfinite(norm))
-    return Check(
-        "gradient_explosion",
-        "stability",
-        "trend",
-        "fail" if failed else "pass",
-        f"largest gradient norm {before:.4g} -> "
-        + (shown(told) if isinstance(told, str) else f"{told:.4g}")
-        + (", far outside the baseline's range" if failed else ""),
+    found = shown(told) if isinstance(told, str) else f"{told:.4g}"
+    words = f"{CHECKS[name].title} {before:.4g} -> {found}"
+    words += ", far outside the baseline's range" if failed else ""
+    return replace(
+        check_of(name, "fail" if failed else "pass", words),
         baseline=before,
         current=told,
         delta=after - before if math.isfinite(after) else math.inf,

@@ -5,62 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from canary.compare.checks import CHECKS, SPEED, Change
 from canary.compare.exact.changes import shown
 from canary.compare.exact.recorded_stages import LEARNED_STAGES, OUTCOME_STAGES
 from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 MIN_HISTORY = 3
 
-STRENGTH = (
-    "nan_steps",
-    "inf_steps",
-    "raw_loss_finite",
-    "loss_divergence",
-)
-"""Failures that say the most, named first."""
-
-
 UNTIMED = "a side ran its probe alone (repeats: 0)"
 """Why nothing was timed: nobody asked for it."""
 
-LEARNING_TRENDS = ("final_loss", "gradient_explosion", "kl", "reward", "margin", "entropy")
-"""Trends against the baseline's own: where config or packages changed what is learned, another
-objective may have another scale, and a person accepts the trend with the change."""
-
-
-PACKAGES_OWN_COUNTS = (
-    "host_reads",
-    "operators",
-    "tokenizer_calls",
-    "dataset_maps",
-    "files_written",
-    "bytes_written",
-)
-"""Counts of how a package goes about its work: another version has others, and a person accepts
-them with what the version changed. Work itself (FLOPs, tokens fed, time, memory) is not excused."""
-
-
-PREPARATION = ("tokenizer_calls", "dataset_maps")
-"""Counts of how rows are prepared: where config or packages change the rows, a person accepts them
-with the rows."""
-
 
 def with_the_change(checks: Sequence[Check], environment: Sequence[KeyChange]) -> tuple[Check, ...]:
-    """Failed trends of learning as part of a change that needs acceptance, where there is one; and
-    where packages changed with it, the counts of how those work."""
-    if not any(check.status == "changed" for check in checks):
-        return tuple(checks)
-    excused: tuple[str, ...] = LEARNING_TRENDS
-    if any(change.key.startswith("packages.") for change in environment):
-        excused += PACKAGES_OWN_COUNTS
-    if any(check.status == "changed" and check.name in ("data", "batches") for check in checks):
-        excused += PREPARATION
+    """Failed checks that a person accepts with what the change needs acceptance for, where there is
+    such a change: see `CheckType.accepted_with`."""
+    changed = {check.name for check in checks if check.status == "changed"}
+    accepted = {"learning"} if changed else set()
+    if changed and any(change.key.startswith("packages.") for change in environment):
+        accepted.add("packages")
+    if changed & {"data", "batches"}:
+        accepted.add("rows")
     return tuple(
         replace(check, status="changed")
-        if check.status == "fail" and check.name in excused
+        if check.status == "fail" and accepted & set(_accepted_with(check))
         else check
         for check in checks
     )
+
+
+def _accepted_with(check: Check) -> tuple[Change, ...]:
+    return CHECKS[check.name].accepted_with if check.name in CHECKS else ()
 
 
 def decide(checks: Sequence[Check], *, enough_history: bool) -> Verdict:
@@ -107,10 +81,11 @@ def first_line(
 def ordered_failures(checks: Sequence[Check]) -> list[Check]:
     """Failed checks, the most telling first."""
     failed = [check for check in checks if check.failed]
+    fatal = [name for name, row in CHECKS.items() if row.fatal]
 
     def key(check: Check) -> tuple[int, int]:
-        if check.name in STRENGTH:
-            return (0, STRENGTH.index(check.name))
+        if check.name in fatal:
+            return (0, fatal.index(check.name))
         order = {"invariant": 1, "timing": 2, "trend": 3, "exact": 4}
         return (order[check.lane], 0)
 
@@ -153,8 +128,7 @@ def _changed_line(
     ]
     words = ", ".join(causes[:3]) + (f" and {len(causes) - 3} more" if len(causes) > 3 else "")
     moved = next((c for c in checks if c.status == "changed" and c.name in LEARNED_STAGES), None)
-    with_it = (*LEARNING_TRENDS, *PACKAGES_OWN_COUNTS)
-    worse = [c.message for c in checks if c.status == "changed" and c.name in with_it]
+    worse = [c.message for c in checks if c.status == "changed" and _accepted_with(c)]
     outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
     said = [f"{moved.name} moved first: {moved.message}"] if moved else []
     if outcome is not None and outcome is not moved:
@@ -201,13 +175,10 @@ def _exactly(checks: Sequence[Check]) -> str:
     return "nothing exact got worse"
 
 
-SPEED = ("step_time_median", "step_time_mean", "cpu_time")
-"""What tells of the speed, the first that passed."""
-
-
 def _pass_line(checks: Sequence[Check]) -> str:
     passed = {check.name: check.message for check in checks if check.status == "pass"}
-    speed = next((f"; {passed[name]}" for name in SPEED if name in passed), "")
+    timed = (name for name in SPEED if CHECKS[name].lane == "timing")
+    speed = next((f"; {passed[name]}" for name in timed if name in passed), "")
     warned = [check for check in checks if check.status == "warn"]
     worse = [check for check in warned if check.lane == "timing"]
     if worse:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from canary.compare.checks import SPEED
 from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
 from canary.compare.diagnosis.changed_settings import SettingChange, setting_changes
 from canary.compare.diagnosis.evidence import evidence_of
@@ -113,12 +114,7 @@ class Facts:
         return next(
             (
                 check
-                for name in (
-                    "step_time_median",
-                    "step_time_mean",
-                    "cpu_time",
-                    "step_time_within_run",
-                )
+                for name in SPEED
                 if (check := self.check(name)) is not None
                 and check.status in ("fail", "warn")
                 and (check.delta or 0) > 0

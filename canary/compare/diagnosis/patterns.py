@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from canary.compare.checks import CHECKS
 from canary.compare.report import Check, Comparison
 
-TIME = (
-    "step_time_median",
-    "step_time_mean",
-    "step_time_drift",
-    "step_time_within_run",
-    "cpu_time",
-    "cpu_time_drift",
-)
+TIME = tuple(name for name, row in CHECKS.items() if row.clock)
 SPEED = {"step_time_median", "cpu_time"}
 """One of them, passed, tells of the speed."""
 MEMORY = ("max_memory", "reserved_memory", "memory_growth", "live_tensors")

@@ -7,12 +7,13 @@ its own, and a difference below it warns.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from canary.compare.checks import CHECKS, check_of
 from canary.compare.exact.growth import held_bytes, tensor_growth
 from canary.compare.exact.micro_batches import same_size
-from canary.compare.report import Check, CheckStatus, Difference, Group
+from canary.compare.report import Check, CheckStatus, Difference
 from canary.compare.thresholds import Thresholds
 from canary.record.types import RunRecord
 
@@ -27,13 +28,12 @@ class Counted:
     """One count on both sides and how far it may rise."""
 
     name: str
+    """Of its check, whose title says what is counted."""
     stage: str
-    group: Group
     baseline: float | None
     current: float | None
     limit: float
     """In the unit of the count."""
-    words: str
     unit: str = ""
     quiet_below: float = 0.0
     """Differences up to this are not worth a word."""
@@ -41,6 +41,11 @@ class Counted:
     """Reason to skip."""
     limit_pct: float | None = None
     """The limit in percent of the baseline, where it was given so."""
+
+    @property
+    def words(self) -> str:
+        """What is counted."""
+        return CHECKS[self.name].title
 
 
 def work_checks(
@@ -77,7 +82,7 @@ def _check(item: Counted) -> Check:
     delta = _delta(item)
     if item.why_not or delta is None:
         reason = item.why_not or f"{item.words} not counted on both sides"
-        return Check(item.name, item.group, "exact", "skip", reason)
+        return check_of(item.name, "skip", reason)
     status: CheckStatus = "pass"
     if delta > item.limit:
         status = "fail"
@@ -89,12 +94,8 @@ def _check(item: Counted) -> Check:
     if status == "fail":
         size += f", limit {_limit(item)}"
     same = "equal" if delta == 0 else f"{base:,.6g} -> {item.current:,.6g} ({size})"
-    return Check(
-        name=item.name,
-        group=item.group,
-        lane="exact",
-        status=status,
-        message=f"{item.words}: {same}",
+    return replace(
+        check_of(item.name, status, f"{item.words}: {same}"),
         baseline=item.baseline,
         current=item.current,
         unit=item.unit,
@@ -149,57 +150,31 @@ def _step_counts(baseline: RunRecord, current: RunRecord, thresholds: Thresholds
     # The reads of a micro-batch come with each further one, and are no new ones.
     further = max(0, now_cut / was_cut - 1) * (before.get("host_reads") or 0)
 
-    def counted(name: str, key: str, limit: float, words: str, *, share: bool = False) -> Counted:
+    def counted(name: str, limit: float, *, key: str = "", share: bool = False) -> Counted:
         """One count of the step; with `share`, its limit is in percent of the baseline."""
-        was, now = before.get(key), after.get(key)
+        was, now = before.get(key or name), after.get(key or name)
         bound = limit / 100 * was if share and was is not None else limit
+        none = f"the baseline counted no {CHECKS[name].title}" if share and was == 0 else ""
         return Counted(
             name,
             "work",
-            "performance",
             was,
             now,
             bound,
-            words,
-            why_not=reason or (f"the baseline counted no {words}" if share and was == 0 else ""),
+            why_not=reason or none,
             limit_pct=limit if share else None,
         )
 
+    # A read in every micro-batch fails; a smaller number warns.
+    reads = further + max(0, thresholds.max_host_reads_increase * now_cut - 1)
+    calls = thresholds.max_operators_increase_pct
     return [
-        counted(
-            "tokens_fed",
-            "tokens_fed",
-            thresholds.max_tokens_fed_increase_pct,
-            "token positions fed per step",
-            share=True,
-        ),
-        counted(
-            "host_reads",
-            "host_reads",
-            # A read in every micro-batch fails; a smaller number warns.
-            further + max(0, thresholds.max_host_reads_increase * now_cut - 1),
-            "tensor values read by Python per step",
-        ),
-        counted(
-            "collectives",
-            "collectives",
-            thresholds.max_collectives_increase,
-            "collective operations per step",
-        ),
-        counted(
-            "recompiles",
-            "recompiles",
-            thresholds.max_recompiles_increase,
-            "recompilations per step",
-        ),
-        counted(
-            "operators",
-            "operator_total",
-            thresholds.max_operators_increase_pct,
-            "operator calls per step",
-            share=True,
-        ),
-        counted("flops", "flops", thresholds.max_flops_increase_pct, "FLOPs per step", share=True),
+        counted("tokens_fed", thresholds.max_tokens_fed_increase_pct, share=True),
+        counted("host_reads", reads),
+        counted("collectives", thresholds.max_collectives_increase),
+        counted("recompiles", thresholds.max_recompiles_increase),
+        counted("operators", calls, key="operator_total", share=True),
+        counted("flops", thresholds.max_flops_increase_pct, share=True),
     ]
 
 
@@ -237,11 +212,9 @@ def _live_tensors(baseline: RunRecord, current: RunRecord, thresholds: Threshold
         Counted(
             "live_tensors",
             "memory",
-            "memory",
             was,
             now,
             limit,
-            "tensors more alive after each step",
             unit="tensors/step",
             quiet_below=limit if several else 0.05,
             why_not=reason,
@@ -260,11 +233,9 @@ def _held(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> Co
     return Counted(
         "live_memory",
         "memory",
-        "memory",
         None if was is None else was / MB,
         None if now is None else now / MB,
         share * (was or 0) / MB,
-        "MB of tensors alive between steps",
         unit="MB",
         limit_pct=100 * share,
         quiet_below=0.02 * (was or 0) / MB,
@@ -290,36 +261,28 @@ def _calls(baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> l
         Counted(
             "dataset_maps",
             "calls",
-            "performance",
             *pair(measured, "dataset_maps_executed"),
             thresholds.max_dataset_maps_increase,
-            "passes over the dataset not found in the cache",
         ),
         Counted(
             "tokenizer_calls",
             "calls",
-            "performance",
             *calls,
             share * usual,
-            "tokenizer calls",
             limit_pct=100 * share,
         ),
         Counted(
             "files_written",
             "calls",
-            "performance",
             *pair(probe, "files_opened"),
             thresholds.max_files_increase,
-            "files opened for writing in the probe",
         ),
         Counted(
             "bytes_written",
             "calls",
-            "performance",
             written[0],
             written[1],
             thresholds.max_bytes_written_increase_mb,
-            "MB written in the probe",
             unit="MB",
             # The training's own log is part of it, and its words vary.
             quiet_below=0.05,

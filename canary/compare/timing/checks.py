@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import replace
 
+from canary.compare.checks import CHECKS, check_of
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.crowding import crowding
@@ -14,10 +15,10 @@ from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.lane import (
     DRIFTS,
     FAMILY_BUDGET,
+    GATE_WEIGHTS,
     LARGEST,
     OWN_SPREAD_SHARE,
     PRIOR_SOURCE,
-    WORDS,
     Gate,
     Metric,
     Samples,
@@ -34,14 +35,7 @@ from canary.compare.timing.noise import NoiseModel
 from canary.compare.timing.samples import all_known, timing_samples
 from canary.record.types import RunRecord
 
-TIMING_GATES: tuple[Metric, ...] = (
-    "step_time_median",
-    "step_time_mean",
-    "cpu_time",
-    "max_memory",
-    "step_time_drift",
-    "cpu_time_drift",
-)
+TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
 
 
 def percent(log_ratio: float) -> float:
@@ -112,12 +106,8 @@ def _check(gate: Gate, thresholds: Thresholds) -> Check:
         status = "pass" if found.upper() < d else "inconclusive"
     before = samples.scale(samples.baseline)
     after = before * math.exp(min(found.change, LARGEST))
-    return Check(
-        name=samples.metric,
-        group="memory" if samples.metric == "max_memory" else "performance",
-        lane="timing",
-        status=status,
-        message=_sentence(gate, status, d),
+    return replace(
+        check_of(samples.metric, status, _sentence(gate, status, d)),
         baseline=before,
         current=after,
         unit=samples.unit,
@@ -140,7 +130,7 @@ def _limit_percent(samples: Samples, thresholds: Thresholds) -> float:
 
 
 def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
-    word, found = WORDS[gate.samples.metric], gate.estimate
+    word, found = CHECKS[gate.samples.metric].title, gate.estimate
     change, at_most = signed_percent(percent(found.change)), signed_percent(percent(found.upper()))
     if status == "fail":
         return f"{word} {change}: real, and over the tolerance of {percent(d):.3g}%"
@@ -195,13 +185,10 @@ def _followers(
     grown = spread_grew(gate.samples) if gate else None
     if grown is not None:
         before, after = (100 * sd for sd in grown)
+        words = f"launches of the current side scatter {after:.1f}%, of the baseline {before:.1f}%"
         listed.append(
-            Check(
-                "step_time_spread",
-                "performance",
-                "timing",
-                "warn",
-                f"launches of the current side scatter {after:.1f}%, of the baseline {before:.1f}%",
+            replace(
+                check_of("step_time_spread", "warn", words),
                 baseline=before,
                 current=after,
                 unit="%",
@@ -245,13 +232,7 @@ def _tokens_per_sec(
     )
     counted = all(tokens_per_step(record, "input_tokens") for record in (*current, *baseline))
     if gate is None or source is None or not before or not after or not counted:
-        return Check(
-            "tokens_per_sec",
-            "performance",
-            "timing",
-            "skip",
-            "tokens are not counted on both sides",
-        )
+        return check_of("tokens_per_sec", "skip", "tokens are not counted on both sides")
     drop = math.log(before) - math.log(after)
     more = gate.estimate.change - drop
     lo, hi = gate.estimate.lower(gate.alpha) - more, gate.estimate.upper() - more
@@ -267,15 +248,11 @@ def _tokens_per_sec(
         else:
             status = "inconclusive"
     change = percent(-drop)
-    why = f"derived from {WORDS[name]} and token counts"
+    why = f"derived from {CHECKS[name].title} and token counts"
     if status == source.status == "inconclusive":
-        why = f"undecided because the {WORDS[name]} is"
-    return Check(
-        name="tokens_per_sec",
-        group="performance",
-        lane="timing",
-        status=status,
-        message=f"tokens per second {signed_percent(change)}, {why}",
+        why = f"undecided because the {CHECKS[name].title} is"
+    return replace(
+        check_of("tokens_per_sec", status, f"tokens per second {signed_percent(change)}, {why}"),
         baseline=before,
         current=after,
         unit="tokens/s",
@@ -297,13 +274,10 @@ def _gpu_utilization(
         return None
     limit = thresholds.max_gpu_utilization_drop
     dropped = before - after > limit
-    return Check(
-        "gpu_utilization",
-        "performance",
-        "trend",
-        "warn" if dropped else "pass",
-        f"GPU utilisation {before:.0f}% -> {after:.0f}%"
-        + (f", a drop of more than {limit:g} points" if dropped else ""),
+    words = f"GPU utilisation {before:.0f}% -> {after:.0f}%"
+    words += f", a drop of more than {limit:g} points" if dropped else ""
+    return replace(
+        check_of("gpu_utilization", "warn" if dropped else "pass", words),
         baseline=before,
         current=after,
         unit="%",

@@ -16,17 +16,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from canary.compare.checks import CHECKS
 from canary.compare.report import Check
 from canary.compare.timing.crowding import UNJUDGED, compute_threads, crowding
 from canary.compare.timing.estimate import Estimate, signed_percent
-from canary.compare.timing.lane import (
-    WORDS,
-    Metric,
-    Samples,
-    estimate,
-    launch_seconds,
-    time_samples,
-)
+from canary.compare.timing.lane import Metric, Samples, estimate, launch_seconds, time_samples
 from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
@@ -114,7 +108,7 @@ def _bounded(check: Check, bound: Estimate, more_tokens: float) -> Check:
         at_most, limit = at_most - more_tokens, -limit
     if at_most >= limit:
         return check
-    words = next((w for metric, w in WORDS.items() if metric == check.name), "tokens per second")
+    words = CHECKS[check.name].title
     percent = max(0.0, 100 * math.expm1(bound.upper()))
     return replace(
         check,

@@ -55,14 +55,6 @@ GATE_WEIGHTS: dict[Metric, float] = {
 }
 """Parts of the family's budget, of the sum over the gates that there are: without CPU time it is
 1. The step time on a core of its own is no gate: it tells what a noisy step time can hide."""
-WORDS: dict[Metric, str] = {
-    "step_time_median": "median step time",
-    "step_time_mean": "mean step time",
-    "cpu_time": "CPU time per step",
-    "max_memory": "peak memory",
-    "step_time_drift": "step time since the last accepted change",
-    "cpu_time_drift": "CPU time per step since the last accepted change",
-}
 
 DRIFTS: dict[Metric, Metric] = {
     "step_time_drift": "step_time_median",

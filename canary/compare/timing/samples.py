@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from canary.compare.checks import check_of
 from canary.compare.report import Check
 from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
 from canary.compare.timing.lane import DRIFTS, Metric, Samples, memory_samples, time_samples
@@ -30,7 +31,7 @@ def timing_samples(
             samples["cpu_time"] = found
         elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
             words = f"CPU time per step: {found}"
-            refused.append(Check("cpu_time", "performance", "timing", "skip", words))
+            refused.append(check_of("cpu_time", "skip", words))
     memory = memory_samples(current, baseline)
     if memory is not None:
         samples["max_memory"] = memory
@@ -62,5 +63,5 @@ def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> C
     kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
     if len(kinds) > 1:
         words = "one side has peak device memory, the other peak resident memory"
-        return Check("max_memory", "memory", "timing", "inconclusive", words)
-    return Check("max_memory", "memory", "timing", "skip", "peak memory is not on both sides")
+        return check_of("max_memory", "inconclusive", words)
+    return check_of("max_memory", "skip", "peak memory is not on both sides")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
+from canary.compare.checks import check_of
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.estimate import signed_percent
@@ -39,11 +41,11 @@ def within_run_checks(
         return []
     side, records = ("baseline", baseline) if now else ("current side", current)
     if max(map(_timed, records)) < TOLD_STEPS:
-        return [Check(NAME, "performance", "trend", "skip", f"the {side} {_too_few(records)}")]
+        return [check_of(NAME, "skip", f"the {side} {_too_few(records)}")]
     words = f"the {side} has no step-time trend, as in records of older versions"
     # Open, as everything is that the baseline has and a run of as many steps has not.
     status: CheckStatus = "skip" if now else "inconclusive"
-    return [Check(NAME, "performance", "trend", status, words)]
+    return [check_of(NAME, status, words)]
 
 
 def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Check:
@@ -60,12 +62,8 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
         words += ": the run slows down over its steps"
     elif change >= limit:
         words += f": within the noise, which reaches {100 * math.expm1(SURE * error):.0f}%"
-    return Check(
-        NAME,
-        "performance",
-        "trend",
-        status,
-        words,
+    return replace(
+        check_of(NAME, status, words),
         baseline=was,
         current=is_now,
         unit="%",

@@ -18,6 +18,7 @@ from canary.ladder.guard.not_covered import unseen
 from canary.ladder.guard.on_policy import of_generation
 from canary.ladder.levels import Rounding
 from canary.record.jsonio import number
+from canary.record.metric_names import QUANTITIES
 
 GUARD_STEPS = 5
 """Steps of a guard's probe: enough for an update to show in the next losses."""
@@ -77,7 +78,9 @@ METRICS: dict[str, tuple[str, ...]] = {
 entropy a token) weigh rows by the company that they are in."""
 
 
-ROUNDED_AWAY = frozenset({"kl", "kl_sequence", "approx_kl"})
+ROUNDED_AWAY = frozenset(
+    name for quantity in QUANTITIES.values() if quantity.rounded_away for name in quantity.names
+)
 """Differences of two log-probabilities that are nearly equal: bfloat16 leaves nothing of them, so
 they are guarded in float32 alone."""
 

@@ -13,16 +13,7 @@ from typing import Any
 from canary.protocol.job import Kind
 from canary.record.host import gil_contention
 from canary.record.jsonio import number
-from canary.record.metric_names import (
-    ACCURACY,
-    CLIP_FRACTION,
-    ENTROPY,
-    KL,
-    MARGIN,
-    POLICY_LOSS,
-    REWARD,
-    VALUE_LOSS,
-)
+from canary.record.metric_names import QUANTITIES
 from canary.record.phase_names import is_online, shown_phases
 
 Row = Mapping[str, Any]
@@ -30,17 +21,6 @@ Row = Mapping[str, Any]
 WINDOW = 10
 """Steps that rates and shares are taken over."""
 KEPT_ALERTS = 3
-LEARNING = (
-    ("reward", REWARD),
-    ("KL", KL),
-    ("entropy", ENTROPY),
-    ("clipped", CLIP_FRACTION),
-    ("policy loss", POLICY_LOSS),
-    ("value loss", VALUE_LOSS),
-    ("margin", MARGIN),
-    ("accuracy", ACCURACY),
-)
-"""Metrics of a row's `rl` that are shown, and the names that trainers have for them."""
 
 
 class _Recent:
@@ -155,9 +135,5 @@ class Pace:
 
 def shown_metrics(told: Mapping[str, Any]) -> dict[str, float]:
     """Those of a trainer's metrics that are shown, by the names to show."""
-    found = {}
-    for shown, names in LEARNING:
-        value = next((told[name] for name in names if told.get(name) is not None), None)
-        if value is not None:
-            found[shown] = float(number(value))
-    return found
+    values = {q.label: q.value_in(told) for q in QUANTITIES.values() if q.label}
+    return {label: value for label, value in values.items() if value is not None}

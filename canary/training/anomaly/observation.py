@@ -7,21 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canary.record.jsonio import number
-from canary.record.metric_names import (
-    CLIP_FRACTION,
-    ENTROPY,
-    KL,
-    LENGTH,
-    POLICY_LOSS,
-    REWARD,
-    VALUE_LOSS,
-)
+from canary.record.metric_names import QUANTITIES
 from canary.record.slowing import own_seconds, tokens_of
-
-PREFERRED = "logps/chosen"
-EXPLAINED_VARIANCE = "explained_variance"
-NO_SPREAD = "frac_reward_zero_std"
-"""trl's share of groups whose completions all have the same reward."""
 
 
 @dataclass(frozen=True)
@@ -96,33 +83,32 @@ class Observation:
     """Everything else by name, for detectors of one's own."""
 
 
-def _first(metrics: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
-    return next((float(number(metrics[n])) for n in names if metrics.get(n) is not None), None)
-
-
-def _summed(metrics: Mapping[str, Any]) -> bool:
+def _of_sequence(metrics: Mapping[str, Any]) -> bool:
     """Whether the KL is that of whole completions: of trl's PPO, and of KTO, which logs what it
     prefers beside it."""
-    return (metrics.get(KL[0]) is None and metrics.get(KL[1]) is not None) or PREFERRED in metrics
+    kl = QUANTITIES["kl"]
+    return kl.name_in(metrics) in kl.of_sequence or _has("chosen_logprob", metrics)
+
+
+def _has(quantity: str, metrics: Mapping[str, Any]) -> bool:
+    return any(name in metrics for name in QUANTITIES[quantity].names)
 
 
 def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of an Observation in what trl's trainers log of a step."""
-    found: dict[str, Any] = {
-        "kl": _first(metrics, KL),
-        "kl_of_sequence": _summed(metrics),
-        "entropy": _first(metrics, ENTROPY),
-        "clip_fraction": _first(metrics, CLIP_FRACTION),
-        "length": _first(metrics, LENGTH),
-        "surrogate": any(name in metrics for name in POLICY_LOSS),
-        "value_loss": _first(metrics, VALUE_LOSS),
-        "explained_variance": _first(metrics, (EXPLAINED_VARIANCE,)),
-        "no_signal": metrics.get(NO_SPREAD) == 1.0 or metrics.get("reward_std") == 0.0,
+    """Fields of an Observation in what trainers log of a step."""
+    found: dict[str, Any] = {q.name: q.value_in(metrics) for q in QUANTITIES.values() if q.observed}
+    reward, spread, groups_without = (
+        QUANTITIES[name].value_in(metrics)
+        for name in ("reward", "reward_std", "groups_without_spread")
+    )
+    found |= {
+        "kl_of_sequence": _of_sequence(metrics),
+        "surrogate": _has("policy_loss", metrics),
+        "no_signal": groups_without == 1.0 or spread == 0.0,
         "metrics": metrics,
     }
-    reward = _first(metrics, REWARD)
     if reward is not None:
-        found["rewards"] = Sample(reward, _first(metrics, ("reward_std",)))
+        found["rewards"] = Sample(reward, spread)
     return found
 
 

@@ -99,7 +99,7 @@ def test_the_config_has_the_same_keys_in_the_same_order() -> None:
 
 
 def test_a_config_takes_its_tier_and_what_it_sets_itself() -> None:
-    config = ThresholdsConfig(base_tier="perf", max_nan_steps=2)
+    config = ThresholdsConfig.model_validate({"base_tier": "perf", "max_nan_steps": 2})
     assert from_config(config) == PERF_THRESHOLDS.model_copy(update={"max_nan_steps": 2})
     assert from_config(ThresholdsConfig()) == DEFAULT_THRESHOLDS
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from canary.compare.thresholds import from_config
 from canary.config.load import SECTIONS, load_config
 from canary.config.render import markdown_table, show_text
 from canary.config.schema import CanaryConfig
@@ -336,7 +337,7 @@ def test_text_that_would_take_the_process_down_is_refused(tmp_path: Path) -> Non
 def test_settings_win_and_are_checked_like_files() -> None:
     loaded = load_config(None, ["max_steps=20", "thresholds.max_nan_steps=2", "learning_rate=1e-4"])
     assert loaded.config.max_steps == 20
-    assert loaded.config.thresholds.max_nan_steps == 2
+    assert from_config(loaded.config.thresholds).max_nan_steps == 2
     assert loaded.config.learning_rate == 1e-4
     assert loaded.origins["max_steps"] == "--set"
     assert loaded.origins["thresholds.max_nan_steps"] == "--set"
@@ -367,7 +368,10 @@ def test_a_wrong_setting_is_one_line_too(setting: str, expected: str) -> None:
 
 def test_a_setting_that_is_a_mapping_joins_what_is_there_and_says_so() -> None:
     loaded = load_config(None, ["thresholds={max_inf_steps: 3}"])
-    assert (loaded.config.thresholds.base_tier, loaded.config.thresholds.max_inf_steps) == (
+    assert (
+        loaded.config.thresholds.base_tier,
+        from_config(loaded.config.thresholds).max_inf_steps,
+    ) == (
         "smoke",
         3,
     )

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
+from canary.compare.thresholds import from_config
 from canary.config.load import BUILTIN, load_config
 from canary.config.render import json_schema, resolved_yaml
 from canary.config.samples import sample_yaml, write_sample
@@ -66,8 +67,8 @@ def test_extends_lays_files_over_each_other_and_keeps_their_lines(tmp_path: Path
     top.write_text("extends: base.yaml\nthresholds:\n  max_inf_steps: 2\n")
     loaded = load_config(top)
     assert loaded.config.max_steps == 50
-    assert loaded.config.thresholds.max_nan_steps == 1
-    assert loaded.config.thresholds.max_inf_steps == 2
+    assert from_config(loaded.config.thresholds).max_nan_steps == 1
+    assert from_config(loaded.config.thresholds).max_inf_steps == 2
     assert loaded.origins["max_steps"] == f"{tmp_path / 'base.yaml'}:1"
     assert loaded.origins["thresholds.max_inf_steps"] == f"{top}:3"
     assert loaded.origins["seed"] == "default"
@@ -88,7 +89,7 @@ def test_merge_keys_keep_the_lines_of_what_they_merge(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("thresholds:\n  <<: {max_nan_steps: 2}\n  max_inf_steps: 1\n")
     loaded = load_config(file)
-    assert loaded.config.thresholds.max_nan_steps == 2
+    assert from_config(loaded.config.thresholds).max_nan_steps == 2
     assert loaded.origins["thresholds.max_nan_steps"] == f"{file}:2"
     assert not [key for key in loaded.origins if "<<" in key]
 

@@ -1,0 +1,179 @@
+"""Every check of a comparison: its name, what it asks, the limits that it reads, and what its
+failure means beside other changes. A check that is not in this table cannot be made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.report import Check, CheckStatus, Group, Lane
+from canary.record.metric_names import QUANTITIES
+
+Change = Literal["learning", "packages", "rows"]
+"""What a person accepts: another way of learning; with it other packages; with it other rows."""
+
+
+@dataclass(frozen=True)
+class CheckType:
+    """A row of the table."""
+
+    name: str
+    title: str
+    """What it looks at, for people."""
+    limits: tuple[str, ...] = ()
+    """Keys of `Thresholds` that it reads."""
+    accepted_with: tuple[Change, ...] = ()
+    """Changes with which its failure is accepted too. A trend against the baseline's own may have
+    another scale where another objective is learned; how many times a package reads or writes is
+    its own matter. Work itself (FLOPs, tokens fed, time, memory) is never excused."""
+    fatal: bool = False
+    """Whether its failure says the most, so that the answer names it first."""
+    clock: Literal["", "wall", "cpu"] = ""
+    """What a check of how long a step takes is measured with."""
+    drift: bool = False
+    """Whether it is held against the first runs after the last accepted change."""
+    group: Group = field(kw_only=True)
+    lane: Lane = field(kw_only=True)
+
+
+_stability = partial(CheckType, group="stability", lane="trend")
+_times = partial(CheckType, group="performance", lane="timing")
+_count = partial(CheckType, group="performance", lane="exact")
+_memory = partial(CheckType, group="memory")
+_exact = partial(CheckType, group="correctness", lane="exact")
+_invariant = partial(CheckType, group="correctness", lane="invariant")
+_bad_steps = partial(CheckType, group="stability", lane="invariant", fatal=True)
+
+_STEP, _CPU = "max_step_time_increase_pct", "max_cpu_time_increase_pct"
+_PEAK = ("max_mem_increase_mb", "max_mem_increase_pct")
+_LAST = "since the last accepted change"
+_LEARNING: tuple[Change, ...] = ("learning",)
+_PACKAGES: tuple[Change, ...] = ("packages",)
+_ROWS: tuple[Change, ...] = ("packages", "rows")
+_FINAL_LOSS = ("max_final_loss_increase_pct", "max_final_loss_drop_pct")
+
+_TABLE = (
+    _bad_steps("nan_steps", "steps with a loss of NaN", ("max_nan_steps",)),
+    _bad_steps("inf_steps", "steps with a loss of Inf", ("max_inf_steps",)),
+    _invariant("raw_loss_finite", "losses and gradients of the probe are finite", fatal=True),
+    _stability(
+        "loss_divergence", "last tenth of the losses over the first", ("max_loss_rise",), fatal=True
+    ),
+    _stability("final_loss", "mean of the last tenth of the losses", _FINAL_LOSS, _LEARNING),
+    _stability("gradient_explosion", "largest gradient norm", ("max_grad_norm_ratio",), _LEARNING),
+    *(
+        _stability(one.name, f"mean {one.words or one.name}", (one.limit,), _LEARNING)
+        for one in QUANTITIES.values()
+        if one.limit
+    ),
+    _stability("alerts", "types of alerts that the baseline has not"),
+    _times("step_time_median", "median step time", (_STEP, "sensitivity"), clock="wall"),
+    _times("step_time_mean", "mean step time", (_STEP, "sensitivity"), clock="wall"),
+    _times("cpu_time", "CPU time per step", (_CPU, "sensitivity"), clock="cpu"),
+    _times(
+        "step_time_drift",
+        f"step time {_LAST}",
+        (_STEP, "sensitivity"),
+        clock="wall",
+        drift=True,
+    ),
+    _times(
+        "cpu_time_drift",
+        f"CPU time per step {_LAST}",
+        (_CPU, "sensitivity"),
+        clock="cpu",
+        drift=True,
+    ),
+    CheckType(
+        "step_time_within_run",
+        "step time from the start to the end of the run",
+        (_STEP,),
+        clock="wall",
+        group="performance",
+        lane="trend",
+    ),
+    _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
+    _times("step_time_spread", "scatter of the launches' step times"),
+    CheckType(
+        "gpu_utilization",
+        "GPU utilisation",
+        ("max_gpu_utilization_drop",),
+        group="performance",
+        lane="trend",
+    ),
+    _memory("max_memory", "peak memory", _PEAK, lane="timing"),
+    _memory("reserved_memory", "reserved device memory", _PEAK, lane="trend"),
+    _memory(
+        "memory_growth", "growth of memory per step", ("max_mem_growth_mb_per_step",), lane="trend"
+    ),
+    _memory(
+        "live_tensors",
+        "tensors more alive after each step",
+        ("max_live_tensors_per_step",),
+        lane="exact",
+    ),
+    _memory(
+        "live_memory", "MB of tensors alive between steps", ("max_mem_increase_pct",), lane="exact"
+    ),
+    _exact("repeatability", "equal runs are equal"),
+    *(_exact(stage, words) for stage, words in LEARNED_STAGES.items()),
+    _count("tokens_fed", "token positions fed per step", ("max_tokens_fed_increase_pct",)),
+    _count(
+        "host_reads",
+        "tensor values read by Python per step",
+        ("max_host_reads_increase",),
+        _PACKAGES,
+    ),
+    _count("collectives", "collective operations per step", ("max_collectives_increase",)),
+    _count("recompiles", "recompilations per step", ("max_recompiles_increase",)),
+    _count("operators", "operator calls per step", ("max_operators_increase_pct",), _PACKAGES),
+    _count("flops", "FLOPs per step", ("max_flops_increase_pct",)),
+    _count(
+        "dataset_maps",
+        "passes over the dataset not found in the cache",
+        ("max_dataset_maps_increase",),
+        _ROWS,
+    ),
+    _count("tokenizer_calls", "tokenizer calls", ("max_tokenizer_calls_increase_pct",), _ROWS),
+    _count(
+        "files_written", "files opened for writing in the probe", ("max_files_increase",), _PACKAGES
+    ),
+    _count(
+        "bytes_written", "MB written in the probe", ("max_bytes_written_increase_mb",), _PACKAGES
+    ),
+    _invariant("loss_not_negative", "the loss is not negative"),
+    _invariant("dpo_first_loss", "the first loss is ln 2"),
+    _invariant("kto_first_loss", "the first loss is 1/2"),
+    _invariant("starts_at_ratio_one", "training starts at ratio 1 and KL 0"),
+    _invariant("advantages_sum_to_zero", "advantages sum to zero"),
+    _invariant("advantages_scaled", "advantages are scaled"),
+    _invariant("reward_varies", "the reward varies"),
+    _invariant("rewards_add_up", "rewards sum to the score less the KL"),
+    _invariant("labels_contain_eos", "labels contain EOS"),
+    _invariant("at_most_one_bos", "a sequence has at most one BOS"),
+    _invariant("trainable_changed", "trainable parameters change"),
+    _invariant("frozen_unchanged", "frozen parameters stay"),
+    _invariant("learning_rate_positive", "learning rates are positive"),
+    _invariant("sampled_ids_trained", "the sampled ids are the trained ids"),
+    _invariant("ranks_agree", "ranks agree"),
+)
+CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}
+SPEED = tuple(name for name, row in CHECKS.items() if row.clock and not row.drift)
+"""What tells how long a step takes now, the surest first."""
+
+
+def check_of(name: str, status: CheckStatus, message: str) -> Check:
+    """A check of the table with its answer; figures are added by `dataclasses.replace`."""
+    row = CHECKS[name]
+    return Check(name, row.group, row.lane, status, message)
+
+
+def markdown_table() -> str:
+    """Every check with its group, lane and limits, as a Markdown table."""
+    lines = ["| it looks at | check | group | lane | limits |", "|---|---|---|---|---|"]
+    for name, row in CHECKS.items():
+        limits = ", ".join(f"`{key}`" for key in row.limits)
+        lines.append(f"| {row.title} | `{name}` | {row.group} | {row.lane} | {limits} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,97 @@
+"""The table of checks: what comparisons make is in it, and it holds nothing else."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from canary.compare.checks import CHECKS, SPEED, check_of, markdown_table
+from canary.compare.report import Check, Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.compare.thresholds import Thresholds
+from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS
+from canary.record.alerts import with_alerts
+from tests.unit.compare.exact.test_exact_repeats import run
+from tests.unit.compare.test_threshold_fields import CASES
+from tests.unit.comparing import (
+    altered,
+    committed,
+    growing,
+    history,
+    on_gpu,
+    record,
+    records,
+    scatter,
+)
+from tests.unit.ppo_records import ppo
+from tests.unit.test_metric_names import telling
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def comparisons() -> list[Comparison]:
+    """Of every kind: trainers, devices, histories, runs that scatter or differ."""
+    cpu = [record(number, cpu_s=0.1 * f) for number, f in enumerate(scatter(20, 0.01))]
+    told = [altered(one, "launches", 0, "slowing", to=1.0) for one in cpu[:2]]
+    gpu = [
+        altered(growing(on_gpu(record(n)), 0.0, 0.1), "memory", "peak_reserved_bytes", to=2**30)
+        for n in range(4)
+    ]
+    watched = [with_alerts(record(number), []) for number in range(4)]
+    unequal = [run(8, 1e-4, sha="b" * 40), run(9, sha="b" * 40)]
+    return [
+        compare_to_baseline(record(100, cpu_s=0.1), cpu, history=True, anchor=cpu[:3]),
+        compare_to_baseline(told[1], told[0]),
+        compare_to_baseline(gpu[3], gpu[:3]),
+        compare_to_baseline(records([0.1 * f for f in scatter(8, 0.05)], 100), history(0.005, 8)),
+        compare_to_baseline(watched[3], watched[:3]),
+        compare_to_baseline(unequal, (run(0), run(1))),
+        compare_to_baseline(ppo(1), ppo(0)),
+        compare_to_baseline(record(9), committed(record(8))),
+        compare_to_baseline(telling("reward", "margin", 1.0, 1), telling("reward", "margin", 1.0)),
+        *(
+            compare_to_baseline(record(9, kind=kind), record(8, kind=kind))
+            for kind in ("sft", "dpo", "grpo")
+        ),
+    ]
+
+
+@cache
+def made() -> list[Check]:
+    """Every check of these."""
+    return [check for found in comparisons() for check in found.checks]
+
+
+def test_every_check_that_is_made_is_a_row_of_the_table() -> None:
+    for check in made():
+        row = CHECKS[check.name]
+        assert (check.group, check.lane) == (row.group, row.lane), check.name
+
+
+def test_no_row_of_the_table_is_without_a_check() -> None:
+    assert set(CHECKS) - {check.name for check in made()} == set()
+
+
+def test_a_check_that_the_table_has_not_cannot_be_made() -> None:
+    with pytest.raises(KeyError):
+        check_of("step_time_men", "pass", "")
+
+
+def test_every_limit_is_read_by_a_check_and_every_check_reads_limits_that_exist() -> None:
+    assert {key for row in CHECKS.values() for key in row.limits} == set(Thresholds.model_fields)
+    for case in CASES:
+        assert case.field in CHECKS[case.check].limits
+
+
+def test_the_gates_of_the_timing_lane_are_rows_of_it() -> None:
+    assert all(CHECKS[metric].lane == "timing" for metric in GATE_WEIGHTS)
+    assert {name for name, row in CHECKS.items() if row.drift} == set(DRIFTS)
+    assert SPEED == ("step_time_median", "step_time_mean", "cpu_time", "step_time_within_run")
+
+
+def test_the_table_of_the_docs_is_that_of_the_code() -> None:
+    text = (DOCS / "verdict.md").read_text(encoding="utf-8")
+    table = text.split("canary.compare.checks.markdown_table -->\n")[1].split("<!-- end")[0]
+    assert table == markdown_table()
