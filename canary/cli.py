@@ -13,6 +13,7 @@ from canary import __version__
 from canary.baseline_cli import baseline_app
 from canary.campaign_cli import ab, calibrate, demo
 from canary.compare_cli import compare, explain
+from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, printable
 from canary.gate_cli import gate_app, publish_comparison
 from canary.init_cli import init
@@ -107,8 +108,8 @@ def init_config(
     path: Annotated[Path, typer.Argument(help="File to write.")],
     type_: Annotated[
         str,
-        typer.Option("--type", help="sft, dpo, reward, kto, grpo, rloo, ppo, orpo, cpo, exec."),
-    ] = "dpo",
+        typer.Option("--type", help=f"{', '.join((*TRAINERS, 'exec'))}."),
+    ] = DEFAULT_TRAINER,
     tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
     force: Annotated[bool, typer.Option("--force", help="Overwrite.")] = False,
 ) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
+from canary.config.trainers import trainer_row
 from canary.errors import MachineError, RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
@@ -36,8 +37,6 @@ from canary.runner.surroundings import require_training_stack
 
 ROUNDS = 3
 TRL = "trl's defaults"
-NO_PPO = (1, 13)
-"""The first version of trl without PPO."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +202,11 @@ def no_trl(config: CanaryConfig, machine: Machine) -> str:
     """Why the installed trl cannot do the job, as its version tells; empty where it may."""
     version = (machine.packages or {}).get("trl") or ""
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if config.training_type != "ppo" or numbers is None:
+    row = trainer_row(config.training_type)
+    if row.gone_from_trl is None or numbers is None:
         return ""
-    return f"trl {version} has no PPO" if tuple(map(int, numbers.groups())) >= NO_PPO else ""
+    gone = tuple(map(int, numbers.groups())) >= row.gone_from_trl
+    return f"trl {version} has no {row.title}" if gone else ""
 
 
 def _timed(site: Site, level: LevelFound) -> Ran:

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from canary.collect.packages import package_versions
-from canary.collect.probes.settings import KINDS, dtype_of, plain
+from canary.collect.probes.settings import dtype_of, plain
 from canary.config.places import is_special_token
+from canary.config.trainers import TRAINERS
 from canary.errors import UsageError
 
-TYPES = (*KINDS, "custom")
+TYPES = (*TRAINERS, "custom")
 SECRETS = ("token", "key", "secret", "password")
 """Last words of names in a loop's settings that no record holds."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from canary.config.trainers import trainer_row
 from canary.errors import ConfigError
 from canary.workload import adapt, speed
 from canary.workload.arguments import training_arguments
@@ -18,12 +19,13 @@ from canary.workload.rewards import rewards_for
 from canary.workload.spec import WorkloadSpec
 
 
-def build_grouped(spec: WorkloadSpec, name: str) -> Any:
-    """trl's trainer of that name (`GRPO`, `RLOO`), not yet started."""
+def build_grouped(spec: WorkloadSpec) -> Any:
+    """trl's trainer of the config's `training_type`, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
     rewards = rewards_for(spec, rows)
-    config_class, trainer_class = adapt.offered(name, takes="reward_funcs")
+    row = trainer_row(spec.config.training_type)
+    config_class, trainer_class = adapt.offered(row.title, row.takes)
     arguments = training_arguments(spec, config_class, **generation_settings(spec))
     return adapt.build(
         trainer_class,

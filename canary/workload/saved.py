@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from canary.config.trainers import trainer_row
 from canary.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -102,8 +103,9 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
         "dataset_name": spec.config.dataset_name,
         "steps": trainer.state.global_step,
     }
-    if spec.config.training_type == "ppo":
-        about["not_saved"] = "value head"
+    left_out = trainer_row(spec.config.training_type).not_saved
+    if left_out:
+        about["not_saved"] = left_out
     (folder / MARK).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 

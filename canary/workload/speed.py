@@ -17,6 +17,7 @@ from typing import Any
 
 from canary.config.schema import CanaryConfig
 from canary.config.speed_checks import require_liger_installed
+from canary.config.trainers import trainer_row
 from canary.errors import ConfigError
 from canary.workload.fixed_cache import keep_one_dtype
 from canary.workload.lengths import bucket_rows
@@ -105,9 +106,10 @@ def apply(trainer: Any, config: CanaryConfig) -> None:
     speed = config.speed
     if speed.optimizer is not None:
         _choose_adamw(trainer, ADAMW[speed.optimizer])
-    if speed.lengths == "bucketed" and config.training_type != "ppo":
+    own_loop = trainer_row(config.training_type).own_loop
+    if speed.lengths == "bucketed" and not own_loop:
         bucket_rows(trainer)
-    if speed.liger and config.training_type == "ppo":
+    if speed.liger and own_loop:
         _fuse_kernels(trainer)
     if speed.decode in ("static", "compiled"):
         keep_one_dtype(getattr(trainer.model, "policy", trainer.model))

@@ -11,9 +11,10 @@ import torch
 
 from canary.collect.packages import package_versions
 from canary.config.places import is_secret, is_special_token
+from canary.config.trainers import TRAINERS
 
-KINDS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo")
-"""Trainers of trl whose class, or a base of it, is called `<KIND>Trainer`."""
+CLASSES = {f"{row.title}Trainer".lower(): name for name, row in TRAINERS.items()}
+"""Training types by the name of their class."""
 
 TELLING = (
     "adam_beta1",
@@ -59,7 +60,7 @@ PASSING = (
 def kind_of(trainer: Any) -> str:
     """The training type of a trainer; `custom` where it is none that the canary knows."""
     names = [base.__name__.lower() for base in type(trainer).__mro__]
-    return next((kind for name in names for kind in KINDS if name == f"{kind}trainer"), "custom")
+    return next((CLASSES[name] for name in names if name in CLASSES), "custom")
 
 
 def describe_training(trainer: Any) -> dict[str, Any]:
