@@ -21,10 +21,12 @@ import yaml
 
 from bench.stacks_complete import missing
 from canary.collect.folder import load_record
+from canary.config.trainers import TRAINERS as ROWS
 
 TRL_PPO = "trl_ppo"
 """A script of a user's own with trl's PPO; `ppo` is the canary's own loop."""
-TRAINERS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo", TRL_PPO)
+TRAINERS = (*sorted(ROWS, key=lambda name: ROWS[name].own_loop), TRL_PPO)
+"""Those of trl first."""
 PARTNERS = ("torch", "transformers", "accelerate", "peft", "datasets", "tokenizers")
 STEPS, PROBE_STEPS = 8, 4
 TIMEOUT = 300
