@@ -10,7 +10,7 @@ from canary.config.hidden import HIDDEN, lost
 from canary.config.schema import CanaryConfig
 from canary.config.source import Origins
 from canary.config.speed_checks import check_speed
-from canary.config.trainers import EXEC_KEYS, OWN_KEYS, trainer_row, users_of
+from canary.config.trainers import EXEC_KEYS, OWN_KEYS, users_of
 from canary.errors import ConfigError
 
 
@@ -27,7 +27,7 @@ def check_used(
     given |= {f"speed.{key}" for key, value in config.speed if value is not None}
     trainer = config.training_type
     _check_command(given, config, origins, source)
-    for key in sorted(given - trainer_row(trainer).reads):
+    for key in sorted(given - config.trainer.reads):
         users = users_of(key)
         if users and trainer not in users:
             place = origins.get(key, source)
@@ -194,8 +194,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 f"ends at step {last}, beyond max_steps ({steps})",
                 "lower profiler.start_step or profiler.num_steps",
             )
-    row = trainer_row(config.training_type)
-    if row.in_groups and config.num_generations is not None:
+    if config.trainer.in_groups and config.num_generations is not None:
         together = config.batch_size * config.gradient_accumulation_steps
         if together % config.num_generations:
             refuse(
@@ -204,7 +203,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 f"gradient_accumulation_steps ({together})",
                 "set num_generations to a divisor of it, or change batch_size",
             )
-    refused = row.refuses(config)
+    refused = config.trainer.refuses(config)
     if refused is not None:
         refuse(*refused)
     check_speed(config, refuse)

@@ -10,7 +10,14 @@ from canary.config.ppo import PPOConfig
 from canary.config.speed import SpeedConfig
 from canary.config.strict import Real, Strict
 from canary.config.threshold_keys import ThresholdsConfig
-from canary.config.trainers import DEFAULT_TRAINER, TRAINERS, by_value, training_types
+from canary.config.trainers import (
+    DEFAULT_TRAINER,
+    TRAINERS,
+    TrainerRow,
+    by_value,
+    trainer_row,
+    training_types,
+)
 
 if TYPE_CHECKING:
     TrainingType = str
@@ -244,3 +251,8 @@ class CanaryConfig(Strict):
     thresholds: ThresholdsConfig = Field(
         default_factory=lambda: ThresholdsConfig(), description="Tolerances of comparisons."
     )
+
+    @property
+    def trainer(self) -> TrainerRow:
+        """What is known of the trainer."""
+        return trainer_row(self.training_type)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from canary.config.schema import CanaryConfig
-from canary.config.trainers import trainer_row
 from canary.errors import ConfigError
 
 SAID_TWICE: dict[str, tuple[str, ...]] = {
@@ -72,7 +71,7 @@ def require_liger_installed() -> None:
 
 def bound_to_its_micro_batch(config: CanaryConfig) -> str:
     """Why a row is not learned alike in every company; empty where it is."""
-    return trainer_row(config.training_type).bound_to_micro_batch(config.trainer_args)
+    return config.trainer.bound_to_micro_batch(config.trainer_args)
 
 
 def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from canary.config.load import load_config
 from canary.config.schema import TRAINING_TYPES, CanaryConfig
-from canary.config.trainers import trainer_row
 from canary.errors import MachineError, RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
@@ -202,7 +201,7 @@ def no_trl(config: CanaryConfig, machine: Machine) -> str:
     """Why the installed trl cannot do the job, as its version tells; empty where it may."""
     version = (machine.packages or {}).get("trl") or ""
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    row = trainer_row(config.training_type)
+    row = config.trainer
     if row.gone_from_trl is None or numbers is None:
         return ""
     gone = tuple(map(int, numbers.groups())) >= row.gone_from_trl

@@ -279,4 +279,4 @@ def baseline_settings(config: CanaryConfig, switches: Sequence[Switch]) -> dict[
 
 def equal_lengths(config: CanaryConfig) -> dict[str, Any]:
     """What makes sampled completions equal work."""
-    return {"fixed_length": True} if config.training_type in ONLINE_TRAINERS else {}
+    return {"fixed_length": True} if config.trainer.online else {}

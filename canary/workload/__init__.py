@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from canary.config.trainers import TRAINERS, trainer_row
+from canary.config.trainers import TRAINERS
 from canary.errors import ConfigError
 from canary.workload.spec import WorkloadSpec
 
@@ -18,7 +18,7 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
 
     Raises ConfigError or InputError where the config, the model or the data cannot be used.
     """
-    row = trainer_row(spec.config.training_type)
+    row = spec.config.trainer
     if not row.builder:
         raise ConfigError(
             f"no trainer for training_type '{spec.config.training_type}'",

@@ -9,7 +9,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.config.trainers import trainer_row
 from canary.errors import InputError
 from canary.workload.places import data_place
 from canary.workload.shapes import shape_of
@@ -32,7 +31,7 @@ def _samples(spec: WorkloadSpec) -> int:
 
 
 def _samples_per_row(config: CanaryConfig) -> int:
-    in_groups = trainer_row(config.training_type).in_groups
+    in_groups = config.trainer.in_groups
     return (config.num_generations or 1) if in_groups else 1
 
 
@@ -53,7 +52,7 @@ def _fewest(spec: WorkloadSpec) -> tuple[int, str]:
     take a smaller batch, which `allow_repeat` permits.
     """
     config = spec.config
-    if trainer_row(config.training_type).in_groups:
+    if config.trainer.in_groups:
         own = {"generation_batch_size", "steps_per_generation"} & set(config.trainer_args)
         return 1 if own else -(-_samples(spec) // _samples_per_row(config)), ROLLOUT
     if config.ppo is not None:

@@ -19,7 +19,6 @@ from transformers import (
     set_seed,
 )
 
-from canary.config.trainers import TrainerRow, trainer_row
 from canary.errors import ConfigError, InputError
 from canary.workload import adapt, attention
 from canary.workload.embedded.random_llama import random_llama
@@ -74,7 +73,7 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
         return _fit_embeddings(model, tokenizer)
     model = _random_model(spec, size, tokenizer)
     attention.check_dtype(config)
-    if quantization or _row(spec).classifies:
+    if quantization or spec.config.trainer.classifies:
         save_initial(spec, model)
         set_seed(config.seed)
         model = _load(spec, model.config._name_or_path, {}, options)
@@ -132,21 +131,17 @@ def _load(
 ) -> PreTrainedModel:
     architecture: Any = AutoConfig.from_pretrained(source, **access)
     dropout: float = getattr(architecture, "attention_dropout", 0.0)
-    if dropout and spec.config.trainer_args.get("disable_dropout", _row(spec).no_dropout):
+    if dropout and spec.config.trainer_args.get("disable_dropout", spec.config.trainer.no_dropout):
         # trl's disable_dropout reaches nn.Dropout modules only, not this functional dropout
         architecture.attention_dropout = 0.0
     family: Any = AutoModelForCausalLM
-    if _row(spec).classifies:
+    if spec.config.trainer.classifies:
         family = AutoModelForSequenceClassification
         _one_label(source, architecture)
     model: PreTrainedModel = family.from_pretrained(
         source, config=architecture, **access, **options
     )
     return model
-
-
-def _row(spec: WorkloadSpec) -> TrainerRow:
-    return trainer_row(spec.config.training_type)
 
 
 def _one_label(source: str, architecture: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from canary.config.trainers import trainer_row
 from canary.workload import adapt, older_rows
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows
@@ -34,7 +33,7 @@ def build_on_rows(
 
     Raises ConfigError where this trl offers no such trainer.
     """
-    row = trainer_row(spec.config.training_type)
+    row = spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     tokenizer = load_tokenizer(spec)
     rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)

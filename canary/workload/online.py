@@ -7,7 +7,6 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from canary.config.trainers import trainer_row
 from canary.errors import ConfigError
 from canary.workload import adapt, speed
 from canary.workload.arguments import training_arguments
@@ -24,7 +23,7 @@ def build_grouped(spec: WorkloadSpec) -> Any:
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
     rewards = rewards_for(spec, rows)
-    row = trainer_row(spec.config.training_type)
+    row = spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     arguments = training_arguments(spec, config_class, **generation_settings(spec))
     return adapt.build(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from peft import LoraConfig
 
-from canary.config.trainers import trainer_row
 from canary.workload.spec import WorkloadSpec
 
 
@@ -25,5 +24,5 @@ def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
         lora_dropout=config.lora_dropout,
         target_modules="all-linear",
         bias="none",
-        task_type="SEQ_CLS" if trainer_row(config.training_type).classifies else "CAUSAL_LM",
+        task_type="SEQ_CLS" if config.trainer.classifies else "CAUSAL_LM",
     )

@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.config.trainers import trainer_row
 from canary.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
         "dataset_name": spec.config.dataset_name,
         "steps": trainer.state.global_step,
     }
-    left_out = trainer_row(spec.config.training_type).not_saved
+    left_out = spec.config.trainer.not_saved
     if left_out:
         about["not_saved"] = left_out
     (folder / MARK).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")

@@ -17,7 +17,6 @@ from typing import Any
 
 from canary.config.schema import CanaryConfig
 from canary.config.speed_checks import require_liger_installed
-from canary.config.trainers import trainer_row
 from canary.errors import ConfigError
 from canary.workload.fixed_cache import keep_one_dtype
 from canary.workload.lengths import bucket_rows
@@ -106,7 +105,7 @@ def apply(trainer: Any, config: CanaryConfig) -> None:
     speed = config.speed
     if speed.optimizer is not None:
         _choose_adamw(trainer, ADAMW[speed.optimizer])
-    own_loop = trainer_row(config.training_type).own_loop
+    own_loop = config.trainer.own_loop
     if speed.lengths == "bucketed" and not own_loop:
         bucket_rows(trainer)
     if speed.liger and own_loop:
