@@ -17,17 +17,16 @@ Refusal = tuple[str, str, str]
 """Key, message and remedy."""
 
 
-def nothing(config: CanaryConfig) -> Refusal | None:
+def refuses_nothing(config: CanaryConfig) -> Refusal | None:
     """Any config will do."""
     return None
 
 
 def custom_refuses(config: CanaryConfig) -> Refusal | None:
     """Without a factory there is no trainer."""
-    if config.trainer_factory is not None:
-        return None
     hint = "set trainer_factory: package.module:function"
-    return "training_type", "custom has no trainer_factory", hint
+    missing = config.trainer_factory is None
+    return ("training_type", "custom has no trainer_factory", hint) if missing else None
 
 
 def ppo_refuses(config: CanaryConfig) -> Refusal | None:
@@ -60,13 +59,13 @@ def kto_refuses(config: CanaryConfig) -> Refusal | None:
     )
 
 
-def never(arguments: Arguments) -> str:
+def bound_by_nothing(arguments: Arguments) -> str:
     """A row's loss is its own."""
     return ""
 
 
 def dpo_bound(arguments: Arguments) -> str:
-    """Losses beside DPO's own."""
+    """Losses beside DPO's own are means over tokens."""
     bound = "sft" in (arguments.get("loss_type") or ()) or "rpo_alpha" in arguments
     return "that loss has a mean over the tokens of a micro-batch" if bound else ""
 
@@ -81,13 +80,13 @@ def means_tokens(arguments: Arguments) -> str:
     return "its likelihood is a mean over the tokens of a micro-batch"
 
 
-def unknown(arguments: Arguments) -> bool:
+def may_be_negative(arguments: Arguments) -> bool:
     """Nothing is known of the loss."""
     return False
 
 
-def always(arguments: Arguments) -> bool:
-    """ORPO: a log-likelihood less a log-sigmoid."""
+def orpo_never_negative(arguments: Arguments) -> bool:
+    """A log-likelihood less a log-sigmoid."""
     return True
 
 

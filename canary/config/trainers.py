@@ -60,7 +60,7 @@ _GROUP_RECORDED = (
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerRow:
-    """One trainer. What a field does not say holds for no trainer in particular."""
+    """One trainer. A field that its row leaves out claims nothing."""
 
     title: str
     """For people, and of its classes: `<title>Trainer`, `<title>Config`."""
@@ -79,9 +79,9 @@ class TrainerRow:
     """Such keys that it may be given although it need not use them."""
     defaults: Mapping[str, float] = field(default_factory=dict)
     """Values where the config gives none."""
-    refuses: Callable[[CanaryConfig], Refusal | None] = trainer_rules.nothing
+    refuses: Callable[[CanaryConfig], Refusal | None] = trainer_rules.refuses_nothing
     """What does not fit together in its config."""
-    bound_to_micro_batch: Callable[[Arguments], str] = trainer_rules.never
+    bound_to_micro_batch: Callable[[Arguments], str] = trainer_rules.bound_by_nothing
     """Why `trainer_args` make a row's loss depend on the rows beside it; empty where none does."""
     sample: tuple[str, ...] = ()
     """Further lines of its sample configs."""
@@ -104,10 +104,10 @@ class TrainerRow:
     phases: Mapping[str, str] = field(default_factory=dict)
     """Its methods that are timed, and the phase of their time."""
     metrics: tuple[str, ...] = ()
-    """Metrics that are means over rows, whatever the micro-batches."""
+    """Metrics that the ladder compares: means over rows, whatever the micro-batches."""
     advantages: Literal["", "scaled", "centred", "whitened"] = ""
     """By the deviation of their group, around its mean alone, or over the tokens of a rollout."""
-    never_negative: Callable[[Arguments], bool] = trainer_rules.unknown
+    never_negative: Callable[[Arguments], bool] = trainer_rules.may_be_negative
     """Whether `trainer_args` leave a loss that cannot be negative."""
     first_loss: FirstLoss | None = None
     """The loss where policy and reference are one, if there is such a value."""
@@ -266,7 +266,7 @@ TRAINERS: dict[str, TrainerRow] = {
         rows="pair",
         no_dropout=True,
         metrics=_PAIR_METRICS,
-        never_negative=trainer_rules.always,
+        never_negative=trainer_rules.orpo_never_negative,
         takes_rows="prompt, chosen, rejected",
         recorded="rewards, margins, accuracies, the parts of the loss",
     ),
