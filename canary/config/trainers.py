@@ -5,6 +5,7 @@ To add one, add its row to `TRAINERS` and the module that its row calls `builder
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -42,20 +43,6 @@ _PREFERENCES = _ON_ROWS | {"max_prompt_length", "beta"}
 
 _ONLINE_DEFAULTS = {"learning_rate": 1e-5, "max_new_tokens": 32, "temperature": 1.0}
 _GROUP_DEFAULTS = {**_ONLINE_DEFAULTS, "num_generations": 4}
-
-_GROUP_METHODS = {"_generate_single_turn": "generation", "_calculate_rewards": "reward"}
-_PAIR_METRICS = (
-    "rewards/chosen",
-    "rewards/rejected",
-    "rewards/margins",
-    "logps/chosen",
-    "logps/rejected",
-)
-_GROUP_METRICS = ("reward", "reward_std", "kl")
-_GROUP_RECORDED = (
-    "reward mean and std, KL, entropy, clip fraction, completion lengths, EOS rate; generation, "
-    "reward and log-probability phases"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +115,39 @@ class TrainerRow:
         return "num_generations" in self.uses
 
 
+_preferences = functools.partial(
+    TrainerRow,
+    no_dropout=True,
+    metrics=(
+        "rewards/chosen",
+        "rewards/rejected",
+        "rewards/margins",
+        "logps/chosen",
+        "logps/rejected",
+    ),
+)
+_pairs = functools.partial(_preferences, rows="pair", takes_rows="prompt, chosen, rejected")
+_without_reference = functools.partial(
+    _pairs,
+    uses=_PREFERENCES,
+    bound_to_micro_batch=trainer_rules.means_tokens,
+    recorded="rewards, margins, accuracies, the parts of the loss",
+)
+_groups = functools.partial(
+    TrainerRow,
+    takes="reward_funcs",
+    uses=_IN_GROUPS,
+    rows="prompt",
+    reference=True,
+    phases={"_generate_single_turn": "generation", "_calculate_rewards": "reward"},
+    metrics=("reward", "reward_std", "kl"),
+    takes_rows="prompt and `answer`, or prompt with `reward_functions`",
+    recorded=(
+        "reward mean and std, KL, entropy, clip fraction, completion lengths, EOS rate; "
+        "generation, reward and log-probability phases"
+    ),
+)
+
 TRAINERS: dict[str, TrainerRow] = {
     "sft": TrainerRow(
         title="SFT",
@@ -140,20 +160,16 @@ TRAINERS: dict[str, TrainerRow] = {
         takes_rows="prompt and completion, messages, text",
         recorded="token accuracy, entropy",
     ),
-    "dpo": TrainerRow(
+    "dpo": _pairs(
         title="DPO",
         builder="canary.workload.dpo",
         uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         bound_to_micro_batch=trainer_rules.dpo_bound,
         hub_sample=True,
-        rows="pair",
         reference=True,
-        no_dropout=True,
-        metrics=_PAIR_METRICS,
         never_negative=trainer_rules.is_sigmoid,
         first_loss=trainer_rules.DPO_FIRST_LOSS,
-        takes_rows="prompt, chosen, rejected",
         recorded="rewards and log-probabilities of both sides, margins, accuracies",
     ),
     "reward": TrainerRow(
@@ -169,7 +185,7 @@ TRAINERS: dict[str, TrainerRow] = {
         takes_rows="chosen, rejected, with or without prompt",
         recorded="margin, accuracy, smallest, mean and largest reward",
     ),
-    "kto": TrainerRow(
+    "kto": _preferences(
         title="KTO",
         builder="canary.workload.kto",
         uses=_PREFERENCES | {"speed.lengths"},
@@ -178,40 +194,22 @@ TRAINERS: dict[str, TrainerRow] = {
         bound_to_micro_batch=trainer_rules.estimates_kl,
         rows="label",
         reference=True,
-        no_dropout=True,
-        metrics=_PAIR_METRICS,
         never_negative=trainer_rules.kto_never_negative,
         first_loss=trainer_rules.KTO_FIRST_LOSS,
         takes_rows="prompt, completion, `label`; or pairs, which it takes apart",
         recorded="KL, rewards and log-probabilities of both sides, margins",
     ),
-    "grpo": TrainerRow(
+    "grpo": _groups(
         title="GRPO",
         builder="canary.workload.grpo",
-        takes="reward_funcs",
-        uses=_IN_GROUPS,
         defaults={**_GROUP_DEFAULTS, "beta": 0.04},
-        rows="prompt",
-        reference=True,
-        phases=_GROUP_METHODS,
-        metrics=_GROUP_METRICS,
         advantages="scaled",
-        takes_rows="prompt and `answer`, or prompt with `reward_functions`",
-        recorded=_GROUP_RECORDED,
     ),
-    "rloo": TrainerRow(
+    "rloo": _groups(
         title="RLOO",
         builder="canary.workload.rloo",
-        takes="reward_funcs",
-        uses=_IN_GROUPS,
         defaults={**_GROUP_DEFAULTS, "beta": 0.05},
-        rows="prompt",
-        reference=True,
-        phases=_GROUP_METHODS,
-        metrics=_GROUP_METRICS,
         advantages="centred",
-        takes_rows="prompt and `answer`, or prompt with `reward_functions`",
-        recorded=_GROUP_RECORDED,
     ),
     "ppo": TrainerRow(
         title="PPO",
@@ -257,31 +255,17 @@ TRAINERS: dict[str, TrainerRow] = {
             "advantage phases"
         ),
     ),
-    "orpo": TrainerRow(
+    "orpo": _without_reference(
         title="ORPO",
         builder="canary.workload.orpo",
-        uses=_PREFERENCES,
         defaults={"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
-        bound_to_micro_batch=trainer_rules.means_tokens,
-        rows="pair",
-        no_dropout=True,
-        metrics=_PAIR_METRICS,
         never_negative=trainer_rules.orpo_never_negative,
-        takes_rows="prompt, chosen, rejected",
-        recorded="rewards, margins, accuracies, the parts of the loss",
     ),
-    "cpo": TrainerRow(
+    "cpo": _without_reference(
         title="CPO",
         builder="canary.workload.cpo",
-        uses=_PREFERENCES,
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-        bound_to_micro_batch=trainer_rules.means_tokens,
-        rows="pair",
-        no_dropout=True,
-        metrics=_PAIR_METRICS,
         never_negative=trainer_rules.cpo_never_negative,
-        takes_rows="prompt, chosen, rejected",
-        recorded="rewards, margins, accuracies, the parts of the loss",
     ),
 }
 """The built-in trainers by `training_type`, in the order in which they are listed."""
