@@ -20,11 +20,13 @@ from pathlib import Path
 import yaml
 
 from bench.stacks_complete import missing
+from canary.config.trainers import TRAINERS as ROWS
 from canary.record.folder import load_record
 
 TRL_PPO = "trl_ppo"
 """A script of a user's own with trl's PPO; `ppo` is the canary's own loop."""
-TRAINERS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo", TRL_PPO)
+TRAINERS = (*sorted(ROWS, key=lambda name: ROWS[name].own_loop), TRL_PPO)
+"""Those of trl first."""
 PARTNERS = ("torch", "transformers", "accelerate", "peft", "datasets", "tokenizers")
 STEPS, PROBE_STEPS = 8, 4
 TIMEOUT = 300

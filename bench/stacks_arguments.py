@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import json
 
+from canary.config.trainers import TRAINERS
 from canary.errors import ConfigError
 from canary.training import adapt
 
-STEMS = ("SFT", "DPO", "Reward", "KTO", "GRPO", "RLOO", "ORPO", "CPO")
-ONLINE = ("GRPO", "RLOO")
+OF_TRL = tuple(row for row in TRAINERS.values() if not row.own_loop)
 
 
 def installed_arguments() -> dict[str, frozenset[str]]:
     """Names by config class, of the classes that the installed trl offers."""
     found = {}
-    for stem in STEMS:
+    for row in OF_TRL:
         try:
-            config, _ = adapt.offered(stem, "reward_funcs" if stem in ONLINE else "model")
+            config, _ = adapt.offered(row.title, row.takes)
         except ConfigError:
             continue
         found[config.__name__] = adapt.field_names(config)
@@ -30,7 +30,8 @@ def installed_arguments() -> dict[str, frozenset[str]]:
 
 def main() -> None:
     """Writes the list anew, with what it had and what is installed."""
-    known = {name: set(adapt.known_arguments(name)) for name in (f"{stem}Config" for stem in STEMS)}
+    names = [f"{row.title}Config" for row in OF_TRL]
+    known = {name: set(adapt.known_arguments(name)) for name in names}
     for name, arguments in installed_arguments().items():
         known[name] |= arguments
     every = set.intersection(*known.values())

@@ -24,12 +24,13 @@ from typing import Any
 import torch
 
 from canary.config.load import load_values
+from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 from canary.training.trainers import WorkloadSpec, build_trainer
 from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read
 
 STEPS = 6
-ONLINE = ("grpo", "rloo", "ppo")
-OFFLINE = ("sft", "dpo", "reward", "kto", "orpo", "cpo")
+ONLINE = ONLINE_TRAINERS
+OFFLINE = tuple(name for name in TRAINING_TYPES if name not in ONLINE)
 JOB: dict[str, Any] = {
     "max_steps": STEPS,
     "batch_size": 2,

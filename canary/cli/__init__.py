@@ -25,6 +25,7 @@ from canary.cli.terminal import (
     without_workflow_commands,
 )
 from canary.cli.train import exec_, run
+from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, printable
 
 app = typer.Typer(
@@ -107,8 +108,8 @@ def init_config(
     path: Annotated[Path, typer.Argument(help="File to write.")],
     type_: Annotated[
         str,
-        typer.Option("--type", help="sft, dpo, reward, kto, grpo, rloo, ppo, orpo, cpo, exec."),
-    ] = "dpo",
+        typer.Option("--type", help=f"{', '.join((*TRAINERS, 'exec'))}."),
+    ] = DEFAULT_TRAINER,
     tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
     force: Annotated[bool, typer.Option("--force", help="Overwrite.")] = False,
 ) -> None:

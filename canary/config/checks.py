@@ -7,10 +7,10 @@ from typing import Any
 
 from canary.config.command_line import why_deaf
 from canary.config.redaction import HIDDEN, lost
-from canary.config.schema import GROUP_TRAINERS, CanaryConfig
+from canary.config.schema import CanaryConfig
 from canary.config.source import Origins
 from canary.config.speed_checks import check_speed
-from canary.config.trainers import EXEC_KEYS, FACTORY_READS, OWN_KEYS, TRAINER_FIELDS
+from canary.config.trainers import EXEC_KEYS, OWN_KEYS, users_of
 from canary.errors import ConfigError
 
 
@@ -27,9 +27,9 @@ def check_used(
     given |= {f"speed.{key}" for key, value in config.speed if value is not None}
     trainer = config.training_type
     _check_command(given, config, origins, source)
-    for key in sorted(given & set(TRAINER_FIELDS)):
-        users = TRAINER_FIELDS[key]
-        if trainer not in users and not (trainer == "custom" and key in FACTORY_READS):
+    for key in sorted(given - config.trainer.reads):
+        users = users_of(key)
+        if users and trainer not in users:
             place = origins.get(key, source)
             raise ConfigError(
                 f"{key} in {place} is not used by training_type {trainer}",
@@ -50,7 +50,7 @@ def check_used(
         if key in OWN_KEYS:
             place = origins.get(f"trainer_args.{key}", source)
             own = OWN_KEYS[key]
-            used = trainer in TRAINER_FIELDS.get(own, (trainer,))
+            used = trainer in (users_of(own) or (trainer,))
             raise ConfigError(
                 f"trainer_args.{key} in {place} has a key of its own",
                 f"set {own} instead" if used else f"remove it; {trainer} does not use {own} either",
@@ -136,35 +136,6 @@ def _check_sources(config: CanaryConfig, refuse: Callable[[str, str, str], None]
         refuse("dataset_split", message, "its only split is train")
 
 
-def _check_trainer(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
-    """What one trainer needs of its config."""
-    if config.training_type == "custom" and config.trainer_factory is None:
-        refuse(
-            "training_type",
-            "custom has no trainer_factory",
-            "set trainer_factory: package.module:function",
-        )
-    if config.ppo is not None and config.ppo.reward_model and config.reward_functions:
-        refuse(
-            "ppo.reward_model",
-            "and reward_functions exclude each other: one of them gives the score",
-            "remove one of the two",
-        )
-    if config.ppo is not None and config.ppo.adap_kl_ctrl and config.ppo.init_kl_coef == 0:
-        refuse(
-            "ppo.init_kl_coef",
-            "is 0, and ppo.adap_kl_ctrl multiplies it: it would stay 0",
-            "set it above 0, or leave ppo.adap_kl_ctrl off",
-        )
-    estimates_kl = config.trainer_args.get("loss_type", "kto") != "apo_zero_unpaired"
-    if config.training_type == "kto" and config.batch_size == 1 and estimates_kl:
-        refuse(
-            "batch_size",
-            "is 1, and KTO estimates its KL term from the other rows of a micro-batch",
-            "set it to 2 or more",
-        )
-
-
 def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
     """What a run without a measured launch cannot do, and what cannot be saved."""
     if config.repeats == 0 and not config.probe_steps:
@@ -223,7 +194,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 f"ends at step {last}, beyond max_steps ({steps})",
                 "lower profiler.start_step or profiler.num_steps",
             )
-    if config.training_type in GROUP_TRAINERS and config.num_generations is not None:
+    if config.trainer.in_groups and config.num_generations is not None:
         together = config.batch_size * config.gradient_accumulation_steps
         if together % config.num_generations:
             refuse(
@@ -232,7 +203,9 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 f"gradient_accumulation_steps ({together})",
                 "set num_generations to a divisor of it, or change batch_size",
             )
-    _check_trainer(config, refuse)
+    refused = config.trainer.refuses(config)
+    if refused is not None:
+        refuse(*refused)
     check_speed(config, refuse)
     if config.device == "cpu" and config.dtype == "float16":
         refuse("dtype", "float16 needs a GPU", "use bfloat16 or float32")

@@ -17,7 +17,13 @@ from canary.config.schema import CanaryConfig, ProfilerConfig
 from canary.config.source import Origins, apply_overrides, read_chain
 from canary.config.speed import SpeedConfig
 from canary.config.threshold_keys import ThresholdsConfig
-from canary.config.trainers import BUILT_IN_STEPS, EXEC_DEFAULTS, LORA_DEFAULTS, TRAINER_DEFAULTS
+from canary.config.trainers import (
+    BUILT_IN_STEPS,
+    EXEC_DEFAULTS,
+    LORA_DEFAULTS,
+    trainer_row,
+    users_of,
+)
 from canary.errors import ConfigError
 
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
@@ -88,9 +94,7 @@ def _checked(values: dict[str, Any], origins: Origins, source: Path | None) -> L
             {**origins, "training_type": FROM_COMMAND},
         )
     name = str(source or "the built-in config")
-    # Without one, it may be that of ppo that is missing.
-    kind = str(values.get("training_type", "ppo"))
-    _refuse_unknown(values, "", CanaryConfig, origins, name, kind)
+    _refuse_unknown(values, "", CanaryConfig, origins, name, values.get("training_type"))
     try:
         given = CanaryConfig.model_validate(values)
     except ValidationError as error:
@@ -107,17 +111,19 @@ def _refuse_unknown(
     model: type[BaseModel],
     origins: Origins,
     source: str,
-    kind: str,
+    kind: Any,
 ) -> None:
-    """Raises ConfigError for a key that the model lacks, in a config of that `training_type`."""
+    """Raises ConfigError for a key that the model lacks, in a config of that `training_type`; None
+    where it names none."""
     for key, value in values.items():
         dotted = f"{prefix}{key}"
         if key not in model.model_fields:
             place = origins.get(dotted, source)
             near = _nearest(str(key), prefix, model)
             hint = f"did you mean '{near}'?" if near else "see `canary config show`"
-            if near and near.startswith("ppo.") and kind != "ppo":
-                hint = f"'{near}' is for training_type ppo alone, and this is {kind}"
+            users = users_of(near.partition(".")[0]) if near and "." in near else ()
+            if users and kind not in (None, *users):
+                hint = f"'{near}' is for training_type {', '.join(users)} alone, and this is {kind}"
             raise ConfigError(f"unknown key {dotted!r} in {place}", hint, file=source, key=dotted)
         section = SECTIONS.get(dotted)
         if section is not None and isinstance(value, Mapping):
@@ -173,9 +179,15 @@ def _wrong_value(error: ValidationError, origins: Origins, source: str) -> Confi
     return ConfigError(f"{key} in {place}: {message}, got {got}", hint, file=source, key=key)
 
 
+def trainer_defaults(training_type: str) -> dict[str, Any]:
+    """Values of the fields that are null in a config of this trainer."""
+    row = trainer_row(training_type)
+    return {**row.defaults, **{key: SECTIONS[key]() for key in row.uses & SECTIONS.keys()}}
+
+
 def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Origins]:
     """Fills in the values that depend on the trainer."""
-    defaults = dict(TRAINER_DEFAULTS[config.training_type])
+    defaults = trainer_defaults(config.training_type)
     if config.use_peft:
         defaults |= LORA_DEFAULTS
     if config.training_type == "exec":

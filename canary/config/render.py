@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from canary.config.load import LoadedConfig
 from canary.config.redaction import hidden
 from canary.config.schema import CanaryConfig
-from canary.config.trainers import EXEC_KEYS, TRAINER_FIELDS
+from canary.config.trainers import EXEC_KEYS, TRAINERS, users_of
 
 
 def show_text(loaded: LoadedConfig) -> str:
@@ -100,23 +100,29 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
             rows += _table_rows(section, f"{key}.")
             continue
         default = field.get_default(call_default_factory=True)
-        users = ", ".join(TRAINER_FIELDS.get(f"{prefix}{key}", _users_of(prefix))) or "all"
+        users = users_of(f"{prefix}{key}") or users_of(prefix.removesuffix("."))
         if key.startswith("lora_"):
-            users = "with use_peft"
+            users = ("with use_peft",)
         meaning = (field.description or "").replace("|", "\\|")
         rows.append(
-            f"| `{prefix}{key}` | {type_name(inner)} | `{_scalar(default)}` | {users} | {meaning} |"
+            f"| `{prefix}{key}` | {type_name(inner)} | `{_scalar(default)}` | "
+            f"{', '.join(users) or 'all'} | {meaning} |"
         )
     return rows
 
 
+def trainers_table() -> str:
+    """Every trainer with its data and what is recorded of it, as a Markdown table."""
+    rows: dict[str, list[str]] = {}
+    for name, row in TRAINERS.items():
+        rows.setdefault(f"{row.takes_rows} | {row.recorded}", []).append(f"`{name}`")
+    lines = ["| `training_type` | rows | recorded beside losses and gradients |", "|---|---|---|"]
+    lines += [f"| {', '.join(names)} | {told} |" for told, names in rows.items()]
+    return "\n".join(lines) + "\n"
+
+
 def _is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _users_of(prefix: str) -> tuple[str, ...]:
-    """The trainers that use a whole section."""
-    return TRAINER_FIELDS.get(prefix.removesuffix("."), ())
 
 
 def type_name(annotation: Any) -> str:

@@ -7,12 +7,12 @@ import itertools
 import re
 from pathlib import Path
 
-from canary.config.schema import ONLINE_TRAINERS, TIERS, TRAINING_TYPES
+from canary.config.schema import TIERS
+from canary.config.trainers import TRAINERS, TrainerRow
 from canary.errors import ConfigError, UsageError
 
 FOLDER = "configs"
 """Where this repository and its docs have the samples."""
-HUB_TRAINERS = ("sft", "dpo")
 LADDER = Path(__file__).parent / "builtin" / "ladder_ppo.yaml"
 STEPS = {"smoke": 100, "perf": 500, "nightly": 2000}
 PURPOSE = {
@@ -20,6 +20,9 @@ PURPOSE = {
     "perf": "for changes meant to be faster: minutes",
     "nightly": "once a night: the long trend",
 }
+
+KINDS = (*TRAINERS, "exec")
+"""What a sample can be of."""
 
 LONGEST_NAME = 56
 """Characters of a name that leave room for what is added to it."""
@@ -33,10 +36,11 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
     Raises:
         UsageError: an unknown trainer or tier, with the nearest known one.
     """
-    _known("--type", training_type, (*TRAINING_TYPES, "exec"))
+    _known("--type", training_type, KINDS)
     _known("--tier", tier, TIERS)
     if training_type == "exec":
         return _command_yaml(tier)
+    row = TRAINERS[training_type]
     name = f"{training_type}_{'lora_' if lora else ''}{tier}{'_hub' if hub else ''}"
     lines = [
         f"# {training_type.upper()}{' with LoRA' if lora else ''}, {PURPOSE[tier]}.",
@@ -52,10 +56,9 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
         f"max_steps: {STEPS[tier]}",
         "batch_size: 4",
         "gradient_accumulation_steps: 2",
-        "max_length: 512" if hub else _length(training_type),
+        "max_length: 512" if hub else _length(row),
+        *row.sample,
     ]
-    if training_type == "ppo":
-        lines += ["", "ppo:", "  reward_model: embedded/reward # or null: the answers' own score"]
     if tier != "smoke" and not hub:
         lines.append("allow_repeat: true           # the embedded data is smaller than this")
     lines += ["", "thresholds:", f"  base_tier: {tier}"]
@@ -101,21 +104,20 @@ def shipped(path: Path) -> str | None:
     if path == Path(FOLDER, LADDER.name):
         return LADDER.read_text(encoding="utf-8")
     found = re.fullmatch(rf"{FOLDER}/(hub/)?([a-z]+)_(lora_)?([a-z]+)\.yaml", path.as_posix())
-    if found is None or found[2] not in (HUB_TRAINERS if found[1] else TRAINING_TYPES):
-        return None
-    if found[4] not in TIERS:
+    row = TRAINERS.get(found[2]) if found is not None else None
+    if found is None or row is None or (found[1] and not row.hub_sample) or found[4] not in TIERS:
         return None
     return sample_yaml(found[2], found[4], lora=bool(found[3]), hub=bool(found[1]))
 
 
 def sample_names() -> list[str]:
     """Names of the samples in `configs`, those of the hub aside."""
-    each = itertools.product(TRAINING_TYPES, ("", "lora_"), TIERS)
+    each = itertools.product(TRAINERS, ("", "lora_"), TIERS)
     return [LADDER.name, *(f"{kind}_{lora}{tier}.yaml" for kind, lora, tier in each)]
 
 
-def _length(training_type: str) -> str:
-    return "max_new_tokens: 24" if training_type in ONLINE_TRAINERS else "max_length: 128"
+def _length(row: TrainerRow) -> str:
+    return "max_new_tokens: 24" if row.online else "max_length: 128"
 
 
 def _embedded_source() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -10,26 +10,25 @@ from canary.config.ppo import PPOConfig
 from canary.config.speed import SpeedConfig
 from canary.config.strict import Real, Strict
 from canary.config.threshold_keys import ThresholdsConfig
-
-TrainingType = Literal[
-    "sft", "dpo", "reward", "kto", "grpo", "rloo", "ppo", "orpo", "cpo", "custom", "exec"
-]
-Tier = Literal["smoke", "perf", "nightly"]
-TRAINING_TYPES: tuple[TrainingType, ...] = (
-    "sft",
-    "dpo",
-    "reward",
-    "kto",
-    "grpo",
-    "rloo",
-    "ppo",
-    "orpo",
-    "cpo",
+from canary.config.trainers import (
+    DEFAULT_TRAINER,
+    TRAINERS,
+    TrainerRow,
+    by_value,
+    trainer_row,
+    training_types,
 )
+
+if TYPE_CHECKING:
+    TrainingType = str
+else:
+    TrainingType = Literal[training_types()]
+Tier = Literal["smoke", "perf", "nightly"]
+TRAINING_TYPES = tuple(TRAINERS)
 """The built-in canaries."""
-GROUP_TRAINERS: tuple[TrainingType, ...] = ("grpo", "rloo")
+GROUP_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.in_groups)
 """Trainers that hold the completions of one prompt against each other."""
-ONLINE_TRAINERS: tuple[TrainingType, ...] = (*GROUP_TRAINERS, "ppo")
+ONLINE_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.online)
 """Trainers that generate what they train on."""
 TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
 
@@ -68,7 +67,7 @@ class CanaryConfig(Strict):
     description: str = Field("", description="For people.")
     tier: Tier = Field("smoke", description="Length class of the canary.")
     training_type: TrainingType = Field(
-        "dpo",
+        DEFAULT_TRAINER,
         description=(
             "Which trainer runs; `custom`: that of `trainer_factory`; `exec`: that of `command`."
         ),
@@ -133,10 +132,7 @@ class CanaryConfig(Strict):
     learning_rate: Real | None = Field(
         None,
         gt=0,
-        description=(
-            "Peak learning rate (SFT 5e-4; Reward, ORPO 1e-4; DPO, KTO, CPO 5e-5; GRPO, RLOO, PPO "
-            "1e-5)."
-        ),
+        description=f"Peak learning rate ({by_value('learning_rate')}).",
     )
     warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
     max_length: int | None = Field(None, ge=8, description="Longest sequence in tokens (256).")
@@ -147,7 +143,8 @@ class CanaryConfig(Strict):
         None,
         ge=0,
         description=(
-            "KL weight (DPO, KTO 0.1; GRPO 0.04; RLOO 0.05), or the preference's (ORPO, CPO 0.1)."
+            f"KL weight ({by_value('beta', reference=True)}), or the preference's "
+            f"({by_value('beta', reference=False)})."
         ),
     )
     max_new_tokens: int | None = Field(None, ge=1, description="Longest completion (32).")
@@ -254,3 +251,8 @@ class CanaryConfig(Strict):
     thresholds: ThresholdsConfig = Field(
         default_factory=lambda: ThresholdsConfig(), description="Tolerances of comparisons."
     )
+
+    @property
+    def trainer(self) -> TrainerRow:
+        """What is known of the trainer."""
+        return trainer_row(self.training_type)

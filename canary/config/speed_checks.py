@@ -27,13 +27,6 @@ SAID_TWICE: dict[str, tuple[str, ...]] = {
 }
 """Arguments of the trainers, in `trainer_args`, that a switch sets too."""
 
-ALONE_IN_A_MICRO_BATCH = {
-    "kto": "its KL is estimated from the rows of a micro-batch",
-    "orpo": "its likelihood is a mean over the tokens of a micro-batch",
-    "cpo": "its likelihood is a mean over the tokens of a micro-batch",
-}
-"""Trainers that learn something else from the same rows in other micro-batches, and why."""
-
 Refuse = Callable[[str, str, str], None]
 
 
@@ -76,18 +69,15 @@ def require_liger_installed() -> None:
         )
 
 
-def bound_to_its_micro_batch(config: CanaryConfig) -> str | None:
-    """Why a row is not learned alike in every company; None where it is."""
-    losses = config.trainer_args.get("loss_type") or ()
-    if config.training_type == "dpo" and ("sft" in losses or "rpo_alpha" in config.trainer_args):
-        return "that loss has a mean over the tokens of a micro-batch"
-    return ALONE_IN_A_MICRO_BATCH.get(config.training_type)
+def bound_to_its_micro_batch(config: CanaryConfig) -> str:
+    """Why a row is not learned alike in every company; empty where it is."""
+    return config.trainer.bound_to_micro_batch(config.trainer_args)
 
 
 def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:
     lengths = config.speed.lengths
     reason = bound_to_its_micro_batch(config)
-    if lengths == "bucketed" and reason is not None:
+    if lengths == "bucketed" and reason:
         message = f"bucketed would change what {config.training_type} learns: {reason}"
         refuse("speed.lengths", message, "choose longest or fixed")
     if lengths == "fixed" and config.data_collator is not None:

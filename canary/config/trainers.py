@@ -1,36 +1,327 @@
-"""What each trainer uses of a config, and the values where a config gives none."""
+"""Trainers: one row each. All that is known of a trainer by its name follows from its row.
+
+To add one, add its row to `TRAINERS` and the module that its row calls `builder`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
-from canary.config.ppo import PPOConfig
-from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS, TRAINING_TYPES, TrainingType
+from canary.config import trainer_rules
+from canary.config.trainer_rules import Arguments, FirstLoss, Refusal
+
+if TYPE_CHECKING:
+    from canary.config.schema import CanaryConfig
+
+_SHARED = {
+    "speed.optimizer",
+    "speed.prefetch",
+    "speed.pin_memory",
+    "speed.compile",
+    "speed.liger",
+    "callbacks",
+    "model_factory",
+}
+_ON_ROWS = frozenset({*_SHARED, "max_length", "data_collator"})
+_ONLINE = frozenset(
+    {
+        *_SHARED,
+        "max_prompt_length",
+        "max_new_tokens",
+        "temperature",
+        "fixed_length",
+        "reward_functions",
+        "speed.kv_cache",
+        "speed.decode",
+    }
+)
+_IN_GROUPS = _ONLINE | {"num_generations", "beta"}
+_PREFERENCES = _ON_ROWS | {"max_prompt_length", "beta"}
+
+_ONLINE_DEFAULTS = {"learning_rate": 1e-5, "max_new_tokens": 32, "temperature": 1.0}
+_GROUP_DEFAULTS = {**_ONLINE_DEFAULTS, "num_generations": 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerRow:
+    """One trainer. A field that its row leaves out claims nothing."""
+
+    title: str
+    """For people, and of its classes: `<title>Trainer`, `<title>Config`."""
+    builder: str = ""
+    """The module whose `build(spec)` returns the trainer, not yet started."""
+    takes: str = "model"
+    """A parameter of its class. A class without it is a stub, or an older trainer."""
+    trl_builder: str = ""
+    """The builder where trl's own defaults are asked for, if it is another one."""
+    gone_from_trl: tuple[int, int] | None = None
+    """The first version of trl without it."""
+
+    uses: frozenset[str] = frozenset()
+    """Keys of the config that only some trainers use."""
+    reads: frozenset[str] = frozenset()
+    """Such keys that it may be given although it need not use them."""
+    defaults: Mapping[str, float] = field(default_factory=dict)
+    """Values where the config gives none."""
+    refuses: Callable[[CanaryConfig], Refusal | None] = trainer_rules.refuses_nothing
+    """What does not fit together in its config."""
+    bound_to_micro_batch: Callable[[Arguments], str] = trainer_rules.bound_by_nothing
+    """Why `trainer_args` make a row's loss depend on the rows beside it; empty where none does."""
+    sample: tuple[str, ...] = ()
+    """Further lines of its sample configs."""
+    hub_sample: bool = False
+    """Whether there are samples for a model and data of the hub."""
+
+    rows: str = ""
+    """The shape of the data that it takes; see `canary.training.data.shapes`."""
+    classifies: bool = False
+    """It trains a classifier with one label, which has no labels on tokens."""
+    reference: bool = False
+    """It holds the policy against a reference model."""
+    no_dropout: bool = False
+    """It switches dropout off by itself, as trl's `disable_dropout` does."""
+    own_loop: bool = False
+    """Its loop is the canary's own, with several updates per step."""
+    not_saved: str = ""
+    """The part of its model that `save_model` leaves out."""
+
+    phases: Mapping[str, str] = field(default_factory=dict)
+    """Its methods that are timed, and the phase of their time."""
+    metrics: tuple[str, ...] = ()
+    """Metrics that the ladder compares: means over rows, whatever the micro-batches."""
+    advantages: Literal["", "scaled", "centred", "whitened"] = ""
+    """By the deviation of their group, around its mean alone, or over the tokens of a rollout."""
+    never_negative: Callable[[Arguments], bool] = trainer_rules.may_be_negative
+    """Whether `trainer_args` leave a loss that cannot be negative."""
+    first_loss: FirstLoss | None = None
+    """The loss where policy and reference are one, if there is such a value."""
+
+    takes_rows: str = ""
+    """In the docs: the columns of its data."""
+    recorded: str = ""
+    """In the docs: what is recorded beside losses and gradients."""
+
+    @property
+    def online(self) -> bool:
+        """Whether it generates what it trains on."""
+        return "max_new_tokens" in self.uses
+
+    @property
+    def in_groups(self) -> bool:
+        """Whether it holds the completions of one prompt against each other."""
+        return "num_generations" in self.uses
+
+
+_preferences = functools.partial(
+    TrainerRow,
+    no_dropout=True,
+    metrics=(
+        "rewards/chosen",
+        "rewards/rejected",
+        "rewards/margins",
+        "logps/chosen",
+        "logps/rejected",
+    ),
+)
+_pairs = functools.partial(_preferences, rows="pair", takes_rows="prompt, chosen, rejected")
+_without_reference = functools.partial(
+    _pairs,
+    uses=_PREFERENCES,
+    bound_to_micro_batch=trainer_rules.means_tokens,
+    recorded="rewards, margins, accuracies, the parts of the loss",
+)
+_groups = functools.partial(
+    TrainerRow,
+    takes="reward_funcs",
+    uses=_IN_GROUPS,
+    rows="prompt",
+    reference=True,
+    phases={"_generate_single_turn": "generation", "_calculate_rewards": "reward"},
+    metrics=("reward", "reward_std", "kl"),
+    takes_rows="prompt and `answer`, or prompt with `reward_functions`",
+    recorded=(
+        "reward mean and std, KL, entropy, clip fraction, completion lengths, EOS rate; "
+        "generation, reward and log-probability phases"
+    ),
+)
+
+TRAINERS: dict[str, TrainerRow] = {
+    "sft": TrainerRow(
+        title="SFT",
+        builder="canary.training.trainers.sft",
+        uses=_ON_ROWS | {"speed.lengths", "formatting_function"},
+        defaults={"learning_rate": 5e-4, "max_length": 256},
+        hub_sample=True,
+        rows="completion",
+        never_negative=trainer_rules.is_log_likelihood,
+        takes_rows="prompt and completion, messages, text",
+        recorded="token accuracy, entropy",
+    ),
+    "dpo": _pairs(
+        title="DPO",
+        builder="canary.training.trainers.dpo",
+        uses=_PREFERENCES | {"speed.lengths"},
+        defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
+        bound_to_micro_batch=trainer_rules.dpo_bound,
+        hub_sample=True,
+        reference=True,
+        never_negative=trainer_rules.is_sigmoid,
+        first_loss=trainer_rules.DPO_FIRST_LOSS,
+        recorded="rewards and log-probabilities of both sides, margins, accuracies",
+    ),
+    "reward": TrainerRow(
+        title="Reward",
+        builder="canary.training.trainers.reward",
+        uses=_ON_ROWS | {"max_prompt_length", "speed.lengths"},
+        defaults={"learning_rate": 1e-4, "max_length": 256},
+        rows="scored pair",
+        classifies=True,
+        no_dropout=True,
+        metrics=("margin", "mean_reward"),
+        never_negative=trainer_rules.is_sigmoid,
+        takes_rows="chosen, rejected, with or without prompt",
+        recorded="margin, accuracy, smallest, mean and largest reward",
+    ),
+    "kto": _preferences(
+        title="KTO",
+        builder="canary.training.trainers.kto",
+        uses=_PREFERENCES | {"speed.lengths"},
+        defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
+        refuses=trainer_rules.kto_refuses,
+        bound_to_micro_batch=trainer_rules.estimates_kl,
+        rows="label",
+        reference=True,
+        never_negative=trainer_rules.kto_never_negative,
+        first_loss=trainer_rules.KTO_FIRST_LOSS,
+        takes_rows="prompt, completion, `label`; or pairs, which it takes apart",
+        recorded="KL, rewards and log-probabilities of both sides, margins",
+    ),
+    "grpo": _groups(
+        title="GRPO",
+        builder="canary.training.trainers.grpo",
+        defaults={**_GROUP_DEFAULTS, "beta": 0.04},
+        advantages="scaled",
+    ),
+    "rloo": _groups(
+        title="RLOO",
+        builder="canary.training.trainers.rloo",
+        defaults={**_GROUP_DEFAULTS, "beta": 0.05},
+        advantages="centred",
+    ),
+    "ppo": TrainerRow(
+        title="PPO",
+        builder="canary.training.trainers.ppo",
+        takes="value_model",
+        trl_builder="canary.training.trainers.trl_ppo",
+        gone_from_trl=(1, 13),
+        uses=_ONLINE
+        | {
+            "ppo",
+            "speed.advantages",
+            "speed.logprobs",
+            "speed.shared_forward",
+            "speed.rollout_batch",
+            "speed.lengths",
+        },
+        defaults=_ONLINE_DEFAULTS,
+        refuses=trainer_rules.ppo_refuses,
+        sample=("", "ppo:", "  reward_model: embedded/reward # or null: the answers' own score"),
+        rows="scored prompt",
+        reference=True,
+        no_dropout=True,
+        own_loop=True,
+        not_saved="value head",
+        metrics=(
+            "policy_loss",
+            "value_loss",
+            "approx_kl",
+            "reward",
+            "reward_std",
+            "kl",
+            "kl_sequence",
+            "entropy",
+            "values_mean",
+            "logprobs",
+            "reference_logprobs",
+        ),
+        advantages="whitened",
+        takes_rows="as `grpo`, or prompt alone with `ppo.reward_model`",
+        recorded=(
+            "reward mean and std, KL and its weight, entropy, clip fractions, policy and value "
+            "loss, values, completion lengths, EOS rate; generation, reward, log-probability and "
+            "advantage phases"
+        ),
+    ),
+    "orpo": _without_reference(
+        title="ORPO",
+        builder="canary.training.trainers.orpo",
+        defaults={"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
+        never_negative=trainer_rules.orpo_never_negative,
+    ),
+    "cpo": _without_reference(
+        title="CPO",
+        builder="canary.training.trainers.cpo",
+        defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
+        never_negative=trainer_rules.cpo_never_negative,
+    ),
+}
+"""The built-in trainers by `training_type`, in the order in which they are listed."""
+
+DEFAULT_TRAINER = "dpo"
+"""The `training_type` of a config that names none."""
+
+USERS_OWN: dict[str, TrainerRow] = {
+    "custom": TrainerRow(
+        title="custom",
+        builder="canary.training.trainers.custom",
+        uses=frozenset({"trainer_factory"}),
+        reads=frozenset({"beta", "max_length", "max_prompt_length", *_GROUP_DEFAULTS}),
+        refuses=trainer_rules.custom_refuses,
+    ),
+    "exec": TrainerRow(title="exec"),
+}
+"""Trainings of the user's own: a factory that returns a trainer, and a command."""
+
+
+def training_types() -> tuple[str, ...]:
+    """All that `training_type` can be."""
+    return (*TRAINERS, *USERS_OWN)
+
+
+def trainer_row(training_type: object) -> TrainerRow:
+    """The row of a trainer. Of one that is not known, a row that claims nothing."""
+    name = str(training_type)
+    return TRAINERS.get(name) or USERS_OWN.get(name) or USERS_OWN["exec"]
+
+
+def users_of(key: str) -> tuple[str, ...]:
+    """The trainers that use a key of the config; none where it is not for some trainers alone."""
+    return tuple(name for name in training_types() if key in trainer_row(name).uses)
+
+
+def by_value(key: str, *, reference: bool | None = None) -> str:
+    """The defaults of a key, the largest first: `SFT 5e-4; Reward, ORPO 1e-4`.
+
+    `reference`: of trainers with a reference model, or of those without one.
+    """
+    titles: dict[float, list[str]] = {}
+    for row in TRAINERS.values():
+        if key in row.defaults and reference in (None, row.reference):
+            titles.setdefault(row.defaults[key], []).append(row.title)
+    return "; ".join(
+        f"{', '.join(titles[value])} {_shown(value)}" for value in sorted(titles, reverse=True)
+    )
+
+
+def _shown(value: float) -> str:
+    return f"{value:g}" if value >= 1e-3 else f"{value:.0e}".replace("e-0", "e-")
+
 
 BUILT_IN_STEPS = 100
 """`max_steps` of the built-in trainers where a config gives none."""
-
-_ONLINE_DEFAULTS: dict[str, Any] = {
-    "learning_rate": 1e-5,
-    "max_new_tokens": 32,
-    "temperature": 1.0,
-}
-_GROUP_DEFAULTS: dict[str, Any] = _ONLINE_DEFAULTS | {"num_generations": 4}
-
-TRAINER_DEFAULTS: dict[TrainingType, dict[str, Any]] = {
-    "sft": {"learning_rate": 5e-4, "max_length": 256},
-    "dpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-    "reward": {"learning_rate": 1e-4, "max_length": 256},
-    "kto": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-    "grpo": _GROUP_DEFAULTS | {"beta": 0.04},
-    "rloo": _GROUP_DEFAULTS | {"beta": 0.05},
-    "ppo": _ONLINE_DEFAULTS | {"ppo": PPOConfig()},
-    "orpo": {"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
-    "cpo": {"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
-    "custom": {},
-    "exec": {},
-}
-"""Values of the fields that are null in a config, by trainer."""
 
 EXEC_KEYS = (
     "name",
@@ -56,41 +347,6 @@ EXEC_DEFAULTS: dict[str, Any] = {"threads": None, "timeout": 7 * 86_400.0}
 """What differs for a command: as many threads and as much time as it takes by itself."""
 
 LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
-
-_OFFLINE: tuple[TrainingType, ...] = ("sft", "dpo", "reward", "kto", "orpo", "cpo")
-
-TRAINER_FIELDS: dict[str, tuple[TrainingType, ...]] = {
-    "beta": ("dpo", "kto", "grpo", "rloo", "orpo", "cpo"),
-    "max_length": _OFFLINE,
-    "max_prompt_length": ("dpo", "reward", "kto", "grpo", "rloo", "ppo", "orpo", "cpo"),
-    "max_new_tokens": ONLINE_TRAINERS,
-    "num_generations": GROUP_TRAINERS,
-    "fixed_length": ONLINE_TRAINERS,
-    "ppo": ("ppo",),
-    "speed.advantages": ("ppo",),
-    "speed.logprobs": ("ppo",),
-    "speed.shared_forward": ("ppo",),
-    "speed.kv_cache": ONLINE_TRAINERS,
-    "speed.decode": ONLINE_TRAINERS,
-    "speed.rollout_batch": ("ppo",),
-    "speed.lengths": ("sft", "dpo", "reward", "kto", "ppo"),
-    "speed.optimizer": TRAINING_TYPES,
-    "speed.prefetch": TRAINING_TYPES,
-    "speed.pin_memory": TRAINING_TYPES,
-    "speed.compile": TRAINING_TYPES,
-    "speed.liger": TRAINING_TYPES,
-    "temperature": ONLINE_TRAINERS,
-    "reward_functions": ONLINE_TRAINERS,
-    "formatting_function": ("sft",),
-    "data_collator": _OFFLINE,
-    "callbacks": TRAINING_TYPES,
-    "model_factory": TRAINING_TYPES,
-    "trainer_factory": ("custom",),
-}
-"""Fields that only some trainers can use."""
-
-FACTORY_READS = ("beta", "max_length", "max_prompt_length", *_GROUP_DEFAULTS)
-"""Fields that a `trainer_factory` may read from the config that it is given."""
 
 OWN_KEYS: dict[str, str] = {
     "learning_rate": "learning_rate",

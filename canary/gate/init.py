@@ -8,6 +8,7 @@ from pathlib import Path
 
 from canary.config.load import load_config
 from canary.config.samples import nightly_yaml, write_config, write_sample
+from canary.config.trainers import DEFAULT_TRAINER
 from canary.errors import ConfigError, UsageError
 from canary.gate.base_config import without_command
 from canary.gate.workflows import (
@@ -172,7 +173,7 @@ def _configs(answers: Answers, root: Path) -> list[Path]:
     made = []
     for name, tier in wanted.items():
         if not (root / name).exists():
-            write_sample(root / name, "dpo", tier)
+            write_sample(root / name, DEFAULT_TRAINER, tier)
             made.append(Path(name))
     return made
 

@@ -21,7 +21,8 @@ from canary.inputs.embedded import (
     tiny_dir,
 )
 from canary.inputs.embedded.sizes import parse_random_name
-from canary.protocol.spec import is_there, local_path, view_for
+from canary.protocol.spec import is_there, local_path
+from canary.training.data.shapes import shape_of
 
 Kind = Literal["model", "dataset"]
 FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
@@ -75,7 +76,7 @@ def data_place(name: str, training_type: str) -> Path | None:
     Raises InputError where the name is that of nothing.
     """
     if name == EMBEDDED_DATA:
-        return data_file(view_for(training_type))
+        return data_file(shape_of(training_type).embedded)
     if name.startswith("embedded/"):
         raise InputError(f"there is no embedded dataset '{name}'", f"known: {EMBEDDED_DATA}")
     path = local_path(name)

@@ -9,10 +9,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.config.schema import GROUP_TRAINERS
 from canary.errors import InputError
 from canary.inputs.locations import data_place
 from canary.protocol.spec import WorkloadSpec
+from canary.training.data.shapes import shape_of
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig
@@ -31,7 +31,8 @@ def _samples(spec: WorkloadSpec) -> int:
 
 
 def _samples_per_row(config: CanaryConfig) -> int:
-    return (config.num_generations or 1) if config.training_type in GROUP_TRAINERS else 1
+    in_groups = config.trainer.in_groups
+    return (config.num_generations or 1) if in_groups else 1
 
 
 def rows_needed(spec: WorkloadSpec) -> int:
@@ -51,7 +52,7 @@ def _fewest(spec: WorkloadSpec) -> tuple[int, str]:
     take a smaller batch, which `allow_repeat` permits.
     """
     config = spec.config
-    if config.training_type in GROUP_TRAINERS:
+    if config.trainer.in_groups:
         own = {"generation_batch_size", "steps_per_generation"} & set(config.trainer_args)
         return 1 if own else -(-_samples(spec) // _samples_per_row(config)), ROLLOUT
     if config.ppo is not None:
@@ -140,8 +141,8 @@ def rows_there(config: CanaryConfig) -> int | None:
     known = [number for number in (count, config.dataset_size) if number is not None]
     if not known:
         return None
-    # KTO takes a pair apart into two rows.
-    pairs = config.training_type == "kto" and (first is None or "chosen" in first)
+    shape = shape_of(config.training_type)
+    pairs = shape.takes_apart and (first is None or "chosen" in first)
     return min(known) * (2 if pairs else 1)
 
 

@@ -36,8 +36,6 @@ from canary.runner.display.figures import headline
 
 ROUNDS = 3
 TRL = "trl's defaults"
-NO_PPO = (1, 13)
-"""The first version of trl without PPO."""
 
 
 @dataclass(frozen=True)
@@ -203,9 +201,11 @@ def no_trl(config: CanaryConfig, machine: Machine) -> str:
     """Why the installed trl cannot do the job, as its version tells; empty where it may."""
     version = (machine.packages or {}).get("trl") or ""
     numbers = re.match(r"(\d+)\.(\d+)", version)
-    if config.training_type != "ppo" or numbers is None:
+    row = config.trainer
+    if row.gone_from_trl is None or numbers is None:
         return ""
-    return f"trl {version} has no PPO" if tuple(map(int, numbers.groups())) >= NO_PPO else ""
+    gone = tuple(map(int, numbers.groups())) >= row.gone_from_trl
+    return f"trl {version} has no {row.title}" if gone else ""
 
 
 def _timed(site: Site, level: LevelFound) -> Ran:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
 from canary.config.speed_checks import bound_to_its_micro_batch
-from canary.config.trainers import TRAINER_FIELDS
+from canary.config.trainers import TRAINERS, users_of
 from canary.ladder.machine import Machine
 
 Level = Literal["baseline", "basic", "advanced", "optimal"]
@@ -48,7 +48,7 @@ class Switch:
 
     def used_by(self, trainer: str) -> bool:
         """Whether it means something for a trainer."""
-        known = all(trainer in TRAINER_FIELDS.get(key, (trainer,)) for key in self.off or ())
+        known = all(trainer in (users_of(key) or (trainer,)) for key in self.off or ())
         return trainer in self.trainers and known
 
 
@@ -145,11 +145,8 @@ def _needs_choice(config: CanaryConfig, machine: Machine) -> str | None:
     return f"others would change what is learned: {bound}" if bound else None
 
 
-_CUT_FREELY = tuple(name for name in TRAINING_TYPES if name not in ("kto", "orpo", "cpo"))
+_CUT_FREELY = tuple(name for name, row in TRAINERS.items() if not row.bound_to_micro_batch({}))
 """Trainers whose loss does not depend on which rows stand together in a micro-batch."""
-_PADDED = ("sft", "dpo", "reward", "ppo")
-"""Of those, the ones with rows of unequal lengths: GRPO and RLOO pad what they have just
-generated."""
 
 SWITCHES: tuple[Switch, ...] = (
     Switch(
@@ -169,14 +166,13 @@ SWITCHES: tuple[Switch, ...] = (
         "basic",
         always(speed__kv_cache=True),
         off={"speed.kv_cache": False, "speed.decode": None},
-        trainers=ONLINE_TRAINERS,
     ),
     Switch(
         "rows bucketed by length",
         "basic",
         always(speed__lengths="bucketed"),
         off={"speed.lengths": "fixed"},
-        trainers=_PADDED,
+        trainers=_CUT_FREELY,
     ),
     Switch(
         "fused optimizer",
@@ -283,4 +279,4 @@ def baseline_settings(config: CanaryConfig, switches: Sequence[Switch]) -> dict[
 
 def equal_lengths(config: CanaryConfig) -> dict[str, Any]:
     """What makes sampled completions equal work."""
-    return {"fixed_length": True} if config.training_type in ONLINE_TRAINERS else {}
+    return {"fixed_length": True} if config.trainer.online else {}

@@ -102,8 +102,9 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
         "dataset_name": spec.config.dataset_name,
         "steps": trainer.state.global_step,
     }
-    if spec.config.training_type == "ppo":
-        about["not_saved"] = "value head"
+    left_out = spec.config.trainer.not_saved
+    if left_out:
+        about["not_saved"] = left_out
     (folder / MARK).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
 
 

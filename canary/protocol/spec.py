@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig
 
-View = Literal["prompt_completion", "preference", "prompt_only"]
-
-_VIEWS: dict[str, View] = {
-    "sft": "prompt_completion",
-    "dpo": "preference",
-    "reward": "preference",
-    "kto": "preference",
-    "grpo": "prompt_only",
-    "rloo": "prompt_only",
-    "ppo": "prompt_only",
-    "orpo": "preference",
-    "cpo": "preference",
-}
 _PATH_STARTS = ("./", "../", "/", "~")
 
 
@@ -47,14 +34,6 @@ class WorkloadSpec:
     ranks: int = 1
     trl_defaults: bool = False
     notes: list[str] = field(default_factory=list, compare=False)
-
-
-def view_for(training_type: str) -> View:
-    """The embedded rows that a trainer takes: 'prompt_completion', 'preference' or 'prompt_only'.
-
-    KTO takes the preference rows apart.
-    """
-    return _VIEWS[training_type]
 
 
 def local_path(name: str) -> Path | None:

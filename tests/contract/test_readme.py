@@ -16,7 +16,8 @@ from canary.cli import app
 from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Comparison, Verdict
 from canary.compare.thresholds import TIER_THRESHOLDS, Thresholds, load_thresholds
-from canary.config.render import markdown_table
+from canary.config.render import markdown_table, trainers_table
+from canary.config.trainers import TRAINERS, users_of
 from tests.contract.static_checks import clean, zizmor
 from tests.contract.test_workflows import OURS, PINNED
 
@@ -28,6 +29,22 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 def test_the_config_table_is_the_generated_one() -> None:
     table = README.split("markdown_table -->\n")[1].split("<!-- end of config table -->")[0]
     assert table == markdown_table()
+
+
+def test_the_table_of_trainers_is_the_generated_one() -> None:
+    page = (ROOT / "docs" / "trainers.md").read_text(encoding="utf-8")
+    table = page.split("trainers_table -->\n")[1].split("<!-- end of trainers -->")[0]
+    assert table == trainers_table()
+
+
+def test_keys_for_code_of_ones_own_name_the_trainers_that_use_them() -> None:
+    page = (ROOT / "docs" / "trainers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", page.split("## Code of your own")[1], re.M)
+    assert len(rows) == 6
+    for key, told in rows:
+        named = set(told.removeprefix("all but ").split(", "))
+        some = set(TRAINERS) - named if told.startswith("all but ") else named
+        assert set(users_of(key)) == (set(TRAINERS) if told == "all" else some), key
 
 
 def test_every_command_in_readme_exists() -> None:

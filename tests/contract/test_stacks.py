@@ -76,10 +76,10 @@ def test_the_extra_takes_the_oldest_stack() -> None:
 
 
 def test_arguments_of_the_newest_stack_are_in_the_list() -> None:
-    from bench.stacks_arguments import STEMS, installed_arguments
+    from bench.stacks_arguments import OF_TRL, installed_arguments
     from canary.training.adapt import known_arguments
 
     installed = installed_arguments()
-    assert len(installed) == len(STEMS)
+    assert len(installed) == len(OF_TRL)
     for name, arguments in installed.items():
         assert arguments <= known_arguments(name), "run nox -s stacks -- --write"

@@ -13,7 +13,8 @@ import pytest
 from canary.compare.report import Check
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
-from canary.ladder.guard.verdict import METRICS, ROUNDED_AWAY
+from canary.config.trainers import TRAINERS
+from canary.ladder.guard.verdict import ROUNDED_AWAY
 from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.tracked import row_scalars
 from canary.record.types import RunRecord
@@ -104,7 +105,7 @@ def test_the_table_names_only_fields_limits_and_trainers_that_exist() -> None:
 
 def test_the_guard_compares_only_metrics_of_the_table() -> None:
     known = {name for quantity in QUANTITIES.values() for name in quantity.names}
-    for names in METRICS.values():
+    for names in (row.metrics for row in TRAINERS.values()):
         assert set(names) <= known
 
 

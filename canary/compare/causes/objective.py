@@ -17,6 +17,7 @@ from canary.compare.diagnosis.updates import (
     unclipped,
 )
 from canary.compare.exact.rollout_stage import apart_at_step
+from canary.compare.invariants.parts import FIRST_LOSSES
 
 ACTIONS = (
     "compare loss_type, beta, weights and the normalisation of the loss",
@@ -228,6 +229,6 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
 
 def _impossible(facts: Facts) -> Iterator[Finding]:
     """A loss below what its formula allows."""
-    broken = facts.failed("loss_not_negative", "dpo_first_loss", "kto_first_loss")
+    broken = facts.failed("loss_not_negative", *FIRST_LOSSES)
     if broken is not None and facts.entry in (None, "first_loss", "first_gradient", "trajectory"):
         yield Finding(C.OBJECTIVE, 0.6, broken.message, (evidence_of_check(broken),), ACTIONS)

@@ -9,10 +9,8 @@ from typing import Any
 from canary.compare.exact.changes import flatten
 from canary.compare.exact.micro_batches import cut_otherwise, same_rows
 from canary.compare.report import Difference
+from canary.config.trainers import trainer_row
 from canary.record.types import RunRecord
-
-ROLLOUT_TRAINERS = ("grpo", "rloo", "ppo")
-"""Trainers whose batches hold what the model itself generated."""
 
 TOKEN_COUNTS = (
     "label_tokens",
@@ -30,7 +28,7 @@ TRAJECTORY = 9
 
 def is_rollout(record: RunRecord) -> bool:
     """Whether the trainer generates what it trains on."""
-    return str(record.config.get("training_type")) in ROLLOUT_TRAINERS
+    return trainer_row(record.config.get("training_type")).online
 
 
 def short(value: Any) -> Any:

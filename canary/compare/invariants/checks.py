@@ -6,6 +6,7 @@ is skipped with the reason. Only then is it held against the baseline's (`invari
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -14,14 +15,17 @@ from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.lane import newest_probed
 from canary.compare.exact.tolerances import arithmetic_of
 from canary.compare.invariants.parts import (
+    FIRST_LOSSES,
     Invariant,
     argument,
+    arguments,
     micro_batches,
     own_loss,
     result,
     skip,
     special,
     starts_at_reference,
+    trainer_of,
 )
 from canary.compare.invariants.rollout import (
     advantages_scaled,
@@ -38,10 +42,10 @@ from canary.compare.invariants.updates import (
     trainable_changed,
 )
 from canary.compare.report import Check
+from canary.config.trainers import TRAINERS
 from canary.record.jsonio import number
 from canary.record.types import RunRecord
 
-LN_2 = math.log(2.0)
 FIRST_LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
 
 
@@ -58,33 +62,10 @@ def probe_finite(record: RunRecord) -> Invariant:
     return result("raw_loss_finite", bool(bad), words, float(len(bad)), items=bad)
 
 
-def _log_likelihood(record: RunRecord) -> bool:
-    kind = record.config.get("training_type")
-    if kind == "sft":
-        return bool(argument(record, "loss_type", "nll") in ("nll", None))
-    sigmoid = argument(record, "loss_type", "sigmoid") in ("sigmoid", ["sigmoid"], None)
-    return kind in ("dpo", "reward") and sigmoid and not argument(record, "label_smoothing", 0)
-
-
-def _never_negative(record: RunRecord) -> bool:
-    """Log-likelihoods, and sums of terms of which none can be negative.
-
-    KTO: weighted values of a sigmoid. ORPO: a log-likelihood less a log-sigmoid. CPO: the same with
-    the sigmoid loss.
-    """
-    kind = record.config.get("training_type")
-    if kind == "kto":
-        weights = [argument(record, f"{side}desirable_weight", 1) for side in ("", "un")]
-        return all(weight >= 0 for weight in weights)
-    if kind == "cpo":
-        return bool(argument(record, "loss_type", "sigmoid") == "sigmoid")
-    return kind == "orpo" or _log_likelihood(record)
-
-
 def loss_not_negative(record: RunRecord) -> Invariant:
     """A negative log-likelihood is never below zero, nor is what is made of such terms."""
     name = "loss_not_negative"
-    if not _never_negative(record):
+    if not trainer_of(record).never_negative(arguments(record)):
         return skip(name, "this loss may be negative")
     losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
     values = [float(number(v)) for v in losses if v is not None]
@@ -106,34 +87,16 @@ def _rounding(record: RunRecord) -> float:
     return FIRST_LOSS_TOLERANCE.get(arithmetic_of(record), 1e-5)
 
 
-def dpo_first_loss(record: RunRecord) -> Invariant:
-    """-log sigmoid(0) = ln 2 where policy and reference are one (Rafailov et al. 2023, eq. 7)."""
-    name = "dpo_first_loss"
-    if record.config.get("training_type") != "dpo":
-        return skip(name, "for DPO")
-    if not _log_likelihood(record):
-        return skip(name, "for the sigmoid loss without label smoothing")
-    why = " (dropout left on, or two models)"
-    return _loss_at_reference(record, name, LN_2, f"ln 2 is {LN_2:.6f}", why)
-
-
-def kto_first_loss(record: RunRecord) -> Invariant:
-    """1 - sigmoid(0) = 1/2 where policy and reference are one (Ethayarajh et al. 2024, eq. 8): the
-    implied rewards are 0 and so is their KL baseline."""
-    name = "kto_first_loss"
-    if record.config.get("training_type") != "kto":
-        return skip(name, "for KTO")
-    if any(argument(record, f"{side}desirable_weight", 1) != 1 for side in ("", "un")):
-        return skip(name, "the sides are weighted")
-    if argument(record, "loss_type", "kto") not in ("kto", "apo_zero_unpaired"):
-        return skip(name, "for the losses kto and apo_zero_unpaired")
-    return _loss_at_reference(record, name, 0.5, "1/2 expected")
-
-
-def _loss_at_reference(
-    record: RunRecord, name: str, expected: float, expectation: str, why: str = ""
-) -> Invariant:
+def _first_loss(name: str, record: RunRecord) -> Invariant:
     """Whether the first loss is what it must be where policy and reference are one."""
+    row = TRAINERS[FIRST_LOSSES[name]]
+    if trainer_of(record) is not row:
+        return skip(name, f"for {row.title}")
+    expected = row.first_loss
+    assert expected is not None
+    other = expected.unless(arguments(record))
+    if other:
+        return skip(name, other)
     if not starts_at_reference(record):
         return skip(name, "the reference is not the policy at the start")
     if record.config.get("lora_dropout"):
@@ -141,11 +104,11 @@ def _loss_at_reference(
     loss = number(record.exact.get("first_loss", {}).get("loss"))
     if loss is None:
         return skip(name, "the first loss was not recorded")
-    off = loss - expected
+    off = loss - expected.value
     broken = not abs(off) <= _rounding(record)
-    words = f"first loss {loss:.6f}, {expectation}"
+    words = f"first loss {loss:.6f}, {expected.words}"
     if broken:
-        words += f": policy and reference do not agree before training{why}"
+        words += f": policy and reference do not agree before training{expected.why}"
     return result(name, broken, words, off, loss, doubt=own_loss(record))
 
 
@@ -158,7 +121,7 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
     micro = micro_batches(record)
     if is_rollout(record):
         return skip(name, "the model's own completions may be cut")
-    if record.config.get("training_type") == "reward":
+    if trainer_of(record).classifies:
         return skip(name, "a reward model scores sequences and has no labels")
     if not any("label_tokens" in one for one in micro):
         return skip(name, "labels were not recorded")
@@ -233,8 +196,7 @@ def ranks_agree(record: RunRecord) -> Invariant:
 INVARIANTS: tuple[Callable[[RunRecord], Invariant], ...] = (
     probe_finite,
     loss_not_negative,
-    dpo_first_loss,
-    kto_first_loss,
+    *(functools.partial(_first_loss, name) for name in FIRST_LOSSES),
     starts_at_ratio_one,
     advantages_sum_to_zero,
     advantages_scaled,

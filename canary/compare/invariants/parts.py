@@ -7,10 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.compare.report import Check
+from canary.config.trainers import TRAINERS, TrainerRow, trainer_row
 from canary.record.types import RunRecord
 
 LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_loss_metrics")
 """Methods of trl's and transformers' trainers that make the loss."""
+FIRST_LOSSES = {
+    f"{name}_first_loss": name for name, row in TRAINERS.items() if row.first_loss is not None
+}
+"""The checks of a first loss whose value is known, and the trainer of each."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +59,19 @@ def result(
     )
 
 
+def arguments(record: RunRecord) -> Mapping[str, Any]:
+    """The config's `trainer_args`."""
+    return record.config.get("trainer_args") or {}
+
+
 def argument(record: RunRecord, name: str, default: Any) -> Any:
     """One of the config's `trainer_args`."""
-    return (record.config.get("trainer_args") or {}).get(name, default)
+    return arguments(record).get(name, default)
+
+
+def trainer_of(record: RunRecord) -> TrainerRow:
+    """What is known of the trainer that made a record."""
+    return trainer_row(record.config.get("training_type"))
 
 
 def own_loss(record: RunRecord) -> str:

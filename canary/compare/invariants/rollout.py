@@ -15,6 +15,7 @@ from canary.compare.invariants.parts import (
     result,
     skip,
     starts_at_reference,
+    trainer_of,
 )
 from canary.record.jsonio import number
 from canary.record.types import RunRecord
@@ -91,8 +92,8 @@ def _whole_groups(record: RunRecord) -> str:
     """Why a step's advantages are not whole groups; empty where they are."""
     if not is_rollout(record):
         return "for online RL"
-    if record.config.get("training_type") == "ppo":
-        return "PPO has no groups, and its advantages were not recorded"
+    if trainer_of(record).advantages == "whitened":
+        return f"{trainer_of(record).title} has no groups, and its advantages were not recorded"
     for key in ("steps_per_generation", "num_iterations", "generation_batch_size"):
         if argument(record, key, None) not in (None, 1):
             return f"{key} is set: a step is not a whole generation"
@@ -132,8 +133,9 @@ def advantages_scaled(record: RunRecord) -> Invariant:
     if _advantages_of_tokens(record, "rms"):
         return _whitened_to_one(record, name)
     reason = _whole_groups(record)
-    if not reason and record.config.get("training_type") == "rloo":
-        reason = "RLOO does not scale by group"
+    row = trainer_of(record)
+    if not reason and row.advantages == "centred":
+        reason = f"{row.title} does not scale by group"
     if not reason and argument(record, "scale_rewards", "group") not in ("group", True, None):
         reason = "scale_rewards is not by group"
     if not reason and argument(record, "loss_type", None) == "dr_grpo":
@@ -182,7 +184,7 @@ def rewards_add_up(record: RunRecord) -> Invariant:
     """The rewards of PPO's tokens sum to the score, less the weighted KL, of their completion
     (Ziegler et al. 2019, eq. 2)."""
     name = "rewards_add_up"
-    if record.config.get("training_type") != "ppo":
+    if trainer_of(record).advantages != "whitened":
         return skip(name, "for PPO")
     if (record.config.get("ppo") or {}).get("whiten_rewards"):
         return skip(name, "whiten_rewards scales them")

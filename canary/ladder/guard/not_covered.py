@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from canary.config.schema import ONLINE_TRAINERS
+from canary.config.trainers import trainer_row
 from canary.ladder.guard.on_policy import looked_at, own_gap, unfit
 
 
 def unseen(baseline: Mapping[str, Any], level: Mapping[str, Any], trainer: str) -> Iterator[str]:
     """In words, each."""
     rates = (baseline.get("trajectory") or {}).get("learning_rates") or ()
-    # What an update does shows in the next step's loss; of PPO also in its own step's.
-    shown = rates if trainer == "ppo" else rates[:-1]
+    row = trainer_row(trainer)
+    # What an update does shows in the next step's loss; of several per step also in their own's.
+    shown = rates if row.own_loop else rates[:-1]
     if rates and not any(shown):
         yield "the optimizer: no update of these steps shows, its learning rate is 0 or comes last"
-    if trainer not in ONLINE_TRAINERS:
+    if not row.online:
         return
     if unfit(baseline):
         yield (

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from canary.config.trainers import trainer_row
 from canary.ladder.guard.deviation import Deviation
 from canary.ladder.guard.not_covered import unseen
 from canary.ladder.guard.on_policy import of_generation
@@ -43,40 +44,6 @@ TOLERANCES: dict[Rounding, Tolerances] = {
 
 FLOOR = 0.1
 """Scale below which a signal's own size is none to measure by: policy losses and KL start at 0."""
-
-_PAIRS = (
-    "rewards/chosen",
-    "rewards/rejected",
-    "rewards/margins",
-    "logps/chosen",
-    "logps/rejected",
-)
-_GROUPS = ("reward", "reward_std", "kl")
-METRICS: dict[str, tuple[str, ...]] = {
-    "dpo": _PAIRS,
-    "orpo": _PAIRS,
-    "cpo": _PAIRS,
-    "kto": _PAIRS,
-    "reward": ("margin", "mean_reward"),
-    "grpo": _GROUPS,
-    "rloo": _GROUPS,
-    "ppo": (
-        "policy_loss",
-        "value_loss",
-        "approx_kl",
-        "reward",
-        "reward_std",
-        "kl",
-        "kl_sequence",
-        "entropy",
-        "values_mean",
-        "logprobs",
-        "reference_logprobs",
-    ),
-}
-"""Metrics by trainer that are means over rows, whatever the micro-batches; the others (accuracy and
-entropy a token) weigh rows by the company that they are in."""
-
 
 ROUNDED_AWAY = frozenset(
     name for quantity in QUANTITIES.values() if quantity.rounded_away for name in quantity.names
@@ -121,7 +88,7 @@ def compare(
 ) -> Verdict:
     """Two probes' `exact` of equal steps on equal completions."""
     left_out = ROUNDED_AWAY if rounding == "bfloat16" else frozenset()
-    metrics = [name for name in METRICS.get(trainer, ()) if name not in left_out]
+    metrics = [name for name in trainer_row(trainer).metrics if name not in left_out]
     expected = dict(_signals(baseline.get("trajectory") or {}, metrics))
     found = dict(_signals(level.get("trajectory") or {}, metrics))
     if not expected or not any(map(_told, expected.values())):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from canary.config.trainers import trainer_row
 from canary.record.bottlenecks.common import Answer, NotJudged, band, on_gpu, percent
 from canary.record.types import Bottleneck, Evidence, RunRecord
 
@@ -64,7 +65,7 @@ def _updates(record: RunRecord) -> float:
 def _fewer(record: RunRecord, updates: float) -> str:
     """How there could be fewer collectives; empty where each update has as many as it needs."""
     config = record.config
-    if config.get("training_type") == "ppo":
+    if trainer_row(config.get("training_type")).own_loop:
         # Its loop exchanges gradients with an update's last micro-batch alone.
         fewer = "fewer updates per step (ppo.ppo_epochs, ppo.num_mini_batches) exchange less"
         return f"; each update exchanges its gradients, and {fewer}" if updates > 1 else ""

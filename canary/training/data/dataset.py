@@ -13,7 +13,7 @@ from datasets import Dataset
 from canary.errors import ConfigError, InputError
 from canary.inputs.row_counts import no_rows, require_enough
 from canary.training.collectors.calls import own_calls
-from canary.training.data.shapes import Row, converter_for, is_conversational, unpaired
+from canary.training.data.shapes import Row, converter_for, is_conversational, shape_of, unpaired
 from canary.training.data.sources import read_source
 from canary.training.data.truncate import truncate_prompt
 from canary.training.exact.fingerprints import dataset_fingerprint
@@ -61,7 +61,7 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
         left_out = f"{len(source) - len(rows)} of {len(source)} rows left out: no usable prompt"
         logger.warning(left_out)
         spec.notes.append(left_out)
-    if config.training_type == "kto" and "chosen" in rows[0]:
+    if shape_of(config.training_type).takes_apart and "chosen" in rows[0]:
         rows = unpaired(rows)
     if tokenizer.chat_template is None and is_conversational(rows[0]):
         tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE

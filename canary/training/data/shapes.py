@@ -6,38 +6,43 @@ A row is a dict; a text is a string (plain) or a list of `{role, content}` (conv
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from canary.config.trainers import trainer_row
 from canary.errors import InputError
+from canary.inputs.embedded import View
 
 Row = dict[str, Any]
 
 HH_HUMAN = "\n\nHuman:"
 HH_ASSISTANT = "\n\nAssistant:"
 
-_PAIRS = "prompt+chosen+rejected, or whole conversations in 'chosen' and 'rejected'"
-_ACCEPTED = {
-    "sft": "prompt+completion, prompt+chosen, messages, text, or a raw conversation in 'chosen'",
-    "dpo": _PAIRS,
-    "reward": f"{_PAIRS}, or whole texts in both",
-    "kto": f"prompt+completion+label, or pairs to take apart: {_PAIRS}",
-    "grpo": "prompt+answer, or prompt with reward_functions",
-    "rloo": "prompt+answer, or prompt with reward_functions",
-    "ppo": "prompt+answer, or prompt with reward_functions or a reward_model",
-    "orpo": _PAIRS,
-    "cpo": _PAIRS,
-}
-_NEEDED = {
-    "sft": ("prompt", "completion"),
-    "dpo": ("prompt", "chosen", "rejected"),
-    "reward": ("chosen", "rejected"),
-    "kto": ("prompt", "completion", "label"),
-    "grpo": ("prompt", "answer"),
-    "rloo": ("prompt", "answer"),
-    "ppo": ("prompt", "answer"),
-    "orpo": ("prompt", "chosen", "rejected"),
-    "cpo": ("prompt", "chosen", "rejected"),
-}
+Converter = Callable[[Row], Row | None]
+"""Gives the row in a trainer's shape; None for one that has no usable prompt."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the rows of some trainers are made of."""
+
+    accepts: str
+    """In words, all that can be converted."""
+    needs: tuple[str, ...]
+    """The columns of the plainest rows."""
+    converter: Callable[[set[str], Row], Converter | None]
+    """From a dataset's columns and first row; None where it fits neither."""
+    embedded: View
+    """The embedded rows that have it."""
+    instead: str = ""
+    """Columns that do instead of those needed."""
+    takes_apart: bool = False
+    """Pairs become two rows each; see `unpaired`."""
+
+
+def shape_of(training_type: str) -> Shape:
+    """The shape of a built-in trainer's rows. Raises KeyError for other trainers."""
+    return SHAPES[trainer_row(training_type).rows]
 
 
 def is_raw_conversation(text: object) -> bool:
@@ -100,29 +105,29 @@ def split_messages(
 
 def converter_for(
     training_type: str, columns: Sequence[str], first: Row, dataset_name: str
-) -> Callable[[Row], Row | None]:
+) -> Converter:
     """The conversion that fits this dataset, chosen from its columns and first row.
 
-    The conversion gives None for a row that has no usable prompt. Raises InputError naming the
-    missing columns and those found.
+    Raises InputError naming the missing columns and those found.
     """
-    converter = _CHOOSERS[training_type](set(columns), first)
+    shape = shape_of(training_type)
+    converter = shape.converter(set(columns), first)
     if converter is not None:
         return converter
-    missing = [name for name in _NEEDED[training_type] if name not in columns]
-    if training_type == "sft" and not missing:
-        missing = ["messages or text"]
+    missing = [name for name in shape.needs if name not in columns]
+    if shape.instead and not missing:
+        missing = [shape.instead]
     if not missing:
-        kinds = ", ".join(f"{k} is a {type(first[k]).__name__}" for k in _NEEDED[training_type])
+        kinds = ", ".join(f"{k} is a {type(first[k]).__name__}" for k in shape.needs)
         raise InputError(
             f"dataset '{dataset_name}' has the columns of {training_type} in a shape it cannot "
             f"take: {kinds}",
-            f"{training_type} takes {_ACCEPTED[training_type]}; all text, or all lists of messages",
+            f"{training_type} takes {shape.accepts}; all text, or all lists of messages",
         )
     raise InputError(
         f"dataset '{dataset_name}' has no {_listed(missing)} for {training_type}; "
         f"columns found: {_listed(columns)}",
-        f"{training_type} takes {_ACCEPTED[training_type]}",
+        f"{training_type} takes {shape.accepts}",
     )
 
 
@@ -130,7 +135,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
 
 
-def _pick(*names: str) -> Callable[[Row], Row | None]:
+def _pick(*names: str) -> Converter:
     """Keeps the named columns, and `tools` where a row has it; None where a named one is empty."""
 
     def pick(row: Row) -> Row | None:
@@ -142,7 +147,7 @@ def _pick(*names: str) -> Callable[[Row], Row | None]:
     return pick
 
 
-def _sft_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+def _completion_converter(columns: set[str], first: Row) -> Converter | None:
     if {"prompt", "completion"} <= columns:
         return _pick("prompt", "completion")
     if {"prompt", "chosen"} <= columns and not is_raw_conversation(first["chosen"]):
@@ -162,7 +167,7 @@ def _sft_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None]
     return None
 
 
-def _pair_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+def _pair_converter(columns: set[str], first: Row) -> Converter | None:
     if not {"chosen", "rejected"} <= columns:
         return None
     if is_raw_conversation(first["chosen"]):
@@ -174,7 +179,7 @@ def _pair_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None
     return None
 
 
-def _prompt_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+def _prompt_converter(columns: set[str], first: Row) -> Converter | None:
     if "prompt" in columns:
         return lambda row: row if row["prompt"] is not None else None
     if "chosen" in columns and is_raw_conversation(first["chosen"]):
@@ -190,7 +195,7 @@ def _prompt_of(split: Row | None, row: Row) -> Row | None:
     return beside | {"prompt": split["prompt"]}
 
 
-def _reward_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+def _scored_pair_converter(columns: set[str], first: Row) -> Converter | None:
     pairs = _pair_converter(columns, first)
     whole_texts = {"chosen", "rejected"} <= columns and "prompt" not in columns
     if pairs is None and whole_texts and isinstance(first["chosen"], str):
@@ -198,7 +203,7 @@ def _reward_converter(columns: set[str], first: Row) -> Callable[[Row], Row | No
     return pairs
 
 
-def _kto_converter(columns: set[str], first: Row) -> Callable[[Row], Row | None] | None:
+def _label_converter(columns: set[str], first: Row) -> Converter | None:
     """Unpaired rows, or pairs that `unpaired` takes apart."""
     if not {"prompt", "completion", "label"} <= columns:
         return _pair_converter(columns, first)
@@ -234,14 +239,33 @@ def _labelled(pair: Row, side: str) -> Row:
     return {"prompt": pair["prompt"], "completion": pair[side], "label": label} | beside
 
 
-_CHOOSERS: dict[str, Callable[[set[str], Row], Callable[[Row], Row | None] | None]] = {
-    "sft": _sft_converter,
-    "dpo": _pair_converter,
-    "reward": _reward_converter,
-    "kto": _kto_converter,
-    "grpo": _prompt_converter,
-    "rloo": _prompt_converter,
-    "ppo": _prompt_converter,
-    "orpo": _pair_converter,
-    "cpo": _pair_converter,
+_PAIRS = "prompt+chosen+rejected, or whole conversations in 'chosen' and 'rejected'"
+_PROMPTS = "prompt+answer, or prompt with reward_functions"
+SHAPES: dict[str, Shape] = {
+    "completion": Shape(
+        "prompt+completion, prompt+chosen, messages, text, or a raw conversation in 'chosen'",
+        ("prompt", "completion"),
+        _completion_converter,
+        "prompt_completion",
+        instead="messages or text",
+    ),
+    "pair": Shape(_PAIRS, ("prompt", "chosen", "rejected"), _pair_converter, "preference"),
+    "scored pair": Shape(
+        f"{_PAIRS}, or whole texts in both",
+        ("chosen", "rejected"),
+        _scored_pair_converter,
+        "preference",
+    ),
+    "label": Shape(
+        f"prompt+completion+label, or pairs to take apart: {_PAIRS}",
+        ("prompt", "completion", "label"),
+        _label_converter,
+        "preference",
+        takes_apart=True,
+    ),
+    "prompt": Shape(_PROMPTS, ("prompt", "answer"), _prompt_converter, "prompt_only"),
+    "scored prompt": Shape(
+        f"{_PROMPTS} or a reward_model", ("prompt", "answer"), _prompt_converter, "prompt_only"
+    ),
 }
+"""By the name that the rows of `canary.config.trainers` have for them."""

@@ -17,7 +17,8 @@ from pyarrow.lib import ArrowException
 from canary.errors import InputError
 from canary.inputs.embedded import EMBEDDED_DATA, data_file
 from canary.inputs.locations import FORMATS, data_place
-from canary.protocol.spec import WorkloadSpec, view_for
+from canary.protocol.spec import WorkloadSpec
+from canary.training.data.shapes import shape_of
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig
@@ -53,7 +54,7 @@ def read_source(spec: WorkloadSpec) -> Dataset:
 
 
 def _read_embedded(training_type: str) -> Dataset:
-    lines = data_file(view_for(training_type)).read_text(encoding="utf-8").splitlines()
+    lines = data_file(shape_of(training_type).embedded).read_text(encoding="utf-8").splitlines()
     return Dataset.from_list([json.loads(line) for line in lines if line])
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 
 from canary.config.output_names import is_secret, is_special_token
+from canary.config.trainers import TRAINERS
 from canary.machine.packages import package_versions
 
-KINDS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo")
-"""Trainers of trl whose class, or a base of it, is called `<KIND>Trainer`."""
+CLASSES = {f"{row.title}Trainer".lower(): name for name, row in TRAINERS.items()}
+"""Training types by the name of their class."""
 
 TELLING = (
     "adam_beta1",
@@ -59,7 +60,7 @@ PASSING = (
 def kind_of(trainer: Any) -> str:
     """The training type of a trainer; `custom` where it is none that the canary knows."""
     names = [base.__name__.lower() for base in type(trainer).__mro__]
-    return next((kind for name in names for kind in KINDS if name == f"{kind}trainer"), "custom")
+    return next((CLASSES[name] for name in names if name in CLASSES), "custom")
 
 
 def describe_training(trainer: Any) -> dict[str, Any]:

@@ -24,5 +24,5 @@ def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
         lora_dropout=config.lora_dropout,
         target_modules="all-linear",
         bias="none",
-        task_type="SEQ_CLS" if config.training_type == "reward" else "CAUSAL_LM",
+        task_type="SEQ_CLS" if config.trainer.classifies else "CAUSAL_LM",
     )

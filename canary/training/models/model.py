@@ -74,7 +74,7 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
         return _fit_embeddings(model, tokenizer)
     model = _random_model(spec, size, tokenizer)
     attention.check_dtype(config)
-    if quantization or _is_reward(spec):
+    if quantization or spec.config.trainer.classifies:
         save_initial(spec, model)
         set_seed(config.seed)
         model = _load(spec, model.config._name_or_path, {}, options)
@@ -132,21 +132,17 @@ def _load(
 ) -> PreTrainedModel:
     architecture: Any = AutoConfig.from_pretrained(source, **access)
     dropout: float = getattr(architecture, "attention_dropout", 0.0)
-    if dropout and _wants_no_dropout(spec):
+    if dropout and spec.config.trainer_args.get("disable_dropout", spec.config.trainer.no_dropout):
         # trl's disable_dropout reaches nn.Dropout modules only, not this functional dropout
         architecture.attention_dropout = 0.0
     family: Any = AutoModelForCausalLM
-    if _is_reward(spec):
+    if spec.config.trainer.classifies:
         family = AutoModelForSequenceClassification
         _one_label(source, architecture)
     model: PreTrainedModel = family.from_pretrained(
         source, config=architecture, **access, **options
     )
     return model
-
-
-def _is_reward(spec: WorkloadSpec) -> bool:
-    return spec.config.training_type == "reward"
 
 
 def _one_label(source: str, architecture: Any) -> None:
@@ -159,12 +155,6 @@ def _one_label(source: str, architecture: Any) -> None:
             "name the base model, or a reward model with num_labels 1",
         )
     architecture.num_labels = 1
-
-
-def _wants_no_dropout(spec: WorkloadSpec) -> bool:
-    """As trl's own `disable_dropout`: on for preferences, off for GRPO and RLOO, unknown to SFT."""
-    default = spec.config.training_type in ("dpo", "reward", "kto", "ppo", "orpo", "cpo")
-    return bool(spec.config.trainer_args.get("disable_dropout", default))
 
 
 def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loaded]) -> Loaded:

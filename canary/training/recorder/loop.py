@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 from canary.config.output_names import is_special_token
+from canary.config.trainers import TRAINERS
 from canary.errors import UsageError
 from canary.machine.packages import package_versions
-from canary.training.exact.trainer_settings import KINDS, dtype_of, plain
+from canary.training.exact.trainer_settings import dtype_of, plain
 
-TYPES = (*KINDS, "custom")
+TYPES = (*TRAINERS, "custom")
 SECRETS = ("token", "key", "secret", "password")
 """Last words of names in a loop's settings that no record holds."""
 

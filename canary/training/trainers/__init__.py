@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from canary.config.schema import TRAINING_TYPES
+from canary.config.trainers import TRAINERS
 from canary.errors import ConfigError
 from canary.protocol.spec import WorkloadSpec
 
 if TYPE_CHECKING:
     from transformers import Trainer
-
-TRAINERS = (*TRAINING_TYPES, "custom")
 
 
 def build_trainer(spec: WorkloadSpec) -> Trainer:
@@ -20,10 +18,10 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
 
     Raises ConfigError or InputError where the config, the model or the data cannot be used.
     """
-    training_type = spec.config.training_type
-    if training_type not in TRAINERS:
+    row = spec.config.trainer
+    if not row.builder:
         raise ConfigError(
-            f"no trainer for training_type '{training_type}'",
+            f"no trainer for training_type '{spec.config.training_type}'",
             f"known: {', '.join(TRAINERS)}",
             key="training_type",
         )
@@ -33,12 +31,12 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
     trl_own = trl_defaults.asked()
     if trl_own:
         spec = trl_defaults.without_switches(spec)
-    name = "trl_ppo" if trl_own and training_type == "ppo" else training_type
-    trainer: Trainer = importlib.import_module(f"canary.training.trainers.{name}").build(spec)
+    builder = row.trl_builder if trl_own and row.trl_builder else row.builder
+    trainer: Trainer = importlib.import_module(builder).build(spec)
     if trl_own:
         trl_defaults.describe(spec, trainer)
     speed.apply(trainer, spec.config)
     return trainer
 
 
-__all__ = ["TRAINERS", "WorkloadSpec", "build_trainer"]
+__all__ = ["WorkloadSpec", "build_trainer"]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 def build(spec: WorkloadSpec) -> DPOTrainer:
     """A DPOTrainer whose reference is the policy as it starts, not yet started."""
-    trainer: DPOTrainer = build_on_rows(
-        spec, "DPO", reference=True, beta=spec.config.beta, loss_type=["sigmoid"]
-    )
+    trainer: DPOTrainer = build_on_rows(spec, beta=spec.config.beta, loss_type=["sigmoid"])
     require_kept(spec, trainer)
     return trainer

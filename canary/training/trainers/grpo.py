@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def build(spec: WorkloadSpec) -> GRPOTrainer:
     """A GRPOTrainer, not yet started."""
-    trainer: GRPOTrainer = build_grouped(spec, "GRPO")
+    trainer: GRPOTrainer = build_grouped(spec)
     return trainer

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 def build(spec: WorkloadSpec) -> KTOTrainer:
     """A KTOTrainer whose reference is the policy as it starts, not yet started."""
-    trainer: KTOTrainer = build_on_rows(
-        spec, "KTO", reference=True, beta=spec.config.beta, loss_type="kto"
-    )
+    trainer: KTOTrainer = build_on_rows(spec, beta=spec.config.beta, loss_type="kto")
     require_kept(spec, trainer)
     return trainer

@@ -23,20 +23,19 @@ Collator = Callable[[WorkloadSpec, "PreTrainedTokenizerBase"], Any]
 
 def build_on_rows(
     spec: WorkloadSpec,
-    name: str,
     *,
-    reference: bool = False,
     collator: Collator | None = None,
     **own: Any,
 ) -> Any:
-    """trl's trainer of that name (`SFT`, `DPO`, ...), not yet started.
+    """trl's trainer of the config's `training_type`, not yet started.
 
-    `reference`: beside the policy, a copy of it as it starts. `collator` makes the collator where
-    the config names none. `own` are the trainer's own arguments.
+    `collator` makes the collator where the config names none. `own` are the trainer's own
+    arguments.
 
     Raises ConfigError where this trl offers no such trainer.
     """
-    config_class, trainer_class = adapt.offered(name)
+    row = spec.config.trainer
+    config_class, trainer_class = adapt.offered(row.title, row.takes)
     tokenizer = load_tokenizer(spec)
     rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
     arguments = training_arguments(
@@ -53,7 +52,7 @@ def build_on_rows(
     return adapt.build(
         trainer_class,
         model=model,
-        **({"ref_model": reference_of(spec, model)} if reference else {}),
+        **({"ref_model": reference_of(spec, model)} if row.reference else {}),
         args=arguments,
         data_collator=collate,
         train_dataset=rows,

@@ -19,12 +19,13 @@ from canary.training.trainers.arguments import training_arguments
 from canary.training.trainers.rewards import rewards_for
 
 
-def build_grouped(spec: WorkloadSpec, name: str) -> Any:
-    """trl's trainer of that name (`GRPO`, `RLOO`), not yet started."""
+def build_grouped(spec: WorkloadSpec) -> Any:
+    """trl's trainer of the config's `training_type`, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
     rewards = rewards_for(spec, rows)
-    config_class, trainer_class = adapt.offered(name, takes="reward_funcs")
+    row = spec.config.trainer
+    config_class, trainer_class = adapt.offered(row.title, row.takes)
     arguments = training_arguments(spec, config_class, **generation_settings(spec))
     return adapt.build(
         trainer_class,

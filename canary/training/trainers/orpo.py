@@ -10,6 +10,6 @@ from canary.training.trainers.offline import build_on_rows, require_completions
 
 def build(spec: WorkloadSpec) -> Any:
     """An ORPOTrainer, not yet started. ConfigError where this trl offers none."""
-    trainer = build_on_rows(spec, "ORPO", beta=spec.config.beta, remove_unused_columns=False)
+    trainer = build_on_rows(spec, beta=spec.config.beta, remove_unused_columns=False)
     require_completions(spec, trainer)
     return trainer

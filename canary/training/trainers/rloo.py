@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 def build(spec: WorkloadSpec) -> RLOOTrainer:
     """A RLOOTrainer, not yet started."""
-    trainer: RLOOTrainer = build_grouped(spec, "RLOO")
+    trainer: RLOOTrainer = build_grouped(spec)
     return trainer

@@ -16,7 +16,6 @@ def build(spec: WorkloadSpec) -> SFTTrainer:
     """An SFTTrainer over the config's model and data, not yet started."""
     trainer: SFTTrainer = build_on_rows(
         spec,
-        "SFT",
         collator=older_rows.collator,
         packing=False,
         loss_type="nll",

@@ -105,9 +105,10 @@ def apply(trainer: Any, config: CanaryConfig) -> None:
     speed = config.speed
     if speed.optimizer is not None:
         _choose_adamw(trainer, ADAMW[speed.optimizer])
-    if speed.lengths == "bucketed" and config.training_type != "ppo":
+    own_loop = config.trainer.own_loop
+    if speed.lengths == "bucketed" and not own_loop:
         bucket_rows(trainer)
-    if speed.liger and config.training_type == "ppo":
+    if speed.liger and own_loop:
         _fuse_kernels(trainer)
     if speed.decode in ("static", "compiled"):
         keep_one_dtype(getattr(trainer.model, "policy", trainer.model))

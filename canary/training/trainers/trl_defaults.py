@@ -46,7 +46,7 @@ def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
         ConfigError: the trainer is the user's own.
     """
     config = spec.config
-    if config.training_type == "custom":
+    if config.trainer_factory is not None:
         raise ConfigError(
             f"{VARIABLE} is set, and a trainer_factory builds what it likes",
             f"unset {VARIABLE}",

@@ -11,7 +11,7 @@ from canary.config.load import SECTIONS, load_config
 from canary.config.render import markdown_table, show_text
 from canary.config.schema import CanaryConfig
 from canary.config.speed import SpeedConfig
-from canary.config.trainers import OWN_KEYS, TRAINER_FIELDS
+from canary.config.trainers import OWN_KEYS, TRAINERS, USERS_OWN, users_of
 from canary.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
@@ -311,7 +311,7 @@ def test_a_wrong_config_is_one_line_with_file_key_and_remedy(
 def test_a_trainer_argument_with_a_key_of_its_own_names_that_key(key: str) -> None:
     line = refused(None, None, f"trainer_args.{key}=1")
     own = OWN_KEYS[key]
-    used = "dpo" in TRAINER_FIELDS.get(own, ("dpo",))
+    used = "dpo" in (users_of(own) or ("dpo",))
     remedy = f"set {own} instead" if used else f"remove it; dpo does not use {own} either"
     assert line == f"trainer_args.{key} in --set has a key of its own ({remedy})"
 
@@ -401,7 +401,8 @@ def test_every_field_is_described_and_tables_name_known_fields() -> None:
         assert field.description, key
         assert f"`{key}`" in markdown_table() or key in SECTIONS
     dotted = {f"speed.{key}" for key in SpeedConfig.model_fields}
-    assert set(TRAINER_FIELDS) <= set(CanaryConfig.model_fields) | dotted
+    for row in (TRAINERS | USERS_OWN).values():
+        assert row.uses | row.reads | row.defaults.keys() <= {*CanaryConfig.model_fields, *dotted}
     assert set(OWN_KEYS.values()) <= set(CanaryConfig.model_fields)
 
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from canary.config.load import trainer_defaults
 from canary.config.schema import CanaryConfig
-from canary.config.trainers import TRAINER_DEFAULTS
 from canary.errors import InputError
 from canary.inputs.row_counts import most_steps, require_enough, rows_needed, rows_there
 from canary.protocol.spec import WorkloadSpec
 
 
 def config_of(training_type: str = "sft", **changes: Any) -> CanaryConfig:
-    fields = TRAINER_DEFAULTS[training_type] | {"training_type": training_type, "batch_size": 4}  # type: ignore[index]
+    fields = trainer_defaults(training_type) | {"training_type": training_type, "batch_size": 4}
     return CanaryConfig(**fields | {"gradient_accumulation_steps": 2} | changes)
 
 

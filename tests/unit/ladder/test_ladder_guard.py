@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from canary.ladder.guard.verdict import METRICS, TOLERANCES, compare
+from canary.config.trainers import TRAINERS
+from canary.ladder.guard.verdict import TOLERANCES, compare
 from canary.ladder.labels import verdict_words
 
 LOSSES = [0.7, 0.6, 0.5]
@@ -52,7 +53,7 @@ def test_the_first_signal_out_of_tolerance_is_named_with_both_values() -> None:
 def test_metrics_of_the_trainer_are_guarded_too() -> None:
     expected = exact(rl={"logps/chosen": [-30.0, -31.0, -32.0]})
     level = exact(rl={"logps/chosen": [-30.0, -31.0, -33.0]})
-    assert "logps/chosen" in METRICS["dpo"]
+    assert "logps/chosen" in TRAINERS["dpo"].metrics
     found = compare(expected, level, "dpo", "float32")
     assert found.first is not None
     assert found.first.signal == "logps/chosen"

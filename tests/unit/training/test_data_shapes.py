@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from canary.config.trainers import TRAINERS
 from canary.errors import InputError
-from canary.protocol.spec import local_path, view_for
+from canary.inputs.embedded import data_file
+from canary.protocol.spec import local_path
 from canary.training.data.shapes import (
+    SHAPES,
     converter_for,
     is_conversational,
     is_raw_conversation,
+    shape_of,
     split_messages,
     split_raw_pair,
     split_raw_single,
@@ -209,8 +213,11 @@ def test_names_written_like_paths_are_paths_even_when_missing(tmp_path: Path) ->
     assert local_path("EleutherAI/pythia-70m") is None
 
 
-def test_every_trainer_has_a_view() -> None:
-    assert [view_for(name) for name in ("sft", "dpo", "grpo")] == [
+def test_every_trainer_takes_a_known_shape_and_every_shape_has_embedded_rows() -> None:
+    assert {row.rows for row in TRAINERS.values()} == set(SHAPES)
+    for shape in SHAPES.values():
+        assert data_file(shape.embedded).exists()
+    assert [shape_of(name).embedded for name in ("sft", "dpo", "grpo")] == [
         "prompt_completion",
         "preference",
         "prompt_only",
