@@ -1,0 +1,121 @@
+"""The words of a check are for people: nothing is decided by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from canary.collect.record import RunRecord
+from canary.compare.report import Check, Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.report.document import document
+from canary.report.reading import comparison_from
+from tests.unit.comparing import altered, history, noise_model, record, records
+from tests.unit.ppo_records import compared, ppo
+from tests.unit.test_crowding import QUIET, side
+
+
+def crowded() -> Comparison:
+    """Other work on the machine made the times, and with them a phase that would be named."""
+    sides = [
+        side([time] * 5, first, delay=0.48, own=100.0, machine=100.0)
+        for time, first in ((0.1, 0), (0.28, 100))
+    ]
+    for one in (*sides[0], *sides[1]):
+        one.env["device"] = {"type": "cpu", "threads": 2}
+        one.launches[0].phases_steady = {"data": 0.002, "forward": 0.03, "backward": 0.05}
+    for one in sides[1]:
+        one.launches[0].phases_steady |= {"data": 0.11, "backward": 0.12}
+    return compare_to_baseline(sides[1], sides[0])
+
+
+def crowded_and_as_much_cpu_time() -> Comparison:
+    sides = [
+        side([time] * 5, first, delay=0.5, own=50.0, machine=100.0)
+        for time, first in ((0.1, 0), (0.14, 100))
+    ]
+    for one in (*sides[0], *sides[1]):
+        one.env["device"] = {"type": "cpu", "threads": 1}
+        one.launches[0].cpu_s_per_step = one.launches[0].on_core_step_time_s = 0.05
+    return compare_to_baseline(sides[1], sides[0])
+
+
+def crowded_once() -> Comparison:
+    current = side([0.3] * 5, 100, delay=0.6, own=40.0, machine=100.0)
+    return compare_to_baseline(current, QUIET)
+
+
+def scattered() -> Comparison:
+    return compare_to_baseline(record(100, 0.2), history(0.035), noise=noise_model(0.01))
+
+
+def untimed() -> Comparison:
+    return compared(ppo(1))
+
+
+def slower() -> Comparison:
+    return compare_to_baseline(record(100, 0.2), history(0.01), history=True)
+
+
+def another_loss() -> Comparison:
+    changed: RunRecord = altered(record(100), "exact", "first_loss", "loss", to=1.0)
+    return compare_to_baseline(changed, records([0.1] * 4), history=True)
+
+
+CASES: list[tuple[Callable[[], Comparison], str | None]] = [
+    (crowded, "crowded"),
+    (crowded_and_as_much_cpu_time, "crowded"),
+    (crowded_once, "crowded"),
+    (scattered, "scattered"),
+    (untimed, "untimed"),
+    (slower, None),
+    (another_loss, None),
+]
+
+
+def decided(found: Comparison) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict,
+        "checks": [(check.name, check.status, check.unjudged) for check in found.checks],
+        "suspects": [(one.category, one.confidence) for one in found.diagnosis.suspects],
+        "words": found.first_line.partition(" ")[0],
+        "differences": found.first_line.count("First difference"),
+        "unmeasured": "speed was not measured" in found.first_line,
+    }
+
+
+@pytest.mark.parametrize(("make", "unjudged"), CASES)
+def test_checks_that_say_it_otherwise_decide_the_same(
+    make: Callable[[], Comparison], unjudged: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = make()
+    assert before.check("step_time_median").unjudged == unjudged
+    said = Check.__init__
+
+    def otherwise(check: Check, *given: Any, **named: Any) -> None:
+        said(check, *given, **named)
+        object.__setattr__(check, "message", f"{check.name} in other words")
+
+    monkeypatch.setattr(Check, "__init__", otherwise)
+    assert decided(make()) == decided(before)
+
+
+def test_a_saved_comparison_keeps_why_a_time_was_not_judged() -> None:
+    found = crowded()
+    again = comparison_from(document(found))
+    assert [one.unjudged for one in again.checks] == [one.unjudged for one in found.checks]
+
+
+def test_a_comparison_of_before_this_field_is_read() -> None:
+    older = document(crowded())
+    for check in older["checks"]:
+        del check["unjudged"]
+    assert {one.unjudged for one in comparison_from(older).checks} == {None}
+
+
+def test_a_spread_that_was_stated_is_told_by_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canary.compare.timing.PRIOR_SOURCE", "as somebody said")
+    found = compare_to_baseline(record(100, 0.11), record(0))
+    assert "run each side three times" in found.check("step_time_median").message
