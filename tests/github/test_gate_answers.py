@@ -511,6 +511,13 @@ def test_a_config_is_new_only_where_github_says_that_it_is_not_there(
     assert "the run left no record of new.yaml" in said.summary.replace("\\", "")
 
 
+def test_the_path_of_a_config_is_not_taken_for_words_of_github(
+    house: Gatehouse, pull: Pull
+) -> None:
+    said = house.judge(pull, house.run(), config="no commit found.yaml")
+    assert "the run left no record of no commit found.yaml" in said.summary.replace("\\", "")
+
+
 SEEN_AS: list[tuple[Callable[[GitHub], None], str]] = [
     (lambda hub: hub.trouble.answers("GET", "/contents/", status=404, times=9), "not JSON"),
     (
