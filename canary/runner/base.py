@@ -14,7 +14,7 @@ from canary.collect.ranks import rank_path as rank_path
 
 if TYPE_CHECKING:
     # Not at run time: the Python of a user's own command may have no pydantic.
-    from canary.collect.record import Status
+    from canary.collect.record import Failure, Status
     from canary.config.schema import CanaryConfig
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
@@ -71,6 +71,8 @@ class Result:
     status: Status
     reason: str | None = None
     hint: str | None = None
+    failure: Failure | None = None
+    """What kind of failure it was; see `RunRecord.failure`."""
     see_log: bool = False
     """What the process printed says more; the place of the log is told beside the hint."""
     usage_error: bool = False
