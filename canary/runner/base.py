@@ -22,6 +22,9 @@ JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANAR
 file, the canary's own process, and the number of this machine among several."""
 LEVEL = "CANARY_LADDER_LEVEL"
 """In the environment of a run that `canary ladder` starts: the name of the level it measures."""
+EVENTS = "_RLHF_CANARY_EVENTS"
+"""In the environment of a run that another program of ours follows: the number of the open file
+that gets its events, a JSON object a line (see `canary.runner.lines.Event`)."""
 
 Kind = Literal["probe", "measured"]
 
