@@ -16,7 +16,7 @@ from canary.baseline.comparability import slug
 from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.side import folder_left, run_child
 from canary.collect.folder import load_record
-from canary.config.load import LoadedConfig, load_config
+from canary.config.load import FROM_STEPS, LoadedConfig, load_config
 from canary.errors import EXIT_OK, CanaryError, MachineError, UsageError
 from canary.gate.base_config import (
     HELD,
@@ -152,7 +152,7 @@ def _overridden(base: LoadedConfig, own: LoadedConfig) -> list[str]:
     notes = []
     for key in HELD:
         was, now = getattr(base.config, key), getattr(own.config, key)
-        if was != now and own.origins.get(key) != "from max_steps":
+        if was != now and own.origins.get(key) != FROM_STEPS:
             notes.append(f"{key}: {now} in this change holds after the merge; {was} was run")
     return notes
 

@@ -1,4 +1,4 @@
-"""The words of a check are for people: nothing is decided by them."""
+"""The words of a comparison are for people: nothing is decided by them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import pytest
 from canary.collect.record import RunRecord
 from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
+from canary.publish.section import CUTS, comment_view
 from canary.report.document import document
 from canary.report.reading import comparison_from
+from canary.report.render import render
+from canary.report.story import NOISE, story_of
+from canary.report.view import STATUS_WORDS, SUMMARY_ROWS
 from tests.unit.comparing import altered, history, noise_model, record, records
 from tests.unit.ppo_records import compared, ppo
 from tests.unit.test_crowding import QUIET, side
@@ -119,3 +123,33 @@ def test_a_spread_that_was_stated_is_told_by_its_field(monkeypatch: pytest.Monke
     monkeypatch.setattr("canary.compare.timing.PRIOR_SOURCE", "as somebody said")
     found = compare_to_baseline(record(100, 0.11), record(0))
     assert "run each side three times" in found.check("step_time_median").message
+
+
+def test_which_rows_are_folded_and_cut_is_not_told_by_their_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = slower()
+    passed = [check.name for check in found.checks if check.status == "pass"]
+    for words in STATUS_WORDS, {status: f"<{status}>" for status in STATUS_WORDS}:
+        monkeypatch.setattr("canary.report.view.STATUS_WORDS", words)
+        cut = dict(CUTS)["checks that passed"](comment_view(found))
+        assert not {row.name for row in cut.rows} & set(passed)
+        assert len(cut.rows) == len(comment_view(found).rows) - len(passed)
+        text = render(found, "text", 200)
+        assert f"{len(passed)} checks ok" in text
+
+
+def test_which_figures_the_clock_made_is_not_told_by_their_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = compare_to_baseline(record(100, 0.101), record(0))
+
+    def noisy() -> list[float]:
+        story = story_of(found, [record(100, 0.101)], [record(0)])
+        return [row.values[1] for row in story.metrics if NOISE in row.change]
+
+    before = noisy()
+    assert before
+    rows = [(f"figure {place}", *row[1:]) for place, row in enumerate(SUMMARY_ROWS)]
+    monkeypatch.setattr("canary.report.story.SUMMARY_ROWS", rows)
+    assert noisy() == before
