@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -42,7 +41,6 @@ from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
 
 AUTO = "auto"
-NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
 PROBE_ALONE = "repeats=0"
 
 
@@ -148,14 +146,15 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
         if request.exact:
             with at_once(sides, [PROBE_ALONE]) as probe_of:
                 found, runs = run_pairs(plan, probe_of, judge, teller, time.monotonic)
-                return _exact(_hinted(found, request), runs, probe_of, judge, say), folder
+                return _exact(_hinted(found, request, runs), runs, probe_of, judge, say), folder
         found, runs = run_pairs(plan, launch, judge, teller, time.monotonic)
-    return _told(_hinted(found, request), runs), folder
+    return _told(_hinted(found, request, runs), runs), folder
 
 
-def _hinted(found: Comparison, request: AbRequest) -> Comparison:
+def _hinted(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
     """What a checkout lacks, where a file was not found in it."""
-    if request.base is None or found.verdict != "error" or not NOT_FOUND.search(found.first_line):
+    missing = any(record.failure == "not found" for record in runs.failed)
+    if request.base is None or found.verdict != "error" or not missing:
         return found
     note = (
         "each side is a fresh checkout, without files that git ignores or does not track: "

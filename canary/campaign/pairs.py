@@ -92,6 +92,8 @@ class Runs:
     head: list[RunRecord] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
     """Runs that failed once and then completed, in words."""
+    failed: list[RunRecord] = field(default_factory=list)
+    """All that did not complete, repeated or not."""
 
     def of(self, role: Role) -> list[RunRecord]:
         """One side's."""
@@ -166,6 +168,7 @@ def _run_pair(
             if record.status == "completed":
                 break
             failures.append(record)
+            runs.failed.append(record)
             if len(failures) == ATTEMPTS:
                 if role == "head":
                     return failures, runs.base

@@ -12,7 +12,6 @@ from canary.compare.diagnosis.ranking import ranked
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCategory, Suspect
 from canary.compare.report import Comparison, Verdict
-from canary.compare.timing.crowding import UNJUDGED
 from canary.record.types import RunRecord
 
 STANDS_OUT = 0.5
@@ -47,7 +46,7 @@ def analyze_regression(
         return Diagnosis()
     facts = Facts(report, now, before, source or SourceChanges())
     found = [finding for cause in causes for finding in cause(facts)]
-    if any(check.message.startswith(UNJUDGED) for check in report.checks):
+    if any(check.unjudged == "crowded" for check in report.checks):
         # Other work on the machine made the times: a phase of them tells of nothing else.
         found = [one for one in found if speed_failed(facts) or not is_timed(one)]
     suspects = ranked(found, facts)

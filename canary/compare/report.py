@@ -13,6 +13,9 @@ CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
 Group = Literal["performance", "memory", "stability", "correctness"]
 Lane = Literal["exact", "invariant", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
+Unjudged = Literal["crowded", "scattered", "untimed"]
+"""Why no time decides: other work on the machine explains it, the baseline's launches scatter more
+than the noise model says, or a side ran its probe alone."""
 
 Shown = float | int | str | None
 
@@ -45,6 +48,9 @@ class Check:
     """Unit of `interval`, `threshold` and `detectable`."""
     noise: str | None = None
     """Where the spread behind the interval comes from."""
+    unjudged: Unjudged | None = None
+    """Why a check of times was left undecided on purpose; None for every other check, and in
+    comparisons that were saved before this field."""
 
     @property
     def failed(self) -> bool:

@@ -33,7 +33,7 @@ from canary.compare.timing.lane import FAMILY_BUDGET, Metric
 from canary.compare.timing.noise import NoiseModel
 from canary.compare.timing.side_figures import figures_of_checks, side_of
 from canary.compare.timing.within_run import within_run_checks
-from canary.compare.verdict import MIN_HISTORY, UNTIMED, decide, first_line, with_the_change
+from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_the_change
 from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
@@ -297,7 +297,8 @@ def _measured(
 ) -> Iterator[Check]:
     """The checks of what measured launches tell; one that says so where a side has none."""
     if any(map(probe_alone, (*now, *good))):
-        yield Check("step_time_median", "performance", "timing", "skip", UNTIMED)
+        why = "a side ran its probe alone (repeats: 0)"
+        yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
         return
     timed = timing_checks(
         now,

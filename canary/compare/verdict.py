@@ -12,9 +12,6 @@ from canary.compare.report import Check, Difference, KeyChange, Verdict
 
 MIN_HISTORY = 3
 
-UNTIMED = "a side ran its probe alone (repeats: 0)"
-"""Why nothing was timed: nobody asked for it."""
-
 
 def with_the_change(checks: Sequence[Check], environment: Sequence[KeyChange]) -> tuple[Check, ...]:
     """Failed checks that a person accepts with what the change needs acceptance for, where there is
@@ -104,15 +101,9 @@ def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
     words, why = lead.message, ""
     if first is not None and lead.name == first.stage:
         words = first.sentence()
-    elif first is not None and not _tells(lead, first):
+    elif first is not None and not (lead.lane == "exact" and lead.name == first.signal):
         why = f" First difference: {first.sentence()}."
     return f"Regression: {words}{more}.{why}"
-
-
-def _tells(check: Check, difference: Difference) -> bool:
-    """Whether a check's message is of that very difference."""
-    counted = check.lane == "exact" and check.name == difference.signal
-    return counted or difference.sentence() in check.message
 
 
 def _changed_line(
@@ -153,7 +144,8 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
         (c for c in checks if c.lane in ("exact", "timing") and c.status == "skip"), None
     )
     lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
-    if "exact" in lanes and (untimed := next((c for c in checks if c.message == UNTIMED), None)):
+    untimed = next((check for check in checks if check.unjudged == "untimed"), None)
+    if "exact" in lanes and untimed is not None:
         return (
             f"Inconclusive: {_exactly(checks)}, and speed was not measured: "
             f"{untimed.message}.{tail}"

@@ -29,8 +29,11 @@ from canary.errors import ConfigError
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
 """What `canary run` without an argument runs."""
 
+DEFAULT = "default"
 FROM_COMMAND = "from command"
 """Where a value came from that was read off the words of `command`."""
+FROM_STEPS = "from max_steps"
+"""Where one came from that follows from the number of steps."""
 
 METRICS_WARMUP = 10
 """Steps left out of the speeds of a run of fifty or more."""
@@ -54,7 +57,7 @@ class LoadedConfig:
     @property
     def is_named(self) -> bool:
         """Whether somebody gave the canary its name."""
-        return self.origins["name"] not in ("default", FROM_COMMAND)
+        return self.origins["name"] not in (DEFAULT, FROM_COMMAND)
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> LoadedConfig:
@@ -202,7 +205,7 @@ def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Orig
     missing = {key: value for key, value in defaults.items() if getattr(config, key) is None}
     named = dict.fromkeys(missing, f"{config.training_type} default")
     if "metrics_warmup_steps" in missing:
-        named["metrics_warmup_steps"] = "from max_steps"
+        named["metrics_warmup_steps"] = FROM_STEPS
     named |= {key: "LoRA default" for key in missing if key in LORA_DEFAULTS}
     return config.model_copy(update=missing), origins | named
 
@@ -213,7 +216,7 @@ def _all_origins(config: CanaryConfig, origins: Origins) -> Origins:
         if isinstance(value, BaseModel):
             for inner, _ in value:
                 dotted = f"{key}.{inner}"
-                complete[dotted] = origins.get(dotted, "default")
+                complete[dotted] = origins.get(dotted, DEFAULT)
         else:
-            complete[key] = origins.get(key, "default")
+            complete[key] = origins.get(key, DEFAULT)
     return complete | {key: place for key, place in origins.items() if "." in key}

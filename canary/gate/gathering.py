@@ -83,7 +83,7 @@ def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
                 lambda: _content(path, repository.get_contents(path, ref=sha)),
             )
         except Refused as refused:
-            if refused.status != 404 or "no commit found" in str(refused).lower():
+            if refused.status != 404 or "no commit found" in refused.said.lower():
                 raise MachineError(str(refused), "give the job `contents: read`") from refused
         allowed(lambda: hub.read(f"commit {sha[:9]}", lambda: repository.get_commit(sha)))
         return None

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from canary.baseline.comparability import slug
 from canary.campaign.ab import AbRequest, run_ab
-from canary.campaign.side import run_child
-from canary.config.load import LoadedConfig, load_config
-from canary.errors import EXIT_OK, EXIT_USAGE, CanaryError, MachineError, UsageError
+from canary.campaign.side import folder_left, run_child
+from canary.config.load import FROM_STEPS, LoadedConfig, load_config
+from canary.errors import EXIT_OK, CanaryError, MachineError, UsageError
 from canary.gate.base_config import (
     HELD,
     fork_point,
@@ -152,7 +152,7 @@ def _overridden(base: LoadedConfig, own: LoadedConfig) -> list[str]:
     notes = []
     for key in HELD:
         was, now = getattr(base.config, key), getattr(own.config, key)
-        if was != now and own.origins.get(key) != "from max_steps":
+        if was != now and own.origins.get(key) != FROM_STEPS:
             notes.append(f"{key}: {now} in this change holds after the merge; {was} was run")
     return notes
 
@@ -166,14 +166,7 @@ def _run_alone(
     for setting in overrides:
         words += ["--set", setting]
     for attempt in range(ATTEMPTS):
-        code, out, err = run_child(words, place.folder, place.environment)
-        said = (err.strip().splitlines() or [f"exit code {code}"])[-1].removeprefix("canary: ")
-        printed = out.strip().splitlines()
-        if code == EXIT_USAGE:
-            raise UsageError(said)
-        if not printed or not (Path(printed[-1]) / "metrics.json").exists():
-            raise MachineError(f"no record was left: {said}")
-        run = Path(printed[-1])
+        run = folder_left(*run_child(words, place.folder, place.environment))
         keep(run, settings.records / folder / "current")
         record = load_record(run)
         say(f"{config}: {record.status}" + (f": {record.reason}" if record.reason else ""))

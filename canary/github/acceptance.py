@@ -24,7 +24,7 @@ from github.Repository import Repository
 from canary.github.checkrun import check_runs
 from canary.github.claim import standing
 from canary.github.client import Hub, Refused
-from canary.github.comment import ACCEPTED, parse
+from canary.github.comment import parse
 from canary.github.statuses import CONTEXT, statuses
 from canary.github.sticky import BOT, find_all
 
@@ -103,12 +103,11 @@ def acceptance_of(
     body, updated = hub.read(
         what, lambda: (comment.body, comment.updated_at) if comment else ("", None)
     )
-    verdicts = {one.key: one.verdict for one in parse(body) if one.sha == head}
-    own = [verdicts.get(key, "error") for key in keys]
+    judged = {one.key: one for one in parse(body) if one.sha == head and one.verdict != "error"}
     given = False
-    if "error" not in own:
+    if judged.keys() >= set(keys):
         older = event is not None and updated is not None and updated < event.created_at
-        given = ACCEPTED in own or older
+        given = older or any(judged[key].accepted for key in keys)
     if not given:
         # Another leg of a matrix may have written the comment anew since the label was set.
         known = _answers(hub, repository, head, context)

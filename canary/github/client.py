@@ -58,12 +58,12 @@ LATER = "run the job again later"
 
 
 class Refused(Exception):
-    """GitHub does not let this token do it; `what` says what was tried."""
+    """GitHub does not let this token do it; `said` is GitHub's own answer."""
 
     def __init__(self, what: str, status: int, said: str) -> None:
         super().__init__(f"{what}: {REFUSALS[status]} ({said})")
-        self.what = what
         self.status = status
+        self.said = said
 
 
 @dataclass(frozen=True)

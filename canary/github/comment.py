@@ -1,12 +1,19 @@
-"""The body of the one comment: a headline, then a section a canary between marks. Pure."""
+"""The body of the one comment: a headline, then a section a canary between marks. Pure.
+
+What a later job must know of a section is in its mark, an HTML comment that nobody sees: one JSON
+object with a version. Nothing is read from the text that people see.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from canary.baseline.comparability import slug
+from canary.compare.report import Verdict
 from canary.github.section import section
 from canary.github.source import WORST_FIRST, Answer, Source
 from canary.report.escape import markdown_cell, markdown_code
@@ -15,7 +22,7 @@ from canary.report.view import VERDICT_MARKS
 MARKER = "<!-- rlhf-canary -->"
 """First line of our comment."""
 ACCEPTED = "accepted"
-"""Stands in a section's mark for the verdict of a change that someone accepted."""
+"""Stands in the headline for the verdict of a change that someone accepted."""
 BY_HAND = (0, 1)
 """Age of what a person posts, outside of any run: it replaces, and is replaced by, anything."""
 LONGEST_NAME = 60
@@ -23,33 +30,43 @@ LONGEST_NAME = 60
 LIMIT = 60_000
 """Characters of a comment; GitHub refuses more than 65,536."""
 BEGIN = re.compile(
-    r"<!-- rlhf-canary:section (?P<name>[a-z0-9._-]+) (?P<sha>[0-9a-f]+) "
-    r"(?P<run>\d+)\.(?P<attempt>\d+) (?P<verdict>[a-z-]+)(?: (?P<key>[a-z0-9._-]+))? -->\n"
+    r"<!-- rlhf-canary:section (?:(?P<fields>\{[^\n]{1,900}\})|"
+    r"(?P<name>[a-z0-9._-]+) (?P<sha>[0-9a-f]+) "
+    r"(?P<run>\d+)\.(?P<attempt>\d+) (?P<verdict>[a-z-]+)(?: (?P<key>[a-z0-9._-]+))?) -->\n"
 )
+"""A section's mark. The second form, without a version, is read and no longer written: comments
+that an earlier version posted hold it until the next run."""
 END = "<!-- rlhf-canary:end -->\n"
 
 
-@dataclass(frozen=True)
-class Section:
-    """A canary's part of the comment, as it stands on GitHub."""
+class Section(BaseModel):
+    """A canary's part of the comment, as it stands on GitHub; all but `text` is in its mark."""
 
-    name: str
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    version: Literal[1]
+    name: Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
     """As shown in the headline."""
-    sha: str
+    sha: Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
     age: tuple[int, int]
-    verdict: str
-    text: str
-    key: str
+    """Run and attempt; see `Source.age`."""
+    verdict: Verdict
+    accepted: bool
+    """Whether someone accepted the change that it tells of."""
+    key: Annotated[str, Field(pattern=r"^[a-z0-9._-]*$")]
     """By the config's path; empty in comments of older versions, which had the name alone."""
+    text: str = Field("", exclude=True)
 
     @property
     def marked(self) -> str:
         """Between its marks."""
-        run = f"{self.age[0]}.{self.age[1]}"
-        return (
-            f"<!-- rlhf-canary:section {self.name} {self.sha} {run} {self.verdict} {self.key} -->\n"
-            f"{self.text.rstrip()}\n{END}"
-        )
+        fields = self.model_dump_json()
+        return f"<!-- rlhf-canary:section {fields} -->\n{self.text.rstrip()}\n{END}"
+
+    @property
+    def word(self) -> str:
+        """As grouped in the headline."""
+        return ACCEPTED if self.accepted else self.verdict
 
     def is_of(self, other: Section) -> bool:
         """Whether both speak of one canary. What a person posts names the canary alone."""
@@ -58,24 +75,37 @@ class Section:
 
 
 def parse(body: str) -> list[Section]:
-    """The sections of a comment; line breaks as GitHub returns them are understood."""
+    """The sections of a comment, without those whose mark is not one of ours; line breaks as GitHub
+    returns them are understood."""
     body = body.replace("\r\n", "\n")
     found = []
     for begin in BEGIN.finditer(body):
         end = body.find(END.rstrip(), begin.end())
-        if end < 0:
-            continue
-        found.append(
-            Section(
-                begin["name"],
-                begin["sha"],
-                (int(begin["run"]), int(begin["attempt"])),
-                begin["verdict"],
-                body[begin.end() : end],
-                begin["key"] or "",
-            )
-        )
+        one = _read(begin) if end >= 0 else None
+        if one is not None:
+            found.append(one.model_copy(update={"text": body[begin.end() : end]}))
     return found
+
+
+def _read(mark: re.Match[str]) -> Section | None:
+    """What a mark says, without the text; None where it is of no version that is known."""
+    try:
+        if mark["fields"] is not None:
+            return Section.model_validate_json(mark["fields"])
+        accepted = mark["verdict"] == ACCEPTED
+        return Section.model_validate(
+            {
+                "version": 1,
+                "name": mark["name"],
+                "sha": mark["sha"],
+                "age": (int(mark["run"]), int(mark["attempt"])),
+                "verdict": "changed" if accepted else mark["verdict"],
+                "accepted": accepted,
+                "key": mark["key"] or "",
+            }
+        )
+    except ValidationError:
+        return None
 
 
 def sections_of(
@@ -89,12 +119,14 @@ def sections_of(
     limit = LIMIT // max(1, len(answers)) - 600
     return [
         Section(
-            slug(answer.canary)[:LONGEST_NAME],
-            source.sha,
-            source.age,
-            ACCEPTED if answer.comparison.accepted else answer.comparison.verdict,
-            section(answer.comparison, source, limit, own, answer.note),
-            answer.key,
+            version=1,
+            name=slug(answer.canary)[:LONGEST_NAME],
+            sha=source.sha,
+            age=source.age,
+            verdict=answer.comparison.verdict,
+            accepted=bool(answer.comparison.accepted),
+            key=answer.key,
+            text=section(answer.comparison, source, limit, own, answer.note),
         )
         for answer in answers
     ]
@@ -138,7 +170,7 @@ def _body(sections: Sequence[Section]) -> str:
         short = sections[longest]
         first = short.text.strip().split("\n", 1)[0]
         left_out = f"{first}\n\n(left out for length; the run keeps the whole report)"
-        marked[longest] = replace(short, text=left_out).marked
+        marked[longest] = short.model_copy(update={"text": left_out}).marked
         body = f"{MARKER}\n{headline}" + "\n".join(marked)
     return body
 
@@ -147,7 +179,7 @@ def _headline(sections: Sequence[Section]) -> str:
     """`**❌ regression: dpo · pass: sft, grpo**`, the worst first."""
     groups: dict[str, list[str]] = {}
     for one in sections:
-        groups.setdefault(one.verdict, []).append(one.name)
+        groups.setdefault(one.word, []).append(one.name)
     order = [*WORST_FIRST[:3], ACCEPTED, *WORST_FIRST[3:]]
     known = [verdict for verdict in order if verdict in groups]
     words = " · ".join(

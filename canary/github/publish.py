@@ -22,6 +22,10 @@ StatusKind = Literal["commit-status", "check-run", "both", "none"]
 STATUS_KINDS: tuple[StatusKind, ...] = get_args(StatusKind)
 IN_SUMMARY = "; the step summary has the whole answer"
 
+Permission = Literal["pull-requests: write", "checks: write", "statuses: write"]
+PULL_REQUESTS, CHECKS, STATUSES = get_args(Permission)
+"""What a job must be given to write a comment, a check run, a status."""
+
 
 @dataclass(frozen=True)
 class Channels:
@@ -72,10 +76,13 @@ def announce(
 ) -> None:
     """The pending status, before anything runs. Never fails: the answer itself comes later."""
     if channels.commit_status:
-        _tried(job, lambda: set_status(hub, repository, source, PENDING, channels.context))
+        _tried(
+            job, STATUSES, lambda: set_status(hub, repository, source, PENDING, channels.context)
+        )
     if channels.check_run:
         _tried(
             job,
+            CHECKS,
             lambda: write_check_run(
                 hub, repository, source, PENDING, "There is no result yet.", (), channels.context
             )[1],
@@ -108,7 +115,11 @@ def publish(
     tried: list[_Tried] = []
     if channels.commit_status:
         context = channels.context
-        tried.append(_tried(job, lambda: set_status(known, target, source, text, context), instead))
+
+        def status() -> str:
+            return set_status(known, target, source, text, context)
+
+        tried.append(_tried(job, STATUSES, status, instead))
     if channels.check_run:
 
         def check() -> str:
@@ -116,7 +127,7 @@ def publish(
             check_url, note = _check(known, target, source, text, body, answers, channels)
             return note
 
-        tried.append(_tried(job, check, instead))
+        tried.append(_tried(job, CHECKS, check, instead))
     unanswered = next((one.note for one in tried if one.outage), "")
     # Last: beside other jobs it takes a while.
     if channels.comment and pull_request is not None and sections:
@@ -129,7 +140,7 @@ def publish(
             comment_url = sticky.url
             return sticky.note
 
-        tried.append(_tried(job, comment, instead))
+        tried.append(_tried(job, PULL_REQUESTS, comment, instead))
     notices += [one.note for one in tried if one.note]
     written = sum(not one.note for one in tried)
     return Published(comment_url, check_url, tuple(notices), written, unanswered)
@@ -170,15 +181,18 @@ class _Tried:
     outage: bool = False
 
 
-def _tried(job: Job, write: Callable[[], str], instead: str = "") -> _Tried:
+def _tried(job: Job, permission: Permission, write: Callable[[], str], instead: str = "") -> _Tried:
     """Runs one write; a refusal or an outage becomes a notice.
 
-    `instead`: where the answer is, should GitHub not take it.
+    `permission`: what the write needs; `instead`: where the answer is, should GitHub not take it.
     """
     try:
         note = write()
     except Refused as refused:
-        note = f"not written: {refused} ({remedy(refused)})"
+        remedy = (
+            f"give the job `{permission}`; for forks, use the workflows of `canary init --forks`"
+        )
+        note = f"not written: {refused} ({remedy})"
     except MachineError as error:
         note = f"{error}{instead}"
         job.say("warning", note)
@@ -186,14 +200,3 @@ def _tried(job: Job, write: Callable[[], str], instead: str = "") -> _Tried:
     if note:
         job.say("notice", note)
     return _Tried(note)
-
-
-def remedy(refused: Refused) -> str:
-    """Which permission would do."""
-    if "comment" in refused.what:
-        scope = "pull-requests: write"
-    elif "check run" in refused.what:
-        scope = "checks: write"
-    else:
-        scope = "statuses: write"
-    return f"give the job `{scope}`; for forks, use the workflows of `canary init --forks`"

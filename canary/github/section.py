@@ -35,7 +35,7 @@ class CommentView(View):
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
     ("skipped checks", lambda view: replace(view, skipped=())),
     ("environment", lambda view: replace(view, environment=())),
-    ("checks that passed", lambda view: replace(view, rows=_not(view, "ok"))),
+    ("checks that passed", lambda view: replace(view, rows=_without_passed(view))),
     ("config beyond 20 keys", lambda view: replace(view, config=view.config[:20])),
     ("notes", lambda view: replace(view, notes=view.notes[:3])),
     ("warnings", lambda view: replace(view, warned=())),
@@ -50,8 +50,8 @@ CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
 """What goes first, least telling first."""
 
 
-def _not(view: CommentView, status: str) -> tuple[Row, ...]:
-    return tuple(row for row in view.rows if row.status != status)
+def _without_passed(view: CommentView) -> tuple[Row, ...]:
+    return tuple(row for row in view.rows if not row.passed)
 
 
 def comment_view(found: Comparison, note: str = "") -> CommentView:

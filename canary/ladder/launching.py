@@ -22,6 +22,7 @@ from canary.protocol.job import LEVEL
 from canary.record import jsonio
 from canary.record.folder import RunFolder, measured_rows
 from canary.record.types import RunRecord
+from canary.runner.display.lines import Event
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
@@ -33,8 +34,6 @@ NOTHING_SAVED = ("save_model=null",)
 """No launch of the ladder trains the model that the user wants to have."""
 QUIET_S = 30.0
 """After so long without a step a launch is said to be at it still, and again after as long."""
-OVER = re.compile(r"  \w+ after \d+ steps")
-"""How a run tells that its launch has ended."""
 
 
 @dataclass(frozen=True)
@@ -155,21 +154,20 @@ class RunProcesses:
 
         heard = Heard(f"{label}, {kind}", self._say)
         side = Side(
-            role=label,
-            label=kind,
+            role="",
+            label=label,
             config=self._source,
             folder=Path.cwd(),
             python=Path(sys.executable),
             environment={**self._environ, **self._reported(label, kind), **online},
             output_dir=self._folder,
             settings=self._overrides,
-            heard=heard,
         )
         try:
             with heard:
-                record = side.run_with([*fixed, *map(_setting, settings.items())])
+                record = side.run_with([*fixed, *map(_setting, settings.items())], heard)
         except (UsageError, MachineError) as error:
-            return Ran(None, problem=str(error).removeprefix(f"{label} ({kind}): "))
+            return Ran(None, problem=str(error))
         if record.status != "completed":
             return Ran(record, problem=_ended(record))
         return Ran(record, measured_rows(RunFolder(self._folder / record.run_id)))
@@ -187,14 +185,13 @@ class RunProcesses:
 
 
 class Heard:
-    """Passes on what a launch tells of its steps, and of alerts, and not how it sums up. As a
-    context it also says where nothing was told for `quiet_s`."""
+    """Passes on what a launch tells of its steps, and of alerts. As a context it also says where
+    nothing was told for `quiet_s`."""
 
     def __init__(self, label: str, say: Callable[[str], None], quiet_s: float = QUIET_S) -> None:
         self._label = label
         self._say = say
         self._quiet_s = quiet_s
-        self._over = False
         self._steps = False
         self._heard_at = time.monotonic()
         self._ended = threading.Event()
@@ -217,13 +214,12 @@ class Heard:
                 self._say(f"  {self._label}: {what}, {now - self._heard_at:.0f} s")
                 said_at = now
 
-    def __call__(self, line: str) -> None:
-        """One line of `canary run`."""
+    def __call__(self, event: Event) -> None:
+        """One event of `canary run`."""
         self._heard_at = time.monotonic()
-        self._steps = self._steps or line.startswith("  step ")
-        self._over = self._over or OVER.match(line) is not None
-        if line.startswith("  ") and not self._over:
-            self._say(f"  {self._label}: {line.strip()}")
+        self._steps = self._steps or event.kind == "step"
+        if event.kind in ("step", "alert"):
+            self._say(f"  {self._label}: {event.text}")
 
 
 def run_name(job: str, launch: str) -> str:

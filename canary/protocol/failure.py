@@ -9,9 +9,13 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from canary.errors import CanaryError, UsageError, printable
 from canary.protocol.job import Result, disk_full
+
+if TYPE_CHECKING:
+    from canary.record.types import Failure
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LONGEST = 400
@@ -21,6 +25,9 @@ DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTIL
 FRAME = re.compile(r' {2}File "(.+)", line (\d+)')
 LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
 """Errors of torchrun and accelerate, which only say that a process of theirs failed."""
+NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
+TIMED_OUT = re.compile(r"timed out|operation timeout", re.IGNORECASE)
+"""gloo's words, and those of NCCL's watchdog."""
 HERE = str(Path(__file__).resolve().parents[1]) + os.sep
 NOT_OWN = re.compile(r"/lib/python3|-packages/|^<frozen ")
 """Files that the user did not write: Python's own, and installed packages."""
@@ -45,8 +52,17 @@ def describe_failure(error: BaseException) -> Result:
         )
     if isinstance(error, OSError) and error.errno in FULL:
         return disk_full(error.filename)
-    reason = f"{one_line(error)}{_where(error)}"
-    return Result(status="failed", reason=reason, see_log=True)
+    words = one_line(error)
+    reason = f"{words}{_where(error)}"
+    return Result(status="failed", reason=reason, failure=failure_of(words), see_log=True)
+
+
+def failure_of(words: str) -> Failure | None:
+    """What kind of failure the words of another program tell of: torch, a library, a command. They
+    come without a number; from here on the kind is a field."""
+    if NOT_FOUND.search(words):
+        return "not found"
+    return "timed out" if TIMED_OUT.search(words) else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

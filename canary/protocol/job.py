@@ -15,13 +15,16 @@ from canary.record.ranks import rank_path as rank_path
 if TYPE_CHECKING:
     # Not at run time: the Python of a user's own command may have no pydantic.
     from canary.config.schema import CanaryConfig
-    from canary.record.types import Status
+    from canary.record.types import Failure, Status
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
 """In the environment of training processes, by names that nobody else gives a meaning: the job's
 file, the canary's own process, and the number of this machine among several."""
 LEVEL = "CANARY_LADDER_LEVEL"
 """In the environment of a run that `canary ladder` starts: the name of the level it measures."""
+EVENTS = "_RLHF_CANARY_EVENTS"
+"""In the environment of a run that another program of ours follows: the number of the open file
+that gets its events, a JSON object a line (see `canary.runner.display.lines.Event`)."""
 
 Kind = Literal["probe", "measured"]
 
@@ -71,6 +74,8 @@ class Result:
     status: Status
     reason: str | None = None
     hint: str | None = None
+    failure: Failure | None = None
+    """What kind of failure it was; see `RunRecord.failure`."""
     see_log: bool = False
     """What the process printed says more; the place of the log is told beside the hint."""
     usage_error: bool = False

@@ -17,6 +17,8 @@ from canary.record.phases import PHASES as PHASES
 SCHEMA_VERSION: Literal[1] = 1
 
 Status = Literal["running", "completed", "failed", "timeout", "oom", "interrupted"]
+Failure = Literal["not found", "timed out"]
+"""A file or module that is missing; a rank that waited in vain for another."""
 
 Number = Annotated[float, BeforeValidator(number)]
 """A float whose non-finite values travel as strings."""
@@ -286,6 +288,8 @@ class RunRecord(Section):
     status: Status = "running"
     reason: str | None = None
     """One line: why the run did not complete."""
+    failure: Failure | None = None
+    """What kind of failure that is, where it is one that something follows from."""
     owner: Owner | None = None
     git: dict[str, Any] = Field(default_factory=dict)
     env: dict[str, Any] = Field(default_factory=dict)

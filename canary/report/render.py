@@ -69,7 +69,6 @@ LEGEND = {
     "detectable": "detectable: the smallest change seen in 4 of 5 cases",
 }
 """What a column's signs mean, by its heading."""
-OK = STATUS_WORDS["pass"]
 INDENT = "  "
 """Before each line of a section."""
 SEE_THEM = "(-v shows them)"
@@ -123,7 +122,7 @@ def render(found: Comparison, form: str, width: int | None = None, *, every: boo
         template = environment().get_template("comparison.md.jinja")
         return tidy(template.render(view=view, table=table(view), headings=HEADINGS))
     folded = width is not None and not every
-    rows = [row for row in view.rows if not (folded and row.status == OK)]
+    rows = [row for row in view.rows if not (folded and row.passed)]
     inner = None if width is None else width - len(INDENT)
     lines, legend = _checks(rows, inner) if rows else ([], "")
     counts = _counts(view, inner) if folded and inner is not None else []
@@ -134,8 +133,11 @@ def render(found: Comparison, form: str, width: int | None = None, *, every: boo
 
 def _counts(view: View, width: int) -> list[str]:
     """What is not shown row by row, a line for each kind."""
-    ok = [row.name for row in view.rows if row.status == OK]
-    kinds = ((ok, "ok", SEE_THEM), ([row.name for row in view.skipped], "skipped", SEE_WHY))
+    passed = [row.name for row in view.rows if row.passed]
+    kinds = (
+        (passed, STATUS_WORDS["pass"], SEE_THEM),
+        ([row.name for row in view.skipped], "skipped", SEE_WHY),
+    )
     return [
         counted(len(names), f"check{'' if len(names) == 1 else 's'} {what}", names, tail, width)
         for names, what, tail in kinds

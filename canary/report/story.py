@@ -19,8 +19,8 @@ from canary.report.render import INDENT, check_format, environment, tidy
 from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
-TIMED = ("step time, mean", "step time, p95", "tokens per second")
-"""Rows of the summary that the clock made."""
+TIMED = ("step_time_mean_s", "step_time_p95_s", "tokens_per_sec")
+"""Figures of the summary that the clock made."""
 NOISE = "too noisy to tell"
 """Beside a timing's change where the step time may not have changed at all."""
 LEAST_PHASE = 0.01
@@ -108,7 +108,7 @@ def _summary(found: Comparison, noisy: bool) -> Iterator[MetricRow]:
             scaled(side.summary.get(key), factor) for side in (found.baseline, found.current)
         )
         if was is not None and now is not None:
-            yield _row(label, was, now, unit, noisy=noisy and label in TIMED)
+            yield _row(label, was, now, unit, noisy=noisy and key in TIMED)
 
 
 def _row(name: str, was: float, now: float, unit: str, *, noisy: bool) -> MetricRow:

@@ -58,6 +58,8 @@ class Row:
     threshold: str
     detectable: str
     status: str
+    """A word for people."""
+    passed: bool
     message: str
 
 
@@ -195,6 +197,7 @@ def row_of(check: Check) -> Row:
         threshold=_limit(check.threshold, check.scale),
         detectable=_detectable(check),
         status=STATUS_WORDS[check.status],
+        passed=check.status == "pass",
         message=check.message,
     )
 

@@ -80,7 +80,7 @@ class RankProcesses:
         files = set(rank_files(Path(self._job.result_file)).values()) - self._read
         self._read |= files
         new = [result for file in files if (result := Result.read(file)) is not None]
-        return any(r.status == "failed" and _is_timeout(r.reason or "") for r in new)
+        return any(result.failure == "timed out" for result in new)
 
     def ask(self) -> None:
         """Has every living rank write down where it stands, and reads it."""
@@ -161,7 +161,7 @@ class RankProcesses:
         result = fall.result
         if result.usage_error:
             return result  # the same on every rank
-        if _is_timeout(result.reason or "") and self._asked:
+        if result.failure == "timed out" and self._asked:
             words = self.standing(since=self._last_row()[0])
             if words:
                 return replace(result, reason=f"{words} (rank {fall.rank}: {result.reason})")
@@ -229,11 +229,6 @@ class RankProcesses:
     def _after(self, rank: int) -> str:
         rows = self._rows(rank)
         return f"after step {rows[-1]['step']}" if rows else "before its first step"
-
-
-def _is_timeout(reason: str) -> bool:
-    """gloo's words, and those of NCCL's watchdog."""
-    return "timed out" in reason.lower() or "operation timeout" in reason.lower()
 
 
 def _death(code: int | None) -> tuple[str, str | None]:

@@ -173,7 +173,8 @@ class Session:
         reason, nan_at = result.reason, self.record.stability.nan_at
         if reason and nan_at and result.status == "failed":
             reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"
-        self.record = self.record.model_copy(update={"status": result.status, "reason": reason})
+        ended = {"status": result.status, "reason": reason, "failure": result.failure}
+        self.record = self.record.model_copy(update=ended)
         self.record = with_bottlenecks(self.record)
         if self.folder.is_there():
             self.folder.finish(self.record)

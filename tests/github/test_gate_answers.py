@@ -18,6 +18,7 @@ from canary.gate.context import World
 from canary.gate.inputs import ReportSettings, TrainSettings
 from canary.gate.report_job import pending
 from canary.gate.single_job import whole
+from canary.github.comment import parse
 from tests.github.gatehouse import (
     BASE_CONFIG,
     Gatehouse,
@@ -478,8 +479,9 @@ def test_each_trouble_of_reading_has_its_own_sentence(
     assert judged(house, pull)[1] == "error"
     (comment,) = house.comments(pull)
     assert sentence in comment.body.replace("\u200b", "").replace("\\", "")
+    (section,) = parse(comment.body)
     for foreign in ("HTTPConnectionPool", "Max retries", "urllib3", "{", "Exception"):
-        assert foreign not in comment.body
+        assert foreign not in section.text
 
 
 @pytest.mark.parametrize(
@@ -509,6 +511,13 @@ def test_a_config_is_new_only_where_github_says_that_it_is_not_there(
 ) -> None:
     said = house.judge(pull, house.run(), config="new.yaml")
     assert "the run left no record of new.yaml" in said.summary.replace("\\", "")
+
+
+def test_the_path_of_a_config_is_not_taken_for_words_of_github(
+    house: Gatehouse, pull: Pull
+) -> None:
+    said = house.judge(pull, house.run(), config="no commit found.yaml")
+    assert "the run left no record of no commit found.yaml" in said.summary.replace("\\", "")
 
 
 SEEN_AS: list[tuple[Callable[[GitHub], None], str]] = [

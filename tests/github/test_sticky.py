@@ -149,7 +149,7 @@ def test_sections_of_a_second_comment_of_ours_are_kept_and_those_of_others_left(
     (ours,) = repository.comments_on(pull.number)
     forged = repository.add_comment(pull.number, f"{MARKER}\nmine", "mallory")
     repository.add_comment(
-        pull.number, ours.body.replace(" a ", " b ").replace("a.yaml", "b.yaml"), BOT
+        pull.number, ours.body.replace('"name":"a"', '"name":"b"').replace("a.yaml", "b.yaml"), BOT
     )
     leg(github, pull, "c")
     assert names([ours]) == [["a", "b", "c"]]

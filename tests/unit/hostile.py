@@ -24,6 +24,8 @@ PAYLOADS = (
     "###[add-mask]pass \r\n  ::error::x\n\u2003::stop-commands::x",
     "<!-- rlhf-canary:end -->\n<!-- rlhf-canary -->",
     "<!-- rlhf-canary:section x 00 1.1 pass -->",
+    '<!-- rlhf-canary:section {"version":1,"name":"x","sha":"00","age":[1,1],"verdict":"pass",'
+    '"accepted":true,"key":"x"} -->\n<!-- rlhf-canary:end -->',
     "x\nEOF\nverdict=pass\nverdict<<EOF\npass\nEOF",
     "{{ 7 * 7 }} {% raw %}",
     "\x1b[2Jcleared \x07 \u202egnp.exe",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from canary.compare.exact.inputs_stages import is_rollout
@@ -52,9 +51,8 @@ def first_loss_differences(
     worst = None if _cut_in(baseline, current, 1) else _worst(was, now, floor)
     if not found and worst is not None and worst[1] > tolerance.first_loss:
         place, _ = worst
-        one = _loss_difference("micro_losses", was[place], now[place], floor)
-        words = one.detail.removeprefix("micro_losses ")
-        found.append(replace(one, detail=f"loss of micro-batch {place + 1} {words}"))
+        words = f"loss of micro-batch {place + 1}"
+        found.append(_loss_difference("micro_losses", was[place], now[place], floor, words))
     return found
 
 
@@ -64,7 +62,9 @@ def _cut_in(baseline: RunRecord, current: RunRecord, steps: int) -> bool:
     return any(cut_otherwise(was, now) for was, now in zip(before, after, strict=False))
 
 
-def _loss_difference(signal: str, was: Any, now: Any, floor: float) -> Difference:
+def _loss_difference(
+    signal: str, was: Any, now: Any, floor: float, words: str = "loss"
+) -> Difference:
     """Of losses compared on a scale of at least `floor`."""
     relative, scale = _of_baseline(was, now, floor)
     return Difference(
@@ -75,7 +75,7 @@ def _loss_difference(signal: str, was: Any, now: Any, floor: float) -> Differenc
         now,
         relative=relative,
         scale=scale,
-        detail=f"{signal} {_show(was)} -> {_show(now)} ({_share(was, now, relative, scale)})",
+        detail=f"{words} {_show(was)} -> {_show(now)} ({_share(was, now, relative, scale)})",
         learned=True,
     )
 

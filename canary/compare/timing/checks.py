@@ -18,7 +18,6 @@ from canary.compare.timing.lane import (
     GATE_WEIGHTS,
     LARGEST,
     OWN_SPREAD_SHARE,
-    PRIOR_SOURCE,
     Gate,
     Metric,
     Samples,
@@ -146,7 +145,7 @@ def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
 
 def _what_it_takes(gate: Gate, d: float) -> str:
     """How many more runs; where no noise was measured, what would measure it."""
-    if gate.estimate.spread.source == PRIOR_SOURCE:
+    if gate.estimate.spread.prior:
         return "run each side three times, or measure the noise with canary calibrate"
     needed = runs_needed(gate, d)
     what = "pairs" if gate.estimate.paired else f"launches {_of_whom(gate, needed)}"
@@ -169,6 +168,7 @@ def _unhealthy(check: Check, ratio: float) -> Check:
             f"not judged: the baseline's launches scatter {ratio:.1f} times more than the noise "
             "model of this runner; look for other work on the machine, or calibrate again"
         ),
+        unjudged="scattered",
     )
 
 
@@ -240,7 +240,7 @@ def _tokens_per_sec(
     if thresholds.sensitivity == "adaptive":
         limit = tolerance(gate, thresholds, thresholds.max_tps_drop_pct)[1]
     status: CheckStatus = source.status
-    if "not judged" not in source.message:
+    if source.unjudged is None:
         if lo > 0:
             status = "fail" if drop >= limit else "warn"
         elif hi < limit:

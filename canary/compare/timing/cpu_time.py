@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from canary.compare.checks import CHECKS
 from canary.compare.report import Check
-from canary.compare.timing.crowding import UNJUDGED, compute_threads, crowding
+from canary.compare.timing.crowding import compute_threads, crowding
 from canary.compare.timing.estimate import Estimate, signed_percent
 from canary.compare.timing.lane import Metric, Samples, estimate, launch_seconds, time_samples
 from canary.compare.timing.noise import NoiseModel
@@ -88,12 +88,14 @@ def settled(
             return list(checks)
         change = signed_percent(cpu.delta_pct or 0.0)
         why = f"CPU time per step {change}: undecided; the step time decides"
-        return [replace(c, status="skip", message=why) if c is cpu else c for c in checks]
+        told = replace(cpu, status="skip", message=why, unjudged=None)
+        return [told if c is cpu else c for c in checks]
     samples = cpu_samples("on_core_step_time", current, baseline, paired)
     if not open_ or isinstance(samples, str):
         return list(checks)
     crowded = crowding(current, baseline)
-    if crowded is not None and not crowded.more and any(UNJUDGED in c.message for c in open_):
+    still = any(check.unjudged == "crowded" for check in open_)
+    if crowded is not None and not crowded.more and still:
         return list(checks)
     bound = estimate(samples, paired, noise, has_gpu=False)
     return [_bounded(c, bound, _more_tokens(checks)) if c in open_ else c for c in checks]
@@ -113,6 +115,7 @@ def _bounded(check: Check, bound: Estimate, more_tokens: float) -> Check:
     return replace(
         check,
         status="skip",
+        unjudged=None,
         message=(
             f"{words} {signed_percent(check.delta_pct or 0.0)}, too noisy to judge: other work on "
             f"the machine. On a free core a step takes at most {percent:.1f}% longer"

@@ -16,7 +16,6 @@ DELAY = 0.15
 FOREIGN = 30.0
 """Percent of one core that processes of others took: the training's own threads and workers that
 crowd each other are its own matter."""
-UNJUDGED = "not judged: the training waited for a core"
 SLACK = 1.5
 """Caches and memory are shared too: a crowded step is longer than its waiting for a core says."""
 
@@ -54,11 +53,11 @@ class Crowding:
             explains = SLACK if self.more else 1.0
         if check.status not in ("fail", "warn") or growth > explains:
             return check
-        return replace(check, status="inconclusive", message=self._sentence())
+        return replace(check, status="inconclusive", message=self._sentence(), unjudged="crowded")
 
     def _sentence(self) -> str:
         return (
-            f"{UNJUDGED} {100 * self.current:.0f}% of the time, "
+            f"not judged: the training waited for a core {100 * self.current:.0f}% of the time, "
             f"{100 * self.baseline:.0f}% in the baseline: other work on the machine; run both "
             "again, or in alternation (canary ab)"
         )

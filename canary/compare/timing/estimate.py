@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canary.compare.timing.student import t_quantile, t_upper_tail
 
@@ -28,6 +28,8 @@ class Spread:
     """Degrees of freedom behind `sd`; infinite for a stated prior."""
     source: str
     """In words: where the spread comes from."""
+    prior: bool = False
+    """Whether it was stated and not measured."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,9 @@ def larger(own: Spread | None, model: Spread | None, floor: float) -> Spread | N
         chosen = model or own
     else:
         wider = own if own.sd > model.sd else model
-        chosen = Spread(wider.sd, max(own.df, model.df), wider.source)
+        chosen = replace(wider, df=max(own.df, model.df))
     if chosen is not None and chosen.sd < floor:
-        return Spread(floor, chosen.df, chosen.source)
+        return replace(chosen, sd=floor)
     return chosen
 
 

@@ -207,7 +207,7 @@ def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
     key = samples.kind
     if key == "step_time":
         key += "_gpu" if has_gpu else "_cpu"
-    return Spread(PRIORS[key], math.inf, PRIOR_SOURCE)
+    return Spread(PRIORS[key], math.inf, PRIOR_SOURCE, prior=True)
 
 
 def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: bool) -> Estimate:
@@ -226,7 +226,7 @@ def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: 
     model = noise.run_spread(samples.metric) if noise else None
     if model is None and (own is None or own.df < MIN_DF):
         prior = prior_spread(samples, has_gpu)
-        own = prior if own is None or own.sd < prior.sd else Spread(own.sd, own.df, own.source)
+        own = prior if own is None or own.sd < prior.sd else own
     spread = larger(own, model, floor)
     assert spread is not None
     return unpaired_estimate(samples.current, samples.baseline, spread)

@@ -1,21 +1,33 @@
-"""A run in plain lines: each launch's start and end, and every few seconds between."""
+"""A run in lines: each launch's start and end, and every few seconds between; plain ones for a
+log, or JSON for another program."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from canary.config.schema import CanaryConfig
 from canary.errors import printable
 from canary.protocol.job import Kind, Result
+from canary.record import jsonio
 from canary.record.alerts import alert_words
 from canary.runner.display import figures
 from canary.runner.display.pace import Pace
 
 LINE_EVERY_S = 5.0
 SHOWN_PHASES = 3
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line, as another program reads it."""
+
+    kind: Literal["run", "note", "launch", "alert", "step", "ended"]
+    text: str
+    """For people; nothing is read from it."""
 
 
 class PlainLines:
@@ -27,33 +39,34 @@ class PlainLines:
         self._pace = Pace()
         self._last = 0.0
 
-    def _print(self, text: str) -> None:
-        print(self._prefix + text, file=self._stream, flush=True)
+    def _tell(self, event: Event) -> None:
+        inner = "  " if event.kind in ("alert", "step", "ended") else ""
+        print(f"{self._prefix}{inner}{event.text}", file=self._stream, flush=True)
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
         """Says what runs, and where its record goes."""
-        self._print(figures.headline(config))
-        self._print(f"record: {run_dir}")
+        self._tell(Event("run", figures.headline(config)))
+        self._tell(Event("run", f"record: {run_dir}"))
 
     def warned(self, text: str) -> None:
         """What a user should know before anything starts."""
-        self._print(f"note: {printable(text)}")
+        self._tell(Event("note", f"note: {printable(text)}"))
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Says what the launch is for."""
         self._pace.begin(kind, steps)
         self._last = time.monotonic()
         length = "the whole training" if steps is None else f"{steps} steps"
-        self._print(f"{kind}: {length}, {figures.PURPOSE[kind]}")
+        self._tell(Event("launch", f"{kind}: {length}, {figures.PURPOSE[kind]}"))
 
     def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
         """A line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():
-            self._print(f"  {printable(alert_words(alert))}")
+            self._tell(Event("alert", printable(alert_words(alert))))
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
-            self._print(f"  step {figures.count(self._pace)} · {self._figures()}")
+            self._tell(Event("step", f"step {figures.count(self._pace)} · {self._figures()}"))
 
     def _figures(self) -> str:
         pace = self._pace
@@ -69,7 +82,15 @@ class PlainLines:
     def launch_ended(self, kind: Kind, result: Result) -> None:
         """How the launch ended."""
         seconds = time.monotonic() - self._pace.started
-        self._print(f"  {result.status} after {self._pace.done} steps, {seconds:.1f} s")
+        words = f"{result.status} after {self._pace.done} steps, {seconds:.1f} s"
+        self._tell(Event("ended", words))
 
     def waiting(self) -> None:
         """Nothing to say."""
+
+
+class JsonLines(PlainLines):
+    """The same lines for another program: a JSON object each."""
+
+    def _tell(self, event: Event) -> None:
+        print(jsonio.dumps(asdict(event)), file=self._stream, flush=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
@@ -9,8 +10,8 @@ from typing import Any, TextIO
 from rich.console import Console
 
 from canary.config.schema import CanaryConfig
-from canary.protocol.job import Kind, Listener, Result
-from canary.runner.display.lines import PlainLines
+from canary.protocol.job import EVENTS, Kind, Listener, Result
+from canary.runner.display.lines import JsonLines, PlainLines
 from canary.runner.display.panel import LivePanel
 
 
@@ -82,7 +83,11 @@ class WhileHeard:
 
 def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False, label: str = "") -> Listener:
     """The live panel on a terminal, lines elsewhere or where something else writes to it too
-    (`plain`), nothing when quiet. `label` goes before what is shown."""
+    (`plain`), nothing when quiet. `label` goes before what is shown. Where another program of ours
+    follows this run (`EVENTS`), it alone hears of it."""
+    follower = os.environ.pop(EVENTS, "")
+    if follower:
+        return WhileHeard(JsonLines(os.fdopen(int(follower), "w", encoding="utf-8")))
     if quiet:
         return Quiet()
     console = Console(file=stream)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from canary.config.redaction import hidden
 from canary.errors import InputError, Stopped
-from canary.protocol.failure import last_words
+from canary.protocol.failure import failure_of, last_words
 from canary.protocol.job import JOB, PARENT, Job, Listener, Result
 from canary.runner.exec.file_notes import GUARD, MARKS, NOTE, VARIABLE
 from canary.runner.exec.left_files import Refused
@@ -147,11 +147,13 @@ class CommandRunner(LocalRunner):
             )
             return replace(result, notes=(*result.notes, note), command_code=0)
         elif result.status == "completed" and returncode:
+            words = last_words(watch.printed())
             result = replace(
                 result,
                 status="failed",
                 reason="the training completed, then the command ended with code "
-                f"{returncode}{_told(watch)}",
+                f"{returncode}{_after(words)}",
+                failure=failure_of(words),
                 see_log=True,
             )
         return replace(result, command_code=returncode)
@@ -166,17 +168,18 @@ class CommandRunner(LocalRunner):
             return Result(status="failed", reason=reason, hint=f"{remedy}, or use --no-probe")
         if any(Path(job.scratch_dir).glob("claim*")):
             return died(returncode)
+        words = last_words(watch.printed())
         if returncode:
             return Result(
                 status="failed",
-                reason=f"the command ended with code {returncode} before it trained{_told(watch)}",
+                reason=f"the command ended with code {returncode} before it trained{_after(words)}",
+                failure=failure_of(words),
                 hint=_interpreter(job),
                 see_log=True,
             )
         reason, hint = self._why_untrained(job)
-        said = _told(watch)
-        if said:
-            reason += f"; it printed last{said}"
+        if words:
+            reason += f"; it printed last{_after(words)}"
         return Result(status="failed", reason=reason, hint=hint, usage_error=True)
 
     def _why_untrained(self, job: Job) -> tuple[str, str]:
@@ -250,9 +253,8 @@ def _other_program(name: str, number: int | None) -> str:
     return f"did you mean {near[0]}? Or {remedy}" if near else remedy
 
 
-def _told(watch: RankProcesses) -> str:
+def _after(words: str) -> str:
     """What the command said last, to be put after what is said of it."""
-    words = last_words(watch.printed())
     return f": {words}" if words else ""
 
 

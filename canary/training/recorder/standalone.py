@@ -294,6 +294,7 @@ class OwnKeeper:
                 update={
                     "status": result.status,
                     "reason": result.reason,
+                    "failure": result.failure,
                     "duration_seconds": time.monotonic() - self._started,
                 }
             )

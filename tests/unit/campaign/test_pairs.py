@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from canary.campaign.ab import AbRequest, run_ab
 from canary.campaign.pairs import Plan, Role, run_pairs
 from canary.campaign.progress import bar, duration
+from canary.campaign.side import Side
 from canary.compare.report import Check, CheckStatus, Comparison, Verdict
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
@@ -230,3 +235,40 @@ def test_an_interval_is_drawn_with_zero_and_tolerance() -> None:
 def test_durations_are_in_seconds_then_minutes() -> None:
     assert duration(31.4) == "31 s"
     assert duration(600) == "10 min"
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason", "hinted"),
+    [
+        ("not found", "the rows are nowhere", True),
+        (None, "ValueError: a reward that does not exist", False),
+    ],
+)
+def test_a_file_that_a_checkout_lacks_is_told_by_a_field_and_no_words(
+    failure: str | None,
+    reason: str,
+    hinted: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = {"status": "failed", "reason": reason, "failure": failure}
+    failed = EXAMPLE.model_copy(update=ended)
+    monkeypatch.setattr(Side, "run", lambda *_, **__: failed)
+    monkeypatch.setattr("canary.campaign.ab.require_training_stack", lambda: None)
+
+    @contextlib.contextmanager
+    def two(*_: object) -> Iterator[tuple[dict[str, Side], Path]]:
+        file = tmp_path / "canary.yaml"
+        yield (
+            {
+                role: Side(role, "abc", file, tmp_path, Path(sys.executable), {}, tmp_path / role)
+                for role in ("base", "head")
+            },
+            tmp_path,
+        )
+
+    monkeypatch.setattr("canary.campaign.ab._sides", two)
+    request = AbRequest(tmp_path / "canary.yaml", base="main", tier="smoke")
+    found, _ = run_ab(request, lambda _: None)
+    assert found.verdict == "error"
+    assert any("--setup" in note for note in found.notes) == hinted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -81,12 +82,77 @@ def test_two_configs_of_similar_paths_and_one_name_have_a_section_each(
 
 
 def test_sections_of_an_older_version_go_when_one_of_this_comes() -> None:
-    first = of("canary.yaml", "canary", comparison("error", "Error: no record."), source())
-    key = parse(first)[0].key
-    old = first.replace(f" {key} -->", " -->")
+    old = older(f"canary {NEW} 7.1 error")
     assert [(one.name, one.key) for one in parse(old)] == [("canary", "")]
     second = of("canary.yaml", "sft_smoke", comparison(), source(), old)
     assert [one.name for one in parse(second)] == ["sft_smoke"]
+
+
+def older(mark: str) -> str:
+    """A comment as versions wrote it whose marks had no version of their own."""
+    return (
+        f"{MARKER}\n<!-- rlhf-canary:section {mark} -->\n**⚪ what was said**\n"
+        "<!-- rlhf-canary:end -->\n"
+    )
+
+
+def test_a_comment_of_an_older_version_is_understood_and_written_anew() -> None:
+    before = older(f"dpo {NEW} 7.2 accepted configs-dpo.yaml")
+    (was,) = parse(before)
+    assert (was.name, was.sha, was.age, was.key) == ("dpo", NEW, (7, 2), "configs-dpo.yaml")
+    assert (was.verdict, was.accepted, was.text) == ("changed", True, "**⚪ what was said**\n")
+    after = body({"sft": comparison()}, source(), before)
+    assert after is not None
+    assert after.splitlines()[1] == "**🟠 accepted: `dpo` · pass: `sft`**"
+    assert after.count("<!-- rlhf-canary:section {") == 2
+    assert parse(after)[0] == was
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2},
+        {"version": None},
+        {"verdict": "fine"},
+        {"accepted": "yes"},
+        {"age": [7]},
+        {"sha": "not a commit"},
+        {"name": "x y"},
+        {"name": "x" * 1000},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_mark_that_is_not_as_this_version_writes_it_is_no_section(
+    change: dict[str, object],
+) -> None:
+    text = body({"sft": comparison()}, source())
+    assert text is not None
+    written = text.partition("section ")[2].partition(" -->")[0]
+    fields = {**json.loads(written), **change}
+    if fields["version"] is None:
+        del fields["version"]
+    assert len(parse(text)) == 1
+    assert not parse(text.replace(written, json.dumps(fields)))
+    assert not parse(text.replace(written, "{" * 900))
+
+
+def test_what_a_reader_sees_says_nothing_to_a_later_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does the comment's first line, the word for an accepted change, or a user's template."""
+    found = replace(comparison("changed", "Accepted, says who wrote this."), accepted="a label")
+    before = body({"sft": found, "dpo": comparison()}, source())
+    monkeypatch.setattr("canary.github.comment.ACCEPTED", "regression")
+    monkeypatch.setattr(
+        "canary.github.comment.section", lambda *_: "**regression**: accepted: false"
+    )
+    after = body({"sft": found, "dpo": comparison()}, source())
+    assert before is not None
+    assert after is not None
+    told = [
+        [(one.name, one.verdict, one.accepted, one.age) for one in parse(text)]
+        for text in (before, after)
+    ]
+    assert told[0] == told[1] == [("dpo", "pass", False, (7, 1)), ("sft", "changed", True, (7, 1))]
 
 
 def test_what_is_posted_by_hand_and_by_a_run_replaces_each_other() -> None:
@@ -192,9 +258,9 @@ def test_a_template_that_is_wrong_or_reaches_out_is_refused(template: str, said:
 
 
 def test_no_template_can_write_the_comments_own_marks() -> None:
-    forged = "<!-- rlhf-canary:end --><!-- rlhf-canary:section x bb 1.1 pass -->"
-    text = body({"sft": slow()}, source())
+    text = body({"sft": comparison()}, source())
     assert text is not None
+    forged = f"<!-- rlhf-canary:end --><!-- rlhf-canary:section x bb 1.1 pass -->{text}"
     own = merged("", sections_of([Answer("sft", slow())], source(), {TEMPLATE: forged}))
     assert own is not None
     assert [one.verdict for one in parse(own)] == ["regression"]

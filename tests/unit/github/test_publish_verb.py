@@ -5,15 +5,19 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from canary.cli import app
+from canary.compare.report import Comparison
 from canary.errors import InputError, RecordError, UsageError
 from canary.github.by_hand import Posting, post
+from canary.github.client import Refused
 from canary.github.comment import merged, sections_of
+from canary.github.publish import Channels, publish
 from canary.github.source import Answer, Source
 from canary.github.workflow import Job
 from canary.record import jsonio
@@ -160,3 +164,20 @@ def test_what_is_no_comparison_is_refused(posting: Posting, tmp_path: Path) -> N
     (tmp_path / "x.json").write_text('{"schema_version": 1, "verdict": "fine"}')
     with pytest.raises(RecordError, match="is not a comparison"):
         said(replace(posting, comparisons=(tmp_path / "x.json",)))
+
+
+@pytest.mark.parametrize("what", ["", "the comment on the check run", "the status of the comment"])
+def test_a_refusal_names_the_permission_of_its_channel_whatever_was_refused(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise Refused(what, 403, "403 no")
+
+    for write in ("set_status", "write_check_run", "write_comment"):
+        monkeypatch.setattr(f"canary.github.publish.{write}", refuse)
+    anything: Any = SimpleNamespace()
+    channels = Channels(status="both", author="me")
+    answers = (Answer("sft", Comparison("pass", "Pass.")),)
+    said = publish(anything, anything, 1, Source("a" * 40), answers, channels, Job(io.StringIO()))
+    needed = [notice.partition("`")[2].partition("`")[0] for notice in said.notices]
+    assert needed == ["statuses: write", "checks: write", "pull-requests: write"]

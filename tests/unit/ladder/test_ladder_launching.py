@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from canary.campaign.side import Side, run_child
+from canary.campaign.side import Side, events_to, finish_child, folder_left, start_child
 from canary.errors import MachineError, UsageError
 from canary.ladder.launching import FinishedRun, Heard, RunProcesses, run_name
+from canary.protocol.job import EVENTS
 from canary.record.types import RunRecord
+from canary.runner.display.lines import Event
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import config_of, silent
 
@@ -40,7 +43,7 @@ class Started:
 def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     found = Started()
     monkeypatch.setattr(
-        Side, "run_with", lambda side, settings: found.run_with(side, list(settings))
+        Side, "run_with", lambda side, settings, _: found.run_with(side, list(settings))
     )
     return found
 
@@ -144,7 +147,7 @@ def test_a_long_name_of_the_job_does_not_hide_which_launch_it_is() -> None:
 def test_every_launch_is_kept_with_its_record_s_id(tmp_path: Path, started: Started) -> None:
     launch = launcher(tmp_path)
     launch.guard("basic", {})
-    started.answer = MachineError("advanced (trial): no such kernel")
+    started.answer = MachineError("no such kernel")
     launch.trial("advanced", {})
     assert launch.launched == [
         FinishedRun("guard", "basic", example().run_id),
@@ -156,7 +159,7 @@ def test_every_launch_is_kept_with_its_record_s_id(tmp_path: Path, started: Star
 def test_a_launch_that_cannot_run_says_why_and_is_no_exception(
     tmp_path: Path, started: Started, error: Any
 ) -> None:
-    started.answer = error("advanced (trial): no such kernel")
+    started.answer = error("no such kernel")
     found = launcher(tmp_path).trial("advanced", {})
     assert found.problem == "no such kernel"
     assert found.speed is None
@@ -169,29 +172,58 @@ def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> 
     assert found.speed is None
 
 
-def test_steps_and_alerts_are_passed_on_and_the_summing_up_is_not() -> None:
+def test_steps_and_alerts_are_passed_on_whatever_they_say_and_the_rest_is_not() -> None:
     said: list[str] = []
     heard = Heard("basic, timed", said.append)
-    for line in (
-        "sft: SFT of embedded/tiny",
-        "  step 3/20 · 120 ms/step",
-        "  high alert: gradient",
-        "  completed after 20 steps, 3.0 s",
-        "  step time   120 ms mean",
+    for event in (
+        Event("run", "  step 1/20"),
+        Event("step", "third of twenty"),
+        Event("alert", "completed after 20 steps"),
+        Event("step", "fourth of twenty"),
+        Event("ended", "  step 20/20"),
     ):
-        heard(line)
+        heard(event)
     assert said == [
-        "  basic, timed: step 3/20 · 120 ms/step",
-        "  basic, timed: high alert: gradient",
+        "  basic, timed: third of twenty",
+        "  basic, timed: completed after 20 steps",
+        "  basic, timed: fourth of twenty",
     ]
 
 
-def test_lines_of_a_child_are_heard_as_they_come_and_kept() -> None:
-    heard: list[str] = []
-    program = "import sys; print('out'); [print(n, file=sys.stderr) for n in range(3)]; sys.exit(3)"
-    code, out, err = run_child([sys.executable, "-c", program], Path.cwd(), {}, heard.append)
-    assert (code, out, err) == (3, "out\n", "0\n1\n2\n")
-    assert heard == ["0", "1", "2"]
+FOLLOWED = """
+import os, sys
+import canary.runner.display.lines
+from canary.protocol.job import EVENTS
+from canary.runner.display.progress import listener_for
+from tests.unit.record.test_summary import row
+canary.runner.display.lines.LINE_EVERY_S = 0.0
+listener = listener_for(sys.stderr, quiet=True)
+assert EVENTS not in os.environ
+listener.warned("mind this")
+listener.launch_begins("measured", 1, 3)
+for step in (1, 2):
+    listener.step_ended("measured", row(step, 0.5))
+os.write(listener.inner._stream.fileno(), b'{"kind": "st')
+"""
+
+
+def test_events_of_a_child_are_heard_in_their_order_and_half_a_line_is_not() -> None:
+    heard: list[Event] = []
+    with events_to(heard.append) as file:
+        environment = {**os.environ, EVENTS: str(file)}
+        child = start_child([sys.executable, "-c", FOLLOWED], Path.cwd(), environment, file)
+        assert finish_child(child) == (0, "", "")
+    assert [event.kind for event in heard] == ["note", "launch", "step", "step"]
+    assert heard[0].text == "note: mind this"
+
+
+def test_a_run_that_left_no_record_says_why_and_whose_it_was(tmp_path: Path) -> None:
+    with pytest.raises(MachineError, match=r"^base \(x\): no record was left: it broke$"):
+        folder_left(4, "", "noise\ncanary: it broke\n", "base (x): ")
+    with pytest.raises(UsageError, match=r"^no such key$"):
+        folder_left(2, str(tmp_path), "canary: no such key")
+    (tmp_path / "metrics.json").touch()
+    assert folder_left(0, f"{tmp_path}\n", "") == tmp_path
 
 
 def test_a_guard_trains_at_a_rate_though_the_warm_up_is_long(

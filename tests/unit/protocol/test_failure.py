@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.protocol.failure import HERE, last_words
+from canary.protocol.failure import HERE, describe_failure, failure_of, last_words
 
 PLAIN = """loading
 Traceback (most recent call last):
@@ -124,3 +124,30 @@ def test_the_last_words_are_the_error_and_the_users_own_line(text: str, words: s
 
 def test_last_words_stay_short() -> None:
     assert len(last_words("x" * 10_000)) <= 400
+
+
+@pytest.mark.parametrize(
+    ("words", "failure"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'rows.jsonl'", "not found"),
+        ("ModuleNotFoundError: No module named 'rewards'", "not found"),
+        ("python: can't open file 'train.py': [Errno 2] No such file or directory", "not found"),
+        ("RuntimeError: [gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting", "timed out"),
+        (
+            "DistBackendError: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)",
+            "timed out",
+        ),
+        ("RuntimeError: Connection closed by peer", None),
+        ("", None),
+    ],
+)
+def test_the_words_of_other_programs_become_a_kind_of_failure_at_once(
+    words: str, failure: str | None
+) -> None:
+    assert failure_of(words) == failure
+
+
+def test_what_ended_a_training_is_a_field_beside_its_words() -> None:
+    missing = describe_failure(FileNotFoundError(2, "No such file or directory", "rows.jsonl"))
+    assert (missing.status, missing.failure) == ("failed", "not found")
+    assert describe_failure(ValueError("no good")).failure is None

@@ -23,6 +23,7 @@ from canary.protocol.heartbeat import (
     waits_for_others,
 )
 from canary.protocol.job import Job, Result
+from canary.record.types import Failure
 from canary.runner.distributed import (
     Rendezvous,
     asked_ranks,
@@ -133,6 +134,25 @@ def test_a_rank_that_stands_still_says_where_when_it_is_asked(job: Job) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason", "asked"),
+    [
+        ("timed out", "RuntimeError: it took too long", True),
+        (None, "ValueError: the reward says 'Timed out'", False),
+    ],
+)
+def test_who_waited_in_vain_is_told_by_a_field_and_no_words(
+    job: Job, failure: Failure | None, reason: str, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(job, [os.getpid(), os.getpid()])
+    watch = RankProcesses(job, log_of(job))
+    heard: list[bool] = []
+    monkeypatch.setattr(watch, "ask", lambda: heard.append(True))
+    Result(status="failed", reason=reason, failure=failure).write(Path(job.result_file))
+    watch.look()
+    assert bool(heard) == asked
 
 
 def test_one_process_that_left_its_result_is_no_matter_of_ranks(job: Job) -> None:

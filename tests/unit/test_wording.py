@@ -1,0 +1,155 @@
+"""The words of a comparison are for people: nothing is decided by them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from canary.compare.report import Check, Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.github.section import CUTS, comment_view
+from canary.record.types import RunRecord
+from canary.report.document import document
+from canary.report.reading import comparison_from
+from canary.report.render import render
+from canary.report.story import NOISE, story_of
+from canary.report.view import STATUS_WORDS, SUMMARY_ROWS
+from tests.unit.compare.timing.test_crowding import QUIET, side
+from tests.unit.comparing import altered, history, noise_model, record, records
+from tests.unit.ppo_records import compared, ppo
+
+
+def crowded() -> Comparison:
+    """Other work on the machine made the times, and with them a phase that would be named."""
+    sides = [
+        side([time] * 5, first, delay=0.48, own=100.0, machine=100.0)
+        for time, first in ((0.1, 0), (0.28, 100))
+    ]
+    for one in (*sides[0], *sides[1]):
+        one.env["device"] = {"type": "cpu", "threads": 2}
+        one.launches[0].phases_steady = {"data": 0.002, "forward": 0.03, "backward": 0.05}
+    for one in sides[1]:
+        one.launches[0].phases_steady |= {"data": 0.11, "backward": 0.12}
+    return compare_to_baseline(sides[1], sides[0])
+
+
+def crowded_and_as_much_cpu_time() -> Comparison:
+    sides = [
+        side([time] * 5, first, delay=0.5, own=50.0, machine=100.0)
+        for time, first in ((0.1, 0), (0.14, 100))
+    ]
+    for one in (*sides[0], *sides[1]):
+        one.env["device"] = {"type": "cpu", "threads": 1}
+        one.launches[0].cpu_s_per_step = one.launches[0].on_core_step_time_s = 0.05
+    return compare_to_baseline(sides[1], sides[0])
+
+
+def crowded_once() -> Comparison:
+    current = side([0.3] * 5, 100, delay=0.6, own=40.0, machine=100.0)
+    return compare_to_baseline(current, QUIET)
+
+
+def scattered() -> Comparison:
+    return compare_to_baseline(record(100, 0.2), history(0.035), noise=noise_model(0.01))
+
+
+def untimed() -> Comparison:
+    return compared(ppo(1))
+
+
+def slower() -> Comparison:
+    return compare_to_baseline(record(100, 0.2), history(0.01), history=True)
+
+
+def another_loss() -> Comparison:
+    changed: RunRecord = altered(record(100), "exact", "first_loss", "loss", to=1.0)
+    return compare_to_baseline(changed, records([0.1] * 4), history=True)
+
+
+CASES: list[tuple[Callable[[], Comparison], str | None]] = [
+    (crowded, "crowded"),
+    (crowded_and_as_much_cpu_time, "crowded"),
+    (crowded_once, "crowded"),
+    (scattered, "scattered"),
+    (untimed, "untimed"),
+    (slower, None),
+    (another_loss, None),
+]
+
+
+def decided(found: Comparison) -> dict[str, Any]:
+    return {
+        "verdict": found.verdict,
+        "checks": [(check.name, check.status, check.unjudged) for check in found.checks],
+        "suspects": [(one.category, one.confidence) for one in found.diagnosis.suspects],
+        "words": found.first_line.partition(" ")[0],
+        "differences": found.first_line.count("First difference"),
+        "unmeasured": "speed was not measured" in found.first_line,
+    }
+
+
+@pytest.mark.parametrize(("make", "unjudged"), CASES)
+def test_checks_that_say_it_otherwise_decide_the_same(
+    make: Callable[[], Comparison], unjudged: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = make()
+    assert before.check("step_time_median").unjudged == unjudged
+    said = Check.__init__
+
+    def otherwise(check: Check, *given: Any, **named: Any) -> None:
+        said(check, *given, **named)
+        object.__setattr__(check, "message", f"{check.name} in other words")
+
+    monkeypatch.setattr(Check, "__init__", otherwise)
+    assert decided(make()) == decided(before)
+
+
+def test_a_saved_comparison_keeps_why_a_time_was_not_judged() -> None:
+    found = crowded()
+    again = comparison_from(document(found))
+    assert [one.unjudged for one in again.checks] == [one.unjudged for one in found.checks]
+
+
+def test_a_comparison_of_before_this_field_is_read() -> None:
+    older = document(crowded())
+    for check in older["checks"]:
+        del check["unjudged"]
+    assert {one.unjudged for one in comparison_from(older).checks} == {None}
+
+
+def test_a_spread_that_was_stated_is_told_by_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("canary.compare.timing.lane.PRIOR_SOURCE", "as somebody said")
+    found = compare_to_baseline(record(100, 0.11), record(0))
+    assert "run each side three times" in found.check("step_time_median").message
+
+
+def test_which_rows_are_folded_and_cut_is_not_told_by_their_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = slower()
+    passed = [check.name for check in found.checks if check.status == "pass"]
+    for words in STATUS_WORDS, {status: f"<{status}>" for status in STATUS_WORDS}:
+        monkeypatch.setattr("canary.report.view.STATUS_WORDS", words)
+        cut = dict(CUTS)["checks that passed"](comment_view(found))
+        assert not {row.name for row in cut.rows} & set(passed)
+        assert len(cut.rows) == len(comment_view(found).rows) - len(passed)
+        text = render(found, "text", 200)
+        assert f"{len(passed)} checks ok" in text
+
+
+def test_which_figures_the_clock_made_is_not_told_by_their_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = compare_to_baseline(record(100, 0.101), record(0))
+
+    def noisy() -> list[float]:
+        story = story_of(found, [record(100, 0.101)], [record(0)])
+        return [row.values[1] for row in story.metrics if NOISE in row.change]
+
+    before = noisy()
+    assert before
+    rows = [(f"figure {place}", *row[1:]) for place, row in enumerate(SUMMARY_ROWS)]
+    monkeypatch.setattr("canary.report.story.SUMMARY_ROWS", rows)
+    assert noisy() == before
