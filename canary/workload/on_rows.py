@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from canary.workload import adapt, older_rows
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows
 from canary.workload.enough import require_enough
@@ -14,30 +13,18 @@ from canary.workload.peft import lora_config
 from canary.workload.plugins import callbacks, data_collator
 from canary.workload.spec import WorkloadSpec
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
-Collator = Callable[[WorkloadSpec, "PreTrainedTokenizerBase"], Any]
-
-
-def build_on_rows(
-    spec: WorkloadSpec,
-    name: str,
-    *,
-    reference: bool = False,
-    collator: Collator | None = None,
-    **own: Any,
-) -> Any:
+def build_on_rows(spec: WorkloadSpec, name: str, *, reference: bool = False, **own: Any) -> Any:
     """trl's trainer of that name (`SFT`, `DPO`, ...), not yet started.
 
-    `reference`: beside the policy, a copy of it as it starts. `collator` makes the collator where
-    the config names none. `own` are the trainer's own arguments.
+    `reference`: beside the policy, a copy of it as it starts. `own` are the trainer's own
+    arguments.
 
     Raises ConfigError where this trl offers no such trainer.
     """
     config_class, trainer_class = adapt.offered(name)
     tokenizer = load_tokenizer(spec)
-    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
+    rows = load_rows(spec, tokenizer)
     arguments = training_arguments(
         spec,
         config_class,
@@ -46,15 +33,12 @@ def build_on_rows(
         **own,
     )
     model = load_model(spec, tokenizer)
-    collate = data_collator(spec, tokenizer)
-    if collate is None and collator is not None:
-        collate = collator(spec, tokenizer)
     return adapt.build(
         trainer_class,
         model=model,
         **({"ref_model": reference_of(spec, model)} if reference else {}),
         args=arguments,
-        data_collator=collate,
+        data_collator=data_collator(spec, tokenizer),
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=callbacks(spec),

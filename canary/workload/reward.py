@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from canary.workload import adapt, older_rows
+from canary.workload import adapt
 from canary.workload.arguments import training_arguments
 from canary.workload.data import load_rows
 from canary.workload.model import load_model, load_tokenizer
@@ -24,7 +24,7 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
     one label already keeps its own.
     """
     tokenizer = load_tokenizer(spec)
-    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
+    rows = load_rows(spec, tokenizer)
     config_class, trainer_class = adapt.offered("Reward")
     arguments = training_arguments(
         spec,
