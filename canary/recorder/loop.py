@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ import torch
 from canary.collect.packages import package_versions
 from canary.collect.probes.settings import KINDS, dtype_of, plain
 from canary.config.places import is_special_token
-from canary.errors import UsageError
+from canary.errors import UsageError, did_you_mean, nearest
 
 TYPES = (*KINDS, "custom")
 SECRETS = ("token", "key", "secret", "password")
@@ -153,8 +152,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     """
     kind = settings.get("training_type", "custom")
     if kind not in TYPES:
-        near = difflib.get_close_matches(str(kind), TYPES, n=1)
         raise UsageError(
             f"unknown training_type {kind!r} in Recorder(config=...)",
-            f"did you mean {near[0]!r}?" if near else f"one of {', '.join(TYPES)}",
+            did_you_mean(nearest(kind, TYPES), f"one of {', '.join(TYPES)}"),
         )
