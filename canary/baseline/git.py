@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from canary.baseline.refusals import GitFailed, Unreachable, shown
+from canary.config.secret_names import TOKENS
 from canary.config.token import Token
 from canary.errors import MachineError, UsageError
 
@@ -52,8 +53,6 @@ IDENTITY = {
 }
 TALKING = ("fetch", "ls-remote", "push")
 """The commands that talk to the server, and are given the token for it."""
-SECRETS = ("CANARY_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")
-"""Variables that hold a token; git is given ours as configuration."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -140,7 +139,7 @@ def run(
         child = subprocess.Popen(
             command,
             cwd=folder,
-            env={name: value for name, value in environ.items() if name not in SECRETS},
+            env={name: value for name, value in environ.items() if name not in TOKENS},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -9,8 +9,9 @@ from canary.baseline.comparability import asked_dtype
 from canary.collect.record import RunRecord
 from canary.compare.commands import command_changes
 from canary.compare.report import Difference, KeyChange
-from canary.config.places import is_place, is_special_token
+from canary.config.places import is_place
 from canary.config.schema import CanaryConfig
+from canary.config.secret_names import is_special_token
 from canary.config.trainers import EXEC_KEYS
 
 NOT_SHOWN = ("output_dir", "save_model", "command")

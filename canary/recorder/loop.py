@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +12,10 @@ import torch
 
 from canary.collect.packages import package_versions
 from canary.collect.probes.settings import KINDS, dtype_of, plain
-from canary.config.places import is_special_token
+from canary.config.secret_names import may_be_secret
 from canary.errors import UsageError, did_you_mean, nearest
 
 TYPES = (*KINDS, "custom")
-SECRETS = ("token", "key", "secret", "password")
-"""Last words of names in a loop's settings that no record holds."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,7 @@ def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _without_secrets(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
-        if is_special_token(str(name)) or re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
+        if not may_be_secret(str(name))
     }
 
 

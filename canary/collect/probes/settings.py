@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from canary.collect.packages import package_versions
-from canary.config.places import is_secret, is_special_token
+from canary.config.secret_names import is_secret, is_special_token
 
 KINDS = ("sft", "dpo", "reward", "kto", "grpo", "rloo", "orpo", "cpo", "ppo")
 """Trainers of trl whose class, or a base of it, is called `<KIND>Trainer`."""

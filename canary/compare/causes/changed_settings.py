@@ -12,7 +12,7 @@ from canary.compare.changes import shown
 from canary.compare.commands import as_number, setting_name
 from canary.compare.report import Comparison
 from canary.compare.suspects import Evidence, RegressionCategory
-from canary.config.places import is_special_token
+from canary.config.secret_names import is_special_token
 
 FOLLOWING = (
     "transformers_version",
