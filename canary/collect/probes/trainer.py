@@ -357,7 +357,7 @@ class TrainerProbe(TrainerCallback):
     def _close_step(self) -> None:
         if self._ended_step is None:
             return
-        scalars: dict[str, torch.Tensor | float | int] = dict(self._tokens)
+        scalars: dict[str, torch.Tensor | float] = dict(self._tokens)
         scalars.update({f"loss{index}": loss for index, loss in enumerate(self._losses)})
         if self._grad_norm is not None:
             scalars["grad_norm"] = self._grad_norm
