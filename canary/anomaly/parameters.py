@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from canary.anomaly.reading import local
+from canary.collect.probes.parameters import local
 from canary.collect.probes.scalars import DeferredVector
 
 UPDATES = 20

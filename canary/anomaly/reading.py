@@ -6,12 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
-
-def local(value: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this rank holds: of a sharded one its shard."""
-    if type(value) in (torch.Tensor, torch.nn.Parameter):
-        return value
-    return value.to_local() if hasattr(value, "to_local") else value
+from canary.collect.probes.parameters import local
 
 
 def gradient_norm(parameters: Iterable[torch.Tensor]) -> torch.Tensor | None:
