@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from canary.config.source import Origins, apply_overrides, read_chain
 from canary.config.speed import SpeedConfig
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import BUILT_IN_STEPS, EXEC_DEFAULTS, LORA_DEFAULTS, TRAINER_DEFAULTS
-from canary.errors import ConfigError
+from canary.errors import ConfigError, did_you_mean, nearest
 
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
 """What `canary run` without an argument runs."""
@@ -115,7 +114,7 @@ def _refuse_unknown(
         if key not in model.model_fields:
             place = origins.get(dotted, source)
             near = _nearest(str(key), prefix, model)
-            hint = f"did you mean '{near}'?" if near else "see `canary config show`"
+            hint = did_you_mean(near, "see `canary config show`")
             if near and near.startswith("ppo.") and kind != "ppo":
                 hint = f"'{near}' is for training_type ppo alone, and this is {kind}"
             raise ConfigError(f"unknown key {dotted!r} in {place}", hint, file=source, key=dotted)
@@ -131,8 +130,8 @@ def _nearest(key: str, prefix: str, model: type[BaseModel]) -> str | None:
     for place, section in places.items():
         if key in section.model_fields:
             return f"{place}{key}"
-    near = difflib.get_close_matches(key, model.model_fields, n=1)
-    return f"{prefix}{near[0]}" if near else None
+    near = nearest(key, model.model_fields)
+    return f"{prefix}{near}" if near else None
 
 
 KIND_MESSAGES = {
