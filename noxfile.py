@@ -22,8 +22,7 @@ nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["stacks"]
 
 OLDEST, NEWEST = "0.19.1", "1.16.0"
-BEST_EFFORT = ("0.11.4",)
-STACKS = (*BEST_EFFORT, OLDEST, "0.29.1", "1.0.0", "1.12.0", NEWEST)
+STACKS = (OLDEST, "0.29.1", "1.0.0", "1.12.0", NEWEST)
 QUICK = ("sft", "dpo", "reward", "grpo", "ppo", "trl_ppo")
 LAST_PPO = "1.12.0"
 RESULTS = Path("build/stacks")

@@ -12,6 +12,7 @@ CanaryError
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterable
 from pathlib import Path
 
 EXIT_OK = 0
@@ -27,6 +28,18 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " for char in text)
+
+
+def nearest(given: object, known: Iterable[str]) -> str | None:
+    """The known name that comes closest to the given one; None where none is close."""
+    import difflib  # Here: only a command that fails needs it.
+
+    return next(iter(difflib.get_close_matches(str(given), list(known), n=1)), None)
+
+
+def did_you_mean(near: object | None, otherwise: str | None = None) -> str | None:
+    """The hint that asks for what was meant; `otherwise` where that is None."""
+    return otherwise if near is None else f"did you mean '{near}'?"
 
 
 class CanaryError(Exception):

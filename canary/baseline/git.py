@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +19,7 @@ from urllib.parse import urlsplit
 from canary.baseline.refusals import GitFailed, Unreachable, shown
 from canary.config.token import Token
 from canary.errors import MachineError, UsageError
+from canary.machine.git import Ended, run_git
 
 TIMEOUT_S = 120.0
 OLDEST = (2, 32)
@@ -52,21 +51,7 @@ IDENTITY = {
 }
 TALKING = ("fetch", "ls-remote", "push")
 """The commands that talk to the server, and are given the token for it."""
-SECRETS = ("CANARY_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")
-"""Variables that hold a token; git is given ours as configuration."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command wrote."""
-
-    out: bytes
-
-    @property
-    def text(self) -> str:
-        """Standard output as text, without the last newline."""
-        return self.out.decode("utf-8", errors="replace").strip()
 
 
 @dataclass(frozen=True)
@@ -85,7 +70,7 @@ class Scratch:
         given: bytes = b"",
         timeout_s: float = TIMEOUT_S,
         extra: Mapping[str, str] | None = None,
-    ) -> Done:
+    ) -> Ended:
         """Runs one command.
 
         Raises:
@@ -97,7 +82,7 @@ class Scratch:
         environ = {**given_to, "GIT_DIR": str(self.folder), **(extra or {})}
         return self._run(arguments, self.folder, environ, given, timeout_s)
 
-    def reading(self, checkout: Path, *arguments: str, given: bytes = b"") -> Done:
+    def reading(self, checkout: Path, *arguments: str, given: bytes = b"") -> Ended:
         """Runs one command in a user's repository, for commands that only read.
 
         Raises:
@@ -114,56 +99,17 @@ class Scratch:
         environ: Mapping[str, str],
         given: bytes,
         timeout_s: float,
-    ) -> Done:
-        code, out, err = run(["git", *arguments], folder, environ, given, timeout_s)
-        if code is None:
+    ) -> Ended:
+        done = run_git(folder, *arguments, environ=environ, given=given, timeout_s=timeout_s)
+        if done.code is None:
             raise Unreachable(
                 f"git {arguments[0]} did not end in {timeout_s:.0f} s",
                 "check the network and the size of the repository",
             )
-        if code != 0:
-            said = (err + b"\n" + out).decode("utf-8", errors="replace")
-            raise GitFailed(arguments[0], self.token.scrub(shown(said)), code)
-        return Done(out)
-
-
-def run(
-    command: list[str], folder: Path, environ: Mapping[str, str], given: bytes, timeout_s: float
-) -> tuple[int | None, bytes, bytes]:
-    """(exit code, standard output, standard error) of a command; no code where it was ended after
-    `timeout_s` seconds, with all that it had started. It is given no variable that holds a token.
-
-    Raises:
-        UsageError: it is not installed.
-    """
-    try:
-        child = subprocess.Popen(
-            command,
-            cwd=folder,
-            env={name: value for name, value in environ.items() if name not in SECRETS},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for this process, which ends git in order.
-        )
-    except FileNotFoundError as error:
-        raise UsageError("git is not installed", "install git 2.32 or newer") from error
-    try:
-        out, err = child.communicate(given, timeout_s)
-    except subprocess.TimeoutExpired:
-        _end(child)
-        return None, b"", b""
-    except BaseException:
-        _end(child)
-        raise
-    return child.returncode, out, err
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends a command with the processes that talk to the server for it."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.communicate()
+        if done.code != 0:
+            said = (done.err + b"\n" + done.out).decode("utf-8", errors="replace")
+            raise GitFailed(arguments[0], self.token.scrub(shown(said)), done.code)
+        return done
 
 
 @contextlib.contextmanager
@@ -221,7 +167,7 @@ def _isolated(environ: Mapping[str, str]) -> dict[str, str]:
 
 def require_recent(folder: Path, environ: Mapping[str, str]) -> None:
     """MachineError for a git that would read more configuration than it is told to."""
-    _, out, _ = run(["git", "version"], folder, environ, b"", TIMEOUT_S)
+    out = run_git(folder, "version", environ=environ, timeout_s=TIMEOUT_S).out
     found = re.search(rb"(\d+)\.(\d+)", out)
     if found and (int(found[1]), int(found[2])) < OLDEST:
         raise MachineError(
@@ -234,8 +180,8 @@ def _carried(folder: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Proxies and certificates of the user's and the machine's configuration."""
     asked = {name: value for name, value in environ.items() if name != "GIT_DIR"}
     asked["GIT_CEILING_DIRECTORIES"] = str(folder.parent)
-    command = ["git", "config", "-z", "--get-regexp", CARRIED]
-    _, out, _ = run(command, folder, asked, b"", TIMEOUT_S)
+    command = ("config", "-z", "--get-regexp", CARRIED)
+    out = run_git(folder, *command, environ=asked, timeout_s=TIMEOUT_S).out
     lines = [line.decode("utf-8", errors="replace") for line in out.split(b"\0") if line]
     return [(key, value) for key, _, value in (line.partition("\n") for line in lines)]
 

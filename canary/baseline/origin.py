@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 
 from canary.baseline.branch import BRANCH, Remote
 from canary.baseline.entry import Accepted, Context, Judgement
-from canary.baseline.git import TIMEOUT_S, run
+from canary.baseline.git import TIMEOUT_S
 from canary.baseline.refusals import CREDENTIALS
 from canary.config.token import Token
 from canary.errors import UsageError
+from canary.machine.git import run_git
 from canary.record.types import RunRecord
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
@@ -71,14 +72,13 @@ def _named(here: Surroundings, name: str) -> str:
     """The address of a remote of the checkout, without credentials."""
     if not NAME.fullmatch(name):
         raise UsageError(f"--remote {name!r} is neither an address nor the name of a remote")
-    command = ["git", "remote", "get-url", "--push", name]
-    code, out, _ = run(command, here.folder, here.environ, b"", TIMEOUT_S)
-    if code != 0:
+    asked = ("remote", "get-url", "--push", name)
+    done = run_git(here.folder, *asked, environ=here.environ, timeout_s=TIMEOUT_S)
+    if done.code != 0:
         raise UsageError(
             f"{here.folder} has no remote {name!r}", "name the repository: --remote URL"
         )
-    url = out.decode("utf-8", errors="replace").strip()
-    return CREDENTIALS.sub("", url) if url.startswith("http") else url
+    return CREDENTIALS.sub("", done.text) if done.text.startswith("http") else done.text
 
 
 def token_for(url: str, environ: Mapping[str, str]) -> Token | None:

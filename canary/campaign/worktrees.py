@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from canary.campaign.cleanup import undisturbed
 from canary.errors import MachineError, UsageError
+from canary.machine.git import GitMissing, run_git
 
 NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Standard output of a git command.
+    """Standard output of a git command. The repository is the user's own: git may fetch what a
+    partial clone lacks, with the user's own credentials, and takes the time that it needs.
 
     Raises:
         UsageError: git is not installed.
         MachineError: it failed; carries what it said.
     """
     try:
-        done = subprocess.run(
-            ["git", *arguments],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-            start_new_session=True,  # Ctrl-C is for this process, which ends git in order.
-        )
-    except FileNotFoundError as error:
-        raise UsageError("git is not installed", "it is needed to check out two commits") from error
-    except subprocess.CalledProcessError as error:
-        lines = (error.stderr or "").strip().splitlines()
-        said = lines[-1] if lines else f"exit code {error.returncode}"
-        raise MachineError(f"git {arguments[0]} failed: {said}") from error
-    return done.stdout.strip()
+        done = run_git(folder, *arguments, environ=os.environ, timeout_s=None, tokens=True)
+    except GitMissing as error:
+        raise GitMissing("it is needed to check out two commits") from error
+    if done.code != 0:
+        lines = os.fsdecode(done.err).strip().splitlines()
+        said = lines[-1] if lines else f"exit code {done.code}"
+        raise MachineError(f"git {arguments[0]} failed: {said}")
+    return os.fsdecode(done.out).strip()
 
 
 def repository_of(folder: Path) -> Path:

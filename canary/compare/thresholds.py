@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from canary.config.threshold_keys import (
     ThresholdsConfig,
     TierName,
 )
-from canary.errors import ConfigError
+from canary.errors import ConfigError, did_you_mean, nearest
 
 
 def tier_thresholds(name: str) -> Thresholds:
@@ -82,8 +81,7 @@ def check_values(base: Thresholds, values: dict[str, Any], source: str) -> Thres
     """
     for key in values:
         if key not in Thresholds.model_fields:
-            near = difflib.get_close_matches(str(key), Thresholds.model_fields, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else "no check reads it"
+            hint = did_you_mean(nearest(key, Thresholds.model_fields), "no check reads it")
             raise ConfigError(
                 f"unknown threshold {key!r} in {source}", hint, file=source, key=str(key)
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from canary.config.trainers import (
     trainer_row,
     users_of,
 )
-from canary.errors import ConfigError
+from canary.errors import ConfigError, did_you_mean, nearest
 
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
 """What `canary run` without an argument runs."""
@@ -123,7 +122,7 @@ def _refuse_unknown(
         if key not in model.model_fields:
             place = origins.get(dotted, source)
             near = _nearest(str(key), prefix, model)
-            hint = f"did you mean '{near}'?" if near else "see `canary config show`"
+            hint = did_you_mean(near, "see `canary config show`")
             users = users_of(near.partition(".")[0]) if near and "." in near else ()
             if users and kind not in (None, *users):
                 hint = f"'{near}' is for training_type {', '.join(users)} alone, and this is {kind}"
@@ -140,8 +139,8 @@ def _nearest(key: str, prefix: str, model: type[BaseModel]) -> str | None:
     for place, section in places.items():
         if key in section.model_fields:
             return f"{place}{key}"
-    near = difflib.get_close_matches(key, model.model_fields, n=1)
-    return f"{prefix}{near[0]}" if near else None
+    near = nearest(key, model.model_fields)
+    return f"{prefix}{near}" if near else None
 
 
 KIND_MESSAGES = {

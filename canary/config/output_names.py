@@ -20,20 +20,6 @@ PLACE = re.compile(
     r"|cuda_visible_devices|master_(addr|port)|main_process_(ip|port)|rdzv_.*"
 )
 """Matched whole, against the last part of a dotted name in lower case."""
-SPECIAL_TOKEN = re.compile(
-    r"(.*_)?(additional_special|audio|begin|bo[aisv]|bos|cls|decoder_start|end|eo[aisv]|eos|first|image"
-    r"|instruction|last|mask|max|middle|min|n|new|newline|next|num|per|pad|padding|prefix|response|sep|special|start|stop|suffix"
-    r"|think|unk|video|vision)_token"
-)
-"""A token of a vocabulary: no secret."""
-SECRET = re.compile(
-    r"(.*_)?token|(hub|hf|wandb|api|access|auth)_?(api_?)?(token|key)|(.*_)?((access|api|auth|encryption|private|service|signing|ssh)_?key)"
-    r"|.*(secret|password|passwd|passphrase|credentials?)(_?key)?"
-    rf"|(hf|{TRACKERS})_?key|(.*_)?(pwd|jwt)|bearer"
-    r"|((db|database|user|http|proxy|smtp|ssh|git|github|gitlab|hub|hf)_?)?(pass|pat)"
-)
-WORKING = ("PWD", "OLDPWD")
-"""A shell's folders, which are written as other programs' passwords are."""
 
 
 def plain_name(name: str) -> str:
@@ -47,16 +33,3 @@ def is_place(name: str) -> bool:
     plain = plain_name(name).lower()
     last = plain.rpartition(".")[2]
     return (SECTION.fullmatch(plain) or PLACE.fullmatch(last)) is not None
-
-
-def is_special_token(name: str) -> bool:
-    """Whether it names a token of a vocabulary, as `eos_token` does."""
-    return SPECIAL_TOKEN.fullmatch(plain_name(name).lower().rpartition(".")[2]) is not None
-
-
-def is_secret(name: str) -> bool:
-    """Whether its value is nobody's matter."""
-    if name in WORKING:
-        return False
-    last = plain_name(name).lower().rpartition(".")[2]
-    return SECRET.fullmatch(last) is not None and not is_special_token(last)

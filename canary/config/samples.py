@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import itertools
 import re
 from pathlib import Path
 
 from canary.config.schema import TIERS
 from canary.config.trainers import TRAINERS, TrainerRow
-from canary.errors import ConfigError, UsageError
+from canary.errors import ConfigError, UsageError, did_you_mean, nearest
 
 FOLDER = "configs"
 """Where this repository and its docs have the samples."""
@@ -137,8 +136,7 @@ def _hub_source(tier: str) -> list[str]:
 
 def _known(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        near = difflib.get_close_matches(value, choices, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"one of {', '.join(choices)}"
+        hint = did_you_mean(nearest(value, choices), f"one of {', '.join(choices)}")
         raise UsageError(f"{option} {value} is not known", hint)
 
 

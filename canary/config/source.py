@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import Any, NoReturn
 import yaml
 
 from canary.config.samples import FOLDER, sample_names, shipped
-from canary.errors import ConfigError
+from canary.errors import ConfigError, did_you_mean, nearest
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -88,14 +87,12 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
         ) from error
 
 
-def _near_files(path: Path) -> str:
+def _near_files(path: Path) -> str | None:
     folder = path.parent
     names = [item.name for item in folder.glob("*.y*ml")] if folder.is_dir() else []
     names += sample_names() if folder == Path(FOLDER) else []
-    close = difflib.get_close_matches(path.name, names, n=1)
-    if close:
-        return f"did you mean {folder / close[0]}?"
-    return "`canary init-config` writes one to start from"
+    near = nearest(path.name, names)
+    return did_you_mean(near and folder / near, "`canary init-config` writes one to start from")
 
 
 def parse(text: str, file: Path) -> tuple[dict[str, Any], Origins]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
-import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
@@ -12,6 +12,7 @@ from typing import Any
 from canary.config.load import LoadedConfig, load_config
 from canary.config.source import parse, read_chain
 from canary.errors import ConfigError
+from canary.machine.git import Ended, run_git
 
 Reader = Callable[[str], bytes | None]
 """The content of a file at one commit by its path in the repository; None where there is none."""
@@ -106,24 +107,19 @@ def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list
 
 def fork_point(repository: Path, base: str) -> str:
     """Where the checked out commit left the base branch; the base itself in a shallow checkout."""
-    done = subprocess.run(
-        ["git", "-C", str(repository), "merge-base", base, "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout.strip() or base
+    return _git(repository, "merge-base", base, "HEAD").text or base
 
 
 def git_reader(repository: Path, commit: str) -> Reader:
     """Reads files of a commit from a checkout; None for all where the commit is not there."""
 
     def read(path: str) -> bytes | None:
-        done = subprocess.run(
-            ["git", "-C", str(repository), "cat-file", "blob", f"{commit}:{path}"],
-            capture_output=True,
-            check=False,
-        )
-        return done.stdout if done.returncode == 0 else None
+        done = _git(repository, "cat-file", "blob", f"{commit}:{path}")
+        return done.out if done.code == 0 else None
 
     return read
+
+
+def _git(repository: Path, *arguments: str) -> Ended:
+    """A command that reads commits alone, which a partial clone may have to fetch."""
+    return run_git(repository, *arguments, environ=os.environ, timeout_s=None)

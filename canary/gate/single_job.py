@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 
+from canary.config.secret_names import is_secret_variable
 from canary.errors import EXIT_OK
 from canary.gate.context import World
 from canary.gate.failsafe import Target, answered
@@ -15,15 +16,6 @@ from canary.gate.run_job import train
 from canary.gate.workspace import set_up
 from canary.github.event import Kind
 
-SECRET = re.compile(
-    r"(^|_)((ACCESS|API|AUTH|PRIVATE|SSH|SIGNING|ENCRYPTION|DEPLOY)?(TOKEN|SECRETS?|KEYS?|PAT|AUTH)"
-    r"|PASS(WORD|WD|PHRASE)?|PWD|CREDENTIALS?|CREDS?|BEARER|JWT|DSN|COOKIES?|NETRC|WEBHOOK"
-    r"|CONNECTION_STRING"
-    r"|(DATABASE|DB|REDIS|MONGO|MONGODB|POSTGRES|POSTGRESQL|PG|MYSQL|AMQP|RABBITMQ|BROKER)_UR[IL]"
-    r")(_|$)",
-    re.IGNORECASE,
-)
-"""Names that belong to secrets, read word by word; scripts/run.sh has the same."""
 RUNNERS = re.compile(r"^ACTIONS_|^GITHUB_(ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)$")
 """By which a step speaks to its runner."""
 
@@ -70,6 +62,5 @@ def _whole(
 def without_secrets(environ: MutableMapping[str, str]) -> None:
     """Takes tokens, and the files by which a step speaks to its runner, out of an environment that
     the training inherits."""
-    for name in [name for name in environ if SECRET.search(name) or RUNNERS.search(name)]:
-        if name != "PWD":
-            del environ[name]
+    for name in [name for name in environ if is_secret_variable(name) or RUNNERS.search(name)]:
+        del environ[name]

@@ -6,12 +6,11 @@ Importing this loads no torch: the parent of a run looks before anything starts.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 from pathlib import Path
 from typing import Literal
 
-from canary.errors import InputError
+from canary.errors import InputError, did_you_mean, nearest
 from canary.inputs.embedded import (
     EMBEDDED_DATA,
     EMBEDDED_MODEL,
@@ -102,9 +101,9 @@ def meant(path: Path, kind: Kind) -> str | None:
             with contextlib.suppress(OSError):
                 entries = itertools.islice(found.iterdir(), LOOKED_AT)
                 names = [e.name for e in entries if kind == "dataset" or e.is_dir()]
-            close = difflib.get_close_matches(part, names, n=1)
-            if not close:
+            near = nearest(part, names)
+            if near is None:
                 return None
-            step = found / close[0]
+            step = found / near
         found = step
-    return f"did you mean {found}?"
+    return did_you_mean(found)

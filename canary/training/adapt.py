@@ -34,25 +34,16 @@ if TYPE_CHECKING:
 OTHER_NAMES = {
     "max_length": "max_seq_length",
     "eval_strategy": "evaluation_strategy",
-    "processing_class": "tokenizer",
-    "dtype": "torch_dtype",
     "activation_checkpointing": "gradient_checkpointing",
     "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
 """Names of the newest versions, and what they were called before, with the same values."""
 
 ONLY_BEHAVIOUR: Mapping[str, tuple[Any, ...]] = {
-    "loss_type": ("nll", ["sigmoid"], "sigmoid"),
-    "packing": (False,),
-    "use_vllm": (False,),
+    "loss_type": ("nll",),
     "trust_remote_code": (False, True),  # the canary loads models and tokenizers itself
-    "activation_checkpointing": (False,),
-    "push_to_hub": (False,),
 }
 """Values that a version without the setting has by nature: nothing to be said about them."""
-
-MEANT_OTHERWISE = ("no_cuda", "use_cpu", "warmup_ratio")
-"""Settings that another version says with another argument; see `_translated`."""
 
 KNOWN_ARGUMENTS = Path(__file__).with_name("known_arguments.json")
 """Arguments that a config class has in some tested version; see bench/stacks_arguments.py."""
@@ -100,11 +91,8 @@ def parameters(callable_: Any) -> frozenset[str]:
 
 def understood(name: str, config_class: type[Any]) -> bool:
     """Whether `name` is an argument of `config_class`, here or in another version."""
-    return (
-        _name_here(name, field_names(config_class)) is not None
-        or name in MEANT_OTHERWISE
-        or name in known_arguments(config_class.__name__)
-    )
+    known = field_names(config_class) | known_arguments(config_class.__name__)
+    return _name_here(name, known) is not None
 
 
 @functools.cache
@@ -165,10 +153,6 @@ def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[st
 
 def _translated(name: str, value: Any, known: frozenset[str]) -> dict[str, Any] | None:
     """A setting said with another argument of another meaning; None where there is none."""
-    if name == "use_cpu" and "no_cuda" in known:
-        return {"no_cuda": value}
-    if name == "no_cuda" and "use_cpu" in known:
-        return {"use_cpu": value}
     if name == "warmup_ratio" and "warmup_steps" in known and 0 <= value < 1:
         return {"warmup_steps": value}  # transformers 5 reads a fraction as a ratio
     return None
@@ -195,7 +179,7 @@ def _not_honoured(config_class: type[Any], name: str, value: Any) -> str:
 
 
 def build(trainer_class: type[Any], **wanted: Any) -> Any:
-    """The trainer, each parameter by the name that the installed class has for it.
+    """The trainer.
 
     A parameter that is None and unknown to the class is left out. Raises ConfigError for one that
     has a value: training without it would be another training.
@@ -203,9 +187,8 @@ def build(trainer_class: type[Any], **wanted: Any) -> Any:
     known = parameters(trainer_class)
     passed: dict[str, Any] = {}
     for name, value in wanted.items():
-        here = _name_here(name, known)
-        if here is not None:
-            passed[here] = value
+        if name in known:
+            passed[name] = value
         elif value is not None:
             raise ConfigError(
                 f"{trainer_class.__name__} of trl {installed('trl')} takes no '{name}'",

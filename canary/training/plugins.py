@@ -7,7 +7,6 @@ training runs is a RunFailed.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import inspect
@@ -17,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.errors import CanaryError, ConfigError, RunFailed
+from canary.errors import CanaryError, ConfigError, RunFailed, did_you_mean, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, Trainer, TrainerCallback
@@ -36,10 +35,9 @@ def load(key: str, path: str) -> Any:
     found = _import(key, path, module_name)
     for name in names.split("."):
         if not hasattr(found, name):
-            near = difflib.get_close_matches(name, dir(found), n=1)
             raise ConfigError(
                 f"{key} names '{path}', but {module_name} has no '{name}'",
-                f"did you mean '{near[0]}'?" if near else f"define it in {_file_of(module_name)}",
+                did_you_mean(nearest(name, dir(found)), f"define it in {_file_of(module_name)}"),
                 key=key,
             )
         found = getattr(found, name)

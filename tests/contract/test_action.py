@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from canary.config.secret_names import VARIABLE
 from canary.gate import records
-from canary.gate.single_job import SECRET
 from tests.contract.action_table import MARKS, action, inputs_table, outputs_table
 from tests.contract.static_checks import clean, program, shell_is_clean, zizmor
 from tests.contract.workflow_files import ACTION, ROOT
@@ -123,4 +123,4 @@ def test_both_halves_know_a_secret_by_the_same_names() -> None:
     script = (ROOT / "scripts" / "run.sh").read_text(encoding="utf-8")
     found = re.search(r"readonly secret_names='(.*)'", script)
     assert found is not None
-    assert found[1] == SECRET.pattern
+    assert found[1] == VARIABLE.pattern.upper()

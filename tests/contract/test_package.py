@@ -8,11 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +26,9 @@ NAMED = sorted(
 CACHES = shutil.ignore_patterns("__pycache__")
 OTHERS = {"configs/small.yaml"}
 """Of a user's own repository."""
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MODULES = {"nvidia-ml-py": "pynvml", "PyGithub": "github", "PyYAML": "yaml"}
+"""Modules that are not called like their package."""
 
 
 @pytest.fixture(scope="module")
@@ -117,3 +122,13 @@ def test_the_small_model_of_the_docs_is_a_folder_that_a_config_can_name(
         installed, tmp_path, "run", "--set", "model_name=./tiny", "--set", "dataset_name=./none"
     )
     assert "dataset './none' does not exist" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "line", [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["train"]]
+)
+def test_a_dependency_is_one_that_the_package_itself_imports(line: str) -> None:
+    name = Requirement(line).name
+    imported = re.compile(rf"(?m)^\s*(import|from) {MODULES.get(name, name)}\b")
+    sources = (ROOT / "canary").rglob("*.py")
+    assert any(imported.search(path.read_text(encoding="utf-8")) for path in sources)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import signal
 import subprocess
 import time
@@ -15,6 +16,13 @@ from tests.integration.own_scripts import PYTHON, QUIET, Ended, bare, watched
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 
 STEPS, PROBED = 6, 2
+SOURCES = (Path(__file__).parents[2] / "canary").rglob("*.py")
+NAMES = {name for path in SOURCES for name in re.findall(r"\bCANARY_[A-Z_]+\b", path.read_text())}
+ASKED_FOR = {
+    *("CANARY_LADDER_LEVEL", "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"),
+    "CANARY_TRL_DEFAULTS",
+}
+"""Variables by which a user asks something of a run."""
 
 BEGIN = """
 import json, os, pickle, shutil, sys
@@ -260,9 +268,9 @@ def test_a_variable_of_the_users_own_that_is_called_like_ours_changes_nothing(
     tmp_path: Path,
 ) -> None:
     script(tmp_path, "callbacks, newest = [], None\nprint('own', os.environ['CANARY_KEEP'])")
-    names = ("JOB", "KEEP", "MARKS", "PARENT", "NODE_RANK")
+    before = {"CANARY_JOB", "CANARY_KEEP", "CANARY_MARKS", "CANARY_PARENT", "CANARY_NODE_RANK"}
     options = ("--name", "own", "--config", str(tmp_path / "limits.yaml"))
-    environment = {f"CANARY_{name}": "30" for name in names}
+    environment = dict.fromkeys((NAMES | before) - ASKED_FOR, "30")
     done = watched(tmp_path, PYTHON, "train.py", options=options, environment=environment)
     assert done.code == 0, done.err
     assert "own 30" in done.out

@@ -11,7 +11,7 @@ from canary.compare.diagnosis.setting_classes import category_of
 from canary.compare.diagnosis.suspects import Evidence, RegressionCategory
 from canary.compare.exact.changes import shown
 from canary.compare.report import Comparison
-from canary.config.output_names import is_special_token
+from canary.config.secret_names import is_special_token
 from canary.record.types import RunRecord
 
 FOLLOWING = (

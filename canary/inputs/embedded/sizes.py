@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from canary.errors import InputError
+from canary.errors import InputError, did_you_mean, nearest
 
 _PREFIX = "embedded/random-"
 
@@ -46,8 +45,8 @@ def require_known(size: str) -> None:
     """Raises InputError for a size that RANDOM_SIZES does not hold."""
     if size in RANDOM_SIZES:
         return
-    near = get_close_matches(size, RANDOM_SIZES, n=1)
-    meant = f" (did you mean '{_PREFIX}{near[0]}'?)" if near else ""
+    near = nearest(size, RANDOM_SIZES)
+    meant = f" ({did_you_mean(_PREFIX + near)})" if near else ""
     raise InputError(
         f"no random model '{_PREFIX}{size}'{meant}",
         f"known sizes: {', '.join(RANDOM_SIZES)}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import os
 import shlex
@@ -15,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from canary.config.redaction import hidden
-from canary.errors import InputError, Stopped
+from canary.errors import InputError, Stopped, did_you_mean, nearest
 from canary.protocol.failure import failure_of, last_words
 from canary.protocol.job import JOB, PARENT, Job, Listener, Result
 from canary.runner.exec.file_notes import GUARD, MARKS, NOTE, VARIABLE
@@ -248,9 +247,9 @@ def _other_program(name: str, number: int | None) -> str:
             "let its first line name an interpreter (#!/bin/bash), or start it with python or bash"
         )
     usual = [program for program in USUAL if shutil.which(program)]
-    near = difflib.get_close_matches(Path(name).name, usual, n=1)
+    near = did_you_mean(nearest(Path(name).name, usual))
     remedy = "name a program on PATH, or give the path of its file"
-    return f"did you mean {near[0]}? Or {remedy}" if near else remedy
+    return f"{near} Or {remedy}" if near else remedy
 
 
 def _after(words: str) -> str:

@@ -17,7 +17,8 @@ import torch
 from canary.errors import UsageError
 from canary.training.anomaly.observation import Agreement, Observation, Sample, from_metrics
 from canary.training.anomaly.parameters import ParameterChanges
-from canary.training.anomaly.reading import Reading, gradient_norm
+from canary.training.anomaly.reading import gradient_norm
+from canary.training.collectors.scalars import DeferredScalars
 
 FAR_BEHIND = 64
 """Steps whose numbers may be under way at once; a device never lags so far."""
@@ -53,7 +54,9 @@ class Measure:
     """Turns steps into observations, in order. Keeps the few that wait for their numbers."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Reading, Callable[[dict[str, float]], Observation]]] = deque()
+        self._waiting: deque[tuple[DeferredScalars, Callable[[dict[str, float]], Observation]]] = (
+            deque()
+        )
         self._parameters: list[torch.Tensor] = []
         self._of: Callable[[], Any] = lambda: None
         self._age = 0
@@ -86,7 +89,7 @@ class Measure:
         def observed(values: dict[str, float]) -> Observation:
             return self._observation(given, values, counts, len(rates), peaks, wall)
 
-        self._waiting.append((Reading(scalars), observed))
+        self._waiting.append((DeferredScalars(scalars), observed))
         return self.ready(wait=len(self._waiting) > FAR_BEHIND)
 
     def ready(self, wait: bool = False) -> list[Observation]:
@@ -95,7 +98,7 @@ class Measure:
         while self._waiting and (wait or self._waiting[0][0].is_ready()):
             reading, observed = self._waiting.popleft()
             reading.wait()
-            found.append(observed(reading.scalars()))
+            found.append(observed(reading.read()))
         return found
 
     def _since_last_call(self) -> float | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from canary.training.anomaly.reading import Reading, local
+from canary.training.collectors.scalars import DeferredVector
+from canary.training.exact.parameters import local
 
 UPDATES = 20
 """Updates after which a tensor that is what it was stands still: an adapter's first half waits one
@@ -34,7 +35,7 @@ class ParameterChanges:
     def __init__(self) -> None:
         self._named: list[tuple[str, torch.Tensor]] = []
         self._first: torch.Tensor | None = None
-        self._reading: Reading | None = None
+        self._reading: DeferredVector | None = None
         self._updates = 0
         self._over = False
 
@@ -49,7 +50,7 @@ class ParameterChanges:
             self._updates += 1
         if self._updates >= UPDATES and self._reading is None:
             same = torch.eq(self._sums(), self._first)
-            self._reading = Reading({}, same)
+            self._reading = DeferredVector(same)
 
     def _begin(self, model: Any) -> None:
         # Of a sharded model some ranks hold nothing of a tensor; of a gathered one nobody does.
@@ -78,10 +79,8 @@ class ParameterChanges:
         """Names, and the updates they were given; once, when the answer has come."""
         if self._reading is None or not self._reading.is_ready():
             return (), 0
-        same = self._reading.vector()
-        names = tuple(
-            name for (name, _), equal in zip(self._named, same, strict=True) if equal == 1.0
-        )
+        same = zip(self._named, self._reading.read(), strict=True)
+        names = tuple(name for (name, _), equal in same if equal)
         self._over = True
         self._named, self._first, self._reading = [], None, None
         return names, self._updates

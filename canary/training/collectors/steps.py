@@ -144,7 +144,7 @@ class EndedSteps:
     def close(
         self,
         row: Row,
-        scalars: dict[str, torch.Tensor | float | int],
+        scalars: Mapping[str, torch.Tensor | float],
         fill: Callable[[Row, dict[str, float]], None],
     ) -> None:
         """Ends the step here. `fill` puts the values of `scalars` into the row, once they are on

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from canary.config.output_names import is_special_token
+from canary.config.secret_names import may_be_secret
 from canary.training.exact.trainer_settings import arguments_of, plain
 
 LIBRARIES = (
@@ -37,8 +37,6 @@ LIBRARIES = (
 )
 """Packages whose version stands for their code."""
 LONGEST_TEXT = 80
-SECRETS = ("token", "key", "secret", "password")
-"""Last words of names that no record holds."""
 COUNTERS = ("is_in_train", "_step", "total_flos", "current_flos")
 """Attributes of a trainer that are its progress."""
 
@@ -88,7 +86,7 @@ def _attributes(owner: Any) -> dict[str, Any]:
 def _scalars(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Numbers, flags, short words and lists of them; names of places are left out."""
     for name, value in values.items():
-        if name.lower().rpartition("_")[2] in SECRETS and not is_special_token(name):
+        if may_be_secret(name):
             continue
         simple = plain(value) if isinstance(value, list | tuple | set | frozenset) else value
         if isinstance(value, set | frozenset):

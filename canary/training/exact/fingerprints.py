@@ -70,8 +70,8 @@ def special_ids(trainer: Any) -> Any:
 
 
 def tokenizer_of(trainer: Any) -> Any:
-    """The trainer's tokenizer or processor, or else its collator's; `tokenizer` before transformers
-    4.46."""
+    """The trainer's tokenizer or processor, which a trainer of the user's own may call `tokenizer`,
+    or else its collator's."""
     own = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
     return own or getattr(getattr(trainer, "data_collator", None), "tokenizer", None)
 

@@ -15,7 +15,9 @@ HASH_BYTES_UP_TO = 400_000_000
 
 
 def local(value: torch.Tensor) -> torch.Tensor:
-    """The part of a parameter that this rank holds: of a sharded one its shard."""
+    """The part of a tensor that this rank holds: of a sharded one its shard."""
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        return value
     return value.to_local() if hasattr(value, "to_local") else value
 
 

@@ -12,11 +12,11 @@ from typing import Any
 class SilentLoop:
     """Which events of a training are told by callbacks, and which by torch alone."""
 
-    def __init__(self, updates_told: bool, model_hooked: bool) -> None:
+    def __init__(self, model_hooked: bool) -> None:
         self._model_hooked = model_hooked
         self.methods_used = False
         """Whether it has called `compute_loss` or `training_step`."""
-        self.updates_told = updates_told
+        self.updates_told = False
         """Whether the loop calls back before its updates."""
         self.ends_told = False
         """Whether it calls back at a step's beginning or end."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
-from transformers import Trainer, TrainerCallback
+from transformers import TrainerCallback
 
 from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.metrics import StepMetrics
@@ -71,8 +71,6 @@ class TrainerCollector(TrainerCallback):
         self._metrics = StepMetrics(trainer)
         self._ended_step: int | None = None
         self._in_loss = self._in_step = self._entered = False
-        # transformers before 4.46 takes a batch, and updates, without a call that can be wrapped.
-        self._bare_loop = not hasattr(Trainer, "get_batch_samples")
         loop = ToldLoop if tells(trainer) else OwnLoop
         self._own_loop: OwnLoop | None = loop(
             trainer, self._clock, exact, self._batch_enters, self._own_step_ends
@@ -80,7 +78,7 @@ class TrainerCollector(TrainerCallback):
         self._wrapping = Wrapping()
         self._wrap = self._wrapping.wrap
         self._inner = InnerLoop(trainer, exact, self._model_called, self._model_returned)
-        self._silent = SilentLoop(self._bare_loop, model_hooked=self._inner.own)
+        self._silent = SilentLoop(model_hooked=self._inner.own)
         self._finished = self._mean = False
         self._attach()
 
@@ -200,8 +198,6 @@ class TrainerCollector(TrainerCallback):
             self._exact.micro_batch(inputs)
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        if self._bare_loop:
-            self._clock.switch("other")
         self._silent.methods_used = True
         self._silent_loop_goes_on()
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
@@ -232,8 +228,6 @@ class TrainerCollector(TrainerCallback):
         if self._own_loop is not None and before is not None and norm is not None:
             # Of the updates of a step, the largest: an explosion in one is not lost in the rest.
             self._grad_norm = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
-        if self._bare_loop:
-            self._update_begins(self._trainer.optimizer)
         return norm
 
     def _around_logging(self, original: Any, *args: Any, **kwargs: Any) -> Any:
@@ -241,20 +235,13 @@ class TrainerCollector(TrainerCallback):
             self._exact.work_ends(self._ended_step)
         result = original(*args, **kwargs)
         self._close_step()
-        self._batch_is_taken()
         return result
-
-    def _batch_is_taken(self) -> None:
-        if self._bare_loop:
-            self._clock.switch("data")
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._begin(state.global_step)
         if self._own_loop is not None:
             self._silent.updates_told = self._silent.ends_told = True
             self._own_loop.attach(self._wrap)
-        else:
-            self._batch_is_taken()
 
     def _begin(self, done: int = 0) -> None:
         if self._exact is not None:
@@ -292,9 +279,6 @@ class TrainerCollector(TrainerCallback):
             if self._exact is not None:
                 self._exact.update_ended()
             self._clock.switch("other")
-
-    def on_substep_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._batch_is_taken()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._silent.updates_told = True
@@ -373,7 +357,7 @@ class TrainerCollector(TrainerCallback):
     def _close_step(self) -> None:
         if self._ended_step is None:
             return
-        scalars: dict[str, torch.Tensor | float | int] = dict(self._tokens)
+        scalars: dict[str, torch.Tensor | float] = dict(self._tokens)
         scalars.update({f"loss{index}": loss for index, loss in enumerate(self._losses)})
         if self._grad_norm is not None:
             scalars["grad_norm"] = self._grad_norm

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,15 +10,13 @@ from typing import Any
 
 import torch
 
-from canary.config.output_names import is_special_token
+from canary.config.secret_names import may_be_secret
 from canary.config.trainers import TRAINERS
-from canary.errors import UsageError
+from canary.errors import UsageError, did_you_mean, nearest
 from canary.machine.packages import package_versions
 from canary.training.exact.trainer_settings import dtype_of, plain
 
 TYPES = (*TRAINERS, "custom")
-SECRETS = ("token", "key", "secret", "password")
-"""Last words of names in a loop's settings that no record holds."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _without_secrets(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
-        if is_special_token(str(name)) or re.split(r"[^a-z]+", str(name).lower())[-1] not in SECRETS
+        if not may_be_secret(str(name))
     }
 
 
@@ -155,8 +151,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     """
     kind = settings.get("training_type", "custom")
     if kind not in TYPES:
-        near = difflib.get_close_matches(str(kind), TYPES, n=1)
         raise UsageError(
             f"unknown training_type {kind!r} in Recorder(config=...)",
-            f"did you mean {near[0]!r}?" if near else f"one of {', '.join(TYPES)}",
+            did_you_mean(nearest(kind, TYPES), f"one of {', '.join(TYPES)}"),
         )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from canary.errors import UsageError
+from canary.errors import UsageError, did_you_mean, nearest
 
 DEFAULTS: dict[str, Any] = {
     "enabled": True,
@@ -29,10 +28,9 @@ def check_profiler(
     """
     for key, value in given.items():
         if key not in DEFAULTS:
-            near = difflib.get_close_matches(str(key), DEFAULTS, n=1)
             raise UsageError(
                 f"Recorder(profiler=...) has no {key!r}",
-                f"did you mean {near[0]!r}?" if near else f"one of {', '.join(DEFAULTS)}",
+                did_you_mean(nearest(key, DEFAULTS), f"one of {', '.join(DEFAULTS)}"),
             )
         _check_value(key, value)
     settings = DEFAULTS | dict(given)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from canary.errors import UsageError
+from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.phases import PHASES
 
 if TYPE_CHECKING:
@@ -29,11 +28,8 @@ class Step:
             UsageError: no such phase.
         """
         if name not in PHASES:
-            near = difflib.get_close_matches(str(name), PHASES, n=1)
-            raise UsageError(
-                f"unknown phase {name!r}",
-                f"did you mean {near[0]!r}?" if near else f"one of {', '.join(PHASES)}",
-            )
+            hint = did_you_mean(nearest(name, PHASES), f"one of {', '.join(PHASES)}")
+            raise UsageError(f"unknown phase {name!r}", hint)
         if self._probe is None:
             yield
             return

@@ -7,14 +7,13 @@ True, `report_to` changed), so nothing that matters is left to them.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from canary.config.trainers import OWN_KEYS
-from canary.errors import ConfigError
+from canary.errors import ConfigError, did_you_mean, nearest
 from canary.training import adapt
 from canary.training.trainers import speed, trl_defaults
 
@@ -121,10 +120,9 @@ def _check_trackers(names: tuple[str, ...]) -> None:
     installed = integration_utils.get_available_reporting_integrations()
     for name in names:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
             raise ConfigError(
                 f"report_to names '{name}', which transformers does not know",
-                f"did you mean '{nearest[0]}'?" if nearest else f"known: {', '.join(known)}",
+                did_you_mean(nearest(name, known), f"known: {', '.join(known)}"),
                 key="report_to",
             )
         if name not in installed:
@@ -143,10 +141,9 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
         if field is not None:
             raise ConfigError(f"'{key}' is set by the config itself", f"set '{field}'", key=key)
         if not adapt.understood(name, config_class):
-            nearest = difflib.get_close_matches(name, sorted(known), n=1)
             raise ConfigError(
                 f"unknown key '{key}': {_nobody(config_class)}",
-                f"did you mean '{nearest[0]}'?" if nearest else _own_keys(config_class),
+                did_you_mean(nearest(name, sorted(known)), _own_keys(config_class)),
                 key=key,
             )
         if name in _REFUSED:

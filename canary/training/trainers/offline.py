@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from canary.inputs.row_counts import require_enough
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
-from canary.training.data import older_rows
 from canary.training.data.dataset import load_rows
 from canary.training.models.lora import lora_config
 from canary.training.models.model import load_model, load_tokenizer, reference_of
 from canary.training.plugins import callbacks, data_collator
 from canary.training.trainers.arguments import training_arguments
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
-Collator = Callable[[WorkloadSpec, "PreTrainedTokenizerBase"], Any]
-
-
-def build_on_rows(
-    spec: WorkloadSpec,
-    *,
-    collator: Collator | None = None,
-    **own: Any,
-) -> Any:
-    """trl's trainer of the config's `training_type`, not yet started.
-
-    `collator` makes the collator where the config names none. `own` are the trainer's own
+def build_on_rows(spec: WorkloadSpec, **own: Any) -> Any:
+    """trl's trainer of the config's `training_type`, not yet started. `own` are the trainer's own
     arguments.
 
     Raises ConfigError where this trl offers no such trainer.
@@ -37,7 +23,7 @@ def build_on_rows(
     row = spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     tokenizer = load_tokenizer(spec)
-    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
+    rows = load_rows(spec, tokenizer)
     arguments = training_arguments(
         spec,
         config_class,
@@ -46,15 +32,12 @@ def build_on_rows(
         **own,
     )
     model = load_model(spec, tokenizer)
-    collate = data_collator(spec, tokenizer)
-    if collate is None and collator is not None:
-        collate = collator(spec, tokenizer)
     return adapt.build(
         trainer_class,
         model=model,
         **({"ref_model": reference_of(spec, model)} if row.reference else {}),
         args=arguments,
-        data_collator=collate,
+        data_collator=data_collator(spec, tokenizer),
         train_dataset=rows,
         processing_class=tokenizer,
         callbacks=callbacks(spec),

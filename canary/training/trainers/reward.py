@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
-from canary.training.data import older_rows
 from canary.training.data.dataset import load_rows
 from canary.training.models.lora import lora_config
 from canary.training.models.model import load_model, load_tokenizer
@@ -25,7 +24,7 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
     one label already keeps its own.
     """
     tokenizer = load_tokenizer(spec)
-    rows = older_rows.as_installed(spec, load_rows(spec, tokenizer), tokenizer)
+    rows = load_rows(spec, tokenizer)
     config_class, trainer_class = adapt.offered("Reward")
     arguments = training_arguments(
         spec,

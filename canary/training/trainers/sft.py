@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from canary.protocol.spec import WorkloadSpec
-from canary.training.data import older_rows
 from canary.training.trainers.offline import build_on_rows, require_kept
 
 if TYPE_CHECKING:
@@ -15,11 +14,7 @@ if TYPE_CHECKING:
 def build(spec: WorkloadSpec) -> SFTTrainer:
     """An SFTTrainer over the config's model and data, not yet started."""
     trainer: SFTTrainer = build_on_rows(
-        spec,
-        collator=older_rows.collator,
-        packing=False,
-        loss_type="nll",
-        dataset_text_field="text",
+        spec, packing=False, loss_type="nll", dataset_text_field="text"
     )
     require_kept(spec, trainer)
     return trainer

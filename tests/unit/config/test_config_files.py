@@ -34,7 +34,7 @@ def test_a_missing_file_names_the_nearest_one(tmp_path: Path) -> None:
     (tmp_path / "dpo_smoke.yaml").write_text("name: a\n")
     wrong = tmp_path / "dpo_smok.yaml"
     near = tmp_path / "dpo_smoke.yaml"
-    assert refused(wrong) == f"no config at {wrong} (did you mean {near}?)"
+    assert refused(wrong) == f"no config at {wrong} (did you mean '{near}'?)"
     wrong = tmp_path / "zzz"
     hint = "`canary init-config` writes one to start from"
     assert refused(wrong) == f"no config at {wrong} ({hint})"
@@ -79,7 +79,7 @@ def test_a_file_that_extends_nothing_readable_is_named(tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("name: a\n")
     line = refused(top, "name: b\nextends: bas.yaml\n")
     wrong, near = tmp_path / "bas.yaml", tmp_path / "base.yaml"
-    assert line == f"no config at {wrong}, which {top}:2 extends (did you mean {near}?)"
+    assert line == f"no config at {wrong}, which {top}:2 extends (did you mean '{near}'?)"
     line = refused(top, "extends: [a]\n")
     hint = "for example `extends: base.yaml`"
     assert line == f"extends in {top}:1 must be a file name, got ['a'] ({hint})"
@@ -135,7 +135,7 @@ def test_where_no_samples_lie_the_shipped_ones_are_read(
         assert read_file(path.relative_to(ROOT)) == path.read_text()
     (tmp_path / "mine.yaml").write_text("extends: configs/sft_perf.yaml\nname: mine\n")
     assert load_config("mine.yaml").config.max_steps == 500
-    with pytest.raises(ConfigError, match=r"did you mean configs/kto_lora_perf\.yaml\?"):
+    with pytest.raises(ConfigError, match=r"did you mean 'configs/kto_lora_perf\.yaml'\?"):
         load_config("configs/kto_lora_pref.yaml")
     for other in ("configs/hub/grpo_smoke.yaml", "configs/custom_smoke.yaml", "sft_smoke.yaml"):
         with pytest.raises(ConfigError, match="no config at"):
@@ -176,7 +176,7 @@ def test_a_sample_never_overwrites_by_itself(tmp_path: Path) -> None:
         write_sample(file, "sft", "perf")
     write_sample(file, "dpo", "smoke", force=True)
     assert load_config(file).config.training_type == "dpo"
-    with pytest.raises(UsageError, match="did you mean grpo"):
+    with pytest.raises(UsageError, match="did you mean 'grpo'"):
         write_sample(tmp_path / "x.yaml", "grop", "smoke")
 
 

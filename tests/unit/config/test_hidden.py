@@ -13,9 +13,9 @@ import pytest
 from canary.compare.commands import command_changes
 from canary.compare.exact.changes import config_changes
 from canary.config.load import load_config
-from canary.config.output_names import is_secret
 from canary.config.redaction import hidden, hidden_text, lost
 from canary.config.render import resolved_yaml, show_text
+from canary.config.secret_names import is_secret, is_secret_variable, may_be_secret
 from canary.errors import ConfigError
 from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder
@@ -120,6 +120,26 @@ def test_special_tokens_are_no_secrets(name: str) -> None:
 )
 def test_secrets_are(name: str) -> None:
     assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("hub_token", "client_secret", "db_password", "smtp_passwd", "gpg_passphrase", "my_pwd"),
+        *("aws_credentials", "aws_creds", "id_jwt", "http_bearer", "wandb_api_key", "ssh_key"),
+        *("deploy_key", "pass", "pat"),
+    ],
+)
+def test_a_secret_is_one_wherever_its_name_is_met(name: str) -> None:
+    assert is_secret(name)
+    assert may_be_secret(name)
+    assert is_secret_variable(name.upper())
+    assert Loop("x", settings={name: "s"}).describe()["arguments"] == {}
+
+
+def test_a_key_of_any_kind_is_in_no_record_and_stays_in_a_command() -> None:
+    assert may_be_secret("sort_key")
+    assert not is_secret("sort_key")
 
 
 def test_the_run_gets_the_words_and_its_folder_does_not(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_model_folder_that_is_not_there_is_told_with_the_nearest_one(
 ) -> None:
     with pytest.raises(InputError, match="does not exist: no folder") as raised:
         model_folder(name)
-    hint = f"did you mean {near}?" if near else "give a folder made by save_pretrained"
+    hint = f"did you mean '{near}'?" if near else "give a folder made by save_pretrained"
     assert hint in str(raised.value)
 
 
@@ -58,13 +58,13 @@ def test_a_name_that_is_too_long_for_any_file_is_that_of_nothing(
 
 
 def test_an_absolute_path_is_corrected_as_one(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"did you mean {tmp_path}/models/llama?"):
+    with pytest.raises(InputError, match=f"did you mean '{tmp_path}/models/llama'?"):
         model_folder(f"{tmp_path}/models/lama")
 
 
 @pytest.mark.parametrize("name", ["./rows/trian.jsonl", "rows/trian.jsonl", "row/train.jsonl"])
 def test_data_that_are_not_there_are_told_with_the_nearest_file(name: str) -> None:
-    with pytest.raises(InputError, match=r"did you mean rows/train\.jsonl\?"):
+    with pytest.raises(InputError, match=r"did you mean 'rows/train\.jsonl'\?"):
         data_place(name, "sft")
 
 
@@ -166,7 +166,7 @@ def test_gated_absent_private_and_an_unknown_revision_are_told_apart(hub: str) -
     assert "the hub has no such dataset, or it is private and HF_TOKEN is not set" in absent
     assert f"check the name: {hub}/datasets/org/absent" in absent
     assert "model 'org/older' has no revision 'v1' on the hub" in older
-    assert "did you mean models/llama?" in near
+    assert "did you mean 'models/llama'?" in near
 
 
 def test_with_a_token_a_private_model_is_not_blamed_on_its_absence(hub: str) -> None:
@@ -180,7 +180,7 @@ def test_a_hub_that_cannot_be_reached_is_told_as_that() -> None:
     )
     assert "the hub at http://127.0.0.1:9 cannot be reached: " in model
     assert model.endswith("(check the network, or give a local one)")
-    assert near.endswith("(did you mean models/llama?)")
+    assert near.endswith("(did you mean 'models/llama'?)")
 
 
 def test_offline_only_the_cache_counts(tmp_path: Path) -> None:

@@ -23,9 +23,12 @@ class Newest:
 
 @dataclass
 class Older:
+    max_length: int | None = None
     max_seq_length: int | None = None
-    evaluation_strategy: str = "no"
+    eval_strategy: str = "no"
     no_cuda: bool = False
+    use_cpu: bool = False
+    gradient_checkpointing: bool = True
     warmup_ratio: float = 0.0
     warmup_steps: int = 0
     loss_type: str = "sigmoid"
@@ -48,10 +51,12 @@ def test_the_newest_names_pass_as_they_are() -> None:
 
 def test_older_names_and_types_are_found() -> None:
     notes: list[str] = []
-    assert adapt.settings(Older, WANTED, notes) == {
-        "max_seq_length": 64,
-        "evaluation_strategy": "no",
-        "no_cuda": True,
+    wanted = WANTED | {"activation_checkpointing": False}
+    assert adapt.settings(Older, wanted, notes) == {
+        "max_length": 64,
+        "eval_strategy": "no",
+        "use_cpu": True,
+        "gradient_checkpointing": False,
         "loss_type": "sigmoid",
         "max_prompt_length": 63,  # not the class's own 128: the canary has cut the prompts
     }
@@ -60,8 +65,8 @@ def test_older_names_and_types_are_found() -> None:
 
 def test_older_names_in_a_config_are_found_in_the_newest_class() -> None:
     notes: list[str] = []
-    given = {"evaluation_strategy": "steps", "no_cuda": True, "warmup_ratio": 0.1}
-    expected = {"eval_strategy": "steps", "use_cpu": True, "warmup_steps": 0.1}
+    given = {"evaluation_strategy": "steps", "warmup_ratio": 0.1}
+    expected = {"eval_strategy": "steps", "warmup_steps": 0.1}
     assert adapt.settings(Newest, given, notes) == expected
     assert notes == []
 
@@ -88,11 +93,12 @@ def test_a_setting_that_is_nowhere_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [("nll", 0), ("dft", 1), (["sigmoid"], 0), (["ipo"], 1)]
+    ("name", "value", "said"),
+    [("loss_type", "nll", 0), ("loss_type", "dft", 1), ("trust_remote_code", True, 0)],
 )
-def test_what_a_version_does_anyway_is_not_said(value: object, said: int) -> None:
+def test_what_a_version_does_anyway_is_not_said(name: str, value: object, said: int) -> None:
     notes: list[str] = []
-    assert adapt.settings(Bare, {"loss_type": value}, notes) == {}
+    assert adapt.settings(Bare, {name: value}, notes) == {}
     assert len(notes) == said
 
 
@@ -124,24 +130,18 @@ def test_a_name_that_another_trainer_has_is_a_typing_error() -> None:
     assert not adapt.understood("wamup_ratio", GRPOConfig)
 
 
-class _NewTrainer:
+class _Trainer:
     def __init__(self, model: object, processing_class: object = None) -> None:
         self.given = (model, processing_class)
 
 
-class _OldTrainer:
-    def __init__(self, model: object, tokenizer: object = None) -> None:
-        self.given = (model, tokenizer)
-
-
-@pytest.mark.parametrize("trainer", [_NewTrainer, _OldTrainer])
-def test_the_tokenizer_goes_by_either_name(trainer: type) -> None:
-    assert adapt.build(trainer, model=1, processing_class=2, peft_config=None).given == (1, 2)
+def test_an_unknown_parameter_without_a_value_is_left_out() -> None:
+    assert adapt.build(_Trainer, model=1, processing_class=2, peft_config=None).given == (1, 2)
 
 
 def test_a_parameter_with_a_value_is_never_dropped() -> None:
     with pytest.raises(ConfigError, match="takes no 'peft_config'"):
-        adapt.build(_NewTrainer, model=1, peft_config=3)
+        adapt.build(_Trainer, model=1, peft_config=3)
 
 
 class _Stub:
@@ -160,9 +160,9 @@ def _place(monkeypatch: pytest.MonkeyPatch, name: str, trainer: type | None) -> 
 def test_a_stub_is_passed_over_for_the_real_class(monkeypatch: pytest.MonkeyPatch) -> None:
     _place(monkeypatch, "trl", _Stub)
     _place(monkeypatch, "trl.experimental", None)
-    _place(monkeypatch, "trl.experimental.xyz", _NewTrainer)
-    assert adapt.offered("XYZ") == (Bare, _NewTrainer)
-    assert adapt.trainer_class("XYZTrainer") is _NewTrainer
+    _place(monkeypatch, "trl.experimental.xyz", _Trainer)
+    assert adapt.offered("XYZ") == (Bare, _Trainer)
+    assert adapt.trainer_class("XYZTrainer") is _Trainer
 
 
 def test_a_trainer_that_is_nowhere_is_said_to_be_not_offered(
@@ -175,7 +175,7 @@ def test_a_trainer_that_is_nowhere_is_said_to_be_not_offered(
 
 
 def test_an_older_trainer_of_the_same_name_is_not_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    _place(monkeypatch, "trl", _OldTrainer)
+    _place(monkeypatch, "trl", _Trainer)
     _place(monkeypatch, "trl.experimental", None)
     with pytest.raises(ConfigError, match="not offered"):
         adapt.offered("XYZ", takes="reward_funcs")

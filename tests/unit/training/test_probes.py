@@ -13,7 +13,7 @@ from torch import nn
 
 from canary.training.collectors.batches import batch_sha256, count_tokens, describe_batch
 from canary.training.collectors.clock import StepClock
-from canary.training.collectors.scalars import DeferredScalars
+from canary.training.collectors.scalars import DeferredScalars, DeferredVector
 from canary.training.exact.operators import LiveTensors, WorkCounter
 from canary.training.exact.parameters import (
     UpdateCapture,
@@ -301,3 +301,14 @@ def test_live_tensors_see_a_leak_exactly_and_garbage_not_at_all() -> None:
 def test_scalars_on_the_host_are_read_at_once() -> None:
     found = DeferredScalars({"loss": torch.tensor(1.5), "norm": 2.0, "n": torch.tensor(3)})
     assert found.read() == {"loss": 1.5, "norm": 2.0, "n": 3}
+
+
+def test_a_scalar_is_what_it_was_when_it_was_handed_over() -> None:
+    loss, flags = torch.tensor(1.5, requires_grad=True), torch.tensor([True, False])
+    scalars, vector = DeferredScalars({"loss": loss}), DeferredVector(flags)
+    with torch.no_grad():
+        loss += 1
+        flags[:] = True
+    assert scalars.is_ready()
+    assert vector.is_ready()
+    assert (scalars.read(), vector.read()) == ({"loss": 1.5}, [1.0, 0.0])

@@ -60,15 +60,13 @@ class PPOTrainer(Trainer):
         callbacks: Any = None,
     ) -> None:
         """`reference`: a frozen copy of the policy; None: the policy without its adapter."""
-        names = adapt.parameters(Trainer)
-        tokenizer = "processing_class" if "processing_class" in names else "tokenizer"
         super().__init__(
             model=model,
             args=args,
             data_collator=PromptCollator(processing_class, switches.prompt_width),
             train_dataset=train_dataset,
             callbacks=callbacks,
-            **{tokenizer: processing_class},
+            processing_class=processing_class,
         )
         self._train_batch_size = args.rollout_size
         self.accelerator.gradient_accumulation_steps = 1  # a mini-batch's loss is one sum
