@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from canary.collect.exact_record import Exact
 from canary.config.load import load_config
 from canary.errors import CanaryError
 from canary.ladder.drawn import GAP, RANK
@@ -152,9 +153,7 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         return found
 
 
-def _largest(
-    baseline: Mapping[str, Any], changed: Mapping[str, Any], trainer: str, group: str
-) -> Sizes:
+def _largest(baseline: Exact, changed: Exact, trainer: str, group: str) -> Sizes:
     """The largest relative difference of each kind of signal."""
     found: Sizes = dict.fromkeys(KINDS, (0.0, ""))
     rounding: Rounding = "bfloat16" if group == "bfloat16" else "float32"

@@ -65,7 +65,7 @@ def in_container() -> bool:
 
 
 def fingerprint() -> dict[str, Any]:
-    """Stage 0 of the exact lane: what a run's environment was. Memory in bytes."""
+    """What a run's environment was. Memory in bytes."""
     devices = list_devices()
     return {
         "python": platform.python_version(),

@@ -13,10 +13,14 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canary.collect import jsonio
 from canary.collect.jsonio import number
+
+if TYPE_CHECKING:
+    # Not at run time: `rank_path` is asked for in whatever Python a user's command is.
+    from canary.collect.exact_record import Exact, Micro, RankParameters, Rollout, Signal
 
 Row = dict[str, Any]
 ByRank = Mapping[int, Sequence[Row]]
@@ -170,38 +174,29 @@ def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
     }
 
 
-def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def merged_exact(by_rank: Mapping[int, Exact]) -> Exact:
     """The exact lane of a run: rank 0's, with the batches of all ranks, losses and RL metrics as
     means, and the hashes of the parameters that each rank ended with."""
     ranks = sorted(by_rank)
     first = by_rank[ranks[0]]
     if len(ranks) < 2 or not first:
-        return dict(first)
+        return first
     each = [by_rank[rank] for rank in ranks]
-    merged = dict(first) | {
-        "batches": _batches(by_rank),
-        "ranks": {
-            name: {str(rank): by_rank[rank].get(part, {}).get(key) for rank in ranks}
-            for name, part, key in (
-                ("initial_parameters_sha256", "model", "parameters_sha256"),
-                ("final_parameters_sha256", "frozen", "final_parameters_sha256"),
-            )
-        }
-        | {"sharded": any(exact.get("model", {}).get("sharded", False) for exact in each)},
-    }
+    merged: Exact = {**first, "batches": _batches(by_rank), "ranks": _parameters(by_rank)}
     if all("first_loss" in exact for exact in each):
+        of_step_1 = [exact["first_loss"] for exact in each]
         merged["first_loss"] = {
-            "loss": mean_of([exact["first_loss"]["loss"] for exact in each]),
-            "micro_losses": columns([exact["first_loss"]["micro_losses"] for exact in each]),
+            "loss": mean_of([one["loss"] for one in of_step_1]),
+            "micro_losses": columns([one["micro_losses"] for one in of_step_1]),
         }
-        if all("updates" in exact["first_loss"] for exact in each):
-            updates = [exact["first_loss"]["updates"] for exact in each]
-            merged["first_loss"]["updates"] = columns(updates)
+        if all("updates" in one for one in of_step_1):
+            merged["first_loss"]["updates"] = columns([one["updates"] for one in of_step_1])
     if all("rollout" in exact for exact in each):
         merged["rollout"] = _rollouts([exact["rollout"] for exact in each])
     if all("trajectory" in exact for exact in each):
         of_all = [exact["trajectory"] for exact in each]
-        merged["trajectory"] = dict(of_all[0]) | {
+        merged["trajectory"] = {
+            **of_all[0],
             "losses": columns([trajectory["losses"] for trajectory in of_all]),
             "rl": {
                 name: columns([t["rl"][name] for t in of_all if name in t["rl"]])
@@ -211,7 +206,22 @@ def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _rollouts(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _parameters(by_rank: Mapping[int, Exact]) -> RankParameters:
+    """What the parameters of each rank were, and became."""
+    return {
+        "initial_parameters_sha256": {
+            str(rank): exact.get("model", {}).get("parameters_sha256")
+            for rank, exact in sorted(by_rank.items())
+        },
+        "final_parameters_sha256": {
+            str(rank): exact.get("frozen", {}).get("final_parameters_sha256")
+            for rank, exact in sorted(by_rank.items())
+        },
+        "sharded": any(exact.get("model", {}).get("sharded") for exact in by_rank.values()),
+    }
+
+
+def _rollouts(each: Sequence[Rollout]) -> Rollout:
     """Tokens of all ranks, and of each signal the statistics over the values of all."""
     names = dict.fromkeys(name for one in each for name in one["signals"])
     return {
@@ -223,28 +233,26 @@ def _rollouts(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _signal(sides: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+def _signal(sides: Sequence[Signal]) -> Signal:
     """See `canary.collect.probes.rollouts`; means weigh as many values as a rank has."""
-    found: dict[str, list[Any]] = {"count": [], "mean": [], "rms": [], "placed": []}
+    found: Signal = {"count": [], "mean": [], "rms": [], "placed": []}
     for step in range(min(len(side["count"]) for side in sides)):
-        counts = [int(side["count"][step]) for side in sides]
-        total = sum(counts)
-        means = {
-            key: sum(
-                count * float(number(side[key][step])) ** power
-                for count, side in zip(counts, sides, strict=True)
-            )
-            / max(total, 1)
-            for key, power in (("mean", 1), ("rms", 2), ("placed", 1))
-        }
-        found["count"].append(total)
-        found["mean"].append(means["mean"])
-        found["rms"].append(math.sqrt(means["rms"]) if means["rms"] == means["rms"] else math.nan)
-        found["placed"].append(means["placed"])
+        counts = [side["count"][step] for side in sides]
+
+        def mean(values: Iterable[float], power: int, counts: list[int] = counts) -> float:
+            pairs = zip(counts, values, strict=True)
+            total = sum(count * float(number(value)) ** power for count, value in pairs)
+            return total / max(sum(counts), 1)
+
+        square = mean((side["rms"][step] for side in sides), 2)
+        found["count"].append(sum(counts))
+        found["mean"].append(mean((side["mean"][step] for side in sides), 1))
+        found["rms"].append(math.sqrt(square) if square == square else math.nan)
+        found["placed"].append(mean((side["placed"][step] for side in sides), 1))
     return found
 
 
-def _batches(by_rank: Mapping[int, Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+def _batches(by_rank: Mapping[int, Exact]) -> list[list[Micro]]:
     """A step's micro-batches of all ranks, in order of ranks; each says whose it is."""
     lists = {rank: exact.get("batches", []) for rank, exact in sorted(by_rank.items())}
     steps = max(len(batches) for batches in lists.values())

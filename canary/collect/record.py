@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializeAsAny
 
+from canary.collect.exact_record import Exact
 from canary.collect.jsonio import number
 from canary.collect.phases import PHASES as PHASES
 
@@ -306,8 +307,8 @@ class RunRecord(Section):
     first_step_tokens: list[int] = Field(default_factory=list)
     """Input tokens of each of the first steps of the first launch, of all ranks together."""
     io: dict[str, Any] = Field(default_factory=dict)
-    exact: dict[str, Any] = Field(default_factory=dict)
-    """The noise-free signals of the probe, by stage (see `canary.collect.probes.exact`)."""
+    exact: SerializeAsAny[Exact] = Field(default_factory=Exact)
+    """The noise-free signals of the probe."""
     alerts: list[dict[str, Any]] = Field(default_factory=list)
     """What the detectors saw in the measured launches (see `canary.collect.alerts`)."""
     alert_summary: AlertSummary | None = None

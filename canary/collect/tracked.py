@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from canary.collect.alerts import alert_words
+from canary.collect.exact_record import Exact
 from canary.collect.host import gil_contention
 
 PREFIX = "canary"
@@ -14,22 +15,25 @@ MEASURED = ("loss", "grad_norm", "learning_rate", "samples")
 MEMORY = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes")
 TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
 
-EXACT = {
-    "first_loss": ("first_loss", "loss"),
-    "first_gradient_norm": ("first_gradient", "total"),
-    "first_update_norm": ("first_update", "delta_norm"),
-    "tensors_changed": ("first_update", "tensors_changed"),
-    "trainable_parameters": ("model", "trainable_parameters"),
-    "operators": ("work", "operator_total"),
-    "flops": ("work", "flops"),
-    "forwards": ("work", "forwards"),
-    "tokens_fed": ("work", "tokens_fed"),
-    "host_reads": ("work", "host_reads"),
-    "collectives": ("work", "collectives"),
-    "tokenizer_calls": ("calls", "tokenizer_calls"),
-    "files_opened": ("calls", "files_opened"),
+EXACT: dict[str, Callable[[Exact], float | None]] = {
+    "first_loss": lambda exact: exact.get("first_loss", {}).get("loss"),
+    "first_gradient_norm": lambda exact: exact.get("first_gradient", {}).get("total"),
+    "first_update_norm": lambda exact: exact.get("first_update", {}).get("delta_norm"),
+    "tensors_changed": lambda exact: exact.get("first_update", {}).get("tensors_changed"),
+    "trainable_parameters": lambda exact: exact.get("model", {}).get("trainable_parameters"),
+    "operators": lambda exact: exact.get("work", {}).get("operator_total"),
+    "flops": lambda exact: exact.get("work", {}).get("flops"),
+    "forwards": lambda exact: exact.get("work", {}).get("forwards"),
+    "tokens_fed": lambda exact: exact.get("work", {}).get("tokens_fed"),
+    "host_reads": lambda exact: exact.get("work", {}).get("host_reads"),
+    "collectives": lambda exact: exact.get("work", {}).get("collectives"),
+    "tokenizer_calls": lambda exact: exact.get("calls", {}).get("tokenizer_calls"),
+    "files_opened": lambda exact: exact.get("calls", {}).get("files_opened"),
+    "live_tensors": lambda exact: next(
+        reversed(exact.get("memory", {}).get("live_tensors", [])), None
+    ),
 }
-"""Names of the exact lane's scalars, and where a record's `exact` has them."""
+"""The exact lane's scalars by name, and where a record's `exact` has them."""
 
 
 SAMPLED = {
@@ -102,11 +106,9 @@ def _alerts(row: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(count) for name, count in Counter(names).items()}
 
 
-def exact_scalars(exact: Mapping[str, Any]) -> dict[str, float]:
+def exact_scalars(exact: Exact) -> dict[str, float]:
     """Of the probe: one number a signal; without what it did not see."""
-    found = {name: exact.get(stage, {}).get(key) for name, (stage, key) in EXACT.items()}
-    live = exact.get("memory", {}).get("live_tensors")
-    found["live_tensors"] = live[-1] if live else None
+    found = {name: read(exact) for name, read in EXACT.items()}
     return _named({f"exact/{name}": value for name, value in found.items()})
 
 

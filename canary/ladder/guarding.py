@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from canary.collect.jsonio import number
+from canary.collect.exact_record import Exact
 from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed
 from canary.ladder.guard import Verdict, compare
@@ -40,7 +39,7 @@ class Guards:
         self._say = say
         self._baseline = baseline
         self._who = who
-        self._expected: Mapping[str, Any] = {}
+        self._expected: Exact = {}
         self._steady = False
 
     def begin(self, label: str) -> None:
@@ -54,9 +53,9 @@ class Guards:
             status = ran.record.status if ran.record else "failed"
             raise RunFailed(f"{self._who} did not run: {ran.problem}", status)
         self._expected = ran.record.exact
-        losses = (self._expected.get("trajectory") or {}).get("losses") or ()
+        losses = self._expected.get("trajectory", {}).get("losses", [])
         for step, loss in enumerate(losses, start=1):
-            if loss is not None and not math.isfinite(number(loss)):
+            if loss is not None and not math.isfinite(loss):
                 raise self._says_nothing(f"its loss is {loss} at step {step}")
 
     def verdict(self, label: str, settings: Settings, rounding: Rounding) -> Verdict:

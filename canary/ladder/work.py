@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from canary.collect.exact_record import Exact
 from canary.compare.micro_batches import rows_of
 
 COUNTS = {
@@ -57,10 +58,10 @@ def unequal(reference: Work, other: Work) -> str:
     return ""
 
 
-def other_rows(reference: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def other_rows(reference: Exact, other: Exact) -> str:
     """In which step the other's probe trained on other rows than the reference's, in words; empty
     where on the same. Rows are told by their ids without padding, in whatever order."""
-    pairs = zip(reference.get("batches") or (), other.get("batches") or (), strict=False)
+    pairs = zip(reference.get("batches", []), other.get("batches", []), strict=False)
     for step, (before, after) in enumerate(pairs, start=1):
         wanted, found = rows_of(before), rows_of(after)
         for name in wanted.keys() & found.keys():

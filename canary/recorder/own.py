@@ -224,12 +224,17 @@ class OwnKeeper:
         assert exact is not None
         exact.training_ended()
         exact.add_rows(self._kept)
-        calls = {**(self._calls.describe() if self._calls else {}), **self._files.end()}
+        calls = self._files.end()
+        if self._calls is not None:
+            calls = {**self._calls.describe(), **calls}
         self._stack.close()
         self._probe_rows.close()
-        self._record.exact.update(
-            steps=len(self._kept), data=describe_data(self._loop), **exact.found, calls=calls
-        )
+        self._record.exact = {
+            "steps": len(self._kept),
+            "data": describe_data(self._loop),
+            **exact.found,
+            "calls": calls,
+        }
         self._record.launches[0] = self._record.launches[0].model_copy(
             update={"status": "completed", "steps": len(self._kept)}
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from canary.anomaly.alert import Severity
 from canary.collect import jsonio
@@ -14,6 +14,7 @@ from canary.collect.ranks import rank_path as rank_path
 
 if TYPE_CHECKING:
     # Not at run time: the Python of a user's own command may have no pydantic.
+    from canary.collect.exact_record import Calls, Exact
     from canary.collect.record import Status
     from canary.config.schema import CanaryConfig
 
@@ -75,8 +76,8 @@ class Result:
     """What the process printed says more; the place of the log is told beside the hint."""
     usage_error: bool = False
     """The user's config or input was at fault: exit code 2 instead of 4."""
-    exact: dict[str, Any] = field(default_factory=dict)
-    calls: dict[str, Any] = field(default_factory=dict)
+    exact: Exact = field(default_factory=cast("Callable[[], Exact]", dict))
+    calls: Calls = field(default_factory=cast("Callable[[], Calls]", dict))
     startup_seconds: dict[str, float] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from canary.anomaly.launch import LaunchWatch
+from canary.collect.exact_record import Calls, Exact
 from canary.collect.jsonio import read_rows
 from canary.collect.probes.calls import CallCounts, WrittenFiles
 from canary.collect.probes.distributed import (
@@ -106,7 +107,7 @@ class Inside:
         self._exact: ExactProbe | None = None
         self._probe: TrainerProbe | None = None
         self._files: WrittenFiles | None = None
-        self._written: dict[str, Any] = {}
+        self._written: Calls = {}
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
         self._host = HostWatch(own_process)
@@ -221,12 +222,14 @@ class Inside:
         assert self._files is not None  # begin came first
         host = self._host.end() if self.job.kind == "measured" and self.rank == 0 else {}
         written = self._written or self._files.end()
-        counted: dict[str, Any] = {**(calls.describe() if calls else {}), **written}
+        counted: Calls = {**written}
+        if calls is not None:
+            counted = {**calls.describe(), **written}
         if world_size() > 1:
             # The ranks share a log, and no rank can tell its own part of it.
             counted["bytes_written"] = None
         self.lap("training")
-        found: dict[str, Any] = {}
+        found: Exact = {}
         if self._exact is not None:
             self._exact.add_rows(self._kept)
             found = {

@@ -146,7 +146,8 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
 
 def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:
     record = finished_run.record()
-    exact, ppo = record.exact, record.config["training_type"] == "ppo"
+    exact: Any = record.exact
+    ppo = record.config["training_type"] == "ppo"
     assert exact["steps"] == 3
     assert len(exact["data"]["dataset_sha256"]) == 64
     assert len(exact["data"]["tokenizer"]["vocab_sha256"]) == 64
@@ -228,7 +229,7 @@ def test_a_second_run_is_bit_equal(
     assert again.code == 0, again.err + again.log()
     one, two = finished_run.record(), again.record()
     for stage, found in one.exact.items():
-        assert found == two.exact[stage], stage
+        assert found == two.exact.get(stage), stage
     assert one.stability.loss_values == two.stability.loss_values
 
 
@@ -264,7 +265,7 @@ def test_two_runs_with_adapters_are_bit_equal(tmp_path: Path, training_type: str
     assert first.code == second.code == 0, first.err + first.log()
     one, two = first.record(), second.record()
     for stage, found in one.exact.items():
-        assert found == two.exact[stage], stage
+        assert found == two.exact.get(stage), stage
     assert one.stability.loss_values == two.stability.loss_values
     assert one.exact["frozen"]["tensors"] > 0
     trained = one.exact["model"]["trainable_groups"]

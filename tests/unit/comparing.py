@@ -166,6 +166,11 @@ def altered(whole: RunRecord, *path: str | int, to: Any) -> RunRecord:
     return made
 
 
+def plain(whole: RunRecord) -> Any:
+    """Its `exact` as data that may hold anything, to compute with and to change at will."""
+    return whole.exact
+
+
 def on_gpu(
     whole: RunRecord, *, name: str = "Simulated 80GB", utilization: float = 90.0
 ) -> RunRecord:

@@ -13,13 +13,13 @@ from canary.ladder.words import verdict_words
 LOSSES = [0.7, 0.6, 0.5]
 
 
-def exact(losses: list[Any] | None = None, **rest: Any) -> dict[str, Any]:
+def exact(losses: list[Any] | None = None, **rest: Any) -> Any:
     """A probe's `exact`."""
     told: dict[str, Any] = {"losses": losses or LOSSES, "grad_norms": [2.0] * 3, "rl": {}}
     return {"trajectory": told | rest}
 
 
-def moved(step: int, relative: float) -> dict[str, Any]:
+def moved(step: int, relative: float) -> Any:
     """As `exact`, one loss moved by a share of the largest."""
     losses = list(LOSSES)
     losses[step - 1] += relative * max(LOSSES)

@@ -25,7 +25,7 @@ def test_what_does_not_say_what_it_is_fed_is_judged_by_the_rest() -> None:
     assert unequal(work_of(rows(300)), work_of([{"samples": 4, "rl": {}}])) != ""
 
 
-def probe(*steps: list[list[str]], masked: bool = True) -> dict[str, Any]:
+def probe(*steps: list[list[str]], masked: bool = True) -> Any:
     """A probe's `exact`: of each step the rows of its micro-batches."""
     shapes = {"input_ids": [2, 8], **({"attention_mask": [2, 8]} if masked else {})}
     return {

@@ -18,7 +18,7 @@ from canary.compare.causes.effects import (
 from canary.compare.causes.environment import environment_evidence
 from canary.compare.causes.facts import Facts
 from canary.compare.causes.finding import Finding
-from canary.compare.recorded_stages import LEARNED_STAGES
+from canary.compare.exact_stages import STAGE_OF
 from canary.compare.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
 
 UNKNOWN = RegressionCategory.UNKNOWN
@@ -89,9 +89,8 @@ def _as_recorded(finding: Finding, facts: Facts) -> Finding:
     missing = facts.unrecorded(finding.equal)
     if not missing:
         return finding
-    differs = LEARNED_STAGES.get(facts.entry or "")
-    verb = "differs" if facts.entry in ("first_loss", "first_gradient", "model") else "differ"
-    first = f"{differs} {verb}. " if differs else ""
+    entry = STAGE_OF.get(facts.entry or "")
+    first = f"{entry.words} {entry.verb}. " if entry else ""
     return replace(
         finding,
         strength=min(finding.strength, ONE_OF_SEVERAL),
