@@ -170,7 +170,7 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
     widths = [max((s[-1] for s in m.get("shapes", {}).values() if s), default=0) for m in micro]
     if limit and min(widths) >= limit:
         return skip(name, "every batch is cut at max_length")
-    count = sum(m["eos_labels"] for m in micro)
+    count = sum(m.get("eos_labels", 0) for m in micro)
     labels = sum(m.get("label_tokens", 0) for m in micro)
     words = f"{count} EOS among {labels} label tokens"
     if count == 0 and not guessed:

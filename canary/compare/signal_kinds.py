@@ -46,9 +46,10 @@ class Signal:
     """Where the record has it."""
     compare: Callable[[Signal, Sides], list[Difference]]
     means: str
-    """What is another one where it differs: "X is another one", or "X are others"."""
+    """What it shows: the X of "X differs"."""
     points_to: RegressionCategory | None = None
-    """The cause that a difference tells for; None where `canary.compare.causes` looks at more."""
+    """The cause that a difference tells for; None where a file of `canary.compare.causes` asks for
+    the signal, and for what else differs."""
 
     def differs(self, was: Any, now: Any, detail: str, **more: Any) -> Difference:
         """Its difference; `more` are further fields."""
