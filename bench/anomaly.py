@@ -25,7 +25,7 @@ from scipy import stats
 from canary.anomaly.advanced import AdvancedAnomalyDetector
 from canary.anomaly.observation import Agreement, Observation, Sample, from_row
 from canary.anomaly.slowing import SlowingDetector
-from canary.collect.jsonio import read_rows
+from canary.collect.jsonio import rows_since
 
 PHIS = (0.0, 0.5, 0.8, 0.9, 0.95)
 SDS = (0.001, 0.01, 0.05, 0.1, 0.2)
@@ -192,7 +192,7 @@ def replay(folder: Path) -> None:
     files = sorted(folder.rglob("steps.jsonl"))
     alarmed = 0
     for file in files:
-        rows = list(read_rows(file))
+        rows, _ = rows_since(file, 0)
         found = alerts_of([from_row(row) for row in rows])
         alarmed += bool(found)
         print(f"{file.parent.name}: {len(rows)} steps, {', '.join(found) or 'nothing'}")

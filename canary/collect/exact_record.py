@@ -15,6 +15,12 @@ Series: TypeAlias = list[float | None]
 """A value for each step, or for each micro-batch of one."""
 
 
+class Part(TypedDict, total=False):
+    """A part of the record of which keys of a newer version are kept, here and in what is below."""
+
+    __pydantic_config__ = {"extra": "allow"}  # type: ignore[misc]  # noqa: RUF012
+
+
 class SpecialToken(TypedDict, total=False):
     """A token and its id."""
 
@@ -192,7 +198,7 @@ class Frozen(TypedDict, total=False):
     final_parameters_sha256: str
 
 
-class Calls(TypedDict, total=False):
+class Calls(Part, total=False):
     """Calls and files of a launch. Cache hits are maps that were asked for and not executed."""
 
     tokenizer_calls: int
@@ -247,11 +253,8 @@ class RankParameters(TypedDict, total=False):
     """Each rank holds a part of them."""
 
 
-class Exact(TypedDict, total=False):
+class Exact(Part, total=False):
     """Everything the probe saw, in the order of the comparison's stages as far as they have one."""
-
-    # Keys of a newer version are kept, here and in what is below.
-    __pydantic_config__ = {"extra": "allow"}  # type: ignore[misc]  # noqa: RUF012
 
     steps: int
     data: Data

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from canary.collect import jsonio
 from canary.collect.ranks import RankRows, merged_rows
 from canary.collect.record import SCHEMA_VERSION, Owner, RunRecord, Status
-from canary.collect.shapes import Parts
+from canary.collect.step_row import Row
 from canary.collect.summary import summarise_ranks
 from canary.config.hidden import hidden_text
 from canary.errors import InputError, MachineError, RecordError
@@ -137,7 +137,7 @@ def close_launches(record: RunRecord, status: Status) -> None:
     ]
 
 
-def measured_rows(folder: RunFolder) -> list[dict[str, Any]]:
+def measured_rows(folder: RunFolder) -> list[Row]:
     """The rows of the measured launches, of all ranks together, in the order written."""
     return merged_rows(RankRows(folder.steps).read())
 
@@ -208,9 +208,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
             "read it with the rlhf-canary that wrote it",
         )
     try:
-        record = RunRecord.model_validate(document)
-        Parts.model_validate(document)
-        return record
+        return RunRecord.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])[:200]

@@ -1,7 +1,6 @@
 """Several ranks as one run: their rows merged step by step, and what only their comparison tells.
 
-Pure. A rank's row is a row as `canary.collect.summary` has it, with two figures more:
-`collectives`, how many the rank began in the step, and `wait_s`, seconds it was blocked in them.
+Pure.
 Busy time is wall time less waiting: in a synchronous step every rank takes as long as the slowest,
 and what the others do meanwhile is wait.
 """
@@ -11,9 +10,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from canary.collect import jsonio
 from canary.collect.jsonio import number
@@ -21,9 +20,9 @@ from canary.collect.jsonio import number
 if TYPE_CHECKING:
     # Not at run time: `rank_path` is asked for in whatever Python a user's command is.
     from canary.collect.exact_record import Exact, Micro, RankParameters, Rollout, Signal
+    from canary.collect.step_row import Row
 
-Row = dict[str, Any]
-ByRank = Mapping[int, Sequence[Row]]
+ByRank: TypeAlias = "Mapping[int, Sequence[Row]]"
 
 SUMMED = ("input_tokens", "label_tokens", "completion_tokens", "samples", "cpu_s")
 OF_THE_SLOWEST = ("wall_s", "phases", "phases_cpu", "host")
@@ -62,7 +61,7 @@ class RankRows:
         return {rank: rows for rank, rows in sorted(self._rows.items()) if rows}
 
 
-def busy_s(row: Mapping[str, Any]) -> float:
+def busy_s(row: Row) -> float:
     """Seconds of a rank's step in which it did not wait for the others."""
     return max(0.0, float(row["wall_s"]) - float(row.get("wait_s") or 0.0))
 
@@ -91,21 +90,23 @@ def merged_rows(by_rank: ByRank) -> list[Row]:
 
 def _merged(rows: Mapping[int, Row]) -> Row:
     slowest = max(rows, key=lambda rank: busy_s(rows[rank]))
-    first = rows[min(rows)]
-    merged: Row = dict(first)
-    merged |= {key: rows[slowest][key] for key in OF_THE_SLOWEST if key in rows[slowest]}
-    for key in SUMMED:
-        merged[key] = _of(rows, key, sum)
-    for key in LARGEST:
-        merged[key] = _of(rows, key, max)
-    merged["loss"] = mean_of([row.get("loss") for row in rows.values()])
-    merged["micro_losses"] = columns([row.get("micro_losses") or [] for row in rows.values()])
-    merged["rl"] = mean_by_name([row.get("rl") or {} for row in rows.values()])
-    return merged | {"slowest": slowest, "imbalance": imbalance(rows)}
+    told = list(rows.values())
+    merged: dict[str, object] = {
+        **rows[min(rows)],
+        **{key: value for key, value in rows[slowest].items() if key in OF_THE_SLOWEST},
+        **{key: _of(told, key, sum) for key in SUMMED},
+        **{key: _of(told, key, max) for key in LARGEST},
+        "loss": mean_of([row.get("loss") for row in told]),
+        "micro_losses": columns([row.get("micro_losses") or [] for row in told]),
+        "rl": mean_by_name([row.get("rl") or {} for row in told]),
+        "slowest": slowest,
+        "imbalance": imbalance(rows),
+    }
+    return cast("Row", merged)
 
 
-def _of(rows: Mapping[int, Row], key: str, take: Any) -> Any:
-    values = [row[key] for row in rows.values() if row.get(key) is not None]
+def _of(rows: Sequence[Row], key: str, take: Callable[[list[Any]], object]) -> object:
+    values = [row.get(key) for row in rows if row.get(key) is not None]
     return take(values) if values else None
 
 
@@ -165,7 +166,7 @@ def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
     """Means over the steps, in seconds, and the largest resident memory in bytes."""
     rows = [each[rank] for each in steps]
     waits = [row.get("wait_s") for row in rows]
-    peaks = [row["rss_bytes"] for row in rows if row.get("rss_bytes") is not None]
+    peaks = [peak for row in rows if (peak := row.get("rss_bytes")) is not None]
     return {
         "step_time_s": statistics.fmean(row["wall_s"] for row in rows),
         "busy_s": statistics.fmean(busy_s(row) for row in rows),

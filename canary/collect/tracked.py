@@ -9,6 +9,7 @@ from typing import Any
 from canary.collect.alerts import alert_words
 from canary.collect.exact_record import Exact
 from canary.collect.host import gil_contention
+from canary.collect.step_row import Row
 
 PREFIX = "canary"
 MEASURED = ("loss", "grad_norm", "learning_rate", "samples")
@@ -47,7 +48,7 @@ SAMPLED = {
 ALERTS = f"{PREFIX}/alerts"
 
 
-def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
+def row_scalars(row: Row) -> dict[str, float]:
     """Of one step: time, rates, phases, utilisation, memory, tokens, loss, the metrics of RL and
     the number of alerts; without what was not measured. Of a step that the profiler slowed down no
     times, rates and utilisation: the record leaves them out too."""
@@ -60,7 +61,7 @@ def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
     return _named(found) | _alerts(row)
 
 
-def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
+def _timed(row: Row) -> dict[str, Any]:
     """What the clock tells of a step."""
     found: dict[str, Any] = {"step_time_s": row["wall_s"]}
     found |= _rates(row)
@@ -73,12 +74,12 @@ def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:
     return _named({name: reading.get(key) for name, key in SAMPLED.items()})
 
 
-def alerts_text(row: Mapping[str, Any]) -> str:
+def alerts_text(row: Row) -> str:
     """The alerts of a step, a line each; empty where there are none."""
     return "  \n".join(alert_words(alert) for alert in row.get("alerts") or ())
 
 
-def _rates(row: Mapping[str, Any]) -> dict[str, float]:
+def _rates(row: Row) -> dict[str, float]:
     """Samples, input tokens and completion tokens a second of this step."""
     amounts = {
         "samples": row.get("samples"),
@@ -89,7 +90,7 @@ def _rates(row: Mapping[str, Any]) -> dict[str, float]:
     return {f"{k}_per_sec": n / wall for k, n in amounts.items() if n is not None and wall > 0}
 
 
-def _host(row: Mapping[str, Any]) -> dict[str, float | None]:
+def _host(row: Row) -> dict[str, float | None]:
     """Percent of one core that the process took, and of the time at most spent waiting for Python's
     lock."""
     cpu, wall = row.get("phases_cpu"), row["wall_s"]
@@ -100,7 +101,7 @@ def _host(row: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _alerts(row: Mapping[str, Any]) -> dict[str, float]:
+def _alerts(row: Row) -> dict[str, float]:
     """`anomaly/<category>_<severity>`: how many of them this step raised."""
     names = (f"anomaly/{one['category']}_{one['severity']}" for one in row.get("alerts") or ())
     return {name: float(count) for name, count in Counter(names).items()}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from canary.collect.exact_record import Exact
+from canary.collect.step_row import Row
 from canary.compare.micro_batches import rows_of
 
 COUNTS = {
@@ -30,14 +30,15 @@ class Work:
     """By the key of COUNTS, a number a step; a key that the rows do not have is left out."""
 
 
-def work_of(rows: Iterable[Mapping[str, Any]]) -> Work:
+def work_of(rows: Iterable[Row]) -> Work:
     """The work in the rows of one measured launch."""
     found = list(rows)
     counts = {}
     for key in COUNTS:
         values = [row.get(key, (row.get("rl") or {}).get(key)) for row in found]
-        if values and all(isinstance(value, int | float) for value in values):
-            counts[key] = tuple(float(value) for value in values if value is not None)
+        known = tuple(float(value) for value in values if isinstance(value, int | float))
+        if known and len(known) == len(values):
+            counts[key] = known
     return Work(len(found), counts)
 
 

@@ -15,7 +15,7 @@ from canary.anomaly.launch import LaunchWatch
 from canary.collect.probes.calls import can_count_calls, count_calls
 from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.steps import Row
+from canary.collect.step_row import Row
 from canary.recorder.loop import Loop
 from canary.recorder.probe import LoopProbe
 from canary.runner.base import JOB, Job, Result

@@ -35,9 +35,9 @@ from canary.collect.probes.fingerprints import describe_data
 from canary.collect.probes.host import HostWatch
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device, scales_gradients
-from canary.collect.probes.steps import Row
 from canary.collect.profiled import keep_profile, window_of
 from canary.collect.record import Launch, RunRecord
+from canary.collect.step_row import Row
 from canary.collect.summary import summarise
 from canary.collect.tracked import exact_scalars, row_scalars
 from canary.config.load import METRICS_WARMUP

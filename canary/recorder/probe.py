@@ -14,7 +14,8 @@ from canary.collect.probes.exact import ExactProbe
 from canary.collect.probes.gradients import Gradients
 from canary.collect.probes.named import hashable, named
 from canary.collect.probes.profiler import StepProfiler
-from canary.collect.probes.steps import Row, StepRows, StepWatch
+from canary.collect.probes.steps import StepRows, StepWatch
+from canary.collect.step_row import Row
 from canary.recorder.loop import Loop
 from canary.recorder.values import mean, scalar
 
@@ -36,14 +37,15 @@ class _Open:
 
 def _fill(row: Row, values: dict[str, float]) -> None:
     micro = [values[f"loss:{place}"] for place in range(row.pop("micro_batches"))]
-    row["micro_losses"] = micro
+    row["micro_losses"] = [*micro]
     row["loss"] = mean(micro)
     row["grad_norm"] = values.get("grad_norm")
     row["learning_rate"] = values.get("learning_rate")
-    row["rl"] = {
+    told = {
         name: mean([values[f"rl:{name}:{place}"] for place in range(count)])
         for name, count in row.pop("metrics").items()
     }
+    row["rl"] = {name: value for name, value in told.items() if value is not None}
 
 
 class LoopProbe:

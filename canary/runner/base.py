@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     # Not at run time: the Python of a user's own command may have no pydantic.
     from canary.collect.exact_record import Calls, Exact
     from canary.collect.record import Status
+    from canary.collect.step_row import Row
     from canary.config.schema import CanaryConfig
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
@@ -141,7 +142,7 @@ class Listener(Protocol):
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None: ...
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None: ...
+    def step_ended(self, kind: Kind, row: Row) -> None: ...
 
     def sampled(self, reading: Mapping[str, float]) -> None: ...
 

@@ -33,6 +33,7 @@ from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.settings import describe_device, describe_training, scales_gradients
 from canary.collect.profile import OPERATORS, Window
 from canary.collect.ranks import rank_path
+from canary.collect.step_row import Row
 from canary.runner.base import NODE_RANK, Job, Result, leave_unwritten
 from canary.runner.pulse import leave_pulse
 from canary.runner.rows import RowFile
@@ -94,14 +95,14 @@ class Inside:
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
-        self.tell: Callable[[dict[str, Any]], None] | None = None
+        self.tell: Callable[[Row], None] | None = None
         """Also gets each row, in the time of the logging phase."""
         self._started = started
         self._own_process = own_process
         self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
         self._rows = RowFile(rank_path(Path(job.rows_file), self.rank))
         self._unwritten = False
-        self._kept: list[dict[str, Any]] = []
+        self._kept: list[Row] = []
         self.watch: LaunchWatch | None = None
         """In a measured launch, what looks for anomalies."""
         self._exact: ExactProbe | None = None
@@ -170,7 +171,7 @@ class Inside:
         if self._files is not None:
             self._written = self._files.end()
 
-    def keep(self, row: dict[str, Any]) -> None:
+    def keep(self, row: Row) -> None:
         """Writes the row of a step.
 
         Raises:
@@ -188,7 +189,7 @@ class Inside:
         if stop is not None:
             raise stop
 
-    def _append(self, row: dict[str, Any]) -> None:
+    def _append(self, row: Row) -> None:
         """In a user's process, a disk that is full is the record's matter alone."""
         if self._unwritten:
             return

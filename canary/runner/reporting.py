@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from canary.collect.probes.trackers import Trackers, reporting_callbacks
+from canary.collect.step_row import Row
 from canary.collect.tracked import ALERTS, alerts_text, row_scalars, sampled_scalars
 from canary.runner.base import LEVEL, Job
 from canary.runner.readings import ReadingFile
@@ -54,7 +54,7 @@ class Reporter:
             # What transformers before 5 asks, instead of the environment.
             trainer.args.logging_dir = os.environ[FOLDER]
 
-    def step(self, row: Mapping[str, Any]) -> None:
+    def step(self, row: Row) -> None:
         """Hands on one row."""
         if not self._trackers:
             return

@@ -18,7 +18,8 @@ from canary.collect.folder import (
 )
 from canary.collect.ranks import RankRows, merged_rows
 from canary.collect.record import Launch, RunRecord
-from canary.collect.summary import Row, summarise_ranks
+from canary.collect.step_row import Row
+from canary.collect.summary import summarise_ranks
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig

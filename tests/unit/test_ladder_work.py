@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from canary.collect.step_row import Row
 from canary.ladder.work import other_rows, unequal, work_of
 
 
-def rows(*tokens: int, **rest: Any) -> list[dict[str, Any]]:
+def rows(*tokens: int, **rest: Any) -> list[Any]:
     """Rows of a reward model's steps, which count no labels."""
     return [{"samples": 8, "input_tokens": count, "rl": {}, **rest} for count in tokens]
 
@@ -20,7 +21,7 @@ def test_a_row_that_is_dropped_is_missed_where_there_are_no_labels() -> None:
 
 
 def test_what_does_not_say_what_it_is_fed_is_judged_by_the_rest() -> None:
-    silent = [{"samples": 8, "rl": {}}]
+    silent: list[Row] = [{"samples": 8, "rl": {}}]
     assert unequal(work_of(rows(300)), work_of(silent)) == ""
     assert unequal(work_of(rows(300)), work_of([{"samples": 4, "rl": {}}])) != ""
 

@@ -52,10 +52,10 @@ def probed(run: int, momentum_norm: float | None) -> RunRecord:
 
 def compared(was: float | None, now: float | None) -> Comparison:
     """As the record's reader has them."""
-    sides = [
+    current, baseline = (
         RunRecord.model_validate(side.model_dump()) for side in (probed(2, now), probed(1, was))
-    ]
-    return compare_to_baseline(*sides, gates=())
+    )
+    return compare_to_baseline(current, baseline, gates=())
 
 
 def test_a_made_up_signal_is_the_first_difference_of_its_stage() -> None:
@@ -92,12 +92,10 @@ def test_a_hash_is_a_signal_by_a_row_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
     row = Signal("first_loss", "kernel_sha256", template, equal, "the kernel of the loss")
     monkeypatch.setattr(exact, "SIGNALS", (*SIGNALS, row))
-    sides = []
-    for run, value in ((2, "b" * 64), (1, "a" * 64)):
-        made = record(run)
-        plain(made)["first_loss"]["kernel_sha256"] = value
-        sides.append(made)
-    first = compare_to_baseline(*sides, gates=()).first_difference
+    current, baseline = record(2), record(1)
+    plain(current)["first_loss"]["kernel_sha256"] = "b" * 64
+    plain(baseline)["first_loss"]["kernel_sha256"] = "a" * 64
+    first = compare_to_baseline(current, baseline, gates=()).first_difference
     assert first is not None
     assert (first.stage, first.signal, first.count) == ("first_loss", "kernel_sha256", 1)
 
@@ -119,7 +117,7 @@ def test_a_made_up_count_is_judged_by_the_limit_of_its_row(monkeypatch: pytest.M
 
 
 def test_every_row_is_of_a_stage_and_no_signal_has_two() -> None:
-    rows = [*SIGNALS, *COUNTS]
+    rows: list[Signal | Count] = [*SIGNALS, *COUNTS]
     names = [(row.stage, row.name) for row in rows]
     assert len(set(names)) == len(names)
     order = [stage.name for stage in STAGES]

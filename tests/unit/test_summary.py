@@ -9,7 +9,7 @@ import pytest
 from canary.collect.record import PHASES, Launch, RunRecord
 from canary.collect.summary import distribution, diverged, summarise
 
-Row = dict[str, Any]
+Row = Any
 
 
 def row(step: int, wall: float = 1.0, launch: int = 1, **changes: Any) -> Row:

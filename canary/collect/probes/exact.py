@@ -26,6 +26,7 @@ from canary.collect.probes.parameters import (
 )
 from canary.collect.probes.rollouts import RolloutRows
 from canary.collect.probes.sampling import sampled_rows
+from canary.collect.step_row import Row
 
 TIMES = ("step_time",)
 """Metrics that a trainer logs beside the others and that are readings of a clock."""
@@ -186,7 +187,7 @@ class ExactProbe:
             "final_parameters_sha256": combined(final),
         }
 
-    def add_rows(self, rows: list[dict[str, Any]]) -> None:
+    def add_rows(self, rows: list[Row]) -> None:
         """Adds what the rows of the same steps tell: losses, gradients, rates, RL metrics."""
         if rows:
             losses = rows[0]["micro_losses"]

@@ -23,15 +23,16 @@ from canary.collect.probes.named import hashable, named, with_nested
 from canary.collect.probes.own_loop import LoopEnded, OwnLoop
 from canary.collect.probes.profiler import StepProfiler
 from canary.collect.probes.silent_loop import SilentLoop
-from canary.collect.probes.steps import Row, StepRows, StepWatch
+from canary.collect.probes.steps import StepRows, StepWatch
 from canary.collect.probes.told_loop import ToldLoop, tells
 from canary.collect.probes.trainer_methods import LOGPROB_METHODS, PHASE_OF_METHOD
 from canary.collect.probes.wrapping import Wrapping
+from canary.collect.step_row import Row
 
 
 def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
     micro = [values.pop(f"loss{index}") for index in range(row.pop("micro_batches"))]
-    row["micro_losses"] = micro
+    row["micro_losses"] = [*micro]
     # The trainer sums the losses of a step's micro-batches, each already divided.
     row["loss"] = sum(micro) / (len(micro) if mean else 1) if micro else None
     row["grad_norm"] = values.pop("grad_norm", None)
