@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from canary.baseline.comparability import probe_alone
 from canary.collect.alerts import WORST_FIRST
+from canary.collect.jsonio import number
 from canary.collect.record import RunRecord
 from canary.compare.report import Check, RaisedAlert
 
@@ -24,8 +25,8 @@ def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
                 alert["type"],
                 alert["message"],
                 alert["step"],
-                alert.get("value"),
-                alert.get("threshold"),
+                number(alert.get("value")),
+                number(alert.get("threshold")),
             )
             kept = found.get(raised.type)
             found[raised.type] = raised if kept is None else replace(kept, count=kept.count + 1)
