@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.cli.terminal import sayer
+from canary.collect.exact_record import Exact
 from canary.config.load import load_config
 from canary.errors import CanaryError
 from canary.ladder.guard.on_policy import GAP, RANK
@@ -152,9 +153,7 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         return found
 
 
-def _largest(
-    baseline: Mapping[str, Any], changed: Mapping[str, Any], trainer: str, group: str
-) -> Sizes:
+def _largest(baseline: Exact, changed: Exact, trainer: str, group: str) -> Sizes:
     """The largest relative difference of each kind of signal."""
     found: Sizes = dict.fromkeys(KINDS, (0.0, ""))
     rounding: Rounding = "bfloat16" if group == "bfloat16" else "float32"

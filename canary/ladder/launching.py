@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from canary.campaign.side import Side
+from canary.collect.step_row import Row
 from canary.config.load import BUILTIN
 from canary.config.schema import CanaryConfig
 from canary.errors import MachineError, UsageError
@@ -42,7 +43,7 @@ class Ran:
     """One ended launch."""
 
     record: RunRecord | None
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     """Of its measured steps."""
     problem: str = ""
     """Why it did not complete; empty where it did."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.collect.step_row import Row
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
@@ -23,7 +24,7 @@ from canary.record.folder import (
     start_record,
 )
 from canary.record.ranks import RankSteps, merged_rows
-from canary.record.summary import Row, summarise_ranks
+from canary.record.summary import summarise_ranks
 from canary.record.types import Launch, RunRecord
 from canary.runner.distributed import Rendezvous
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from canary.collect.step_row import Row
 from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
@@ -126,8 +127,8 @@ class Workshop:
             factor *= self.faster.get(item, 1.0)
         speed = 10.0 * factor * self.drift ** len(self.started)
         tokens = 512 + sum(self.works.get(item, 0) for item in settings.items())
-        rows = [{"samples": 8, "completion_tokens": tokens, "rl": {"updates": 4.0}}] * 6
-        return Ran(record_at(speed), rows)
+        row: Row = {"samples": 8, "completion_tokens": tokens, "rl": {"updates": 4.0}}
+        return Ran(record_at(speed), [row] * 6)
 
 
 def record_at(speed: float) -> RunRecord:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from canary.collect.exact_record import Micro
 from canary.compare.report import Check
 from canary.record.types import RunRecord
 
@@ -73,16 +74,15 @@ def starts_at_reference(record: RunRecord) -> bool:
     if reference is None:
         return bool(record.config.get("use_peft"))
     policy = model.get("policy_sha256") or model.get("parameters_sha256")
-    return bool(reference == policy)
+    return reference == policy
 
 
 def special(record: RunRecord, name: str) -> int | None:
     """Id of a special token (bos, eos, pad); None where there is none."""
     tokens = record.exact.get("data", {}).get("tokenizer", {}).get("special_tokens", {})
-    found = tokens.get(f"{name}_token") or {}
-    return found.get("id") if isinstance(found, Mapping) else None
+    return tokens.get(f"{name}_token", {}).get("id")
 
 
-def micro_batches(record: RunRecord) -> list[Mapping[str, Any]]:
+def micro_batches(record: RunRecord) -> list[Micro]:
     """Every micro-batch of the probe, in order."""
     return [micro for step in record.exact.get("batches", []) for micro in step]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
+from canary.collect.exact_record import Exact
 from canary.config.schema import ONLINE_TRAINERS
 from canary.ladder.guard.on_policy import looked_at, own_gap, unfit
 
 
-def unseen(baseline: Mapping[str, Any], level: Mapping[str, Any], trainer: str) -> Iterator[str]:
+def unseen(baseline: Exact, level: Exact, trainer: str) -> Iterator[str]:
     """In words, each."""
-    rates = (baseline.get("trajectory") or {}).get("learning_rates") or ()
+    rates = baseline.get("trajectory", {}).get("learning_rates", [])
     # What an update does shows in the next step's loss; of PPO also in its own step's.
     shown = rates if trainer == "ppo" else rates[:-1]
     if rates and not any(shown):

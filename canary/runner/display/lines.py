@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+from canary.collect.step_row import Row
 from canary.config.schema import CanaryConfig
 from canary.errors import printable
 from canary.protocol.job import Kind, Result
@@ -46,7 +47,7 @@ class PlainLines:
         length = "the whole training" if steps is None else f"{steps} steps"
         self._print(f"{kind}: {length}, {figures.PURPOSE[kind]}")
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+    def step_ended(self, kind: Kind, row: Row) -> None:
         """A line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():

@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
+from canary.collect.step_row import Row
 from canary.config.schema import CanaryConfig
 from canary.protocol.job import Kind, Listener, Result
 from canary.runner.display.lines import PlainLines
@@ -26,7 +27,7 @@ class Quiet:
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Not shown."""
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+    def step_ended(self, kind: Kind, row: Row) -> None:
         """Not shown."""
 
     def sampled(self, reading: Mapping[str, float]) -> None:
@@ -63,7 +64,7 @@ class WhileHeard:
         """Passed on."""
         self._tell("launch_begins", kind, index, steps)
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+    def step_ended(self, kind: Kind, row: Row) -> None:
         """Passed on."""
         self._tell("step_ended", kind, row)
 

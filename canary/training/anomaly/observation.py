@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canary.record.jsonio import number
 from canary.record.metric_names import (
@@ -17,6 +17,9 @@ from canary.record.metric_names import (
     VALUE_LOSS,
 )
 from canary.record.slowing import own_seconds, tokens_of
+
+if TYPE_CHECKING:
+    from canary.collect.step_row import Row
 
 PREFERRED = "logps/chosen"
 EXPLAINED_VARIANCE = "explained_variance"
@@ -126,7 +129,7 @@ def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def from_row(row: Mapping[str, Any], **more: Any) -> Observation:
+def from_row(row: Row, **more: Any) -> Observation:
     """The observation of a row (see `canary.record.summary`)."""
     rate, loss, norm = (
         None if row.get(key) is None else float(number(row[key]))
