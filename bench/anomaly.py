@@ -22,7 +22,7 @@ from pathlib import Path
 
 from scipy import stats
 
-from canary.record.jsonio import read_rows
+from canary.record.jsonio import rows_since
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.detectors.slowing import SlowingDetector
 from canary.training.anomaly.observation import Agreement, Observation, Sample, from_row
@@ -192,7 +192,7 @@ def replay(folder: Path) -> None:
     files = sorted(folder.rglob("steps.jsonl"))
     alarmed = 0
     for file in files:
-        rows = list(read_rows(file))
+        rows, _ = rows_since(file, 0)
         found = alerts_of([from_row(row) for row in rows])
         alarmed += bool(found)
         print(f"{file.parent.name}: {len(rows)} steps, {', '.join(found) or 'nothing'}")

@@ -28,6 +28,7 @@ from canary.ladder.levels import SWITCHES, Rounding, Settings, baseline_settings
 from canary.ladder.machine import this_machine
 from canary.ladder.suited import suited
 from canary.ladder.view import ladder_text
+from canary.record.exact import Exact
 
 SEEDS = (42, 43, 44)
 BENIGN: dict[str, Settings] = {
@@ -152,9 +153,7 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         return found
 
 
-def _largest(
-    baseline: Mapping[str, Any], changed: Mapping[str, Any], trainer: str, group: str
-) -> Sizes:
+def _largest(baseline: Exact, changed: Exact, trainer: str, group: str) -> Sizes:
     """The largest relative difference of each kind of signal."""
     found: Sizes = dict.fromkeys(KINDS, (0.0, ""))
     rounding: Rounding = "bfloat16" if group == "bfloat16" else "float32"

@@ -11,7 +11,6 @@ import io
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
 from unittest import mock
 
 from rich.console import Console
@@ -19,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from canary.record.step_row import Row
 from canary.runner.display.pace import Pace
 from canary.runner.display.panel import LivePanel, panel_lines
 
@@ -36,16 +36,22 @@ PHASES = {
 }
 
 
-def step_row(step: int) -> dict[str, Any]:
+def step_row(step: int) -> Row:
     """A step of PPO with everything in it that can be shown."""
-    host = {"computing_s": 0.024, "waiting_s": 0.001, "others_s": 0.002, "own_cpu_s": 0.023}
     return {
         "launch": 1,
         "step": step,
         "wall_s": STEP_S,
         "phases": PHASES,
         "phases_cpu": PHASES,
-        "host": host | {"run_delay_s": 0.0, "gil_held": 0.5},
+        "host": {
+            "computing_s": 0.024,
+            "waiting_s": 0.001,
+            "others_s": 0.002,
+            "own_cpu_s": 0.023,
+            "run_delay_s": 0.0,
+            "gil_held": 0.5,
+        },
         "loss": 0.5,
         "input_tokens": 900,
         "completion_tokens": 500,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from canary.baseline.comparability import probe_alone
 from canary.compare.checks import check_of
@@ -20,24 +19,23 @@ def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
     """One alert of each type, the worst and then the first, with how many there were."""
     found: dict[str, RaisedAlert] = {}
     for record in records:
-        for alert in sorted(record.alerts, key=_order):
+        for alert in sorted(record.alerts, key=lambda one: _order(one["severity"], one["step"])):
             raised = RaisedAlert(
-                **{name: alert[name] for name in ("severity", "category", "type", "message")},
-                step=int(alert["step"]),
-                value=_real(alert.get("value")),
-                threshold=_real(alert.get("threshold")),
+                alert["severity"],
+                alert["category"],
+                alert["type"],
+                alert["message"],
+                alert["step"],
+                number(alert.get("value")),
+                number(alert.get("threshold")),
             )
             kept = found.get(raised.type)
             found[raised.type] = raised if kept is None else replace(kept, count=kept.count + 1)
-    return tuple(sorted(found.values(), key=lambda one: _order(vars(one))))
+    return tuple(sorted(found.values(), key=lambda one: _order(one.severity, one.step)))
 
 
-def _real(value: Any) -> float | None:
-    return None if value is None else float(number(value))
-
-
-def _order(alert: Mapping[str, Any]) -> tuple[int, int]:
-    return WORST_FIRST.index(alert["severity"]), int(alert["step"])
+def _order(severity: str, step: int) -> tuple[int, int]:
+    return WORST_FIRST.index(severity), step
 
 
 def _watched(record: RunRecord) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from canary.compare.diagnosis.suspects import Diagnosis
+from canary.compare.exact.stages import ORDER
 from canary.errors import EXIT_ERROR, EXIT_INCONCLUSIVE, EXIT_OK, EXIT_REGRESSION
 
 CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
@@ -67,7 +68,6 @@ class Check:
 class Difference:
     """One signal of the exact lane that is not the same on both sides."""
 
-    order: int
     stage: str
     signal: str
     baseline: Any
@@ -82,9 +82,14 @@ class Difference:
     scale has no percentage."""
     detail: str = ""
     learned: bool = False
-    """Whether it belongs to what is learned: beyond tolerance in stages 2 to 9."""
+    """Whether it is one of what is learned, beyond tolerance."""
     step: int | None = None
     """The first step at which it differs, where its stage has many; None where nobody said."""
+
+    @property
+    def order(self) -> int:
+        """The place of its stage."""
+        return ORDER.get(self.stage, len(ORDER))
 
     def sentence(self) -> str:
         """In words."""

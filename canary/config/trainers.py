@@ -76,7 +76,7 @@ class TrainerRow:
     """Whether there are samples for a model and data of the hub."""
 
     rows: str = ""
-    """The shape of the data that it takes; see `canary.training.data.shapes`."""
+    """The shape of the data that it takes; see `canary.inputs.row_shapes`."""
     classifies: bool = False
     """It trains a classifier with one label, which has no labels on tokens."""
     reference: bool = False

@@ -20,8 +20,8 @@ from canary.inputs.embedded import (
     tiny_dir,
 )
 from canary.inputs.embedded.sizes import parse_random_name
+from canary.inputs.row_shapes import shape_of
 from canary.protocol.spec import is_there, local_path
-from canary.training.data.shapes import shape_of
 
 Kind = Literal["model", "dataset"]
 FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}

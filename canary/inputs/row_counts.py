@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from canary.errors import InputError
 from canary.inputs.locations import data_place
+from canary.inputs.row_shapes import shape_of
 from canary.protocol.spec import WorkloadSpec
-from canary.training.data.shapes import shape_of
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig

@@ -21,6 +21,7 @@ from canary.ladder.levels import Settings
 from canary.protocol.job import LEVEL
 from canary.record import jsonio
 from canary.record.folder import RunFolder, measured_rows
+from canary.record.step_row import Row
 from canary.record.types import RunRecord
 from canary.runner.display.lines import Event
 
@@ -41,7 +42,7 @@ class Ran:
     """One ended launch."""
 
     record: RunRecord | None
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     """Of its measured steps."""
     problem: str = ""
     """Why it did not complete; empty where it did."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from canary.compare.exact.micro_batches import rows_of
+from canary.record.exact import Exact
+from canary.record.step_row import Row
 
 COUNTS = {
     "samples": "sequences",
@@ -29,14 +30,15 @@ class Work:
     """By the key of COUNTS, a number a step; a key that the rows do not have is left out."""
 
 
-def work_of(rows: Iterable[Mapping[str, Any]]) -> Work:
+def work_of(rows: Iterable[Row]) -> Work:
     """The work in the rows of one measured launch."""
     found = list(rows)
     counts = {}
     for key in COUNTS:
         values = [row.get(key, (row.get("rl") or {}).get(key)) for row in found]
-        if values and all(isinstance(value, int | float) for value in values):
-            counts[key] = tuple(float(value) for value in values if value is not None)
+        known = tuple(float(value) for value in values if isinstance(value, int | float))
+        if known and len(known) == len(values):
+            counts[key] = known
     return Work(len(found), counts)
 
 
@@ -57,10 +59,10 @@ def unequal(reference: Work, other: Work) -> str:
     return ""
 
 
-def other_rows(reference: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+def other_rows(reference: Exact, other: Exact) -> str:
     """In which step the other's probe trained on other rows than the reference's, in words; empty
     where on the same. Rows are told by their ids without padding, in whatever order."""
-    pairs = zip(reference.get("batches") or (), other.get("batches") or (), strict=False)
+    pairs = zip(reference.get("batches", []), other.get("batches", []), strict=False)
     for step, (before, after) in enumerate(pairs, start=1):
         wanted, found = rows_of(before), rows_of(after)
         for name in wanted.keys() & found.keys():

@@ -6,13 +6,13 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from canary.machine.checkout import Unread, read_git
 from canary.machine.gpu import list_devices
 from canary.machine.packages import package_versions
+from canary.record.types import Environment, Git
 
 VARIABLES = (
     "ATEN_CPU_CAPABILITY",
@@ -64,8 +64,8 @@ def in_container() -> bool:
     return any(Path(marker).exists() for marker in ("/.dockerenv", "/run/.containerenv"))
 
 
-def fingerprint() -> dict[str, Any]:
-    """Stage 0 of the exact lane: what a run's environment was. Memory in bytes."""
+def fingerprint() -> Environment:
+    """What a run's environment was. Memory in bytes."""
     devices = list_devices()
     return {
         "python": platform.python_version(),
@@ -86,7 +86,7 @@ def fingerprint() -> dict[str, Any]:
     }
 
 
-def git_state(folder: Path) -> dict[str, Any]:
+def git_state(folder: Path) -> Git:
     """Commit, branch and uncommitted changes of the repository around `folder`.
 
     Outside a repository, or without git, `sha` is None and `reason` says why.
@@ -110,7 +110,7 @@ def _git(folder: Path, *arguments: str) -> str:
     return read_git(folder, *arguments, timeout_s=10).strip()
 
 
-def environment_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+def environment_lines(found: Environment) -> list[tuple[str, str]]:
     """The fingerprint as lines for people: name and value."""
     lines = [
         ("python", f"{found['python']} ({found['implementation']})"),

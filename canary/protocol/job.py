@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from canary.record import jsonio
 from canary.record.alert import Severity
@@ -15,6 +15,8 @@ from canary.record.ranks import rank_path as rank_path
 if TYPE_CHECKING:
     # Not at run time: the Python of a user's own command may have no pydantic.
     from canary.config.schema import CanaryConfig
+    from canary.record.exact import Calls, Exact
+    from canary.record.step_row import Row
     from canary.record.types import Failure, Status
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
@@ -80,8 +82,8 @@ class Result:
     """What the process printed says more; the place of the log is told beside the hint."""
     usage_error: bool = False
     """The user's config or input was at fault: exit code 2 instead of 4."""
-    exact: dict[str, Any] = field(default_factory=dict)
-    calls: dict[str, Any] = field(default_factory=dict)
+    exact: Exact = field(default_factory=cast("Callable[[], Exact]", dict))
+    calls: Calls = field(default_factory=cast("Callable[[], Calls]", dict))
     startup_seconds: dict[str, float] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
@@ -145,7 +147,7 @@ class Listener(Protocol):
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None: ...
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None: ...
+    def step_ended(self, kind: Kind, row: Row) -> None: ...
 
     def sampled(self, reading: Mapping[str, float]) -> None: ...
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from canary.record import jsonio
+from canary.record.step_row import Row
 
 
 class StepFile:
@@ -15,7 +16,7 @@ class StepFile:
     def __init__(self, path: Path) -> None:
         self._stream: TextIO = path.open("a", encoding="utf-8")
 
-    def append(self, row: dict[str, Any]) -> None:
+    def append(self, row: Row) -> None:
         """Writes one row and hands it to the kernel.
 
         Raises:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from canary.record.plain import plain
+
+if TYPE_CHECKING:
+    from canary.record.step_row import RowAlert
 
 Severity = Literal["low", "medium", "high", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
@@ -44,7 +47,7 @@ class Alert:
         """Whether this is as severe as `severity`, or more."""
         return SEVERITIES.index(self.severity) >= SEVERITIES.index(severity)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> RowAlert:
         """As `alerts.jsonl` and a record hold it: plain values only."""
         return {
             "severity": self.severity,

@@ -18,7 +18,7 @@ from canary.config.redaction import hidden_text
 from canary.errors import InputError, MachineError, RecordError
 from canary.record import jsonio
 from canary.record.ranks import RankSteps, merged_rows
-from canary.record.shapes import Parts
+from canary.record.step_row import Row
 from canary.record.summary import summarise_ranks
 from canary.record.types import SCHEMA_VERSION, Owner, RunRecord, Status
 
@@ -137,7 +137,7 @@ def close_launches(record: RunRecord, status: Status) -> None:
     ]
 
 
-def measured_rows(folder: RunFolder) -> list[dict[str, Any]]:
+def measured_rows(folder: RunFolder) -> list[Row]:
     """The rows of the measured launches, of all ranks together, in the order written."""
     return merged_rows(RankSteps(folder.steps).read())
 
@@ -208,9 +208,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
             "read it with the rlhf-canary that wrote it",
         )
     try:
-        record = RunRecord.model_validate(document)
-        Parts.model_validate(document)
-        return record
+        return RunRecord.model_validate(document)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])[:200]

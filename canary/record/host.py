@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
+from canary.record.step_row import HostSeconds, Row
 from canary.record.types import Host, Launch, RunRecord
-
-Row = Mapping[str, Any]
 
 LARGEST_DELAY = 0.95
 """Share of the time without a core that is taken out of the rest; above it little is left."""
@@ -75,8 +74,13 @@ def _thread_shares(rows: Sequence[Row]) -> tuple[float | None, float | None, flo
     return delay, waiting, others
 
 
-def _share(told: Sequence[Row], key: str, whole_s: float, without_s: float = 0.0) -> float | None:
-    seconds = [host[key] for host in told if host.get(key) is not None]
+def _share(
+    told: Sequence[HostSeconds],
+    key: Literal["run_delay_s", "waiting_s", "others_s"],
+    whole_s: float,
+    without_s: float = 0.0,
+) -> float | None:
+    seconds = [value for host in told if (value := host.get(key)) is not None]
     if not seconds or whole_s <= 0:
         return None
     return max(0.0, (math.fsum(seconds) - without_s) / whole_s)

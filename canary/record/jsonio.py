@@ -13,7 +13,10 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from canary.record.step_row import Row
 
 DEEPEST = 50
 """Levels of a stranger's document; records of ours have 8."""
@@ -126,7 +129,7 @@ def replace_file(path: Path, text: str) -> None:
         raise
 
 
-def rows_since(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
     """Rows that were appended after `offset` bytes, and the offset after them. A line that is still
     being written waits for the next look."""
     if not path.exists():

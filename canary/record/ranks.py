@@ -1,7 +1,6 @@
 """Several ranks as one run: their rows merged step by step, and what only their comparison tells.
 
-Pure. A rank's row is a row as `canary.record.summary` has it, with two figures more:
-`collectives`, how many the rank began in the step, and `wait_s`, seconds it was blocked in them.
+Pure.
 Busy time is wall time less waiting: in a synchronous step every rank takes as long as the slowest,
 and what the others do meanwhile is wait.
 """
@@ -11,15 +10,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from canary.record import jsonio
 from canary.record.jsonio import number
 
-Row = dict[str, Any]
-ByRank = Mapping[int, Sequence[Row]]
+if TYPE_CHECKING:
+    # Not at run time: `rank_path` is asked for in whatever Python a user's command is.
+    from canary.record.exact import Exact, Micro, RankParameters, Rollout, Signal
+    from canary.record.step_row import Row
+
+ByRank: TypeAlias = "Mapping[int, Sequence[Row]]"
 
 SUMMED = ("input_tokens", "label_tokens", "completion_tokens", "samples", "cpu_s")
 OF_THE_SLOWEST = ("wall_s", "phases", "phases_cpu", "host")
@@ -58,7 +61,7 @@ class RankSteps:
         return {rank: rows for rank, rows in sorted(self._rows.items()) if rows}
 
 
-def busy_s(row: Mapping[str, Any]) -> float:
+def busy_s(row: Row) -> float:
     """Seconds of a rank's step in which it did not wait for the others."""
     return max(0.0, float(row["wall_s"]) - float(row.get("wait_s") or 0.0))
 
@@ -87,21 +90,23 @@ def merged_rows(by_rank: ByRank) -> list[Row]:
 
 def _merged(rows: Mapping[int, Row]) -> Row:
     slowest = max(rows, key=lambda rank: busy_s(rows[rank]))
-    first = rows[min(rows)]
-    merged: Row = dict(first)
-    merged |= {key: rows[slowest][key] for key in OF_THE_SLOWEST if key in rows[slowest]}
-    for key in SUMMED:
-        merged[key] = _of(rows, key, sum)
-    for key in LARGEST:
-        merged[key] = _of(rows, key, max)
-    merged["loss"] = mean_of([row.get("loss") for row in rows.values()])
-    merged["micro_losses"] = columns([row.get("micro_losses") or [] for row in rows.values()])
-    merged["rl"] = mean_by_name([row.get("rl") or {} for row in rows.values()])
-    return merged | {"slowest": slowest, "imbalance": imbalance(rows)}
+    told = list(rows.values())
+    merged: dict[str, object] = {
+        **rows[min(rows)],
+        **{key: value for key, value in rows[slowest].items() if key in OF_THE_SLOWEST},
+        **{key: _of(told, key, sum) for key in SUMMED},
+        **{key: _of(told, key, max) for key in LARGEST},
+        "loss": mean_of([row.get("loss") for row in told]),
+        "micro_losses": columns([row.get("micro_losses") or [] for row in told]),
+        "rl": mean_by_name([row.get("rl") or {} for row in told]),
+        "slowest": slowest,
+        "imbalance": imbalance(rows),
+    }
+    return cast("Row", merged)
 
 
-def _of(rows: Mapping[int, Row], key: str, take: Any) -> Any:
-    values = [row[key] for row in rows.values() if row.get(key) is not None]
+def _of(rows: Sequence[Row], key: str, take: Callable[[list[Any]], object]) -> object:
+    values = [row.get(key) for row in rows if row.get(key) is not None]
     return take(values) if values else None
 
 
@@ -161,7 +166,7 @@ def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
     """Means over the steps, in seconds, and the largest resident memory in bytes."""
     rows = [each[rank] for each in steps]
     waits = [row.get("wait_s") for row in rows]
-    peaks = [row["rss_bytes"] for row in rows if row.get("rss_bytes") is not None]
+    peaks = [peak for row in rows if (peak := row.get("rss_bytes")) is not None]
     return {
         "step_time_s": statistics.fmean(row["wall_s"] for row in rows),
         "busy_s": statistics.fmean(busy_s(row) for row in rows),
@@ -170,38 +175,29 @@ def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
     }
 
 
-def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def merged_exact(by_rank: Mapping[int, Exact]) -> Exact:
     """The exact lane of a run: rank 0's, with the batches of all ranks, losses and RL metrics as
     means, and the hashes of the parameters that each rank ended with."""
     ranks = sorted(by_rank)
     first = by_rank[ranks[0]]
     if len(ranks) < 2 or not first:
-        return dict(first)
+        return first
     each = [by_rank[rank] for rank in ranks]
-    merged = dict(first) | {
-        "batches": _batches(by_rank),
-        "ranks": {
-            name: {str(rank): by_rank[rank].get(part, {}).get(key) for rank in ranks}
-            for name, part, key in (
-                ("initial_parameters_sha256", "model", "parameters_sha256"),
-                ("final_parameters_sha256", "frozen", "final_parameters_sha256"),
-            )
-        }
-        | {"sharded": any(exact.get("model", {}).get("sharded", False) for exact in each)},
-    }
+    merged: Exact = {**first, "batches": _batches(by_rank), "ranks": _parameters(by_rank)}
     if all("first_loss" in exact for exact in each):
+        of_step_1 = [exact["first_loss"] for exact in each]
         merged["first_loss"] = {
-            "loss": mean_of([exact["first_loss"]["loss"] for exact in each]),
-            "micro_losses": columns([exact["first_loss"]["micro_losses"] for exact in each]),
+            "loss": mean_of([one["loss"] for one in of_step_1]),
+            "micro_losses": columns([one["micro_losses"] for one in of_step_1]),
         }
-        if all("updates" in exact["first_loss"] for exact in each):
-            updates = [exact["first_loss"]["updates"] for exact in each]
-            merged["first_loss"]["updates"] = columns(updates)
+        if all("updates" in one for one in of_step_1):
+            merged["first_loss"]["updates"] = columns([one["updates"] for one in of_step_1])
     if all("rollout" in exact for exact in each):
         merged["rollout"] = _rollouts([exact["rollout"] for exact in each])
     if all("trajectory" in exact for exact in each):
         of_all = [exact["trajectory"] for exact in each]
-        merged["trajectory"] = dict(of_all[0]) | {
+        merged["trajectory"] = {
+            **of_all[0],
             "losses": columns([trajectory["losses"] for trajectory in of_all]),
             "rl": {
                 name: columns([t["rl"][name] for t in of_all if name in t["rl"]])
@@ -211,7 +207,22 @@ def merged_exact(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     return merged
 
 
-def _rollouts(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _parameters(by_rank: Mapping[int, Exact]) -> RankParameters:
+    """What the parameters of each rank were, and became."""
+    return {
+        "initial_parameters_sha256": {
+            str(rank): exact.get("model", {}).get("parameters_sha256")
+            for rank, exact in sorted(by_rank.items())
+        },
+        "final_parameters_sha256": {
+            str(rank): exact.get("frozen", {}).get("final_parameters_sha256")
+            for rank, exact in sorted(by_rank.items())
+        },
+        "sharded": any(exact.get("model", {}).get("sharded") for exact in by_rank.values()),
+    }
+
+
+def _rollouts(each: Sequence[Rollout]) -> Rollout:
     """Tokens of all ranks, and of each signal the statistics over the values of all."""
     names = dict.fromkeys(name for one in each for name in one["signals"])
     return {
@@ -223,28 +234,26 @@ def _rollouts(each: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _signal(sides: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+def _signal(sides: Sequence[Signal]) -> Signal:
     """See `canary.training.exact.rollouts`; means weigh as many values as a rank has."""
-    found: dict[str, list[Any]] = {"count": [], "mean": [], "rms": [], "placed": []}
+    found: Signal = {"count": [], "mean": [], "rms": [], "placed": []}
     for step in range(min(len(side["count"]) for side in sides)):
-        counts = [int(side["count"][step]) for side in sides]
-        total = sum(counts)
-        means = {
-            key: sum(
-                count * float(number(side[key][step])) ** power
-                for count, side in zip(counts, sides, strict=True)
-            )
-            / max(total, 1)
-            for key, power in (("mean", 1), ("rms", 2), ("placed", 1))
-        }
-        found["count"].append(total)
-        found["mean"].append(means["mean"])
-        found["rms"].append(math.sqrt(means["rms"]) if means["rms"] == means["rms"] else math.nan)
-        found["placed"].append(means["placed"])
+        counts = [side["count"][step] for side in sides]
+
+        def mean(values: Iterable[float], power: int, counts: list[int] = counts) -> float:
+            pairs = zip(counts, values, strict=True)
+            total = sum(count * float(number(value)) ** power for count, value in pairs)
+            return total / max(sum(counts), 1)
+
+        square = mean((side["rms"][step] for side in sides), 2)
+        found["count"].append(sum(counts))
+        found["mean"].append(mean((side["mean"][step] for side in sides), 1))
+        found["rms"].append(math.sqrt(square) if square == square else math.nan)
+        found["placed"].append(mean((side["placed"][step] for side in sides), 1))
     return found
 
 
-def _batches(by_rank: Mapping[int, Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+def _batches(by_rank: Mapping[int, Exact]) -> list[list[Micro]]:
     """A step's micro-batches of all ranks, in order of ranks; each says whose it is."""
     lists = {rank: exact.get("batches", []) for rank, exact in sorted(by_rank.items())}
     steps = max(len(batches) for batches in lists.values())

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from canary.record.jsonio import number
-
-Row = Mapping[str, Any]
+from canary.record.step_row import Row
 
 APART = ("checkpoint", "evaluation")
 """Phases of work that comes every so many steps, and is no part of training one."""

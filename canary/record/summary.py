@@ -1,15 +1,4 @@
-"""From the rows of `steps.jsonl` to the figures of the record. Pure.
-
-A row is one optimizer step of one launch:
-`{launch, step, wall_s, phases: {name: s}, phases_cpu: {name: s}, loss, micro_losses, grad_norm,
-learning_rate, input_tokens, label_tokens, completion_tokens, samples, rss_bytes, allocated_bytes,
-reserved_bytes, peak_bytes, alloc_retries, rl: {metric: value}, host: {computing_s, waiting_s,
-others_s, own_cpu_s, run_delay_s}, time}` (`host`: see `StepTime.on_host`; where Python's lock is
-sampled also `gil_held`, its share of the training so far); on a CPU also `cpu_s`, CPU seconds of
-the process and of those that it started; of one of several ranks also `{collectives, wait_s}`; of a
-step that the profiler slowed down also `profiled: true`; of one in which a detector saw something
-also `alerts`.
-"""
+"""From the rows of `steps.jsonl` to the figures of the record. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +13,8 @@ from canary.record.host import host_of, on_core_step_time_s
 from canary.record.jsonio import number
 from canary.record.ranks import ByRank, describe_ranks, merged_rows
 from canary.record.slowing import slowing
+from canary.record.step_row import Bytes, Row
 from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
-
-Row = dict[str, Any]
 
 MIN_STEPS = 5
 """Timed steps after warm-up below which a launch says nothing."""
@@ -69,8 +57,10 @@ def _largest(rows: Iterable[Row], key: str) -> int | None:
     return int(max(values)) if values else None
 
 
-def _rate(rows: Sequence[Row], key: str) -> float | None:
-    pairs = [(row[key], row["wall_s"]) for row in rows if row.get(key) is not None]
+def _rate(
+    rows: Sequence[Row], key: Literal["samples", "input_tokens", "completion_tokens"]
+) -> float | None:
+    pairs = [(amount, row["wall_s"]) for row in rows if (amount := row.get(key)) is not None]
     wall = sum(seconds for _, seconds in pairs)
     return sum(amount for amount, _ in pairs) / wall if wall > 0 else None
 
@@ -122,7 +112,9 @@ def diverged(losses: Sequence[float]) -> bool:
     return len(finite) >= 10 and start > 1e-3 and end > 1.5 * start
 
 
-def phase_means(rows: Sequence[Row], key: str = "phases") -> dict[str, float]:
+def phase_means(
+    rows: Sequence[Row], key: Literal["phases", "phases_cpu"] = "phases"
+) -> dict[str, float]:
     """Mean seconds a step for each phase; empty where no row has `key`."""
     told = [row[key] for row in rows if key in row]
     if not told:
@@ -192,7 +184,7 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
 
 def _spike(rows: Sequence[Row]) -> dict[str, int | None]:
     """Typical memory of one launch, and the step of its peak."""
-    key = "peak_bytes" if _numbers(rows, "peak_bytes") else "rss_bytes"
+    key: Bytes = "peak_bytes" if _numbers(rows, "peak_bytes") else "rss_bytes"
     told = [row for row in rows if row.get(key) is not None]
     if not told:
         return {"typical_bytes": None, "peak_step": None}

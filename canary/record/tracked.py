@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from canary.record.alerts import alert_words
+from canary.record.exact import Exact
 from canary.record.host import gil_contention
+from canary.record.step_row import Row
 
 PREFIX = "canary"
 MEASURED = ("loss", "grad_norm", "learning_rate", "samples")
 MEMORY = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes")
 TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
 
-EXACT = {
-    "first_loss": ("first_loss", "loss"),
-    "first_gradient_norm": ("first_gradient", "total"),
-    "first_update_norm": ("first_update", "delta_norm"),
-    "tensors_changed": ("first_update", "tensors_changed"),
-    "trainable_parameters": ("model", "trainable_parameters"),
-    "operators": ("work", "operator_total"),
-    "flops": ("work", "flops"),
-    "forwards": ("work", "forwards"),
-    "tokens_fed": ("work", "tokens_fed"),
-    "host_reads": ("work", "host_reads"),
-    "collectives": ("work", "collectives"),
-    "tokenizer_calls": ("calls", "tokenizer_calls"),
-    "files_opened": ("calls", "files_opened"),
+EXACT: dict[str, Callable[[Exact], float | None]] = {
+    "first_loss": lambda exact: exact.get("first_loss", {}).get("loss"),
+    "first_gradient_norm": lambda exact: exact.get("first_gradient", {}).get("total"),
+    "first_update_norm": lambda exact: exact.get("first_update", {}).get("delta_norm"),
+    "tensors_changed": lambda exact: exact.get("first_update", {}).get("tensors_changed"),
+    "trainable_parameters": lambda exact: exact.get("model", {}).get("trainable_parameters"),
+    "operators": lambda exact: exact.get("work", {}).get("operator_total"),
+    "flops": lambda exact: exact.get("work", {}).get("flops"),
+    "forwards": lambda exact: exact.get("work", {}).get("forwards"),
+    "tokens_fed": lambda exact: exact.get("work", {}).get("tokens_fed"),
+    "host_reads": lambda exact: exact.get("work", {}).get("host_reads"),
+    "collectives": lambda exact: exact.get("work", {}).get("collectives"),
+    "tokenizer_calls": lambda exact: exact.get("calls", {}).get("tokenizer_calls"),
+    "files_opened": lambda exact: exact.get("calls", {}).get("files_opened"),
+    "live_tensors": lambda exact: next(
+        reversed(exact.get("memory", {}).get("live_tensors", [])), None
+    ),
 }
-"""Names of the exact lane's scalars, and where a record's `exact` has them."""
+"""The exact lane's scalars by name, and where a record's `exact` has them."""
 
 
 SAMPLED = {
@@ -43,7 +48,7 @@ SAMPLED = {
 ALERTS = f"{PREFIX}/alerts"
 
 
-def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
+def row_scalars(row: Row) -> dict[str, float]:
     """Of one step: time, rates, phases, utilisation, memory, tokens, loss, the metrics of RL and
     the number of alerts; without what was not measured. Of a step that the profiler slowed down no
     times, rates and utilisation: the record leaves them out too."""
@@ -56,7 +61,7 @@ def row_scalars(row: Mapping[str, Any]) -> dict[str, float]:
     return _named(found) | _alerts(row)
 
 
-def _timed(row: Mapping[str, Any]) -> dict[str, Any]:
+def _timed(row: Row) -> dict[str, Any]:
     """What the clock tells of a step."""
     found: dict[str, Any] = {"step_time_s": row["wall_s"]}
     found |= _rates(row)
@@ -69,12 +74,12 @@ def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:
     return _named({name: reading.get(key) for name, key in SAMPLED.items()})
 
 
-def alerts_text(row: Mapping[str, Any]) -> str:
+def alerts_text(row: Row) -> str:
     """The alerts of a step, a line each; empty where there are none."""
     return "  \n".join(alert_words(alert) for alert in row.get("alerts") or ())
 
 
-def _rates(row: Mapping[str, Any]) -> dict[str, float]:
+def _rates(row: Row) -> dict[str, float]:
     """Samples, input tokens and completion tokens a second of this step."""
     amounts = {
         "samples": row.get("samples"),
@@ -85,7 +90,7 @@ def _rates(row: Mapping[str, Any]) -> dict[str, float]:
     return {f"{k}_per_sec": n / wall for k, n in amounts.items() if n is not None and wall > 0}
 
 
-def _host(row: Mapping[str, Any]) -> dict[str, float | None]:
+def _host(row: Row) -> dict[str, float | None]:
     """Percent of one core that the process took, and of the time at most spent waiting for Python's
     lock."""
     cpu, wall = row.get("phases_cpu"), row["wall_s"]
@@ -96,17 +101,15 @@ def _host(row: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _alerts(row: Mapping[str, Any]) -> dict[str, float]:
+def _alerts(row: Row) -> dict[str, float]:
     """`anomaly/<category>_<severity>`: how many of them this step raised."""
     names = (f"anomaly/{one['category']}_{one['severity']}" for one in row.get("alerts") or ())
     return {name: float(count) for name, count in Counter(names).items()}
 
 
-def exact_scalars(exact: Mapping[str, Any]) -> dict[str, float]:
+def exact_scalars(exact: Exact) -> dict[str, float]:
     """Of the probe: one number a signal; without what it did not see."""
-    found = {name: exact.get(stage, {}).get(key) for name, (stage, key) in EXACT.items()}
-    live = exact.get("memory", {}).get("live_tensors")
-    found["live_tensors"] = live[-1] if live else None
+    found = {name: read(exact) for name, read in EXACT.items()}
     return _named({f"exact/{name}": value for name, value in found.items()})
 
 

@@ -9,10 +9,19 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+)
 
+from canary.record.exact import Calls, Exact, Part
 from canary.record.jsonio import number
 from canary.record.phases import PHASES as PHASES
+from canary.record.step_row import RowAlert
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -22,6 +31,63 @@ Failure = Literal["not found", "timed out"]
 
 Number = Annotated[float, BeforeValidator(number)]
 """A float whose non-finite values travel as strings."""
+
+
+MOST_ALERTS = 200
+"""Alerts that a record holds; `alerts.jsonl` has them all."""
+
+
+class Git(Part, total=False):
+    """The commit; `sha` is null outside a repository, and `reason` says why."""
+
+    sha: str | None
+    branch: str | None
+    dirty: bool | None
+    changed_files: int
+    reason: str
+
+
+class Environment(Part, total=False):
+    """The machine, and what is installed on it. Memory in bytes."""
+
+    python: str
+    implementation: str
+    platform: str
+    machine: str
+    cpu: str
+    cpu_count: int | None
+    cpu_usable: int | None
+    ram_bytes: int
+    container: bool
+    packages: dict[str, str | None]
+    variables: dict[str, str]
+    driver: str | None
+    cuda_driver: str | None
+    gpus: list[dict[str, Any]]
+    gpu_reason: str | None
+    device: dict[str, Any]
+    """The one that trained."""
+    world_size: int
+    distributed: dict[str, Any]
+
+
+def _of_mappings(config: dict[str, Any]) -> dict[str, Any]:
+    for name in ("thresholds", "trainer_args"):
+        if not isinstance(config.get(name), dict | None):
+            raise ValueError(f"{name} is no mapping")
+    return config
+
+
+def _of_bounded_texts(alerts: list[RowAlert]) -> list[RowAlert]:
+    for alert in alerts:
+        if max(len(alert["category"]), len(alert["type"])) > 64 or len(alert["message"]) > 4000:
+            raise ValueError("an alert is longer than any detector writes")
+    return alerts
+
+
+Config = Annotated[dict[str, Any], AfterValidator(_of_mappings)]
+"""The resolved config of the run."""
+Alerts = Annotated[list[RowAlert], Field(max_length=MOST_ALERTS), AfterValidator(_of_bounded_texts)]
 
 
 class Section(BaseModel):
@@ -264,7 +330,7 @@ class AlertSummary(Section):
     total: int = 0
     by_category: dict[str, int] = Field(default_factory=dict)
     by_severity: dict[str, int] = Field(default_factory=dict)
-    latest: dict[str, Any] | None = None
+    latest: SerializeAsAny[RowAlert] | None = None
 
 
 class Owner(Section):
@@ -291,9 +357,9 @@ class RunRecord(Section):
     failure: Failure | None = None
     """What kind of failure that is, where it is one that something follows from."""
     owner: Owner | None = None
-    git: dict[str, Any] = Field(default_factory=dict)
-    env: dict[str, Any] = Field(default_factory=dict)
-    config: dict[str, Any] = Field(default_factory=dict)
+    git: SerializeAsAny[Git] = Field(default_factory=Git)
+    env: SerializeAsAny[Environment] = Field(default_factory=Environment)
+    config: Config = Field(default_factory=dict)
     perf: Perf = Field(default_factory=Perf)
     stability: Stability = Field(default_factory=Stability)
     profiler: Profiler = Field(default_factory=Profiler)
@@ -309,10 +375,10 @@ class RunRecord(Section):
     """Number of the first step of the first launch: later than 1 where it resumed."""
     first_step_tokens: list[int] = Field(default_factory=list)
     """Input tokens of each of the first steps of the first launch, of all ranks together."""
-    io: dict[str, Any] = Field(default_factory=dict)
-    exact: dict[str, Any] = Field(default_factory=dict)
-    """The noise-free signals of the probe, by stage (see `canary.training.exact.signals`)."""
-    alerts: list[dict[str, Any]] = Field(default_factory=list)
+    io: SerializeAsAny[Calls] = Field(default_factory=Calls)
+    exact: SerializeAsAny[Exact] = Field(default_factory=Exact)
+    """The noise-free signals of the probe."""
+    alerts: SerializeAsAny[Alerts] = Field(default_factory=list)
     """What the detectors saw in the measured launches (see `canary.record.alerts`)."""
     alert_summary: AlertSummary | None = None
     """Null where nothing watched."""

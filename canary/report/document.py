@@ -61,7 +61,7 @@ def _check(check: Check) -> dict[str, Any]:
 def _difference(difference: Difference | None) -> dict[str, Any] | None:
     if difference is None:
         return None
-    return {**asdict(difference), "message": difference.sentence()}
+    return {"order": difference.order, **asdict(difference), "message": difference.sentence()}
 
 
 def _diagnosis(diagnosis: Diagnosis) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -26,6 +25,7 @@ from canary.protocol.job import (
 )
 from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
+from canary.record.step_row import Row
 from canary.runner.processes import RankProcesses
 
 POLL_S = 0.05
@@ -41,7 +41,7 @@ class StepTail:
         self._path = path
         self._offsets = {rank: file.stat().st_size for rank, file in rank_files(path).items()}
 
-    def new_rows(self, ranks: Sequence[int] = ()) -> list[dict[str, Any]]:
+    def new_rows(self, ranks: Sequence[int] = ()) -> list[Row]:
         """Whole lines only; a line still being written waits for the next look."""
         rank = min(ranks, default=0)
         path = rank_path(self._path, rank)

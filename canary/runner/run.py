@@ -6,10 +6,11 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
@@ -21,6 +22,7 @@ from canary.protocol.job import NODE_RANK, Job, Kind, Listener, Result, disk_ful
 from canary.protocol.readings import Readings, reading_path
 from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
+from canary.record.exact import Calls
 from canary.record.folder import (
     RunFolder,
     new_run_id,
@@ -248,12 +250,12 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
     if kind == "probe":
         record.exact.update(result.exact)
         if own:
-            record.io.update({k: v for k, v in result.calls.items() if k in CACHED_CALLS})
+            record.io.update(_calls(result, lambda name: name in CACHED_CALLS))
     else:
         # What a command finds cached in its first launch depends on the day; in its probe, which
         # comes last, on the command alone.
         left_out = CACHED_CALLS if own else ()
-        record.io.update({k: v for k, v in result.calls.items() if k not in left_out})
+        record.io.update(_calls(result, lambda name: name not in left_out))
         record.perf.startup_seconds = session.record.launches[-1].startup_seconds
     _keep_ranks(session, result)
     if result.device:
@@ -267,6 +269,10 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
             record.config.update(as_config(result.training, kind))
         if "name" in result.training and not session.is_named:
             record.name = record.config["name"] = result.training["name"]
+
+
+def _calls(result: Result, kept: Callable[[str], bool]) -> Calls:
+    return cast(Calls, {name: count for name, count in result.calls.items() if kept(name)})
 
 
 def _keep_ranks(session: Session, result: Result) -> None:

@@ -23,7 +23,8 @@ from canary.record.folder import (
     start_record,
 )
 from canary.record.ranks import RankSteps, merged_rows
-from canary.record.summary import Row, summarise_ranks
+from canary.record.step_row import Row
+from canary.record.summary import summarise_ranks
 from canary.record.types import Launch, RunRecord
 from canary.runner.distributed import Rendezvous
 

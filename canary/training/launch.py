@@ -19,9 +19,11 @@ import torch
 from canary.protocol.heartbeat import leave_pulse
 from canary.protocol.job import NODE_RANK, Job, Result, leave_unwritten
 from canary.protocol.rows import StepFile
+from canary.record.exact import Calls, Exact
 from canary.record.jsonio import read_rows
 from canary.record.profile import OPERATORS, Window
 from canary.record.ranks import rank_path
+from canary.record.step_row import Row
 from canary.training.anomaly.measured_launch import RunDetectors
 from canary.training.collectors.calls import CallCounts, WrittenFiles
 from canary.training.collectors.distributed import (
@@ -97,20 +99,20 @@ class Inside:
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
-        self.tell: Callable[[dict[str, Any]], None] | None = None
+        self.tell: Callable[[Row], None] | None = None
         """Also gets each row, in the time of the logging phase."""
         self._started = started
         self._own_process = own_process
         self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
         self._rows = StepFile(rank_path(Path(job.rows_file), self.rank))
         self._unwritten = False
-        self._kept: list[dict[str, Any]] = []
+        self._kept: list[Row] = []
         self.watch: RunDetectors | None = None
         """In a measured launch, what looks for anomalies."""
         self._exact: ExactSignals | None = None
         self._probe: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
-        self._written: dict[str, Any] = {}
+        self._written: Calls = {}
         self._training: dict[str, Any] = {}
         self._profiler: StepProfiler | None = None
         self._host = HostMeter(own_process)
@@ -173,7 +175,7 @@ class Inside:
         if self._files is not None:
             self._written = self._files.end()
 
-    def keep(self, row: dict[str, Any]) -> None:
+    def keep(self, row: Row) -> None:
         """Writes the row of a step.
 
         Raises:
@@ -191,7 +193,7 @@ class Inside:
         if stop is not None:
             raise stop
 
-    def _append(self, row: dict[str, Any]) -> None:
+    def _append(self, row: Row) -> None:
         """In a user's process, a disk that is full is the record's matter alone."""
         if self._unwritten:
             return
@@ -225,12 +227,14 @@ class Inside:
         assert self._files is not None  # begin came first
         host = self._host.end() if self.job.kind == "measured" and self.rank == 0 else {}
         written = self._written or self._files.end()
-        counted: dict[str, Any] = {**(calls.describe() if calls else {}), **written}
+        counted: Calls = {**written}
+        if calls is not None:
+            counted = {**calls.describe(), **written}
         if world_size() > 1:
             # The ranks share a log, and no rank can tell its own part of it.
             counted["bytes_written"] = None
         self.lap("training")
-        found: dict[str, Any] = {}
+        found: Exact = {}
         if self._exact is not None:
             self._exact.add_rows(self._kept)
             found = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from canary.protocol.job import LEVEL, Job
 from canary.protocol.readings import ReadingFile
+from canary.record.step_row import Row
 from canary.record.tracked import ALERTS, alerts_text, row_scalars, sampled_scalars
 from canary.training.collectors.trackers import Trackers, reporting_callbacks
 
@@ -54,7 +54,7 @@ class Reporter:
             # What transformers before 5 asks, instead of the environment.
             trainer.args.logging_dir = os.environ[FOLDER]
 
-    def step(self, row: Mapping[str, Any]) -> None:
+    def step(self, row: Row) -> None:
         """Hands on one row."""
         if not self._trackers:
             return

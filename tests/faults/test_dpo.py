@@ -103,4 +103,4 @@ def test_swapped_pairs_turn_the_margins_and_leave_the_first_loss(
     assert after == pytest.approx(before, rel=1e-4)
     # Both learn what they are told; what they are told is the opposite.
     margins = compared.changed.exact["trajectory"]["rl"]["rewards/margins"]
-    assert margins[-1] > 0
+    assert (margins[-1] or 0) > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from canary.record.exact import Micro, TokenCount
 from tests.faults.laboratory import Fault, Laboratory, assert_caught
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
@@ -127,7 +128,7 @@ def test_a_fault_of_the_data_is_caught_where_it_enters(
     assert_caught(fault, laboratory.compare(fault))
 
 
-def total(batches: list[list[dict[str, int]]], name: str) -> int:
+def total(batches: list[list[Micro]], name: TokenCount) -> int:
     """A count over all micro-batches of a probe."""
     return sum(micro[name] for step in batches for micro in step)
 

@@ -51,7 +51,7 @@ def test_backward_of_a_device_is_no_waiting_of_the_host() -> None:
 
 
 def test_rows_tell_of_the_allocators_retries() -> None:
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     steps = EndedSteps(torch.device("cuda"), rows.append)
     steps.begin()
     steps.close({"step": 1}, {}, lambda row, values: None)

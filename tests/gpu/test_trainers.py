@@ -149,6 +149,7 @@ def test_bfloat16_starts_where_float32_does(
         for dtype in ("float32", "bfloat16")
     )
     assert rounded == pytest.approx(exact, rel=0.03, abs=0.01)
+    assert rounded is not None
     assert math.isfinite(rounded)
 
 

@@ -87,7 +87,7 @@ def own_trainer(folder: Path) -> LoopTrainer:
 
 def test_each_step_of_an_own_loop_is_a_row(tmp_path: Path) -> None:
     trainer = own_trainer(tmp_path)
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     probe = TrainerCollector(trainer, rows.append, 0)
     probe.run(trainer.train)
     probe.detach()
@@ -109,7 +109,7 @@ def test_each_step_of_an_own_loop_is_a_row(tmp_path: Path) -> None:
 
 def test_an_own_loop_ends_where_it_is_asked_to_with_every_exact_stage(tmp_path: Path) -> None:
     trainer = own_trainer(tmp_path)
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     cuts: list[int] = []
     exact = ExactSignals(trainer, work_step=2)
     probe = TrainerCollector(
@@ -135,7 +135,7 @@ def test_an_own_loop_ends_where_it_is_asked_to_with_every_exact_stage(tmp_path: 
 def test_a_watch_that_is_the_users_own_stays_theirs(tmp_path: Path) -> None:
     trainer = own_trainer(tmp_path)
     trainer.watch = "gradients"  # type: ignore[attr-defined]
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     TrainerCollector(trainer, rows.append, 0).run(trainer.train)
     assert trainer.watch == "gradients"  # type: ignore[attr-defined]
     assert [row["samples"] for row in rows] == [BATCH] * STEPS
@@ -150,7 +150,7 @@ def test_a_loop_that_tells_is_asked_to_end_and_ends_its_callbacks_too(tmp_path: 
 
     trainer = ppo_trainer(tmp_path, max_steps=4, ppo={"ppo_epochs": 3})
     trainer.add_callback(Ends())
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     norms: list[float] = []
     clip = trainer.accelerator.clip_grad_norm_
 

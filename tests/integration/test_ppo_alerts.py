@@ -87,7 +87,7 @@ def alerts_of(folder: Path, rate: float) -> list[Alert]:
     detector = AdvancedAnomalyDetector(save_alerts=False)
     found: list[Alert] = []
 
-    def judge(row: dict[str, Any]) -> None:
+    def judge(row: Any) -> None:
         found.extend(detector.judge(from_row(row)))
 
     TrainerCollector(trainer, judge, 0).run(trainer.train)

@@ -28,11 +28,11 @@ pytestmark = pytest.mark.train
 NO_GPU = "the steps ran on the CPU"
 
 
-def flagged(rows: list[dict[str, Any]]) -> list[int]:
+def flagged(rows: list[Any]) -> list[int]:
     return [row["step"] for row in rows if row.get("profiled")]
 
 
-def traced(run: Path, record: RunRecord) -> list[dict[str, Any]]:
+def traced(run: Path, record: RunRecord) -> list[Any]:
     """The events of the trace, which loads as strict JSON."""
     assert record.profiler.trace_path is not None
     document = json.loads((run / record.profiler.trace_path).read_text())
@@ -57,7 +57,7 @@ def test_only_the_window_is_profiled_and_what_it_slowed_is_not_timed(sft: Finish
     record = sft.record()
     assert record.profiler.steps == [3, 4]
     assert "profiler" not in record.unmeasured
-    rows: list[dict[str, Any]] = sft.rows()
+    rows: list[Any] = sft.rows()
     assert flagged(rows) == [3, 4, 5], "and the step after it"
     assert not flagged(sft.rows(probe=True))
     plain = [row["wall_s"] for row in rows if row["step"] > 1 and not row.get("profiled")]
@@ -138,7 +138,7 @@ def test_stacks_shapes_and_memory_of_the_first_launch_go_where_they_are_wanted(
     assert done.code == 0, done.err
     record = done.record()
     assert record.profiler.trace_path == str(tmp_path / "traces" / "trace.json")
-    rows: list[dict[str, Any]] = done.rows()
+    rows: list[Any] = done.rows()
     assert [row["launch"] for row in rows if row.get("profiled")] == [0]
     assert record.perf.step_time.count == 5, "three each after the warm-up, less the profiled one"
     events = traced(done.folder, record)
@@ -255,7 +255,7 @@ def test_a_loop_that_fails_in_the_window_leaves_no_profiler_running(tmp_path: Pa
 
 def test_a_trainer_with_its_own_loop_is_profiled_step_by_step(tmp_path: Path) -> None:
     trainer = own_trainer(tmp_path)
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     window = Window(2, 1, str(tmp_path), str(tmp_path / "trace.json"))
     profiler = StepProfiler(window, torch.device("cpu"))
     probe = TrainerCollector(trainer, rows.append, 0, profiler=profiler)

@@ -41,7 +41,7 @@ def test_every_trainer_trains_an_adapter_over_packed_weights(
     if training_type not in ONLINE_TRAINERS:
         del changes["temperature"]
     trainer = build_trainer(make_spec(tmp_path, training_type, **changes))
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     exact = ExactSignals(trainer)
     TrainerCollector(trainer, rows.append, 0, exact=exact)
     trainer.train()

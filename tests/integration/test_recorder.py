@@ -184,7 +184,7 @@ def test_steps_without_the_optimizer_are_micro_batches_of_one(tmp_path: Path) ->
     record = train(tmp_path, micro=3, steps=16)
     assert record.exact["steps"] == 12
     assert [len(step) for step in record.exact["batches"]] == [3] * 12
-    first = record.exact["first_loss"]
+    first: Any = record.exact["first_loss"]
     assert len(first["micro_losses"]) == 3
     assert first["loss"] == pytest.approx(sum(first["micro_losses"]) / 3)
     assert record.exact["work"]["forwards"] == 3
@@ -332,7 +332,7 @@ def test_the_accelerate_loop_accumulates_under_its_own_launcher(tmp_path: Path) 
     assert record.status == "completed"
     assert len(record.stability.loss_values) == 14
     assert [len(step) for step in record.exact["batches"]] == [2] * 12
-    rates = record.exact["trajectory"]["learning_rates"]
+    rates: Any = record.exact["trajectory"]["learning_rates"]
     assert rates[0] == 5e-4
     assert rates[1] < rates[0]
     assert record.exact["first_update"]["tensors_changed"] == 29

@@ -13,6 +13,7 @@ import torch
 from canary.config.ppo import PPOConfig
 from canary.errors import InputError, RunFailed
 from canary.ladder.guard.verdict import Verdict, compare
+from canary.record.exact import DrawnStep, Exact
 from canary.training.trainers import WorkloadSpec, build_trainer
 from canary.training.trainers.on_policy import ranks
 from canary.training.trainers.replay import RECORD, REPLAY, completions_of, read, write
@@ -165,7 +166,7 @@ def test_a_probe_on_given_completions_looks_at_what_it_would_have_drawn(
     assert min(step["rank"] for step in seen["random"]) > 0.8
 
 
-def _drawn(folder: Path, training_type: str, plant: Any) -> list[dict[str, Any]]:
+def _drawn(folder: Path, training_type: str, plant: Any) -> list[Any]:
     spec = make_spec(folder, training_type, gradient_accumulation_steps=2, max_new_tokens=24)
     spec.scratch_dir.mkdir(parents=True, exist_ok=True)
     trainer = build_trainer(spec)
@@ -174,13 +175,14 @@ def _drawn(folder: Path, training_type: str, plant: Any) -> list[dict[str, Any]]
     with completions_of(trainer, "probe", spec.notes) as watch:
         trainer.train()
     assert watch is not None
-    return watch.described()["steps"]  # type: ignore[no-any-return]
+    return list(watch.described()["steps"])
 
 
-def _verdict(baseline: list[dict[str, Any]], level: list[dict[str, Any]]) -> Verdict:
-    learned = {"trajectory": {"losses": [0.5] * 3}}
-    before, after = ({**learned, "generation": {"steps": one}} for one in (baseline, level))
-    return compare(before, after, "grpo", "float32")
+def _verdict(baseline: list[DrawnStep], level: list[DrawnStep]) -> Verdict:
+    def exact(steps: list[DrawnStep]) -> Exact:
+        return {"trajectory": {"losses": [0.5] * 3}, "generation": {"steps": steps}}
+
+    return compare(exact(baseline), exact(level), "grpo", "float32")
 
 
 def _cache_off_by_one(model: Any) -> None:

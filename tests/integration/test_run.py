@@ -102,7 +102,7 @@ def test_phases_of_every_step_add_up_to_its_wall_time(finished_run: Finished) ->
 
 
 def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) -> None:
-    rows: list[dict[str, Any]] = finished_run.rows()
+    rows: list[Any] = finished_run.rows()
     written = [row["time"] for row in rows]
     walls = [row["wall_s"] for row in rows]
     elapsed = written[-2] - written[0]
@@ -116,7 +116,7 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
 ) -> None:
     record = finished_run.record()
     perf, host = record.perf, record.host
-    rows: list[dict[str, Any]] = finished_run.rows()[1:]
+    rows: list[Any] = finished_run.rows()[1:]
 
     def a_second(key: str) -> float:
         return float(sum(row[key] for row in rows) / sum(row["wall_s"] for row in rows))
@@ -129,7 +129,7 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
         assert rate == pytest.approx(a_second("completion_tokens"))
         assert f"{rate:,.{int(rate < 100)}f} completion tokens/s" in finished_run.err
     assert perf.cpu_utilization_avg is not None
-    assert 0 < perf.cpu_utilization_avg < 100 * record.env["cpu_usable"] + 50
+    assert 0 < perf.cpu_utilization_avg < 100 * (record.env["cpu_usable"] or 0) + 50
     assert host.cpu_seconds_per_step is not None
     assert host.cpu_seconds_per_step > 0
     assert host.cpu_utilization_of_cores is not None
@@ -146,7 +146,8 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
 
 def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:
     record = finished_run.record()
-    exact, ppo = record.exact, record.config["training_type"] == "ppo"
+    exact: Any = record.exact
+    ppo = record.config["training_type"] == "ppo"
     assert exact["steps"] == 3
     assert len(exact["data"]["dataset_sha256"]) == 64
     assert len(exact["data"]["tokenizer"]["vocab_sha256"]) == 64
@@ -228,7 +229,7 @@ def test_a_second_run_is_bit_equal(
     assert again.code == 0, again.err + again.log()
     one, two = finished_run.record(), again.record()
     for stage, found in one.exact.items():
-        assert found == two.exact[stage], stage
+        assert found == two.exact.get(stage), stage
     assert one.stability.loss_values == two.stability.loss_values
 
 
@@ -264,7 +265,7 @@ def test_two_runs_with_adapters_are_bit_equal(tmp_path: Path, training_type: str
     assert first.code == second.code == 0, first.err + first.log()
     one, two = first.record(), second.record()
     for stage, found in one.exact.items():
-        assert found == two.exact[stage], stage
+        assert found == two.exact.get(stage), stage
     assert one.stability.loss_values == two.stability.loss_values
     assert one.exact["frozen"]["tensors"] > 0
     trained = one.exact["model"]["trainable_groups"]

@@ -107,8 +107,8 @@ def built(kind: type[Trainer], folder: Path) -> Any:
 
 def watched(
     trainer: Any, stop_after: int | None = None, on_cut: Callable[[], None] | None = None
-) -> tuple[TrainerCollector, ExactSignals, list[dict[str, Any]]]:
-    rows: list[dict[str, Any]] = []
+) -> tuple[TrainerCollector, ExactSignals, list[Any]]:
+    rows: list[Any] = []
     exact = ExactSignals(trainer, work_step=2)
     probe = TrainerCollector(
         trainer, rows.append, 0, exact=exact, stop_after=stop_after, on_cut=on_cut
@@ -270,7 +270,7 @@ class OfNested(OfTuples):
         return model(input_ids=rows, labels=rows).loss
 
 
-def nested(rows: list[Any]) -> dict[str, Any]:
+def nested(rows: list[Any]) -> Any:
     return {"chosen": {"input_ids": [row["input_ids"] for row in rows]}}
 
 

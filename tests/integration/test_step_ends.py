@@ -64,7 +64,7 @@ def test_what_is_slow_at_the_end_of_a_step_is_timed_in_that_step(
     )
     slow = Slow()
     trainer.add_callback(slow)
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     probe = TrainerCollector(trainer, rows.append, 0)
     probe.run(trainer.train)
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
@@ -96,7 +96,7 @@ def test_an_evaluation_is_a_phase_of_its_own_however_it_is_called(tmp_path: Path
     trainer.eval_dataset = trainer.train_dataset
     trainer.add_callback(own := Evaluates())
     own.trainer = trainer
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     TrainerCollector(trainer, rows.append, 0).run(trainer.train)
     assert [row["step"] for row in rows if row["phases"].get("evaluation")] == [2, 3]
     plain, by_callback, by_control, _ = rows

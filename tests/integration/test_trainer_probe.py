@@ -25,7 +25,7 @@ def test_losses_gradients_and_rates_are_those_of_the_trainer(
     torch.set_num_threads(1)
     spec = WorkloadSpec(config, tmp_path, tmp_path, STEPS, logging_steps=1)
     trainer = build_trainer(spec)
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     TrainerCollector(trainer, rows.append, 0)
     trainer.train()
     logged = [entry for entry in trainer.state.log_history if "loss" in entry]

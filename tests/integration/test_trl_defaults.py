@@ -134,7 +134,7 @@ def test_trls_ppo_does_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if name == "trl":
             monkeypatch.setenv(VARIABLE, "1")
         trainer = build_trainer(ppo_spec(tmp_path / name, fixed_length=True))
-        rows: list[dict[str, Any]] = []
+        rows: list[Any] = []
         TrainerCollector(trainer, rows.append, 0).run(trainer.train)
         keys = ("samples", "completion_tokens")
         found.append([(*(row[key] for key in keys), row["rl"]["updates"]) for row in rows])

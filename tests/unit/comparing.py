@@ -153,8 +153,10 @@ def noise_model(sd: float = 0.01, *, pair_sd: float | None = None, **rest: Any) 
 
 
 def altered(whole: RunRecord, *path: str | int, to: Any) -> RunRecord:
-    """A copy in which one place, through sections, keys and positions, holds something else."""
+    """A copy in which one place, through sections, keys and positions, holds something else; "nan"
+    and its like are the numbers that a reader makes of them."""
     made = whole.model_copy(deep=True)
+    to = [jsonio.number(value) for value in to] if isinstance(to, list) else jsonio.number(to)
     *places, last = path
     inner: Any = made
     for place in places:
@@ -164,6 +166,11 @@ def altered(whole: RunRecord, *path: str | int, to: Any) -> RunRecord:
     else:
         inner[last] = to
     return made
+
+
+def plain(whole: RunRecord) -> Any:
+    """Its `exact` as data that may hold anything, to compute with and to change at will."""
+    return whole.exact
 
 
 def on_gpu(

@@ -46,7 +46,7 @@ def diagnosed(kind: str, *changes: Change) -> tuple[Comparison, Diagnosis]:
     return found, found.diagnosis
 
 
-def exact(kind: str = "sft") -> dict[str, Any]:
+def exact(kind: str = "sft") -> Any:
     return sides(kind)[1].exact
 
 

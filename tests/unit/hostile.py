@@ -44,15 +44,16 @@ def planted(payload: str, *, machine: bool = False) -> RunRecord:
     record.config["thresholds"] = {"base_tier": "smoke"}
     gpu = {"name": payload, "memory_bytes": 1 << 30, "mig": False, "index": 0, "uuid": payload}
     record.env["gpus"] = [gpu] if machine else []
-    for key in ("platform", "python", *(("cpu",) if machine else ())):
-        record.env[key] = payload
+    record.env["platform"] = record.env["python"] = payload
+    if machine:
+        record.env["cpu"] = payload
     record.env["packages"] = {**record.env["packages"], "torch": payload, "trl": payload}
     record.git = {"sha": "0" * 40, "branch": payload, "dirty": False}
     record.unmeasured = {payload: payload}
     return record
 
 
-def _everywhere(values: dict[str, Any], payload: str, spared: tuple[str, ...]) -> dict[str, Any]:
+def _everywhere(values: dict[str, Any], payload: str, spared: tuple[str, ...]) -> Any:
     return {
         key: payload if isinstance(value, str) and key not in spared else value
         for key, value in values.items()

@@ -14,6 +14,7 @@ from canary.ladder.ladder import Site
 from canary.ladder.launching import FinishedRun, Ran
 from canary.ladder.levels import Settings
 from canary.ladder.machine import Machine
+from canary.record.step_row import Row
 from canary.record.types import Bottleneck, Evidence, RunRecord
 from tests.unit.comparing import altered, example
 
@@ -126,8 +127,8 @@ class Workshop:
             factor *= self.faster.get(item, 1.0)
         speed = 10.0 * factor * self.drift ** len(self.started)
         tokens = 512 + sum(self.works.get(item, 0) for item in settings.items())
-        rows = [{"samples": 8, "completion_tokens": tokens, "rl": {"updates": 4.0}}] * 6
-        return Ran(record_at(speed), rows)
+        row: Row = {"samples": 8, "completion_tokens": tokens, "rl": {"updates": 4.0}}
+        return Ran(record_at(speed), [row] * 6)
 
 
 def record_at(speed: float) -> RunRecord:

@@ -9,7 +9,7 @@ from typing import Any
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline, load_metrics
 from canary.record.types import RunRecord
-from tests.unit.comparing import altered
+from tests.unit.comparing import altered, plain
 
 FILE = Path(__file__).parents[1] / "data" / "ppo_probe.json"
 SIGNALS = ("exact", "rollout", "signals")
@@ -43,7 +43,7 @@ def moved(
 
 def later(whole: RunRecord, step: int, factor: float = 1.01) -> RunRecord:
     """Losses from a step on times a factor."""
-    losses = whole.exact["trajectory"]["losses"]
+    losses = plain(whole)["trajectory"]["losses"]
     other = [v if place + 1 < step else factor * v for place, v in enumerate(losses)]
     return altered(whole, "exact", "trajectory", "losses", to=other)
 

@@ -15,6 +15,7 @@ from canary.compare.causes import (
     io,
     kernel,
     memory,
+    named_signals,
     numerics,
     objective,
     optimizer,
@@ -44,5 +45,6 @@ CAUSES: tuple[Cause, ...] = (
     host.findings,
     environment.findings,
     settings.findings,
+    named_signals.findings,
 )
 """In the order in which equals are named."""

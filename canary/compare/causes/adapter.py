@@ -27,14 +27,14 @@ def findings(facts: Facts) -> Iterator[Finding]:
 def _trainable(facts: Facts) -> Iterator[Finding]:
     changed = [d for d in facts.differences("model") if d.signal in TRAINABLE]
     if changed:
-        was, now = facts.exact("model", "trainable_parameters")
+        was, now = facts.exact(lambda exact: exact.get("model", {}).get("trainable_parameters", 0))
         yield Finding(
             C.ADAPTER,
             0.96,
-            f"other parameters are trained: {was or 0:,} -> {now or 0:,}",
+            f"other parameters are trained: {was:,} -> {now:,}",
             tuple(evidence_of(d) for d in changed[:3]),
             ACTIONS,
-            sign="trained_parameters" if (now or 0) > (was or 0) else "",
+            sign="trained_parameters" if now > was else "",
         )
 
 

@@ -9,6 +9,7 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.finding import Finding
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
+from canary.record.exact import TokenCount
 
 LOOK = "print the first batch of both sides: ids, labels, attention mask"
 
@@ -117,10 +118,10 @@ def eos_alone(facts: Facts) -> tuple[int, int] | None:
 
 
 def _eos_alone_in_each(facts: Facts) -> bool:
-    names = ("eos_labels", "input_tokens", "label_tokens", "sequences")
+    names: tuple[TokenCount, ...] = ("eos_labels", "input_tokens", "label_tokens", "sequences")
     before, after = (
-        [[micro.get(name) or 0 for name in names] for step in (side or []) for micro in step]
-        for side in facts.exact("batches")
+        [[micro.get(name, 0) for name in names] for step in side for micro in step]
+        for side in facts.probed_batches()
     )
     return all(
         now[0] - was[0] == now[1] - was[1] == now[2] - was[2] and now[3] == was[3]

@@ -55,7 +55,7 @@ def _what(facts: Facts) -> str:
     if cut is not None and facts.entry is None:
         return f"the same rows take {cut.current} micro-batches per step, not {cut.baseline}"
     if facts.more_forwards:
-        was, now = facts.exact("work", "forwards")
+        was, now = facts.forwards
         return f"a model is called more often in a step: {was} -> {now} forward passes"
     reads = facts.rose("host_reads")
     if reads is not None and reads.failed and not facts.failed("operators", "flops"):

@@ -83,7 +83,7 @@ def _peak(facts: Facts) -> Iterator[Finding]:
 
 def _bytes_a_step(facts: Facts) -> Iterator[Evidence]:
     """What stays alive of each step, in MB."""
-    sides = [(side or [])[2:] for side in facts.exact("memory", "live_bytes")]
+    sides = facts.exact(lambda exact: exact.get("memory", {}).get("live_bytes", [])[2:])
     if min(map(len, sides)) < 3:
         return
     was, now = (tensor_growth(side) / 2**20 for side in sides)

@@ -19,7 +19,7 @@ from canary.compare.diagnosis.updates import (
 from canary.compare.exact.clipping import CUT
 from canary.compare.exact.tolerances import relative_difference
 from canary.compare.report import Difference
-from canary.record.jsonio import number
+from canary.record.exact import Series
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
@@ -35,7 +35,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
 def _clipping(facts: Facts, found: Difference) -> Finding:
     """Of the same backward the optimizer gets another gradient."""
     step = found.step or 1
-    whole = number(facts.exact("clipping", "before")[1][step - 1])
+    whole = facts.now.exact["clipping"]["before"][step - 1]
     was, now = (
         isinstance(norm, int | float) and relative_difference(whole, norm) > CUT
         for norm in (found.baseline, found.current)
@@ -60,9 +60,9 @@ def _clipping(facts: Facts, found: Difference) -> Finding:
 def _rates(facts: Facts) -> Iterator[Finding]:
     rates = facts.difference("first_update", "learning_rate")
     zero = facts.failed("learning_rate_positive")
+    was, now = facts.exact(lambda exact: exact.get("trajectory", {}).get("learning_rates", []))
     if rates is not None:
         before = facts.entry in ("first_update", "first_gradient", "first_loss")
-        was, now = (side or [] for side in facts.exact("trajectory", "learning_rates"))
         yield Finding(
             C.OPTIMIZER,
             0.97 if before else 0.45,
@@ -73,7 +73,7 @@ def _rates(facts: Facts) -> Iterator[Finding]:
                 "the scheduler must step once an optimizer step",
             ),
         )
-    elif zero is not None and not all(facts.exact("trajectory", "learning_rates")):
+    elif zero is not None and not (was and now):
         # Rates that are recorded on both sides and equal are 0 on both.
         yield Finding(
             C.OPTIMIZER,
@@ -84,7 +84,7 @@ def _rates(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _rate_words(was: list[float], now: list[float]) -> str:
+def _rate_words(was: Series, now: Series) -> str:
     pairs = [(a, b) for a, b in zip(was, now, strict=False) if a and b]
     factors = [b / a for a, b in pairs]
     if factors and max(factors) / min(factors) < 1.001:

@@ -178,8 +178,8 @@ def _mean_reward(facts: Facts) -> Iterator[Evidence]:
     """Of the first step at which scores differ, or the first at all."""
     signal = facts.rollout_signal
     step = (signal.step or 1) if signal is not None else 1
-    was, now = facts.exact("trajectory", "rl", "reward")
-    if was and now and min(len(was), len(now)) >= step:
+    was, now = facts.metric("reward")
+    if min(len(was), len(now)) >= step:
         before, after = was[step - 1], now[step - 1]
         words = f"mean reward of step {step} {_show(before)} -> {_show(after)}"
         yield Evidence("signal", words, before, after)
@@ -200,7 +200,7 @@ def _logprobs(facts: Facts) -> Iterator[Finding]:
         return
     if not facts.metric_moved("entropy") or facts.metric_moved("reward"):
         return
-    was, now = facts.exact("trajectory", "rl", "entropy")
+    was, now = facts.metric("entropy")
     yield Finding(
         C.ROLLOUT,
         0.85,

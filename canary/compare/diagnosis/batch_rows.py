@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal
 
-Micro = Mapping[str, Any]
+from canary.record.exact import Micro
+
 Steps = Sequence[Sequence[Micro]]
 
 COMPLETIONS = "completion_ids"
@@ -84,7 +85,7 @@ def batch_change(baseline: Steps, current: Steps) -> BatchChange:
 Place = tuple[int, str, int]
 
 
-def _steps(side: Steps, key: str) -> list[dict[Place, str]]:
+def _steps(side: Steps, key: Literal["rows", "texts"]) -> list[dict[Place, str]]:
     """A step: the hash at each place (micro-batch, tensor, row)."""
     return [
         {

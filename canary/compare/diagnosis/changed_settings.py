@@ -107,12 +107,13 @@ def _key(was: Any, now: Any) -> str:
     return repr((as_number(was), as_number(now)))
 
 
-def _in_force(record: RunRecord) -> Mapping[str, Any]:
-    settings = record.exact.get("evidence", {}).get("settings", {})
-    return settings if isinstance(settings, Mapping) else {}
+def _in_force(record: RunRecord) -> Mapping[str, object]:
+    return record.exact.get("evidence", {}).get("settings", {})
 
 
-def _shared_sections(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _shared_sections(
+    settings: Mapping[str, object], other: Mapping[str, object]
+) -> dict[str, object]:
     """Those of sections that both sides have: a collator of another kind has other attributes, and
     that it is of another kind is known by its code."""
     sections = {key.partition(".")[0] for key in other}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from canary.compare.checks import SPEED
 from canary.compare.diagnosis.batch_rows import BatchChange, batch_change
@@ -19,26 +19,24 @@ from canary.compare.diagnosis.user_code import CodeChange, code_changes
 from canary.compare.exact.clipping import SIGNAL
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.lane import most_different, newest_probed
-from canary.compare.exact.learning_stages import VANISHING, has_clipping, loss_floor, told_series
-from canary.compare.exact.recorded_stages import LEARNED_STAGES, recorded_on_both, told_losses
+from canary.compare.exact.learning_stages import (
+    GRADIENT_NORM_FACTOR,
+    has_clipping,
+    loss_floor,
+    norm_floor,
+    told_losses,
+    told_norms,
+)
+from canary.compare.exact.recorded_stages import LEARNED_STAGES, losses_recorded, recorded_on_both
 from canary.compare.exact.rollout_stage import SIGNALS
+from canary.compare.exact.signal_kinds import Sides
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
 from canary.compare.report import Check, Comparison, Difference
 from canary.compare.timing.phases import PhaseGrowth, StepGrowth, phase_growth
-from canary.record.jsonio import number
+from canary.record.exact import Exact, Micro, Series, TokenCount
 from canary.record.types import RunRecord
 
-ENTRIES = (
-    "data",
-    "batches",
-    "model",
-    "rollout",
-    "first_loss",
-    "first_gradient",
-    "first_update",
-    "trajectory",
-)
-"""Stages of what is learned, in the order of cause and effect."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,15 +58,17 @@ class Facts:
         """The current side's."""
         return most_different(self.current, self.before)
 
-    def exact(self, *path: str) -> tuple[Any, Any]:
-        """A value of both sides' exact signals; None where a side has none."""
-        found = []
-        for record in (self.before, self.now):
-            value: Any = record.exact
-            for key in path:
-                value = value.get(key) if isinstance(value, Mapping) else None
-            found.append(value)
-        return found[0], found[1]
+    def exact(self, read: Callable[[Exact], T]) -> tuple[T, T]:
+        """What both sides' exact signals hold in one place."""
+        return read(self.before.exact), read(self.now.exact)
+
+    def metric(self, name: str) -> tuple[Series, Series]:
+        """A metric of the trainer, a value for each step of the probe; empty where it told none."""
+        return self.exact(lambda exact: exact.get("trajectory", {}).get("rl", {}).get(name, []))
+
+    def probed_batches(self) -> tuple[list[list[Micro]], list[list[Micro]]]:
+        """The micro-batches of each step of both probes."""
+        return self.exact(lambda exact: exact.get("batches", []))
 
     def unrecorded(self, stages: Sequence[str]) -> list[str]:
         """Those of the stages, in words, that a side did not record."""
@@ -76,7 +76,7 @@ class Facts:
             LEARNED_STAGES[stage]
             for stage in stages
             if not recorded_on_both(stage, self.before, self.now)
-            or (stage == "trajectory" and not told_losses(self.before, self.now))
+            or (stage == "trajectory" and not losses_recorded(self.before, self.now))
         ]
 
     # Checks and differences.
@@ -136,17 +136,17 @@ class Facts:
         A dataset that differs in rows which were not reached is not where it came in, nor are
         other micro-batches of the same rows where nothing else is learned.
         """
-        stages = [stage for stage in ENTRIES if self.differs(stage)]
+        stages = [stage for stage in LEARNED_STAGES if self.differs(stage)]
         if stages == ["batches"] and self.difference("batches", "micro_batches"):
             return None
         if stages and stages[0] == "data" and "batches" not in stages:
             stages = stages[1:] if len(stages) > 1 else stages
         return stages[0] if stages else None
 
-    def exact_counts(self, *names: str) -> list[tuple[int, int]]:
+    def exact_counts(self, *names: TokenCount) -> list[tuple[int, int]]:
         """Totals over the batches of the steps that both sides have; 0 twice for what a side did
         not count."""
-        before, after = (side or [] for side in self.exact("batches"))
+        before, after = self.probed_batches()
         common = min(len(before), len(after))
         sides = [[micro for step in side[:common] for micro in step] for side in (before, after)]
         found = []
@@ -158,37 +158,36 @@ class Facts:
     @cached_property
     def batches(self) -> BatchChange:
         """How the batches differ, row by row."""
-        before, after = self.exact("batches")
-        return batch_change(before or [], after or [])
+        return batch_change(*self.probed_batches())
 
     def metric_moved(self, name: str, step: int = 1) -> bool:
         """Whether a metric that the trainer logged differs at a step beyond rounding."""
-        before, after = self.exact("trajectory", "rl", name)
-        if not before or not after or min(len(before), len(after)) < step:
+        before, after = self.metric(name)
+        if min(len(before), len(after)) < step:
             return False
         was, now = before[step - 1], after[step - 1]
         scale = max((abs(v) for v in (*before, *after) if is_finite(v)), default=0.0)
         allowed = 100 * tolerance_for(self.now).at_step(step)
-        return relative_difference(number(was), number(now), scale) > allowed
+        return relative_difference(was, now, scale) > allowed
 
-    def first_step(self, series: str) -> int | None:
+    def first_step(self, series: Literal["losses", "grad_norms"]) -> int | None:
         """The first step, from 1, at which `losses` or `grad_norms` differ; None where none do."""
-        before, after = told_series(self.before, self.now, series)
-        tolerance = tolerance_for(self.now)
+        sides = Sides(self.before, self.now)
+        before, after = told_losses(sides)
         floor, factor = loss_floor(self.now), 1.0
         if series == "grad_norms":
-            largest = max((abs(v) for v in before if is_finite(v)), default=0.0)
-            floor, factor = (VANISHING * largest if self.rollout else 0.0), 10.0
+            before, after = told_norms(sides)
+            floor, factor = (norm_floor(before) if self.rollout else 0.0), GRADIENT_NORM_FACTOR
         for place, (was, now) in enumerate(zip(before, after, strict=False)):
-            size = relative_difference(number(was), number(now), floor)
-            if size > factor * tolerance.at_step(place + 1):
+            size = relative_difference(was, now, floor)
+            if size > factor * sides.tolerance.at_step(place + 1):
                 return place + 1
         return None
 
     @cached_property
     def same_parameters_after_first_update(self) -> bool | None:
         """Bit by bit; None where it was not recorded."""
-        before, after = self.exact("first_update", "after_sha256")
+        before, after = self.exact(lambda exact: exact.get("first_update", {}).get("after_sha256"))
         return None if before is None or after is None else before == after
 
     @cached_property
@@ -221,8 +220,10 @@ class Facts:
     def gradient_factor(self) -> float | None:
         """The one factor by which the first gradient of every module group grew; None where the
         groups do not agree on one."""
-        before, after = (side or {} for side in self.exact("first_gradient", "groups"))
-        return common_factor(before, after)
+        return common_factor(*self._gradient_groups())
+
+    def _gradient_groups(self) -> tuple[dict[str, float], dict[str, float]]:
+        return self.exact(lambda exact: exact.get("first_gradient", {}).get("groups", {}))
 
     @cached_property
     def clipping(self) -> Difference | None:
@@ -243,7 +244,7 @@ class Facts:
     @cached_property
     def advantages(self) -> Literal["same", "exchanged", "others"]:
         """Of step 1, in online RL: the same, the same ones of other completions, or others."""
-        was, now = (advantages_of(side or [[]]) for side in self.exact("batches"))
+        was, now = map(advantages_of, self.probed_batches())
         largest = max((abs(value) for value in was if value == value), default=0.0)
 
         def equal(one: list[float], other: list[float]) -> bool:
@@ -270,30 +271,35 @@ class Facts:
     def reference_rounded(self) -> str:
         """The dtype to which the current side's reference is rounded, and neither its policy nor
         the baseline's reference; empty where there is none."""
-        before, after = (side or {} for side in self.exact("model", "rounded_to"))
+        before, after = self.exact(lambda exact: exact.get("model", {}).get("rounded_to", {}))
         dtype = after.get("reference")
         alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
-        return str(dtype) if alone else ""
+        return dtype if dtype and alone else ""
 
     @cached_property
     def groups_with_other_gradient(self) -> tuple[int, int]:
         """(module groups whose first gradient differs, all groups)."""
-        before, after = (side or {} for side in self.exact("first_gradient", "groups"))
+        before, after = self._gradient_groups()
         names = dict.fromkeys((*before, *after))
         allowed = tolerance_for(self.now).gradient
         differing = [
             name
             for name in names
-            if relative_difference(number(before.get(name)), number(after.get(name))) > allowed
+            if relative_difference(before.get(name), after.get(name)) > allowed
         ]
         return len(differing), len(names)
 
     # Work, time, and what was changed.
 
     @cached_property
+    def forwards(self) -> tuple[int | None, int | None]:
+        """How often a step calls its models; None where that was not counted."""
+        return self.exact(lambda exact: exact.get("work", {}).get("forwards"))
+
+    @cached_property
     def more_forwards(self) -> bool:
         """Whether a step calls its models more often, by more than a twentieth."""
-        was, now = (number(side) or 0 for side in self.exact("work", "forwards"))
+        was, now = (count or 0 for count in self.forwards)
         return was > 0 and now > 1.05 * was
 
     @cached_property

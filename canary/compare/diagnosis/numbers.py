@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeGuard
 
-from canary.record.jsonio import number
+from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
 
-def advantages_of(steps: Sequence[Sequence[Mapping[str, Any]]]) -> list[float]:
+def advantages_of(steps: Sequence[Sequence[Micro]]) -> list[float]:
     """Those of step 1; nan for what is no number."""
-    found = [number(value) for micro in steps[0] for value in micro.get("advantages", [])]
+    found = [value for micro in next(iter(steps), ()) for value in micro.get("advantages", [])]
     return [math.nan if value is None else value for value in found]
 
 
-def common_factor(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+def common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
     """The one factor between the norms of two sides, by group; None where there is none, or 1."""
     pairs = [
-        (float(before[name]), float(after[name]))
+        (before[name], after[name])
         for name in before
         if name in after and is_finite(before[name]) and is_finite(after[name])
     ]
@@ -36,7 +36,7 @@ def common_factor(before: Mapping[str, Any], after: Mapping[str, Any]) -> float 
 def rounded_to(record: RunRecord, dtype: str) -> bool:
     """Whether losses, or all values of a logged metric, are numbers of a narrow dtype."""
     trajectory = record.exact.get("trajectory", {})
-    first = record.exact.get("first_loss", {}).get("micro_losses") or []
+    first = record.exact.get("first_loss", {}).get("micro_losses", [])
     series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
     rows = _rows_a_step(record)
     return any(is_of_dtype(values, dtype) for values in series if not _are_shares(values, rows))
@@ -44,24 +44,24 @@ def rounded_to(record: RunRecord, dtype: str) -> bool:
 
 def _rows_a_step(record: RunRecord) -> int:
     """Sequences of a step, where each has as many; 0 elsewhere."""
-    steps = record.exact.get("batches") or []
-    counts = {sum(int(micro.get("sequences") or 0) for micro in step) for step in steps}
+    steps = record.exact.get("batches", [])
+    counts = {sum(micro.get("sequences", 0) for micro in step) for step in steps}
     return counts.pop() if len(counts) == 1 else 0
 
 
-def _are_shares(values: Sequence[Any], rows: int) -> bool:
+def _are_shares(values: Sequence[float | None], rows: int) -> bool:
     """Whether they are counts over the rows of a step: a mean length of 8 rows has three binary
     places in any precision."""
-    numbers = (float(v) * rows for v in values if is_finite(v))
+    numbers = (v * rows for v in values if is_finite(v))
     return bool(rows) and all(abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers)
 
 
 LEAST_VALUES = 6
 
 
-def is_of_dtype(values: Sequence[Any], dtype: str) -> bool:
+def is_of_dtype(values: Sequence[float | None], dtype: str) -> bool:
     """Whether every value, and enough different ones, can be held in `bfloat16` or `float16`."""
-    numbers = {float(v) for v in values if is_finite(v) and v not in (0, 1, -1)}
+    numbers = {v for v in values if is_finite(v) and v not in (0, 1, -1)}
     fractions = {v for v in numbers if v != round(v)}
     if len(fractions) < LEAST_VALUES:
         return False
@@ -75,6 +75,6 @@ def is_of_dtype(values: Sequence[Any], dtype: str) -> bool:
     )
 
 
-def is_finite(value: Any) -> bool:
+def is_finite(value: object) -> TypeGuard[float]:
     """Whether it is a number, and one that can be computed with."""
     return isinstance(value, int | float) and math.isfinite(value)

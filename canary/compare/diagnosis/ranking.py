@@ -19,7 +19,7 @@ from canary.compare.diagnosis.effects import (
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.finding import Finding
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
-from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.exact.stages import STAGE_OF
 
 UNKNOWN = RegressionCategory.UNKNOWN
 ORDER: tuple[EvidenceKind, ...] = get_args(EvidenceKind)
@@ -89,9 +89,8 @@ def _as_recorded(finding: Finding, facts: Facts) -> Finding:
     missing = facts.unrecorded(finding.equal)
     if not missing:
         return finding
-    differs = LEARNED_STAGES.get(facts.entry or "")
-    verb = "differs" if facts.entry in ("first_loss", "first_gradient", "model") else "differ"
-    first = f"{differs} {verb}. " if differs else ""
+    entry = STAGE_OF.get(facts.entry or "")
+    first = f"{entry.words} {entry.verb}. " if entry else ""
     return replace(
         finding,
         strength=min(finding.strength, ONE_OF_SEVERAL),

@@ -6,16 +6,15 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.exact.learning_stages import loss_floor
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
-from canary.record.jsonio import number
 
 
 def first_other_update(facts: Facts) -> int | None:
     """The first of the updates of step 1 whose loss differs, from 1; None where none does or a step
     is one update."""
-    before, after = (side or [] for side in facts.exact("first_loss", "updates"))
+    before, after = facts.exact(lambda exact: exact.get("first_loss", {}).get("updates", []))
     allowed, floor = tolerance_for(facts.now).trajectory, loss_floor(facts.now)
     for place, (was, now) in enumerate(zip(before, after, strict=False)):
-        if relative_difference(number(was), number(now), floor) > allowed:
+        if relative_difference(was, now, floor) > allowed:
             return place + 1
     return None
 
@@ -31,11 +30,11 @@ NO_WORK = ("detach", "alias", "view", "zeros", "empty")
 def gradient_cut(facts: Facts) -> Evidence | None:
     """That a step computes fewer matrix products in as many forwards, and nothing more often: its
     backward goes through less of the graph."""
-    forwards = facts.exact("work", "forwards")
+    was, now = facts.forwards
     fewer = -facts.more_calls("mm.")
     more = [row.name for row in facts.operators.rows if (row.growth_calls or 0) > 0]
     others = [name for name in more if not any(part in name for part in NO_WORK)]
-    if forwards[0] is None or forwards[0] != forwards[1] or fewer <= 0 or others:
+    if was is None or was != now or fewer <= 0 or others:
         return None
     detached = facts.more_calls("detach")
     words = f"{fewer:,.0f} matrix products per step fewer in as many forwards"
@@ -46,16 +45,16 @@ def gradient_cut(facts: Facts) -> Evidence | None:
 
 def norm_change(facts: Facts, step: int) -> float:
     """Of the gradient norm of a step, from 1: the relative difference."""
-    was, now = (number(side[step - 1]) for side in facts.exact("trajectory", "grad_norms"))
-    return relative_difference(was, now)
+    was, now = facts.exact(lambda exact: exact.get("trajectory", {}).get("grad_norms", []))
+    return relative_difference(was[step - 1], now[step - 1])
 
 
 def unclipped(facts: Facts) -> Evidence | None:
     """That something is no longer clipped in step 1, of policy or values; or is for the first
     time."""
     for name in ("value_clip_ratio", "clip_ratio"):
-        before, after = facts.exact("trajectory", "rl", name)
-        if before and after and (before[0] == 0) != (after[0] == 0):
-            words = f"{name} of step 1 {before[0]:.3g} -> {after[0]:.3g}"
-            return Evidence("signal", words, before[0], after[0])
+        was, now = (next(iter(side), None) for side in facts.metric(name))
+        if was is not None and now is not None and (was == 0) != (now == 0):
+            words = f"{name} of step 1 {was:.3g} -> {now:.3g}"
+            return Evidence("signal", words, was, now)
     return None

@@ -3,11 +3,10 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from canary.compare.diagnosis.suspects import Evidence
+from canary.record.exact import OwnCode
 from canary.record.types import RunRecord
 
 
@@ -17,9 +16,9 @@ class CodeChange:
 
     slot: str
     """What it is to the training: `data_collator`, `trainer.compute_loss`, ..."""
-    baseline: Mapping[str, Any] | None
-    """`{name, file, line, sha256}`; None where the baseline has nothing of its own there."""
-    current: Mapping[str, Any] | None
+    baseline: OwnCode | None
+    """None where the baseline has nothing of its own there."""
+    current: OwnCode | None
 
     def sentence(self) -> str:
         """In words."""
@@ -34,7 +33,7 @@ class CodeChange:
         return Evidence("code", self.sentence())
 
 
-def _where(fact: Mapping[str, Any] | None) -> str:
+def _where(fact: OwnCode | None) -> str:
     if fact is None:
         return "there"
     return f"{fact.get('name')} ({fact.get('file')}:{fact.get('line')})"
@@ -42,10 +41,9 @@ def _where(fact: Mapping[str, Any] | None) -> str:
 
 def code_changes(before: RunRecord, now: RunRecord) -> tuple[CodeChange, ...]:
     """Places whose function differs; none where a side recorded no code."""
-    sides = [record.exact.get("evidence", {}).get("code") for record in (before, now)]
-    if not all(isinstance(side, Mapping) for side in sides):
+    was, new = (record.exact.get("evidence", {}).get("code") for record in (before, now))
+    if was is None or new is None:
         return ()
-    was, new = sides
     return tuple(
         CodeChange(slot, was.get(slot), new.get(slot))
         for slot in dict.fromkeys((*new, *was))
@@ -53,5 +51,5 @@ def code_changes(before: RunRecord, now: RunRecord) -> tuple[CodeChange, ...]:
     )
 
 
-def _hash(fact: Any) -> Any:
-    return fact.get("sha256") if isinstance(fact, Mapping) else None
+def _hash(fact: OwnCode | None) -> str | None:
+    return fact.get("sha256") if fact else None

@@ -1,4 +1,4 @@
-"""Config and environment of two records, key by key. Stages 0 and 1 of the exact lane."""
+"""Config and environment of two records, key by key: the exact lane's stages of settings."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _told_by_the_model(baseline: RunRecord, current: RunRecord) -> bool:
     return asked and all(side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
 
 
-def change_difference(stage: str, order: int, changes: tuple[KeyChange, ...]) -> list[Difference]:
+def change_difference(stage: str, changes: tuple[KeyChange, ...]) -> list[Difference]:
     """The first change that can matter, as a difference of its stage."""
     telling = [change for change in changes if not change.cosmetic]
     if not telling:
@@ -181,7 +181,6 @@ def change_difference(stage: str, order: int, changes: tuple[KeyChange, ...]) ->
     more = f" and {len(telling) - 1} more" if len(telling) > 1 else ""
     return [
         Difference(
-            order,
             stage,
             first.key,
             first.baseline,

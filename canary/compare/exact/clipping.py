@@ -3,66 +3,65 @@ the optimizer gets. Pure."""
 
 from __future__ import annotations
 
-from canary.compare.exact.learning_stages import GRADIENT_NORM_FACTOR, ORDER, has_clipping
-from canary.compare.exact.tolerances import Tolerance, relative_difference
+from collections.abc import Callable
+from dataclasses import replace
+
+from canary.compare.exact.learning_stages import GRADIENT_NORM_FACTOR, has_clipping
+from canary.compare.exact.signal_kinds import Sides, Signal
+from canary.compare.exact.tolerances import relative_difference
 from canary.compare.report import Difference
-from canary.record.jsonio import number
-from canary.record.types import RunRecord
+
+Compare = Callable[[Signal, Sides], list[Difference]]
 
 SIGNAL = "applied_gradient"
 CUT = 1e-3
 """A norm that is smaller by more than this share was clipped."""
 
 
-def clipped_on_one_side(baseline: RunRecord, current: RunRecord, tolerance: Tolerance) -> bool:
+def before_clipping(compare: Compare) -> Compare:
+    """Of the first gradient: nothing where one side has it only as the optimizer got it, and the
+    other side's was the same there."""
+
+    def compared(signal: Signal, sides: Sides) -> list[Difference]:
+        return [] if clipped_on_one_side(sides) else compare(signal, sides)
+
+    return compared
+
+
+def clipped_on_one_side(sides: Sides) -> bool:
     """Whether one side holds its first gradient only as the optimizer got it, and the other side's
     was the same there. So do older records of such loops, unless they named a phase `backward`."""
-    known = [side.exact for side in (baseline, current) if has_clipping(side)]
-    others = [side.exact for side in (baseline, current) if not has_clipping(side)]
+    both = (sides.baseline, sides.current)
+    known = [side.exact for side in both if has_clipping(side)]
+    others = [side.exact for side in both if not has_clipping(side)]
     if len(known) != 1:
         return False
-    total = number(others[0].get("first_gradient", {}).get("total"))
-    applied = number((known[0]["clipping"].get("applied") or [None])[0])
+    total = others[0].get("first_gradient", {}).get("total")
+    applied = (known[0]["clipping"].get("applied") or [None])[0]
     if total is None or applied is None:
         return False
-    return relative_difference(total, applied) <= tolerance.gradient
+    return relative_difference(total, applied) <= sides.tolerance.gradient
 
 
-def clipping_differences(
-    baseline: RunRecord, current: RunRecord, tolerance: Tolerance
-) -> list[Difference]:
+def applied_gradient(signal: Signal, sides: Sides) -> list[Difference]:
     """The first step at which the optimizer gets another gradient, where no gradient differed
     before clipping up to it."""
-    sides = [side.exact.get("clipping", {}) for side in (baseline, current)]
-    series = [side.get(moment, []) for moment in ("before", "applied") for side in sides]
-    for step, values in enumerate(zip(*series, strict=False), start=1):
-        was, now, was_applied, now_applied = (number(value) for value in values)
+    before, after = sides.read(lambda exact: exact.get("clipping", {}))
+    tolerance = sides.tolerance
+    norms = (before.get("before", []), after.get("before", []))
+    applied = (before.get("applied", []), after.get("applied", []))
+    series = zip(*norms, *applied, strict=False)
+    for step, (was, now, was_applied, now_applied) in enumerate(series, start=1):
         allowed = max(tolerance.gradient, GRADIENT_NORM_FACTOR * tolerance.at_step(step))
         if was is None or now is None or relative_difference(was, now) > allowed:
             return []
         size = relative_difference(was_applied, now_applied)
         if size > allowed:
-            return [_difference(step, size, now, was_applied, now_applied)]
+            shown = [f"{v:.6g}" if v is not None else "none" for v in (was_applied, now_applied)]
+            words = (
+                f"gradient norm at the optimizer {' -> '.join(shown)} at step {step} "
+                f"(after backward {now:.6g} on both sides)"
+            )
+            found = signal.differs(was_applied, now_applied, words, relative=size, step=step)
+            return [found if step == 1 else replace(found, stage="trajectory")]
     return []
-
-
-def _difference(
-    step: int, size: float, before: float, was: float | None, now: float | None
-) -> Difference:
-    stage = "first_update" if step == 1 else "trajectory"
-    shown = [f"{value:.6g}" if value is not None else "none" for value in (was, now)]
-    words = " -> ".join(shown)
-    return Difference(
-        ORDER[stage],
-        stage,
-        SIGNAL,
-        was,
-        now,
-        relative=size,
-        detail=(
-            f"gradient norm at the optimizer {words} at step {step} "
-            f"(after backward {before:.6g} on both sides)"
-        ),
-        learned=True,
-        step=step,
-    )

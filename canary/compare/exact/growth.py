@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any
+
+from canary.record.exact import LiveMemory
 
 
 def slope(values: Sequence[float]) -> float:
@@ -23,11 +24,9 @@ def tensor_growth(counts: Sequence[float]) -> float:
     return max(0.0, steady, slope(counts))
 
 
-def held_bytes(memory: Mapping[str, Any], settled_step: int) -> float | None:
+def held_bytes(memory: LiveMemory, settled_step: int) -> float | None:
     """Bytes alive between two steps, those from before the training among them; None where a probe
     did not count them, or had too few steps."""
     steps = memory.get("live_bytes", [])[settled_step - 1 :]
     start = memory.get("start_bytes")
-    if not steps or not isinstance(start, int | float):
-        return None
-    return float(start) + float(median(steps))
+    return None if start is None or not steps else start + float(median(steps))

@@ -1,4 +1,4 @@
-"""Stages 2 to 4 of the exact lane: data, batches, the initial model."""
+"""What is learned from: data, batches, the initial model."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from canary.compare.exact.changes import flatten
 from canary.compare.exact.micro_batches import cut_otherwise, same_rows
 from canary.compare.report import Difference
 from canary.config.trainers import trainer_row
+from canary.record.exact import Micro, TokenCount
 from canary.record.types import RunRecord
 
-TOKEN_COUNTS = (
+Steps = Sequence[Sequence[Micro]]
+TOKEN_COUNTS: tuple[TokenCount, ...] = (
     "label_tokens",
     "eos_labels",
     "bos_tokens",
@@ -21,9 +23,6 @@ TOKEN_COUNTS = (
     "pad_tokens",
 )
 """Totals that tell one cause from another, the most telling first."""
-
-ORDER = {"data": 2, "batches": 3, "model": 4}
-TRAJECTORY = 9
 
 
 def is_rollout(record: RunRecord) -> bool:
@@ -42,7 +41,6 @@ def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference
     after = dict(flatten(current.exact.get("data", {})))
     return [
         Difference(
-            ORDER["data"],
             "data",
             key,
             short(before.get(key)),
@@ -103,7 +101,6 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
     late = first > 0 and is_rollout(current)
     return [
         Difference(
-            TRAJECTORY if late else ORDER["batches"],
             "trajectory" if late else "batches",
             "sampled completions" if late else signal,
             was,
@@ -117,8 +114,8 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
 
 
 def _cut(
-    before: Sequence[Sequence[Mapping[str, Any]]],
-    after: Sequence[Sequence[Mapping[str, Any]]],
+    before: Steps,
+    after: Steps,
     first: int,
     steps: int,
 ) -> Difference:
@@ -131,7 +128,6 @@ def _cut(
     if pads[0] != pads[1]:
         words += f" (pad tokens {pads[0]} -> {pads[1]} over {len(before)} steps)"
     return Difference(
-        ORDER["batches"],
         "batches",
         "micro_batches",
         was,
@@ -142,7 +138,7 @@ def _cut(
     )
 
 
-def _told_less(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> bool:
+def _told_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
     """Whether one side is of a version that left out what stands in lists, and is else as large."""
     return len(before) == len(after) and all(
         was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
@@ -150,19 +146,19 @@ def _told_less(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str,
     )
 
 
-def _left_out(older: Mapping[str, Any], newer: Mapping[str, Any]) -> bool:
-    unpacked, shapes = newer.get("unpacked"), newer.get("shapes") or {}
-    top = {name: shape for name, shape in shapes.items() if name not in (unpacked or ())}
-    return bool(unpacked) and not older.get("unpacked") and top == (older.get("shapes") or {})
+def _left_out(older: Micro, newer: Micro) -> bool:
+    unpacked, shapes = newer.get("unpacked", []), newer.get("shapes", {})
+    top = {name: shape for name, shape in shapes.items() if name not in unpacked}
+    return bool(unpacked) and not older.get("unpacked") and top == older.get("shapes", {})
 
 
-def _hashes(step: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _hashes(step: Sequence[Micro]) -> list[str | None]:
     return [micro.get("sha256") for micro in step]
 
 
 def _telling(
-    before: Sequence[Sequence[Mapping[str, Any]]],
-    after: Sequence[Sequence[Mapping[str, Any]]],
+    before: Steps,
+    after: Steps,
     first: int,
 ) -> tuple[str, Any, Any, str]:
     """Signal, both values, and a sentence: token totals where they differ, otherwise the hash."""
@@ -180,9 +176,7 @@ def _telling(
     return "sha256", was, now, f"{_without_counts(before, after)}, {place}"
 
 
-def _without_counts(
-    before: Sequence[Sequence[Mapping[str, Any]]], after: Sequence[Sequence[Mapping[str, Any]]]
-) -> str:
+def _without_counts(before: Steps, after: Steps) -> str:
     """What differs where no count does: no more than the rows tell."""
     sides = [[micro.get("rows") for step in side for micro in step] for side in (before, after)]
     if not all(rows for side in sides for rows in side):
@@ -193,9 +187,10 @@ def _without_counts(
     return "other tokens in equal numbers" if counted else "other sequences or another order"
 
 
-def _total(steps: Sequence[Sequence[Mapping[str, Any]]], key: str) -> int | None:
-    values = [micro.get(key) for step in steps for micro in step]
-    return sum(values) if values and None not in values else None  # type: ignore[arg-type]
+def _total(steps: Steps, key: TokenCount) -> int | None:
+    """Over all micro-batches; None where one did not count it."""
+    micro = [micro for step in steps for micro in step]
+    return sum(one[key] for one in micro) if micro and all(key in one for one in micro) else None
 
 
 ELSEWHERE = ("attention", "policy_sha256", "rounded_to")
@@ -206,7 +201,8 @@ def model_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
     """Initial parameters, what is trainable, dtypes, the reference model. The attention kernel is
     not part of the model: it shows in the work."""
     found = []
-    before, after = baseline.exact.get("model", {}), current.exact.get("model", {})
+    before: Mapping[str, Any] = baseline.exact.get("model", {})
+    after: Mapping[str, Any] = current.exact.get("model", {})
     for key in dict.fromkeys((*after, *before)):
         if key in ELSEWHERE or before.get(key) == after.get(key):
             continue
@@ -244,7 +240,6 @@ def _model_difference(key: str, was: Any, now: Any) -> Difference:
     else:
         words = f"{short(was)} -> {short(now)}"
     return Difference(
-        ORDER["model"],
         "model",
         key,
         short(was),

@@ -17,19 +17,7 @@ from canary.compare.exact.changes import (
     environment_changes,
     spoken_changes,
 )
-from canary.compare.exact.clipping import clipped_on_one_side, clipping_differences
-from canary.compare.exact.inputs_stages import (
-    batch_differences,
-    data_differences,
-    is_rollout,
-    model_differences,
-)
-from canary.compare.exact.learning_stages import (
-    first_gradient_differences,
-    first_loss_differences,
-    first_update_differences,
-    trajectory_differences,
-)
+from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.recorded_stages import (
     LEARNED_STAGES,
     OUTCOME_STAGES,
@@ -39,8 +27,9 @@ from canary.compare.exact.recorded_stages import (
     recorded_on_both,
 )
 from canary.compare.exact.repeatability import follows_a_seed, lapse_of
-from canary.compare.exact.rollout_stage import rollout_differences
-from canary.compare.exact.tolerances import Widened, tolerance_for
+from canary.compare.exact.signal_kinds import Sides
+from canary.compare.exact.signals import SIGNALS
+from canary.compare.exact.tolerances import Widened
 from canary.compare.exact.work import work_checks
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -70,20 +59,9 @@ class ExactResult:
 
 
 def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Differences of stages 2 to 9, in order; of a rollout trainer's trajectory by step."""
-    tolerance = tolerance_for(current)
-    gradients = first_gradient_differences(baseline, current, tolerance)
-    found = [
-        *data_differences(baseline, current),
-        *batch_differences(baseline, current),
-        *model_differences(baseline, current),
-        *rollout_differences(baseline, current, tolerance),
-        *first_loss_differences(baseline, current, tolerance),
-        *([] if clipped_on_one_side(baseline, current, tolerance) else gradients),
-        *clipping_differences(baseline, current, tolerance),
-        *first_update_differences(baseline, current, tolerance),
-        *trajectory_differences(baseline, current, tolerance),
-    ]
+    """Differences of what is learned, in order; of a rollout trainer's trajectory by step."""
+    sides = Sides(baseline, current)
+    found = [one for signal in SIGNALS for one in signal.compare(signal, sides)]
     by_step = is_rollout(current)
     return sorted(found, key=lambda d: (d.order, (d.step or 0) if by_step else 0))
 
@@ -123,7 +101,7 @@ def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Differences of stages 2 to 12, whatever their size."""
+    """Differences of what is learned and of the work done, whatever their size."""
     return [
         *learned_differences(baseline, current),
         *work_checks(baseline, current, DEFAULT_THRESHOLDS)[1],
@@ -162,8 +140,8 @@ def exact_lane(
     else:
         config = without_repeats(config, spoken)
     links = [
-        *change_difference("environment", 0, environment),
-        *change_difference("config", 1, config),
+        *change_difference("environment", environment),
+        *change_difference("config", config),
     ]
     explained = any(not change.cosmetic for change in (*config, *environment))
     reason = _why_not_compared(before, after)

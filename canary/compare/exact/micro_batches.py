@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any
 
-Micro = Mapping[str, Any]
+from canary.record.exact import Micro
 
 
 def rows_of(micro_batches: Iterable[Micro]) -> dict[str, Counter[str]]:
     """Hashes of a step's rows, by the name of their ids; only where a mask tells of padding."""
     found: dict[str, Counter[str]] = {}
     for micro in micro_batches:
-        for name, rows in (micro.get("rows") or {}).items():
+        for name, rows in micro.get("rows", {}).items():
             masks = {name.replace("input_ids", "attention_mask"), f"{name.removesuffix('ids')}mask"}
-            if masks & (set(micro.get("shapes") or ()) - {name}):
+            if masks & (set(micro.get("shapes", ())) - {name}):
                 found.setdefault(name, Counter()).update(rows)
     return found
 
@@ -44,7 +43,7 @@ def same_size(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
 def _numbers(micro_batches: Iterable[Micro]) -> Counter[str]:
     found: Counter[str] = Counter()
     for micro in micro_batches:
-        found["input_tokens"] += micro.get("input_tokens") or 0
-        for name, shape in (micro.get("shapes") or {}).items():
+        found["input_tokens"] += micro.get("input_tokens", 0)
+        for name, shape in micro.get("shapes", {}).items():
             found[name] += prod(shape)
     return found

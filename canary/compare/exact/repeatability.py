@@ -11,7 +11,6 @@ from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.learning_stages import loss_floor
 from canary.compare.exact.tolerances import relative_difference, tolerance_for
 from canary.compare.report import Check, Difference
-from canary.record.jsonio import number
 from canary.record.types import RunRecord
 
 OTHER_KERNELS = 1e-3
@@ -100,9 +99,8 @@ def _probed_tokens(record: RunRecord) -> list[int]:
     """Of each step of the probe; empty where the launch counts those of other ranks, too."""
     if record.env.get("world_size", 1) > 1:
         return []
-    counts = [
-        [micro.get("input_tokens") for micro in step] for step in record.exact.get("batches", [])
-    ]
+    batches = record.exact.get("batches", [])
+    counts = [[micro.get("input_tokens", 0) for micro in step] for step in batches]
     return [sum(step) for step in counts] if all(all(step) for step in counts) else []
 
 
@@ -130,6 +128,5 @@ def _launched(record: RunRecord) -> float | None:
 
 
 def _probed(record: RunRecord) -> float | None:
-    losses = record.exact.get("trajectory", {}).get("losses") or [None]
-    value = number(losses[0])
-    return float(value) if value is not None and math.isfinite(value) else None
+    loss = next(iter(record.exact.get("trajectory", {}).get("losses", [])), None)
+    return loss if loss is not None and math.isfinite(loss) else None

@@ -1,4 +1,4 @@
-"""Stage 5 of the exact lane: what online RL made of its completions, before anything is learned.
+"""What online RL made of its completions, before anything is learned.
 
 Scores, log-probabilities, values, rewards, advantages and returns follow from each other in this
 order, so that the first of them that differs names what computes otherwise.
@@ -6,29 +6,26 @@ order, so that the first of them that differs names what computes otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from canary.compare.exact.tolerances import Tolerance, relative_difference
 from canary.compare.report import Check, Difference
-from canary.record.jsonio import number
+from canary.record.exact import Micro, Rollout
 from canary.record.types import RunRecord
 
 STAGE = "rollout"
-ORDER = 5
-TRAJECTORY = 9
 
-SIGNALS = (
-    "scores",
-    "logprobs",
-    "entropy",
-    "reference_logprobs",
-    "values",
-    "rewards",
-    "advantages",
-    "returns",
-)
-"""In the order of cause and effect."""
+SIGNALS = {
+    "scores": "the reward model's or the reward functions' scores of the completions",
+    "logprobs": "the policy's log-probabilities of its own tokens",
+    "entropy": "the policy's entropy over its tokens",
+    "reference_logprobs": "the reference's log-probabilities of these tokens",
+    "values": "the value head's estimates",
+    "rewards": "the rewards of the tokens, made of scores and KL",
+    "advantages": "the advantages, made of rewards and values",
+    "returns": "the returns, made of advantages and values",
+}
+"""What each is, in the order of cause and effect."""
 STATISTICS = ("mean", "rms", "placed")
 WORDS = {"mean": "mean", "rms": "root mean square"}
 SHOWN = 0.1
@@ -39,7 +36,11 @@ SCALES = {"values": "returns"}
 
 def recorded(record: RunRecord) -> bool:
     """Whether the probe was told of rollouts."""
-    return bool(record.exact.get(STAGE, {}).get("tokens"))
+    return bool(_rollout(record).get("tokens"))
+
+
+def _rollout(record: RunRecord) -> Rollout:
+    return record.exact.get("rollout", {})
 
 
 def steps_with_same_completions(baseline: RunRecord, current: RunRecord) -> int:
@@ -53,7 +54,7 @@ def steps_with_same_completions(baseline: RunRecord, current: RunRecord) -> int:
     return same
 
 
-def _sequences(step: Sequence[Mapping[str, Any]]) -> list[Any]:
+def _sequences(step: Sequence[Micro]) -> list[object]:
     return [micro.get("rows") or micro.get("sha256") for micro in step]
 
 
@@ -66,7 +67,7 @@ def rollout_differences(
         return []
     steps = min(
         steps_with_same_completions(baseline, current),
-        *(len(side.exact[STAGE]["tokens"]) for side in (baseline, current)),
+        *(len(_rollout(side)["tokens"]) for side in (baseline, current)),
     )
     for step in range(1, steps + 1):
         found = [
@@ -95,7 +96,6 @@ def _at_step(
     share = f"of the root mean square of {SCALES.get(signal, signal)}"
     words = words or "other values with equal mean and root mean square"
     return Difference(
-        ORDER if first else TRAJECTORY,
         STAGE if first else "trajectory",
         signal,
         was["mean"],
@@ -123,23 +123,20 @@ def _sizes(baseline: RunRecord, current: RunRecord, signal: str, step: int) -> d
     return {key: relative_difference(was[key], now[key], scale) for key in STATISTICS}
 
 
-def _statistics(record: RunRecord, signal: str, step: int) -> dict[str, Any]:
+def _statistics(record: RunRecord, signal: str, step: int) -> dict[str, float]:
     """`{mean, rms, placed}` of a step, counted from 1; empty where it was not recorded."""
-    held = record.exact[STAGE].get("signals", {}).get(signal, {})
-    values = {key: held.get(key) or [] for key in STATISTICS}
-    if any(len(series) < step for series in values.values()):
+    held = _rollout(record).get("signals", {}).get(signal, {})
+    series = (held.get("mean", []), held.get("rms", []), held.get("placed", []))
+    if any(len(values) < step for values in series):
         return {}
-    return {key: number(series[step - 1]) for key, series in values.items()}
+    return {key: values[step - 1] for key, values in zip(STATISTICS, series, strict=True)}
 
 
 def _scale(sides: Sequence[RunRecord], signal: str, step: int) -> float:
     """The largest root mean square of a side; what is not finite has none."""
     names = (signal, SCALES.get(signal, signal))
     found = [_statistics(side, name, step).get("rms", 0.0) for side in sides for name in names]
-    finite = [
-        value for value in found if isinstance(value, int | float) and abs(value) < float("inf")
-    ]
-    return max(finite, default=0.0)
+    return max((value for value in found if abs(value) < float("inf")), default=0.0)
 
 
 def not_compared(baseline: RunRecord, current: RunRecord) -> Check | None:
@@ -158,5 +155,5 @@ def _skipped(reason: str) -> Check:
     return Check(STAGE, "correctness", "exact", "skip", words)
 
 
-def _show(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+def _show(value: float) -> str:
+    return f"{value:.6g}"

@@ -43,7 +43,6 @@ from canary.compare.invariants.updates import (
 )
 from canary.compare.report import Check
 from canary.config.trainers import TRAINERS
-from canary.record.jsonio import number
 from canary.record.types import RunRecord
 
 FIRST_LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
@@ -54,9 +53,12 @@ def probe_finite(record: RunRecord) -> Invariant:
     trajectory = record.exact.get("trajectory", {})
     bad = [
         f"{what} of step {step}"
-        for what, key in (("loss", "losses"), ("gradient norm", "grad_norms"))
-        for step, value in enumerate(trajectory.get(key, []), start=1)
-        if value is not None and not math.isfinite(float(number(value)))
+        for what, series in (
+            ("loss", trajectory.get("losses", [])),
+            ("gradient norm", trajectory.get("grad_norms", [])),
+        )
+        for step, value in enumerate(series, start=1)
+        if value is not None and not math.isfinite(value)
     ]
     words = f"{len(bad)} losses or gradients not finite"
     return result("raw_loss_finite", bool(bad), words, float(len(bad)), items=bad)
@@ -68,8 +70,7 @@ def loss_not_negative(record: RunRecord) -> Invariant:
     if not trainer_of(record).never_negative(arguments(record)):
         return skip(name, "this loss may be negative")
     losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
-    values = [float(number(v)) for v in losses if v is not None]
-    negative = [v for v in values if v < -_rounding(record)]
+    negative = [v for v in losses if v is not None and v < -_rounding(record)]
     return result(
         name,
         bool(negative),
@@ -101,7 +102,7 @@ def _first_loss(name: str, record: RunRecord) -> Invariant:
         return skip(name, "the reference is not the policy at the start")
     if record.config.get("lora_dropout"):
         return skip(name, "dropout makes policy and reference differ")
-    loss = number(record.exact.get("first_loss", {}).get("loss"))
+    loss = record.exact.get("first_loss", {}).get("loss")
     if loss is None:
         return skip(name, "the first loss was not recorded")
     off = loss - expected.value
@@ -132,7 +133,7 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
     widths = [max((s[-1] for s in m.get("shapes", {}).values() if s), default=0) for m in micro]
     if limit and min(widths) >= limit:
         return skip(name, "every batch is cut at max_length")
-    count = sum(m["eos_labels"] for m in micro)
+    count = sum(m.get("eos_labels", 0) for m in micro)
     labels = sum(m.get("label_tokens", 0) for m in micro)
     words = f"{count} EOS among {labels} label tokens"
     if count == 0 and not guessed:
@@ -184,8 +185,10 @@ def ranks_agree(record: RunRecord) -> Invariant:
         return skip(name, "for several ranks")
     if ranks.get("sharded"):
         return skip(name, "each rank holds a part of the parameters")
-    for moment in ("final", "initial"):
-        hashes = ranks.get(f"{moment}_parameters_sha256") or {}
+    for moment, hashes in (
+        ("final", ranks.get("final_parameters_sha256", {})),
+        ("initial", ranks.get("initial_parameters_sha256", {})),
+    ):
         others = [rank for rank, found in hashes.items() if found != next(iter(hashes.values()))]
         if others:
             words = f"{moment} parameters of rank {', '.join(others)} are not those of rank 0"

@@ -8,6 +8,7 @@ from typing import Any
 
 from canary.compare.report import Check
 from canary.config.trainers import TRAINERS, TrainerRow, trainer_row
+from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
 LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_loss_metrics")
@@ -88,16 +89,15 @@ def starts_at_reference(record: RunRecord) -> bool:
     if reference is None:
         return bool(record.config.get("use_peft"))
     policy = model.get("policy_sha256") or model.get("parameters_sha256")
-    return bool(reference == policy)
+    return reference == policy
 
 
 def special(record: RunRecord, name: str) -> int | None:
     """Id of a special token (bos, eos, pad); None where there is none."""
     tokens = record.exact.get("data", {}).get("tokenizer", {}).get("special_tokens", {})
-    found = tokens.get(f"{name}_token") or {}
-    return found.get("id") if isinstance(found, Mapping) else None
+    return tokens.get(f"{name}_token", {}).get("id")
 
 
-def micro_batches(record: RunRecord) -> list[Mapping[str, Any]]:
+def micro_batches(record: RunRecord) -> list[Micro]:
     """Every micro-batch of the probe, in order."""
     return [micro for step in record.exact.get("batches", []) for micro in step]

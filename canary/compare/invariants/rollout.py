@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.tolerances import arithmetic_of
@@ -17,7 +16,7 @@ from canary.compare.invariants.parts import (
     starts_at_reference,
     trainer_of,
 )
-from canary.record.jsonio import number
+from canary.record.exact import Series, Signal
 from canary.record.types import RunRecord
 
 ADVANTAGE_SUM_TOLERANCE = 1e-3
@@ -33,10 +32,9 @@ REWARD_SUM_TOLERANCE = 1e-4
 """Of the mean reward of a completion, on a scale of at least 1."""
 
 
-def _metrics(record: RunRecord) -> Mapping[str, Sequence[Any]]:
+def _metrics(record: RunRecord) -> dict[str, Series]:
     """What the trainer told of the probe's steps."""
-    told: Mapping[str, Sequence[Any]] = record.exact.get("trajectory", {}).get("rl", {})
-    return {name: [number(value) for value in series] for name, series in told.items()}
+    return record.exact.get("trajectory", {}).get("rl", {})
 
 
 def starts_at_ratio_one(record: RunRecord) -> Invariant:
@@ -60,7 +58,7 @@ def starts_at_ratio_one(record: RunRecord) -> Invariant:
     )
 
 
-def _starts_at_itself(record: RunRecord, rl: Mapping[str, Sequence[Any]]) -> Invariant:
+def _starts_at_itself(record: RunRecord, rl: Mapping[str, Series]) -> Invariant:
     """PPO begins each step's updates at the policy that sampled (Schulman et al. 2017, eq. 6), and
     its training at the reference."""
     name = "starts_at_ratio_one"
@@ -76,11 +74,9 @@ def _starts_at_itself(record: RunRecord, rl: Mapping[str, Sequence[Any]]) -> Inv
     return result(name, False, f"ratios are off 1 by at most {worst:.3g}", worst, worst)
 
 
-def _advantages_of_tokens(record: RunRecord, statistic: str) -> list[float]:
-    """Of the whitened advantages of PPO, a value a step; empty where they were not recorded."""
-    signals = record.exact.get("rollout", {}).get("signals", {})
-    held = signals.get("advantages", {}).get(statistic, [])
-    return [float(number(value)) for value in held]
+def _advantages_of_tokens(record: RunRecord) -> Signal:
+    """The whitened advantages of PPO; empty where they were not recorded."""
+    return record.exact.get("rollout", {}).get("signals", {}).get("advantages", {})
 
 
 def _farthest(values: Sequence[float], expected: float) -> float:
@@ -108,7 +104,7 @@ def advantages_sum_to_zero(record: RunRecord) -> Invariant:
     the mean of the others in it (RLOO: Ahmadian et al. 2024, eq. 7). Those of PPO are whitened
     over the tokens of a rollout."""
     name = "advantages_sum_to_zero"
-    whitened = _advantages_of_tokens(record, "mean")
+    whitened = _advantages_of_tokens(record).get("mean", [])
     if whitened:
         worst = _farthest(whitened, 0.0)
         broken = not abs(worst) <= ADVANTAGE_SUM_TOLERANCE
@@ -119,7 +115,7 @@ def advantages_sum_to_zero(record: RunRecord) -> Invariant:
         return skip(name, reason)
     worst = 0.0
     for step in record.exact["batches"]:
-        values = [float(number(v)) for micro in step for v in micro["advantages"]]
+        values = [v for micro in step for v in micro["advantages"] if v is not None]
         mean = sum(values) / len(values) if values else 0.0
         worst = mean if not abs(mean) <= abs(worst) else worst
     broken = not abs(worst) <= ADVANTAGE_SUM_TOLERANCE
@@ -130,7 +126,7 @@ def advantages_scaled(record: RunRecord) -> Invariant:
     """Scaled by the group's standard deviation, the squares of an unsaturated group sum to its
     size less one; those of PPO have a mean square of 1."""
     name = "advantages_scaled"
-    if _advantages_of_tokens(record, "rms"):
+    if _advantages_of_tokens(record).get("rms"):
         return _whitened_to_one(record, name)
     reason = _whole_groups(record)
     row = trainer_of(record)
@@ -148,7 +144,7 @@ def advantages_scaled(record: RunRecord) -> Invariant:
         return skip(name, "the share of saturated groups was not recorded")
     ratios = []
     for step, share in zip(record.exact["batches"], saturated, strict=False):
-        values = [float(number(v)) for micro in step for v in micro["advantages"]]
+        values = [v for micro in step for v in micro["advantages"] if v is not None]
         expected = (len(values) / size) * (1 - (share or 0)) * (size - 1)
         if expected > 0.5:
             ratios.append(sum(v * v for v in values) / expected)
@@ -163,13 +159,12 @@ def advantages_scaled(record: RunRecord) -> Invariant:
 
 def _whitened_to_one(record: RunRecord, name: str) -> Invariant:
     """The variance with Bessel's correction, of steps whose scores have a spread."""
-    counts = _advantages_of_tokens(record, "count")
-    spreads = [float(v or 0) for v in _metrics(record).get("reward_std", ())]
+    advantages = _advantages_of_tokens(record)
+    counts, squares = advantages.get("count", []), advantages.get("rms", [])
+    spreads = [spread or 0.0 for spread in _metrics(record).get("reward_std", ())]
     scaled = [
         rms * math.sqrt(count / (count - 1))
-        for rms, count, spread in zip(
-            _advantages_of_tokens(record, "rms"), counts, spreads, strict=False
-        )
+        for rms, count, spread in zip(squares, counts, spreads, strict=False)
         if spread > LEAST_SPREAD and count > 1
     ]
     if not scaled:
@@ -190,12 +185,13 @@ def rewards_add_up(record: RunRecord) -> Invariant:
         return skip(name, "whiten_rewards scales them")
     told = record.exact.get("rollout", {}).get("signals", {}).get("rewards", {}).get("mean", [])
     rl = _metrics(record)
-    series = [told, *(rl.get(key, []) for key in ("completion_length", *OF_A_COMPLETION))]
+    keys = ("completion_length", *OF_A_COMPLETION)
+    series: list[Series] = [[*told], *(rl.get(key, []) for key in keys)]
     if not all(series) or any(None in values for values in series):
         return skip(name, "rewards, scores or KL were not recorded")
     off, where = 0.0, 1
     for step, values in enumerate(zip(*series, strict=False), start=1):
-        mean, length, score, weight, kl = (float(number(value)) for value in values)
+        mean, length, score, weight, kl = (value or 0.0 for value in values)
         found = mean * length - (score - weight * kl)
         found /= max(1.0, abs(score))
         if not abs(found) <= abs(off):

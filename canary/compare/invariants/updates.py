@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.invariants.parts import Invariant, argument, result, skip
-from canary.record.jsonio import number
 from canary.record.types import RunRecord
 
 WARM_UPS = ("warmup_steps", "warmup_ratio")
@@ -72,7 +71,7 @@ def learning_rate_positive(record: RunRecord) -> Invariant:
     told = record.exact.get("trajectory", {}).get("learning_rates", [])
     if all(rate is None for rate in told):
         return skip(name, "learning rates were not recorded")
-    rates = [0.0 if rate is None else float(number(rate)) for rate in told]
+    rates = [rate or 0.0 for rate in told]
     last = int(record.config.get("max_steps") or 0)
     first = next((place for place, rate in enumerate(rates) if rate > 0), len(rates))
     begun = _warms_up(record, rates[first:])

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from canary.compare.report import Check, Comparison
 from canary.compare.timing.lane import FAMILY_BUDGET, LOOK_BUDGETS
-from canary.record.jsonio import number
 from canary.record.types import RunRecord
 
 LOOKS = tuple(LOOK_BUDGETS)
@@ -46,9 +45,8 @@ def decided_by_exact(
 
 def repeats_itself(record: RunRecord) -> bool:
     """Whether its probe and its measured launch had the same losses, step by step."""
-    trajectory = record.exact.get("trajectory", {})
-    probe = [number(loss) for loss in trajectory.get("losses", [])]
-    measured = [number(loss) for loss in record.stability.loss_values]
-    both = list(zip(probe, measured, strict=False))
+    probe = record.exact.get("trajectory", {}).get("losses", [])
+    measured = record.stability.loss_values
+    both = [(a, b) for a, b in zip(probe, measured, strict=False) if a is not None]
     largest = max((abs(loss) for pair in both for loss in pair), default=0.0)
     return bool(both) and all(abs(a - b) <= SAME_TRAINING * largest for a, b in both)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from canary.config.trainers import trainer_row
 from canary.ladder.guard.on_policy import looked_at, own_gap, unfit
+from canary.record.exact import Exact
 
 
-def unseen(baseline: Mapping[str, Any], level: Mapping[str, Any], trainer: str) -> Iterator[str]:
+def unseen(baseline: Exact, level: Exact, trainer: str) -> Iterator[str]:
     """In words, each."""
-    rates = (baseline.get("trajectory") or {}).get("learning_rates") or ()
+    rates = baseline.get("trajectory", {}).get("learning_rates", [])
     row = trainer_row(trainer)
     # What an update does shows in the next step's loss; of several per step also in their own's.
     shown = rates if row.own_loop else rates[:-1]

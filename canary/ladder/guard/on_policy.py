@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from canary.ladder.guard.deviation import Deviation
-from canary.record.jsonio import number
+from canary.record.exact import DrawnStep, Exact
 
 GAP = "generation off its policy"
 RANK = "rank of drawn tokens"
@@ -18,9 +17,7 @@ UNFIT = 0.3
 """A baseline whose own generation is farther than this from its policy is no measure of others."""
 
 
-def of_generation(
-    baseline: Mapping[str, Any], level: Mapping[str, Any], allowed: float
-) -> list[Iterator[Deviation]]:
+def of_generation(baseline: Exact, level: Exact, allowed: float) -> list[Iterator[Deviation]]:
     """The gap and the rank of each step that was looked at; of each that was not, nothing.
 
     Twice the baseline's own gap is allowed as well: of quantized layers no two forwards agree.
@@ -37,35 +34,33 @@ def of_generation(
     return signals
 
 
-def unfit(baseline: Mapping[str, Any]) -> bool:
+def unfit(baseline: Exact) -> bool:
     """Whether the baseline's own generation does not draw from its policy."""
     ranks = (one.share > 1 for one in _ranks(looked_at(baseline)))
     return own_gap(baseline) > UNFIT or any(ranks)
 
 
-def looked_at(exact: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def looked_at(exact: Exact) -> list[DrawnStep]:
     """What was seen of each step whose generation was looked at."""
-    return list((exact.get("generation") or {}).get("steps") or ())
+    return exact.get("generation", {}).get("steps", [])
 
 
-def own_gap(exact: Mapping[str, Any]) -> float:
+def own_gap(exact: Exact) -> float:
     """The largest gap of its steps; 0 where none was seen."""
     gaps = (step.get("gap") for step in looked_at(exact))
-    return max((float(number(gap)) for gap in gaps if gap is not None), default=0.0)
+    return max((gap for gap in gaps if gap is not None), default=0.0)
 
 
-def _gaps(steps: list[Mapping[str, Any]], tolerance: float) -> Iterator[Deviation]:
+def _gaps(steps: list[DrawnStep], tolerance: float) -> Iterator[Deviation]:
     for step in steps:
-        if step.get("gap") is not None:
-            gap = float(number(step["gap"]))
+        if (gap := step.get("gap")) is not None:
             yield Deviation(GAP, step["step"], 0.0, gap, gap, tolerance)
 
 
-def _ranks(steps: list[Mapping[str, Any]]) -> Iterator[Deviation]:
+def _ranks(steps: list[DrawnStep]) -> Iterator[Deviation]:
     """The mean of n ranks in [0, 1] whose expectations are 1/2, whatever was drawn before, is
     farther off than sqrt(ln(2 / odds) / 2n) with no more than these odds (Azuma 1967)."""
     for step in steps:
-        if step.get("rank") is not None:
-            rank = float(number(step["rank"]))
+        if (rank := step.get("rank")) is not None:
             tolerance = math.sqrt(math.log(2 / ODDS) / (2 * step["ranked"]))
             yield Deviation(RANK, step["step"], 0.5, rank, abs(rank - 0.5), tolerance)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed
@@ -13,7 +12,7 @@ from canary.ladder.labels import state_word, verdict_words
 from canary.ladder.launching import LadderRuns
 from canary.ladder.levels import Rounding, Settings
 from canary.ladder.same_work import other_rows
-from canary.record.jsonio import number
+from canary.record.exact import Exact
 
 NUDGE = 1e-6
 """Share by which the control's learning rate is moved: no more than rounding moves an update."""
@@ -40,7 +39,7 @@ class Guards:
         self._say = say
         self._baseline = baseline
         self._who = who
-        self._expected: Mapping[str, Any] = {}
+        self._expected: Exact = {}
         self._steady = False
 
     def begin(self, label: str) -> None:
@@ -54,9 +53,9 @@ class Guards:
             status = ran.record.status if ran.record else "failed"
             raise RunFailed(f"{self._who} did not run: {ran.problem}", status)
         self._expected = ran.record.exact
-        losses = (self._expected.get("trajectory") or {}).get("losses") or ()
+        losses = self._expected.get("trajectory", {}).get("losses", [])
         for step, loss in enumerate(losses, start=1):
-            if loss is not None and not math.isfinite(number(loss)):
+            if loss is not None and not math.isfinite(loss):
                 raise self._says_nothing(f"its loss is {loss} at step {step}")
 
     def verdict(self, label: str, settings: Settings, rounding: Rounding) -> Verdict:

@@ -9,16 +9,15 @@ What generation would have drawn in the place of these completions is held again
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from canary.config.trainers import trainer_row
 from canary.ladder.guard.deviation import Deviation
 from canary.ladder.guard.not_covered import unseen
 from canary.ladder.guard.on_policy import of_generation
 from canary.ladder.levels import Rounding
-from canary.record.jsonio import number
+from canary.record.exact import Exact, Trajectory
 from canary.record.metric_names import QUANTITIES
 
 GUARD_STEPS = 5
@@ -83,14 +82,12 @@ class Verdict:
         return self.ran and not self.holds
 
 
-def compare(
-    baseline: Mapping[str, Any], level: Mapping[str, Any], trainer: str, rounding: Rounding
-) -> Verdict:
+def compare(baseline: Exact, level: Exact, trainer: str, rounding: Rounding) -> Verdict:
     """Two probes' `exact` of equal steps on equal completions."""
     left_out = ROUNDED_AWAY if rounding == "bfloat16" else frozenset()
     metrics = [name for name in trainer_row(trainer).metrics if name not in left_out]
-    expected = dict(_signals(baseline.get("trajectory") or {}, metrics))
-    found = dict(_signals(level.get("trajectory") or {}, metrics))
+    expected = dict(_signals(baseline.get("trajectory", {}), metrics))
+    found = dict(_signals(level.get("trajectory", {}), metrics))
     if not expected or not any(map(_told, expected.values())):
         return Verdict(rounding, 0, 0, problem="the baseline's probe told no loss")
     steps = max(len(values) for values in expected.values())
@@ -119,34 +116,26 @@ def compare(
 
 
 def _signals(
-    trajectory: Mapping[str, Any], metrics: Sequence[str]
+    trajectory: Trajectory, metrics: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[float | None]]]:
     """Each compared signal with a value a step; a metric only where it is there."""
-    for name, key in (("loss", "losses"), ("grad norm", "grad_norms")):
-        if trajectory.get(key):
-            yield name, [_number(value) for value in trajectory[key]]
-    for name in metrics:
-        values = (trajectory.get("rl") or {}).get(name)
-        if values is not None:
-            yield name, [_number(value) for value in values]
+    if losses := trajectory.get("losses"):
+        yield "loss", losses
+    if norms := trajectory.get("grad_norms"):
+        yield "grad norm", norms
+    told = trajectory.get("rl", {})
+    yield from ((name, told[name]) for name in metrics if name in told)
 
 
-def _first_update(
-    baseline: Mapping[str, Any], level: Mapping[str, Any], tolerance: float
-) -> list[Iterator[Deviation]]:
+def _first_update(baseline: Exact, level: Exact, tolerance: float) -> list[Iterator[Deviation]]:
     """How far the first update moved the parameters, relative to the baseline's: another optimizer
     shows there long before it does in a loss."""
-    found = ((one.get("first_update") or {}).get("delta_norm") for one in (baseline, level))
-    before, after = (_number(size) for size in found)
+    before, after = (one.get("first_update", {}).get("delta_norm") for one in (baseline, level))
     if not before or after is None:
         return []
     relative = abs(after - before) / before
     relative = relative if math.isfinite(relative) else math.inf
     return [iter([Deviation("first update", 1, before, after, relative, tolerance)])]
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(number(value))
 
 
 def _told(values: Sequence[float | None]) -> bool:

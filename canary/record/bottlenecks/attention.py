@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from canary.record.bottlenecks.common import MB, Answer, NotJudged, gpu_memory_bytes
+from canary.record.exact import Micro
 from canary.record.types import Bottleneck, Evidence, RunRecord
 
 NAME = "attention_memory"
@@ -20,7 +19,7 @@ def judge(record: RunRecord) -> Answer:
     """By the implementation that the probe found in the model and the longest batch it saw."""
     implementation = record.exact.get("model", {}).get("attention")
     micro_batch = record.config.get("batch_size")
-    longest = _longest(record.exact.get("batches") or [], micro_batch)
+    longest = _longest(record.exact.get("batches", []), micro_batch)
     if implementation is None or longest is None:
         return NotJudged("no probe saw the model's attention and its batches")
     rows, length = longest
@@ -47,9 +46,7 @@ def judge(record: RunRecord) -> Answer:
     )
 
 
-def _longest(
-    batches: list[list[dict[str, Any]]], micro_batch: int | None
-) -> tuple[int, int] | None:
+def _longest(batches: list[list[Micro]], micro_batch: int | None) -> tuple[int, int] | None:
     """(rows, tokens a row) of the batch whose scores are the largest. A rollout is trained on in
     micro-batches of so many rows."""
     shapes = [
@@ -61,9 +58,9 @@ def _longest(
     ]
     for step in batches:
         for micro in step:
-            found = [micro.get("shapes", {}).get(f"{part}_ids") for part in SAMPLED]
-            if all(shape is not None and len(shape) == 2 for shape in found):
+            found = [micro.get("shapes", {}).get(f"{part}_ids", []) for part in SAMPLED]
+            if all(len(shape) == 2 for shape in found):
                 rows = min(found[0][0], micro_batch or found[0][0])
                 shapes.append([rows, sum(shape[1] for shape in found)])
     largest = max(shapes, key=lambda shape: shape[0] * shape[1] ** 2, default=None)
-    return None if largest is None else (int(largest[0]), int(largest[1]))
+    return None if largest is None else (largest[0], largest[1])

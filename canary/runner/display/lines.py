@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Literal, TextIO
 
 from canary.config.schema import CanaryConfig
 from canary.errors import printable
 from canary.protocol.job import Kind, Result
 from canary.record import jsonio
 from canary.record.alerts import alert_words
+from canary.record.step_row import Row
 from canary.runner.display import figures
 from canary.runner.display.pace import Pace
 
@@ -59,7 +60,7 @@ class PlainLines:
         length = "the whole training" if steps is None else f"{steps} steps"
         self._tell(Event("launch", f"{kind}: {length}, {figures.PURPOSE[kind]}"))
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+    def step_ended(self, kind: Kind, row: Row) -> None:
         """A line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():

@@ -8,15 +8,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from canary.protocol.job import Kind
 from canary.record.host import gil_contention
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
 from canary.record.phase_names import is_online, shown_phases
-
-Row = Mapping[str, Any]
+from canary.record.step_row import Row, RowAlert
 
 WINDOW = 10
 """Steps that rates and shares are taken over."""
@@ -54,7 +53,7 @@ class Pace:
         self.newest: Row | None = None
         self.reading: Mapping[str, float] = {}
         """The newest samples of the machine (see `canary.machine.sampler`)."""
-        self.alerts: deque[Mapping[str, Any]] = deque(maxlen=KEPT_ALERTS)
+        self.alerts: deque[RowAlert] = deque(maxlen=KEPT_ALERTS)
         self.alerted = 0
         self._all, self._usual = _Recent(), _Recent()
 
@@ -92,11 +91,11 @@ class Pace:
         row = self.newest
         return None if row is None else row.get("peak_bytes") or row.get("rss_bytes")
 
-    def rate(self, key: str) -> float | None:
+    def rate(self, key: Literal["samples", "input_tokens", "completion_tokens"]) -> float | None:
         """So many a second; None where no step tells."""
-        told = [row for row in self.recent if row.get(key)]
-        wall = sum(row["wall_s"] for row in told)
-        return sum(row[key] for row in told) / wall if wall > 0 else None
+        told = [(amount, row["wall_s"]) for row in self.recent if (amount := row.get(key))]
+        wall = sum(seconds for _, seconds in told)
+        return sum(amount for amount, _ in told) / wall if wall > 0 else None
 
     def step_s(self) -> float:
         """Mean seconds a step."""

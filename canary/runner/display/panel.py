@@ -21,6 +21,7 @@ from canary.config.schema import CanaryConfig
 from canary.errors import printable
 from canary.protocol.job import Kind, Result
 from canary.record.alerts import alert_words
+from canary.record.step_row import Row
 from canary.runner.display import figures
 from canary.runner.display.pace import Pace
 
@@ -117,7 +118,7 @@ def _alerts(pace: Pace, width: int) -> list[Line]:
     before = f"{earlier} alert{'' if earlier == 1 else 's'} before these"
     more: list[Line] = [[(fitted(before, width), "dim")]] if earlier else []
     return more + [
-        [(fitted(alert_words(dict(alert)), width), SEVERITY_STYLES.get(alert["severity"], ""))]
+        [(fitted(alert_words(alert), width), SEVERITY_STYLES.get(alert["severity"], ""))]
         for alert in pace.alerts
     ]
 
@@ -161,7 +162,7 @@ class LivePanel:
         self._drawn, self._open, self._shown = 0, True, ()
         self.waiting()
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+    def step_ended(self, kind: Kind, row: Row) -> None:
         """Takes the row in; shown with the next redraw."""
         self._pace.add(row)
         self.waiting()

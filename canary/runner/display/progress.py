@@ -11,6 +11,7 @@ from rich.console import Console
 
 from canary.config.schema import CanaryConfig
 from canary.protocol.job import EVENTS, Kind, Listener, Result
+from canary.record.step_row import Row
 from canary.runner.display.lines import JsonLines, PlainLines
 from canary.runner.display.panel import LivePanel
 
@@ -27,7 +28,7 @@ class Quiet:
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """Not shown."""
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+    def step_ended(self, kind: Kind, row: Row) -> None:
         """Not shown."""
 
     def sampled(self, reading: Mapping[str, float]) -> None:
@@ -64,7 +65,7 @@ class WhileHeard:
         """Passed on."""
         self._tell("launch_begins", kind, index, steps)
 
-    def step_ended(self, kind: Kind, row: dict[str, Any]) -> None:
+    def step_ended(self, kind: Kind, row: Row) -> None:
         """Passed on."""
         self._tell("step_ended", kind, row)
 

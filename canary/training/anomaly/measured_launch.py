@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -17,6 +17,9 @@ from canary.training.anomaly.log import ALERTS_FILE, AlertLog
 from canary.training.anomaly.measure import hash_later, integers_of
 from canary.training.anomaly.observation import from_row
 from canary.training.anomaly.parameters import ParameterChanges
+
+if TYPE_CHECKING:
+    from canary.record.step_row import Row, RowAlert
 
 STEPS_KEPT = 8
 """Steps whose integer tensors are kept, so that a batch can be named: a device's numbers are there
@@ -65,7 +68,7 @@ class RunDetectors:
         self._peak = max(self._peak, rate or 0.0)
         self._parameters.step_ended(model, rate, self._peak)
 
-    def judge(self, row: dict[str, Any]) -> StopTraining | None:
+    def judge(self, row: Row) -> StopTraining | None:
         """Puts the alerts of a row into it, as `alerts`; returns why the training is to end, if it
         is."""
         step = int(row["step"])
@@ -83,7 +86,7 @@ class RunDetectors:
         except StopTraining as wanted:
             stop = wanted
         if self._now:
-            row["alerts"] = [alert.as_dict() | self._place for alert in self._now]
+            row["alerts"] = [cast("RowAlert", alert.as_dict() | self._place) for alert in self._now]
             self._now = []
         return stop
 

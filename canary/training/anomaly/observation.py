@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
 from canary.record.slowing import own_seconds, tokens_of
+
+if TYPE_CHECKING:
+    from canary.record.step_row import Row
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def from_row(row: Mapping[str, Any], **more: Any) -> Observation:
+def from_row(row: Row, **more: Any) -> Observation:
     """The observation of a row (see `canary.record.summary`)."""
     rate, loss, norm = (
         None if row.get(key) is None else float(number(row[key]))

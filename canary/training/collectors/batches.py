@@ -13,9 +13,11 @@ import hashlib
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
+
+from canary.record.exact import Micro
 
 IGNORE = -100
 """The label that the loss leaves out."""
@@ -190,19 +192,19 @@ def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str
     return found
 
 
-def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, Any]:
+def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
     """Everything exact about one micro-batch: hash, shapes, and counts of special tokens.
 
     Counts of EOS and BOS look only where the loss does and at unmasked positions respectively.
     """
-    counts = {name: int(value) for name, value in count_tokens(inputs).items()}
-    described: dict[str, Any] = {
+    described: Micro = {
         "sha256": batch_sha256(inputs),
         "shapes": {name: list(value.shape) for name, value in integer_tensors(inputs).items()},
         "rows": row_hashes(inputs),
         "texts": text_hashes(inputs, tokenizer),
-        **counts,
     }
+    counts = {name: int(value) for name, value in count_tokens(inputs).items()}
+    described.update(cast(Micro, counts))
     described.update(_special_counts(inputs, tokenizer))
     if getattr(inputs, "unpacked", ()):
         described["unpacked"] = list(inputs.unpacked)  # type: ignore[attr-defined]
@@ -216,14 +218,14 @@ def _sequences(ids: torch.Tensor) -> int:
     return len(ids) if ids.dim() > 1 else 1
 
 
-def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, int]:
+def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
     eos, bos, pad = (getattr(tokenizer, f"{name}_token_id", None) for name in ("eos", "bos", "pad"))
     found = everything = parts(inputs)
     if not found:
         return {}
     if "completion_ids" in inputs:
         found = found[-1:]
-    counts = {"sequences": sum(_sequences(part.ids) for part in found if part.repeats == 1)}
+    counts: Micro = {"sequences": sum(_sequences(part.ids) for part in found if part.repeats == 1)}
     if eos is not None:
         looked_at = [part.present if part.learned is None else part.learned for part in found]
         counts["eos_labels"] = sum(

@@ -12,6 +12,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
+from canary.record.exact import Calls
+
 
 class CallCounts:
     """Counts of this process: tokenizer calls, dataset maps asked for and really executed."""
@@ -19,7 +21,7 @@ class CallCounts:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def describe(self) -> dict[str, int]:
+    def describe(self) -> Calls:
         """`dataset_cache_hits` are the maps that were asked for and not executed."""
         asked, executed = (
             self.counts["dataset_maps"],
@@ -129,7 +131,7 @@ class WrittenFiles:
         self._bytes_before = self._foreign_bytes()
         self._counting = True
 
-    def end(self) -> dict[str, int | None]:
+    def end(self) -> Calls:
         """`bytes_written`: all that the process wrote but rows, log and profile, which vary in
         length, and what the canary keeps; null off Linux."""
         self._counting = False

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from canary.record.phases import COMPUTING, WHOLE
+from canary.record.step_row import HostSeconds
 
 
 class HostTimes:
@@ -110,7 +111,7 @@ class StepTime:
             totals[phase] += end.host.cpu_s - start.host.cpu_s
         return dict(totals)
 
-    def on_host(self) -> dict[str, float]:
+    def on_host(self) -> HostSeconds:
         """Where the thread that trains was, in seconds:
 
         - `computing_s`: wall time on the host of the phases that compute;
@@ -122,7 +123,7 @@ class StepTime:
         A device's backward runs in a thread of its own, for which this one waits: no part of it.
         """
         waited = {"backward"} if isinstance(self.marks[0], DeviceMark) else set()
-        found = dict.fromkeys(("computing_s", "waiting_s", "others_s"), 0.0)
+        found: HostSeconds = {"computing_s": 0.0, "waiting_s": 0.0, "others_s": 0.0}
         for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
             if phase in COMPUTING and phase not in waited:
                 wall = end.host.moment - start.host.moment
@@ -131,7 +132,8 @@ class StepTime:
                 found["waiting_s"] += wall - own
                 found["others_s"] += end.host.cpu_s - start.host.cpu_s - own
         whole = self.marks[-1].host.own_cpu_s - self.marks[0].host.own_cpu_s
-        return found | {"own_cpu_s": whole}
+        found["own_cpu_s"] = whole
+        return found
 
 
 class StepClock:

@@ -13,14 +13,12 @@ from typing import Any, Protocol
 import psutil
 import torch
 
+from canary.record.step_row import TOKEN_TOTALS, Row
 from canary.training.collectors.clock import StepClock, StepTime
 from canary.training.collectors.collectives import CollectiveTimer, Waits
 from canary.training.collectors.host import ChildrenCpu
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.collectors.scalars import DeferredScalars
-
-Row = dict[str, Any]
-TOKENS = ("input_tokens", "label_tokens", "completion_tokens")
 
 
 class StepListener(Protocol):
@@ -47,14 +45,14 @@ class _Ended:
         self.row["wall_s"] = self.time.wall_s()
         self.row["phases"] = self.time.by_phase()
         self.row["phases_cpu"] = self.time.cpu_by_phase()
-        self.row["host"] |= self.time.on_host()
+        self.row["host"].update(self.time.on_host())
         if "cpu_s" in self.row:
             self.row["cpu_s"] += self.time.cpu_s()
         if self.waits is not None:
             self.row["collectives"] = self.waits.count
             self.row["wait_s"] = self.waits.seconds()
         self.fill(self.row, values)
-        for name in TOKENS:
+        for name in TOKEN_TOTALS:
             self.row[name] = int(values[name]) if name in values else None
         return self.row
 
@@ -176,7 +174,7 @@ class EndedSteps:
             with self.clock.phase("logging"):
                 self._sink(row)
 
-    def _memory(self) -> dict[str, int | None]:
+    def _memory(self) -> Row:
         rss = self._resident.bytes()
         if self._device.type != "cuda":
             return {

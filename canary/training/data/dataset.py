@@ -12,8 +12,8 @@ from datasets import Dataset
 
 from canary.errors import ConfigError, InputError
 from canary.inputs.row_counts import no_rows, require_enough
+from canary.inputs.row_shapes import Row, converter_for, is_conversational, shape_of, unpaired
 from canary.training.collectors.calls import own_calls
-from canary.training.data.shapes import Row, converter_for, is_conversational, shape_of, unpaired
 from canary.training.data.sources import read_source
 from canary.training.data.truncate import truncate_prompt
 from canary.training.exact.fingerprints import dataset_fingerprint

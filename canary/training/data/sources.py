@@ -17,8 +17,8 @@ from pyarrow.lib import ArrowException
 from canary.errors import InputError
 from canary.inputs.embedded import EMBEDDED_DATA, data_file
 from canary.inputs.locations import FORMATS, data_place
+from canary.inputs.row_shapes import shape_of
 from canary.protocol.spec import WorkloadSpec
-from canary.training.data.shapes import shape_of
 
 if TYPE_CHECKING:
     from canary.config.schema import CanaryConfig

@@ -15,7 +15,7 @@ import sys
 import sysconfig
 import threading
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from canary.config.secret_names import may_be_secret
+from canary.record.exact import OwnCode
 from canary.training.exact.trainer_settings import arguments_of, plain
 
 LIBRARIES = (
@@ -45,12 +46,12 @@ OWN_PARTS = ("sampling", "switches", "kl_coefficient")
 """Attributes of the canary's own loop of PPO that hold settings."""
 
 
-def effective_settings(trainer: Any) -> dict[str, Any]:
+def effective_settings(trainer: Any) -> dict[str, object]:
     """Scalars by dotted name: `args.*`, `trainer.*`, `optimizer.*`, `generation.*`, `model.*`,
     `peft.*`, `collator.*`, `torch.*`. Values at the moment of the call."""
     model = getattr(trainer, "model", None)
     config: Any = getattr(model, "config", None)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     arguments = getattr(trainer, "args", None)
     if arguments is not None and hasattr(arguments, "__dataclass_fields__"):
         found.update(_scalars("args", arguments_of(arguments)))
@@ -74,7 +75,7 @@ def effective_settings(trainer: Any) -> dict[str, Any]:
     return found
 
 
-def _attributes(owner: Any) -> dict[str, Any]:
+def _attributes(owner: Any) -> dict[str, object]:
     values = getattr(owner, "__dict__", {})
     return {
         name: value
@@ -83,7 +84,7 @@ def _attributes(owner: Any) -> dict[str, Any]:
     }
 
 
-def _scalars(prefix: str, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _scalars(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Numbers, flags, short words and lists of them; names of places are left out."""
     for name, value in values.items():
         if may_be_secret(name):
@@ -102,9 +103,9 @@ def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float)
 
 
-def _optimizers(trainer: Any) -> dict[str, Any]:
+def _optimizers(trainer: Any) -> dict[str, object]:
     optimizers = getattr(trainer, "optimizers", None) or (getattr(trainer, "optimizer", None),)
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for place, wrapped in enumerate(o for o in optimizers if o is not None):
         optimizer = getattr(wrapped, "optimizer", wrapped)
         prefix = f"optimizer{place or ''}"
@@ -122,7 +123,7 @@ def _optimizers(trainer: Any) -> dict[str, Any]:
     return found
 
 
-def _modules(model: torch.nn.Module) -> dict[str, Any]:
+def _modules(model: torch.nn.Module) -> dict[str, object]:
     """What of the modules decides how they compute."""
     dropouts = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
     checkpointing = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
@@ -140,7 +141,7 @@ def _modules(model: torch.nn.Module) -> dict[str, Any]:
     }
 
 
-def _torch_settings() -> dict[str, Any]:
+def _torch_settings() -> dict[str, object]:
     return {
         "torch.default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "torch.matmul_precision": torch.get_float32_matmul_precision(),
@@ -152,7 +153,7 @@ def _torch_settings() -> dict[str, Any]:
     }
 
 
-def _python_settings() -> dict[str, Any]:
+def _python_settings() -> dict[str, object]:
     """What of the interpreter slows everything it runs."""
     return {
         "python.tracemalloc": tracemalloc.is_tracing(),
@@ -166,11 +167,11 @@ def _python_settings() -> dict[str, Any]:
     }
 
 
-def called_code(trainer: Any) -> dict[str, dict[str, Any]]:
-    """Functions of the user's own that this training calls, by what they are to it:
-    `{slot: {name, file, line, sha256}}`. The hash is of the compiled code, so that comments and
-    line numbers do not count. Code of the training packages is known by their versions."""
-    found: dict[str, dict[str, Any]] = {}
+def called_code(trainer: Any) -> dict[str, OwnCode]:
+    """Functions of the user's own that this training calls, by what they are to it. The hash is of
+    the compiled code, so that comments and line numbers do not count. Code of the training packages
+    is known by their versions."""
+    found: dict[str, OwnCode] = {}
     for slot, function in _slots(trainer):
         fact = _fact(function)
         if fact is not None:
@@ -262,7 +263,7 @@ def unwrapped(called: Any) -> Any:
     return inner
 
 
-def _fact(function: Any) -> dict[str, Any] | None:
+def _fact(function: Any) -> OwnCode | None:
     """Where a function of the user's own comes from; None for one of a package."""
     inner = unwrapped(function)
     code = getattr(inner, "__code__", None)

@@ -9,6 +9,8 @@ from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from canary.record.exact import Data, SpecialToken, Tokenizer
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -24,12 +26,10 @@ def dataset_fingerprint(dataset: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
-def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """`vocab_sha256`, `chat_template_sha256` (None without one), `pipeline_sha256` of what stands
-    before and after the vocabulary (normalizer, splitting, special tokens put around; None of a
-    tokenizer in Python) and the special tokens with ids."""
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """Hashes of vocabulary, chat template and pipeline, and the special tokens with ids."""
     template = tokenizer.chat_template
-    special = {
+    special: dict[str, SpecialToken] = {
         name: {"token": str(token), "id": tokenizer.convert_tokens_to_ids(str(token))}
         for name, token in tokenizer.special_tokens_map.items()
         if isinstance(token, str)
@@ -76,10 +76,10 @@ def tokenizer_of(trainer: Any) -> Any:
     return own or getattr(getattr(trainer, "data_collator", None), "tokenizer", None)
 
 
-def describe_data(trainer: Any) -> dict[str, Any]:
-    """Stage 2 of the exact lane. Rows are hashed where they can be read twice and in order; of a
+def describe_data(trainer: Any) -> Data:
+    """`exact.data`. Rows are hashed where they can be read twice and in order; of a
     stream or a Dataset of tensors only what the batches show is known."""
-    facts: dict[str, Any] = {}
+    facts: Data = {}
     dataset = getattr(trainer, "train_dataset", None)
     if isinstance(dataset, Sized):
         facts["rows"] = len(dataset)

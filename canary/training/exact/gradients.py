@@ -8,19 +8,20 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.record.exact import Clipping
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.parameters import gradient_norms
 from canary.training.exact.signals import ExactSignals
 
 
 class Gradients:
-    """Reads the norms of each step, for the probe's `exact.clipping`: `{before, applied}`, a norm
-    each per step, None where there was no backward or no optimizer."""
+    """Reads the norms of each step, for the probe's `exact.clipping`: None where there was no
+    backward or no optimizer."""
 
     def __init__(self, model: Any, exact: ExactSignals) -> None:
         self._model = model
         self._exact = exact
-        self._steps: dict[str, list[float | None]] = {"before": [], "applied": []}
+        self._steps: Clipping = {"before": [], "applied": []}
         exact.found["clipping"] = self._steps
         self._before: float | None = None
         self._applied: float | None = None
@@ -84,4 +85,4 @@ class Gradients:
 
     def _norm(self) -> float:
         with _disable_current_modes():
-            return float(gradient_norms(self._model)["total"])
+            return gradient_norms(self._model)["total"]

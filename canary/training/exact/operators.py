@@ -10,6 +10,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from canary.record.exact import Work
+
 
 class _Counting(TorchDispatchMode):
     """Counts each operator and its FLOPs, and the tokens looked up in the model's embedding.
@@ -68,7 +70,7 @@ class WorkCounter:
         """From here on operators are counted."""
         self._counting.__enter__()
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> Work:
         """Stops counting and returns the counts."""
         self._counting.__exit__(None, None, None)
         operators = dict(sorted(self._counting.operators.items()))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from typing import Any
 
 import torch
 from torch import nn
+
+from canary.record.exact import FirstGradient, FirstUpdate, Model
 
 HASH_BYTES_UP_TO = 400_000_000
 """Models larger than this many bytes are hashed from checksums taken on their device."""
@@ -71,8 +72,8 @@ def rounded_to(model: nn.Module) -> str | None:
     return None
 
 
-def describe_model(model: nn.Module, digests: dict[str, bytes]) -> dict[str, Any]:
-    """Stage 4 of the exact lane: hash, counts, trainable names, dtypes."""
+def describe_model(model: nn.Module, digests: dict[str, bytes]) -> Model:
+    """`exact.model`: hash, counts, trainable names, dtypes."""
     named = list(model.named_parameters())
     trainable = sorted(name for name, value in named if value.requires_grad)
     return {
@@ -94,7 +95,7 @@ def group_of(name: str) -> str:
     return re.sub(r"\.\d+(?=\.)", ".*", name).rsplit(".", 1)[0]
 
 
-def gradient_norms(model: nn.Module) -> dict[str, Any]:
+def gradient_norms(model: nn.Module) -> FirstGradient:
     """L2 norm of the gradients, in all and by module group, in float64 from per-tensor norms."""
     norms: dict[str, float] = defaultdict(float)
     without: list[str] = []
@@ -120,7 +121,7 @@ class UpdateCapture:
             if value.requires_grad
         }
 
-    def describe(self, model: nn.Module) -> dict[str, Any]:
+    def describe(self, model: nn.Module) -> FirstUpdate:
         """L2 size of the change, and how many tensors changed; names of those that did not; hash
         of the parameters after it."""
         squared = 0.0

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 
-STATISTICS = ("count", "mean", "rms", "placed")
+from canary.record.exact import Rollout, Signal
 
 
 class RolloutCollector:
-    """Describes the rollout of each step: `{tokens, signals: {name: {count, mean, rms, placed}}}`,
-    each a list with a value a step.
+    """Describes the rollout of each step.
 
     Signals are the floating-point tensors of a rollout, (rows,) or (rows, tokens); of the latter
     the tokens of the completions count. `count` is the number of values, `rms` the root of their
@@ -21,7 +19,7 @@ class RolloutCollector:
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, Any] = {"tokens": [], "signals": {}}
+        self.found: Rollout = {"tokens": [], "signals": {}}
 
     def add(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """The rollout of one step; `completion_mask` (rows, tokens) is among the tensors."""
@@ -31,16 +29,20 @@ class RolloutCollector:
             if not value.is_floating_point():
                 continue
             kept = value[mask] if value.shape == mask.shape else value
-            signal = self.found["signals"].setdefault(name, {key: [] for key in STATISTICS})
-            for key, number in statistics_of(kept).items():
-                signal[key].append(number)
+            empty: Signal = {"count": [], "mean": [], "rms": [], "placed": []}
+            signal = self.found["signals"].setdefault(name, empty)
+            found = statistics_of(kept)
+            signal["count"].append(int(found["count"]))
+            signal["mean"].append(found["mean"])
+            signal["rms"].append(found["rms"])
+            signal["placed"].append(found["placed"])
 
 
-def statistics_of(values: torch.Tensor) -> dict[str, float | int]:
+def statistics_of(values: torch.Tensor) -> dict[str, float]:
     """Over all values, computed in float64 on the host; 0 of none."""
     wide = values.detach().flatten().cpu().double()
     if not len(wide):
-        return dict.fromkeys(STATISTICS, 0)
+        return dict.fromkeys(("count", "mean", "rms", "placed"), 0)
     weights = torch.arange(1, len(wide) + 1, dtype=torch.float64).cos()
     return {
         "count": len(wide),

@@ -1,24 +1,6 @@
 """The exact lane's signals, gathered by the probe launch. Never in a timed launch.
 
-`exact` of the record, by stage of the comparison's order:
-
-    data            dataset fingerprint; tokenizer vocabulary and chat template
-    batches         a step: each micro-batch's hash, shapes and token counts
-    model           initial parameters' hash, trainable names, dtypes; the reference's hash
-    rollout         what online RL made of its completions: rewards, advantages ... of each step
-    first_loss      raw losses of step 1, of its first update where a step has several
-    first_gradient  norms before clipping, by module group
-    first_update    learning rate, size of the change, tensors that did not change
-    clipping        of a Recorder's loop or a trainer's own inner one, of each step: the gradient
-                    norm before anything clips it, and as the optimizer gets it
-    trajectory      raw loss, grad norm, learning rate and RL metrics of each step
-    work            operators, FLOPs, forwards and tokens fed of one step
-    memory          live tensors and their bytes a step
-    calls           tokenizer calls, dataset maps and cache hits, files and bytes written
-    frozen          parameters declared frozen that changed, and whether the reference changed
-    generation      of a launch that keeps or is given completions: whether what `generate` draws
-                    is drawn from the policy (`canary.training.trainers.on_policy`)
-    evidence        settings as they stand, and functions of the user's own; not compared by itself
+`canary.record.exact` has the types of what is found.
 """
 
 from __future__ import annotations
@@ -29,6 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.record.exact import Exact, FirstLoss, Micro
+from canary.record.step_row import Row
 from canary.training.collectors.batches import describe_batch
 from canary.training.exact.effective import called_code, effective_settings
 from canary.training.exact.fingerprints import special_ids
@@ -74,11 +58,11 @@ class ExactSignals:
         self._guest = not whole_process
         self._sampled = sampled_rows(trainer)
         self._rollouts: RolloutCollector | None = None
-        self._micro: list[dict[str, Any]] = []
+        self._micro: list[Micro] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
         # Here, before anything of the canary's own stands around the trainer's methods.
-        self.found: dict[str, Any] = {"batches": [], "evidence": {"code": called_code(trainer)}}
+        self.found: Exact = {"batches": [], "evidence": {"code": called_code(trainer)}}
 
     def training_begins(self, done: int = 0) -> None:
         """Describes the initial model; called when optimizer and model are ready. `done`: steps of
@@ -203,17 +187,15 @@ class ExactSignals:
             "final_parameters_sha256": combined(final),
         }
 
-    def add_rows(self, rows: list[dict[str, Any]]) -> None:
+    def add_rows(self, rows: list[Row]) -> None:
         """Adds what the rows of the same steps tell: losses, gradients, rates, RL metrics."""
         if rows:
             losses = rows[0]["micro_losses"]
-            # With several updates a step, the parameters are the first ones in the first alone.
-            several = self._rollouts is not None and bool(losses)
-            self.found["first_loss"] = {
-                "loss": losses[0] if several else rows[0]["loss"],
-                "micro_losses": losses[:1] if several else losses,
-                **({"updates": losses} if several else {}),
-            }
+            first: FirstLoss = {"loss": rows[0]["loss"], "micro_losses": losses}
+            if self._rollouts is not None and losses:
+                # Of several updates a step, the parameters are the first ones in the first alone.
+                first = {"loss": losses[0], "micro_losses": losses[:1], "updates": losses}
+            self.found["first_loss"] = first
         names = sorted({name for row in rows for name in row["rl"]} - set(TIMES))
         self.found["trajectory"] = {
             "losses": [row["loss"] for row in rows],

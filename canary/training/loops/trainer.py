@@ -15,11 +15,12 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from transformers import TrainerCallback
 
+from canary.record.step_row import Row
 from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.metrics import StepMetrics
 from canary.training.collectors.named import hashable, named, with_nested
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps, Row, StepListener
+from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.signals import ExactSignals
 from canary.training.loops.inner_override import InnerLoop
@@ -31,7 +32,7 @@ from canary.training.loops.trainer_methods import LOGPROB_METHODS, PHASE_OF_METH
 
 def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
     micro = [values.pop(f"loss{index}") for index in range(row.pop("micro_batches"))]
-    row["micro_losses"] = micro
+    row["micro_losses"] = [*micro]
     # The trainer sums the losses of a step's micro-batches, each already divided.
     row["loss"] = sum(micro) / (len(micro) if mean else 1) if micro else None
     row["grad_norm"] = values.pop("grad_norm", None)

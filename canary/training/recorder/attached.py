@@ -13,10 +13,10 @@ import psutil
 
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import JOB, Job, Result
+from canary.record.step_row import Row
 from canary.training.anomaly.measured_launch import RunDetectors
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import Row
 from canary.training.exact.signals import ExactSignals
 from canary.training.launch import Inside, begun, set_up_torch
 from canary.training.recorder.loop import Loop

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.record.step_row import Row
 from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.named import hashable, named
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import EndedSteps, Row, StepListener
+from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.exact.gradients import Gradients
 from canary.training.exact.signals import ExactSignals
 from canary.training.recorder.loop import Loop
@@ -36,14 +37,15 @@ class _Open:
 
 def _fill(row: Row, values: dict[str, float]) -> None:
     micro = [values[f"loss:{place}"] for place in range(row.pop("micro_batches"))]
-    row["micro_losses"] = micro
+    row["micro_losses"] = [*micro]
     row["loss"] = mean(micro)
     row["grad_norm"] = values.get("grad_norm")
     row["learning_rate"] = values.get("learning_rate")
-    row["rl"] = {
+    told = {
         name: mean([values[f"rl:{name}:{place}"] for place in range(count)])
         for name, count in row.pop("metrics").items()
     }
+    row["rl"] = {name: value for name, value in told.items() if value is not None}
 
 
 class LoopCollector:

@@ -34,6 +34,7 @@ from canary.record.folder import (
     start_record,
 )
 from canary.record.profile_folder import keep_profile, window_of
+from canary.record.step_row import Row
 from canary.record.summary import summarise
 from canary.record.tracked import exact_scalars, row_scalars
 from canary.record.types import Launch, RunRecord
@@ -41,7 +42,6 @@ from canary.training.anomaly.measured_launch import RunDetectors
 from canary.training.collectors.calls import WrittenFiles, can_count_calls, count_calls
 from canary.training.collectors.host import HostMeter
 from canary.training.collectors.profiler import StepProfiler
-from canary.training.collectors.steps import Row
 from canary.training.exact.fingerprints import describe_data
 from canary.training.exact.signals import ExactSignals
 from canary.training.exact.trainer_settings import describe_device, scales_gradients
@@ -224,12 +224,17 @@ class OwnKeeper:
         assert exact is not None
         exact.training_ended()
         exact.add_rows(self._kept)
-        calls = {**(self._calls.describe() if self._calls else {}), **self._files.end()}
+        calls = self._files.end()
+        if self._calls is not None:
+            calls = {**self._calls.describe(), **calls}
         self._stack.close()
         self._probe_rows.close()
-        self._record.exact.update(
-            steps=len(self._kept), data=describe_data(self._loop), **exact.found, calls=calls
-        )
+        self._record.exact = {
+            "steps": len(self._kept),
+            "data": describe_data(self._loop),
+            **exact.found,
+            "calls": calls,
+        }
         self._record.launches[0] = self._record.launches[0].model_copy(
             update={"status": "completed", "steps": len(self._kept)}
         )

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.record.exact import DrawnStep, Generation
 from canary.training.trainers.ppo.modes import evaluate
 
 Arguments = Mapping[str, Any]
@@ -39,7 +40,7 @@ class StepDrawn:
     ranked: int = 0
     rank_sum: float = 0.0
 
-    def described(self, step: int) -> dict[str, Any]:
+    def described(self, step: int) -> DrawnStep:
         """As the record has it."""
         return {
             "step": step,
@@ -62,9 +63,8 @@ class OnPolicyCheck:
     last: int
     steps: dict[int, StepDrawn] = field(default_factory=dict)
 
-    def described(self) -> dict[str, Any]:
-        """`steps`: of each step that was looked at, `tokens`, `gap`, `gap_mean`, `rank` and of how
-        many tokens it is the mean; a figure is None where it could not be told."""
+    def described(self) -> Generation:
+        """Of each step that was looked at; a figure is None where it could not be told."""
         return {"steps": [one.described(step) for step, one in sorted(self.steps.items())]}
 
     def look(

@@ -17,7 +17,7 @@ from canary.report.lines import LONGEST_CELL, fitting, terminal_width, wrapped
 from canary.report.profile import profile_text
 from canary.report.render import render
 from tests.unit.cli.test_profile_verb import USUAL, run_of
-from tests.unit.comparing import altered, example, record, records
+from tests.unit.comparing import altered, example, plain, record, records
 from tests.unit.report.test_rendering import CASES
 
 
@@ -37,7 +37,7 @@ class Shell:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.monkeypatch = monkeypatch
-        losses = [1.01 * loss for loss in example().exact["trajectory"]["losses"]]
+        losses = [1.01 * loss for loss in plain(example())["trajectory"]["losses"]]
         other = altered(record(1, run_id="current"), "exact", "trajectory", "losses", to=losses)
         self.sides = [self._stored(folder, one) for one in (other, record(0, run_id="baseline"))]
 

@@ -13,8 +13,10 @@ from canary.errors import RecordError
 from canary.github.section import section
 from canary.github.source import Source
 from canary.record import jsonio
-from canary.record.alerts import MOST, with_alerts
+from canary.record.alerts import with_alerts
 from canary.record.folder import load_record
+from canary.record.step_row import Row
+from canary.record.types import MOST_ALERTS as MOST
 from canary.record.types import RunRecord
 from canary.report.document import document
 from canary.report.reading import comparison_from
@@ -22,7 +24,7 @@ from canary.report.render import render
 from tests.unit.comparing import history, record, write
 
 
-def alert(kind: str = "loss_spike", step: int = 12, **more: Any) -> dict[str, Any]:
+def alert(kind: str = "loss_spike", step: int = 12, **more: Any) -> Any:
     return {
         "severity": "medium",
         "category": "convergence",
@@ -36,16 +38,16 @@ def alert(kind: str = "loss_spike", step: int = 12, **more: Any) -> dict[str, An
     } | more
 
 
-def watched(whole: RunRecord, *alerts: dict[str, Any]) -> RunRecord:
-    rows = [{"launch": 1, "step": each["step"], "alerts": [each]} for each in alerts]
+def watched(whole: RunRecord, *alerts: Any) -> RunRecord:
+    rows: list[Row] = [{"launch": 1, "step": each["step"], "alerts": [each]} for each in alerts]
     return with_alerts(whole, rows)
 
 
-def current(*alerts: dict[str, Any]) -> RunRecord:
+def current(*alerts: Any) -> RunRecord:
     return watched(record(1000), *alerts)
 
 
-def baseline(*alerts: dict[str, Any]) -> list[RunRecord]:
+def baseline(*alerts: Any) -> list[RunRecord]:
     return [watched(each, *alerts) for each in history()]
 
 
@@ -140,5 +142,7 @@ def test_a_record_holds_so_many_alerts_and_counts_them_all() -> None:
 
 
 def test_what_several_ranks_saw_at_one_step_counts_once() -> None:
-    rows = [{"launch": 1, "step": 3, "alerts": [alert(step=3, rank=rank)]} for rank in range(4)]
+    rows: list[Row] = [
+        {"launch": 1, "step": 3, "alerts": [alert(step=3, rank=rank)]} for rank in range(4)
+    ]
     assert [each["rank"] for each in with_alerts(record(), rows).alerts] == [0]

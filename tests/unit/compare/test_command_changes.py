@@ -9,7 +9,7 @@ import pytest
 
 from canary.compare.exact.changes import config_changes
 from canary.compare.stats import compare_to_baseline
-from tests.unit.comparing import altered, record
+from tests.unit.comparing import altered, plain, record
 from tests.unit.diagnosing import OTHER_LOSS, changed, later, sides
 
 RATES = ("exact", "trajectory", "learning_rates")
@@ -119,7 +119,7 @@ def test_another_output_dir_leaves_a_silent_fault_a_regression() -> None:
 
 def test_a_learning_rate_of_the_command_line_is_told_once_and_is_the_cause() -> None:
     before, after = sides()
-    rates = before.exact["trajectory"]["learning_rates"]
+    rates = plain(before)["trajectory"]["learning_rates"]
     for side, rate in ((before, "1e-4"), (after, "2e-4")):
         side.config |= {
             "command": ["python", "t.py", "--learning_rate", rate],

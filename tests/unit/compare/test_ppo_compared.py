@@ -7,7 +7,7 @@ import math
 import pytest
 
 from canary.compare.exact.rollout_stage import SIGNALS
-from tests.unit.comparing import altered
+from tests.unit.comparing import altered, plain
 from tests.unit.ppo_records import (
     altered_config,
     compared,
@@ -82,7 +82,7 @@ def test_a_signal_of_the_rollout_has_no_percentage_of_a_mean_near_zero() -> None
 
 
 def test_a_loss_that_is_compared_on_a_scale_of_1_says_so() -> None:
-    was = ppo(1).exact["first_loss"]["loss"]
+    was = plain(ppo(1))["first_loss"]["loss"]
     check = compared(altered(ppo(1), "exact", "first_loss", "loss", to=was / 2)).check("first_loss")
     assert check.delta_pct is None
     assert f"({abs(was) / 2:.1e} on a scale of 1)" in check.message

@@ -23,6 +23,7 @@ from tests.unit.comparing import (
     crashed,
     history,
     on_gpu,
+    plain,
     record,
 )
 from tests.unit.diagnosing import LOSSES, TRAJECTORY, changed, sides
@@ -304,7 +305,7 @@ def test_a_worse_loss_belongs_to_the_change_that_explains_it() -> None:
     worse = altered(HEALTHY, "config", "learning_rate", to=1e-2)
     losses = [1.5 * float(loss) for loss in worse.stability.loss_values]
     worse = altered(worse, "stability", "loss_values", to=losses)
-    probed = [1.5 * loss for loss in worse.exact["trajectory"]["losses"]]
+    probed = [1.5 * loss for loss in plain(worse)["trajectory"]["losses"]]
     worse = altered(worse, "exact", "trajectory", "losses", to=probed)
     found = compare_to_baseline(worse, STORED)
     assert found.check("final_loss").status == "changed"

@@ -11,7 +11,7 @@ from canary.ladder.labels import verdict_words
 from tests.unit.ladder.test_ladder_guard import exact
 
 
-def drawn(gap: float | None = 1e-6, rank: float | None = 0.5, ranked: int = 400) -> dict[str, Any]:
+def drawn(gap: float | None = 1e-6, rank: float | None = 0.5, ranked: int = 400) -> Any:
     """A probe's `exact`, with generation looked at in its first step."""
     seen = {"step": 1, "tokens": 400, "gap": gap, "rank": rank, "ranked": ranked}
     return exact() | {"generation": {"steps": [seen]}}

@@ -14,13 +14,13 @@ from canary.ladder.labels import verdict_words
 LOSSES = [0.7, 0.6, 0.5]
 
 
-def exact(losses: list[Any] | None = None, **rest: Any) -> dict[str, Any]:
+def exact(losses: list[Any] | None = None, **rest: Any) -> Any:
     """A probe's `exact`."""
     told: dict[str, Any] = {"losses": losses or LOSSES, "grad_norms": [2.0] * 3, "rl": {}}
     return {"trajectory": told | rest}
 
 
-def moved(step: int, relative: float) -> dict[str, Any]:
+def moved(step: int, relative: float) -> Any:
     """As `exact`, one loss moved by a share of the largest."""
     losses = list(LOSSES)
     losses[step - 1] += relative * max(LOSSES)
@@ -66,11 +66,11 @@ def test_rounding_of_a_loss_near_zero_is_none_of_its_own_size() -> None:
 
 
 def test_a_loss_that_is_no_number_at_one_of_both_breaks_the_guard() -> None:
-    found = compare(exact(), exact([0.7, "nan", 0.5]), "sft", "bfloat16")
+    found = compare(exact(), exact([0.7, math.nan, 0.5]), "sft", "bfloat16")
     assert found.first is not None
     assert math.isinf(found.first.relative)
-    assert compare(exact([0.7, "nan", 0.5]), exact([0.7, "nan", 0.5]), "sft", "float32").holds
-    assert not compare(exact([0.7, "nan", 0.5]), exact([0.7, 0.6, 0.5]), "sft", "bfloat16").holds
+    assert compare(exact([0.7, math.nan, 0.5]), exact([0.7, math.nan, 0.5]), "sft", "float32").holds
+    assert not compare(exact([0.7, math.nan, 0.5]), exact([0.7, 0.6, 0.5]), "sft", "bfloat16").holds
 
 
 def test_a_value_that_only_one_of_both_told_breaks_the_guard() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from canary.ladder.same_work import other_rows, unequal, work_of
+from canary.record.step_row import Row
 
 
-def rows(*tokens: int, **rest: Any) -> list[dict[str, Any]]:
+def rows(*tokens: int, **rest: Any) -> list[Any]:
     """Rows of a reward model's steps, which count no labels."""
     return [{"samples": 8, "input_tokens": count, "rl": {}, **rest} for count in tokens]
 
@@ -20,12 +21,12 @@ def test_a_row_that_is_dropped_is_missed_where_there_are_no_labels() -> None:
 
 
 def test_what_does_not_say_what_it_is_fed_is_judged_by_the_rest() -> None:
-    silent = [{"samples": 8, "rl": {}}]
+    silent: list[Row] = [{"samples": 8, "rl": {}}]
     assert unequal(work_of(rows(300)), work_of(silent)) == ""
     assert unequal(work_of(rows(300)), work_of([{"samples": 4, "rl": {}}])) != ""
 
 
-def probe(*steps: list[list[str]], masked: bool = True) -> dict[str, Any]:
+def probe(*steps: list[list[str]], masked: bool = True) -> Any:
     """A probe's `exact`: of each step the rows of its micro-batches."""
     shapes = {"input_ids": [2, 8], **({"attention_mask": [2, 8]} if masked else {})}
     return {

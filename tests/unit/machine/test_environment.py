@@ -56,7 +56,7 @@ def test_git_state_inside_and_outside_a_repository(tmp_path: Path) -> None:
     ):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     clean = git_state(tmp_path)
-    assert len(clean["sha"]) == 40
+    assert len(clean["sha"] or "") == 40
     assert (clean["branch"], clean["dirty"]) == ("main", False)
     (tmp_path / "new").touch()
     assert git_state(tmp_path)["changed_files"] == 1

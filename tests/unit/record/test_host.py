@@ -16,6 +16,7 @@ import torch
 
 from canary.record.host import host_of
 from canary.record.phases import PHASES
+from canary.record.step_row import Row
 from canary.record.types import Launch, RunRecord
 from canary.training.collectors.clock import StepClock
 from canary.training.collectors.host import LEAST_S, HostMeter
@@ -33,7 +34,7 @@ def record(**host: float) -> RunRecord:
     return made
 
 
-def row(**changes: float | None) -> dict[str, Any]:
+def row(**changes: float | None) -> Any:
     """A step of 100 ms of which 80 compute."""
     host = {
         "computing_s": 0.08,
@@ -87,7 +88,7 @@ def test_a_lock_held_by_the_training_itself_is_no_contention() -> None:
 
 
 def test_what_nobody_measured_is_null() -> None:
-    old = {"wall_s": 0.1, "phases": {"data": 0.1}}
+    old: Row = {"wall_s": 0.1, "phases": {"data": 0.1}}
     found = host_of(RunRecord(run_id="r", timestamp="t"), [old])
     assert set(found.model_dump().values()) == {None}
     without_knocker = host_of(record(), [row(run_delay_s=None)])
@@ -130,7 +131,7 @@ def spend(seconds: float) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux counts it")
 def test_rows_carry_how_long_the_thread_had_no_core() -> None:
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     steps = EndedSteps(torch.device("cpu"), rows.append)
     steps.clock.start()
     for number in range(3):
@@ -146,7 +147,7 @@ SPENDS = "import time\nwhile time.process_time() < {}: pass\ntime.sleep({})"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
 def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they_ended() -> None:
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     steps = EndedSteps(torch.device("cpu"), rows.append)
     steps.begin()
     with subprocess.Popen([sys.executable, "-c", SPENDS.format(0.3, 60)]) as running:
@@ -165,7 +166,7 @@ def test_the_cpu_of_processes_that_load_data_counts_while_they_run_and_when_they
 @pytest.mark.skipif(sys.platform != "linux", reason="of processes that run, Linux alone tells")
 def test_what_a_data_loader_hands_to_a_program_of_its_own_counts_as_the_loaders() -> None:
     decodes = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {SPENDS!r}])\n"
-    rows: list[dict[str, Any]] = []
+    rows: list[Any] = []
     steps = EndedSteps(torch.device("cpu"), rows.append)
     steps.begin()
     loader = [sys.executable, "-c", decodes.format(0.3, 0) + "time.sleep(60)"]

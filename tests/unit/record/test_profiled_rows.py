@@ -21,7 +21,7 @@ from tests.unit.record.test_summary import record, row
 MB = 2**20
 
 
-def with_window(first: int, last: int, steps: int = 60, **changes: Any) -> list[dict[str, Any]]:
+def with_window(first: int, last: int, steps: int = 60, **changes: Any) -> list[Any]:
     """A second a step, ten in the flagged ones."""
     return [
         row(step, 10.0, profiled=True, **changes)

@@ -21,7 +21,7 @@ from canary.record.summary import summarise_ranks
 from canary.record.types import RunRecord
 
 
-def row(step: int, wall: float, wait: float, **changes: Any) -> dict[str, Any]:
+def row(step: int, wall: float, wait: float, **changes: Any) -> Any:
     """A row of one rank: what it did not wait, it spent in its forward pass."""
     return {
         "launch": 1,
@@ -82,6 +82,7 @@ def test_cpu_seconds_are_those_of_all_ranks() -> None:
 def test_a_nan_on_one_rank_is_a_nan_of_the_step() -> None:
     ranks = {0: [row(1, 1.0, 0.0)], 1: [row(1, 1.0, 0.0, loss="nan")]}
     (merged,) = merged_rows(ranks)
+    assert merged["loss"] is not None
     assert math.isnan(merged["loss"])
 
 
@@ -144,7 +145,7 @@ def test_files_of_ranks_are_found_in_order_and_no_others(tmp_path: Path) -> None
     assert list(rank_files(tmp_path / "steps.jsonl")) == [0, 2, 10]
 
 
-def exact(rank: int, **changes: Any) -> dict[str, Any]:
+def exact(rank: int, **changes: Any) -> Any:
     return {
         "batches": [[{"sha256": f"{rank}-{step}"}] for step in (1, 2)],
         "model": {"parameters_sha256": "start"},

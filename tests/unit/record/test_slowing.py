@@ -23,7 +23,7 @@ from tests.unit.comparing import records
 from tests.unit.observing import before_after, run, types, wobble
 
 
-def row(step: int, own_s: float, *, delay_s: float = 0.0, **more: Any) -> dict[str, Any]:
+def row(step: int, own_s: float, *, delay_s: float = 0.0, **more: Any) -> Any:
     """As a CPU's; the machine took `delay_s` of the wall time besides."""
     phases = {"forward": own_s + delay_s}
     host = {"run_delay_s": delay_s}
@@ -40,7 +40,7 @@ def row(step: int, own_s: float, *, delay_s: float = 0.0, **more: Any) -> dict[s
     } | more
 
 
-def rows(steps: int, own_s: Callable[[int], float], **more: Any) -> list[dict[str, Any]]:
+def rows(steps: int, own_s: Callable[[int], float], **more: Any) -> list[Any]:
     return [row(step, own_s(step), **more) for step in range(1, steps + 1)]
 
 
@@ -78,7 +78,7 @@ def test_a_run_that_slows_down_from_its_middle_on_is_told_while_it_runs() -> Non
 
 
 def test_what_is_not_the_trainings_own_slowness_is_not_told() -> None:
-    def told(many: list[dict[str, Any]]) -> bool:
+    def told(many: list[Any]) -> bool:
         detector = SlowingDetector()
         return any([*detector.observe(from_row(each))] for each in many)
 

@@ -9,7 +9,7 @@ import pytest
 from canary.record.summary import distribution, diverged, summarise
 from canary.record.types import PHASES, Launch, RunRecord
 
-Row = dict[str, Any]
+Row = Any
 
 
 def row(step: int, wall: float = 1.0, launch: int = 1, **changes: Any) -> Row:

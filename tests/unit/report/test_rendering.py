@@ -25,6 +25,7 @@ from canary.report.escape import markdown_cell, markdown_code
 from canary.report.numbers import amount, signed, significant
 from canary.report.render import render, written
 from canary.report.view import row_of
+from tests.unit.comparing import plain
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden"
@@ -72,7 +73,7 @@ def changed() -> Comparison:
         record.config["learning_rate"] *= 2
         record.config["model_revision"] = "a|b `c` <img> @everyone"
         record.env["packages"]["trl"] = "1.17.0"
-        exact = record.exact
+        exact = plain(record)
         exact["trajectory"]["learning_rates"] = [
             2 * rate for rate in exact["trajectory"]["learning_rates"]
         ]

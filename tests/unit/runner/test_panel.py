@@ -31,7 +31,7 @@ PHASES = {
 MOVE = re.compile(r"\x1b\[([\d;]*)([FKJm])|\n")
 
 
-def ppo_row(step: int, **changes: Any) -> dict[str, Any]:
+def ppo_row(step: int, **changes: Any) -> Any:
     host = {"computing_s": 1.0, "waiting_s": 0.3, "others_s": 0.1, "run_delay_s": 0.0}
     return row(
         step,
@@ -44,7 +44,7 @@ def ppo_row(step: int, **changes: Any) -> dict[str, Any]:
     )
 
 
-def alert(step: int, severity: str = "high") -> dict[str, Any]:
+def alert(step: int, severity: str = "high") -> Any:
     message = "the KL to the reference is 14 times its usual value, and grew in each of ten steps"
     return {"severity": severity, "type": "kl_spike", "step": step, "message": message}
 

@@ -10,8 +10,7 @@ import pytest
 from canary.config.trainers import TRAINERS
 from canary.errors import InputError
 from canary.inputs.embedded import data_file
-from canary.protocol.spec import local_path
-from canary.training.data.shapes import (
+from canary.inputs.row_shapes import (
     SHAPES,
     converter_for,
     is_conversational,
@@ -22,6 +21,7 @@ from canary.training.data.shapes import (
     split_raw_single,
     unpaired,
 )
+from canary.protocol.spec import local_path
 
 CHOSEN = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: 2+2?\n\nAssistant: 4, of course"
 REJECTED = "\n\nHuman: Hi\n\nAssistant: Hello\n\nHuman: 2+2?\n\nAssistant: 5"

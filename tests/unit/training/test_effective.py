@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from canary.record.exact import OwnCode
 from canary.training.collectors.batches import row_hashes
 from canary.training.exact.effective import called_code, effective_settings
 from canary.training.plugins import NamedCall
@@ -46,7 +47,7 @@ def test_a_changed_function_has_another_hash_and_a_comment_none() -> None:
         exec(compile(f"def collate(rows):\n{body}", "mine.py", "exec"), space)
         return space["collate"]
 
-    def of(function: Any) -> dict[str, Any]:
+    def of(function: Any) -> OwnCode:
         trainer = Trainer()
         trainer.data_collator = function
         return called_code(trainer)["data_collator"]

@@ -19,7 +19,7 @@ IDS = [[5, 6, 7], [8, 9, 10]]
 RAGGED = [[5, 6, 7], [8]]
 
 
-def described(batch: Any) -> dict[str, Any]:
+def described(batch: Any) -> Any:
     return describe_batch(hashable(named(batch)), None)
 
 

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from canary.record.exact import Exact
 from canary.record.ranks import merged_exact
 from canary.training.exact.rollouts import RolloutCollector, statistics_of
 
@@ -49,7 +50,7 @@ def test_of_no_tokens_there_is_nothing_and_a_nan_stays_one() -> None:
 
 def test_ranks_are_merged_as_if_one_had_seen_all_values() -> None:
     sides = [rollout([[1.0, 2.0, 0.0]], [2]), rollout([[4.0, 0.0, 0.0]], [1])]
-    each = []
+    each: list[Exact] = []
     for side in sides:
         rows = RolloutCollector()
         rows.add(side)

@@ -38,7 +38,7 @@ def pair_of(seed: int, rows: int = 4) -> dict[str, torch.Tensor]:
     return {"0": words[:, :-1], "1": words[:, 1:]}
 
 
-def against(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> Suspect:
+def against(before: list[Any], after: list[Any]) -> Suspect:
     """Records whose batches are these, a micro-batch a step."""
     baseline, current = sides()
     current = changed(current, *OTHER_LOSS)

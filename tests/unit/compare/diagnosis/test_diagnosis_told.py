@@ -139,7 +139,7 @@ def test_another_loss_names_the_dropout_that_differs(key: str) -> None:
 def test_shorter_batches_are_cut_only_where_the_other_rows_stay(
     same: int, shared: int, words: str
 ) -> None:
-    def side(names: list[str], width: int) -> list[list[dict[str, Any]]]:
+    def side(names: list[str], width: int) -> Any:
         return [[{"rows": {"input_ids": [n]}, "shapes": {"input_ids": [1, width]}}] for n in names]
 
     old = [f"r{place}" for place in range(8)]
@@ -153,7 +153,7 @@ def test_shorter_batches_are_cut_only_where_the_other_rows_stay(
     before.exact["batches"], after.exact["batches"] = side(old, 90), side(kept, 50)
     for record, tokens in ((before, 90), (after, 50)):
         for step in record.exact["batches"]:
-            step[0].update(sha256=step[0]["rows"]["input_ids"][0], input_tokens=tokens)
+            step[0].update({"sha256": step[0]["rows"]["input_ids"][0], "input_tokens": tokens})
     after = changed(after, *OTHER_LOSS)
     top = compare_to_baseline(after, before, gates=()).diagnosis.top_suspect
     assert top is not None

@@ -11,7 +11,7 @@ from canary.compare.diagnosis.suspects import Diagnosis, Suspect
 from canary.config.ppo import PPOConfig
 from canary.config.speed import SpeedConfig
 from canary.record.types import RunRecord
-from tests.unit.comparing import altered
+from tests.unit.comparing import altered, plain
 from tests.unit.ppo_records import METRICS, altered_config, compared, later, moved, ppo
 
 UPDATES = ("exact", "first_loss", "updates")
@@ -56,7 +56,7 @@ def test_scores_at_other_completions_are_those_of_others() -> None:
 
 def with_updates(first: int, *, same: bool = True, clip: float | None = None) -> RunRecord:
     """Step 1 differs from an update on; parameters after its first update are the same or not."""
-    losses = ppo().exact["first_loss"]["updates"]
+    losses = plain(ppo())["first_loss"]["updates"]
     other = [loss if place + 1 < first else 1.1 * loss for place, loss in enumerate(losses)]
     whole = altered(later(ppo(1), 1), *UPDATES, to=other)
     if not same:
@@ -151,7 +151,7 @@ def test_other_padded_ids_are_other_completions() -> None:
 
 def other_gradient(factor: float, **calls: int) -> RunRecord:
     """From step 2 on another norm of the same loss; operators by name, so many calls more."""
-    norms = ppo().exact["trajectory"]["grad_norms"]
+    norms = plain(ppo())["trajectory"]["grad_norms"]
     other = [norms[0], *(factor * norm for norm in norms[1:])]
     whole = altered(ppo(1), "exact", "trajectory", "grad_norms", to=other)
     operators = dict(ppo().exact["work"]["operators"])
@@ -205,7 +205,7 @@ def test_other_values_after_an_update_are_not_those_of_the_same_parameters() -> 
 
 def test_scores_of_another_spread_are_not_those_of_others() -> None:
     whole = moved(ppo(1), "scores", 1, only="rms")
-    spread = [1.5 * value for value in ppo().exact["trajectory"]["rl"]["reward_std"]]
+    spread = [1.5 * value for value in plain(ppo())["trajectory"]["rl"]["reward_std"]]
     found = diagnosed(altered(whole, *METRICS, "reward_std", to=spread))
     assert not any("scores of others" in suspect.description for suspect in found.suspects)
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from canary.compare.exact.inputs_stages import model_differences
-from canary.compare.exact.learning_stages import trajectory_differences
+from canary.compare.exact.lane import learned_differences
 from canary.compare.exact.recorded_stages import LEARNED_STAGES as ALL_STAGES
 from canary.compare.exact.tolerances import TOLERANCES, Tolerance
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.record.types import RunRecord
-from tests.unit.comparing import altered, example, history, record, statuses
+from tests.unit.comparing import altered, example, history, plain, record, statuses
 
 BASELINE = history(0.005, 5)
 CURRENT = record(100)
@@ -48,7 +48,7 @@ INPUTS: list[tuple[str, Path, Any]] = [
     ("model", ("exact", "model", "trainable_tensors"), 28),
     ("model", ("exact", "model", "dtypes"), {"torch.bfloat16": 29}),
 ]
-DONE, CALLS = CURRENT.exact["work"], CURRENT.exact["calls"]["tokenizer_calls"]
+DONE, CALLS = plain(CURRENT)["work"], plain(CURRENT)["calls"]["tokenizer_calls"]
 MANY = DONE["operator_total"]
 WORK: list[tuple[str, str, Path, float]] = [
     ("work", "operators", ("exact", "work", "operator_total"), 1.3 * MANY),
@@ -318,9 +318,7 @@ def test_a_rollouts_gradient_of_nothing_but_rounding_has_no_scale_of_its_own(
 ) -> None:
     path = ("exact", "trajectory", "grad_norms", 4)
     baseline = altered(example(kind), *path, to=norm)
-    found = trajectory_differences(
-        baseline, altered(baseline, *path, to=0.0), TOLERANCES["float32"]
-    )
+    found = learned_differences(baseline, altered(baseline, *path, to=0.0))
     signals = [difference.signal for difference in found]
     assert (signals == ["grad_norm"]) is (status == "differs"), signals
 

@@ -8,7 +8,7 @@ from canary.compare.exact.recorded_stages import LEARNED_STAGES
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
-from tests.unit.comparing import altered
+from tests.unit.comparing import altered, plain
 from tests.unit.diagnosing import OTHER, sides
 
 SUMMED = ("input_tokens", "label_tokens", "sequences", "eos_labels", "bos_tokens", "pad_tokens")
@@ -18,12 +18,12 @@ def in_one_micro_batch(whole: RunRecord) -> RunRecord:
     """The record as of the same rows in one micro-batch per step, with the same losses; a metric
     that is a mean of micro-batches moves."""
     made = whole.model_copy(deep=True)
-    made.exact["batches"] = [[_joined(step)] for step in made.exact["batches"]]
+    made.exact["batches"] = [[_joined(step)] for step in plain(made)["batches"]]
     made.exact["first_loss"]["micro_losses"] = [made.exact["first_loss"]["loss"]]
     return altered(made, "exact", "trajectory", "rl", "entropy", 5, to=3.0)
 
 
-def _joined(step: list[dict[str, Any]]) -> dict[str, Any]:
+def _joined(step: list[Any]) -> Any:
     shapes: dict[str, list[int]] = {}
     for micro in step:
         for name, (rows, width) in micro["shapes"].items():

@@ -7,7 +7,7 @@ import pytest
 from canary.compare.diagnosis.numbers import rounded_to
 from canary.record.types import RunRecord
 from tests.unit.compare.diagnosis.test_ppo_diagnosis import diagnosed, top
-from tests.unit.comparing import altered
+from tests.unit.comparing import altered, plain
 from tests.unit.ppo_records import METRICS, later, moved, other_completions, ppo
 
 
@@ -38,7 +38,7 @@ def test_prompts_of_the_same_words_in_other_tokens_were_tokenized_otherwise() ->
 
 def other_scores(step: int) -> RunRecord:
     whole = later(moved(ppo(1), "scores", step, 0.9), step, 0.9)
-    rewards = ppo().exact["trajectory"]["rl"]["reward"]
+    rewards = plain(ppo())["trajectory"]["rl"]["reward"]
     changed = [v if place + 1 < step else 0.9 * v for place, v in enumerate(rewards)]
     return altered(whole, *METRICS, "reward", to=changed)
 
@@ -74,7 +74,7 @@ def test_a_reference_that_alone_is_rounded_is_a_matter_of_precision(
 def test_more_forward_passes_are_work_and_not_generation_without_a_cache() -> None:
     whole = ppo(1)
     for name, factor in (("forwards", 1.25), ("tokens_fed", 1.4), ("flops", 1.3)):
-        more = int(factor * ppo().exact["work"][name])
+        more = int(factor * plain(ppo())["work"][name])
         whole = altered(whole, "exact", "work", name, to=more)
     found = top(whole)
     assert found.category == "kernel"
@@ -86,7 +86,7 @@ def test_more_forward_passes_are_work_and_not_generation_without_a_cache() -> No
 def test_what_is_held_beside_other_completions_is_not_the_cause_of_them() -> None:
     whole = other_completions(later(ppo(1), 2), 2)
     held = [2 * value for value in ppo().exact["memory"]["live_bytes"]]
-    start = 2 * ppo().exact["memory"]["start_bytes"]
+    start = 2 * plain(ppo())["memory"]["start_bytes"]
     alone = altered(ppo(1), "exact", "memory", "live_bytes", to=held)
     assert top(altered(alone, "exact", "memory", "start_bytes", to=start)).category == "memory"
     both = altered(whole, "exact", "memory", "live_bytes", to=held)

@@ -9,9 +9,9 @@ import pytest
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
-from tests.unit.comparing import altered, record
+from tests.unit.comparing import altered, plain, record
 
-FIRST = float(record().exact["first_loss"]["loss"])
+FIRST = float(plain(record())["first_loss"]["loss"])
 Path = tuple[str | int, ...]
 BATCH: Path = ("exact", "batches", 0, 0, "sha256")
 MODEL: Path = ("exact", "model", "parameters_sha256")
@@ -94,7 +94,7 @@ def test_what_differs_first_says_which_seed_is_missing(more: Any, words: str) ->
 
 
 def test_what_no_seed_moves_is_still_red() -> None:
-    rates = [2 * rate for rate in record().exact["trajectory"]["learning_rates"]]
+    rates = [2 * rate for rate in plain(record())["trajectory"]["learning_rates"]]
     now = altered(unseeded(9, -0.04, "a"), "exact", "trajectory", "learning_rates", to=rates)
     found = compared(now, unseeded(0, 0.05, "b"))
     assert found.verdict == "regression"

@@ -11,7 +11,7 @@ from canary.compare.invariants.checks import INVARIANTS, invariant_checks
 from canary.compare.report import Check
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import Distribution, RunRecord
-from tests.unit.comparing import altered, example, record, step_time
+from tests.unit.comparing import altered, example, plain, record, step_time
 
 Change = tuple[tuple[str | int, ...], Any]
 EXACT = "exact"
@@ -225,7 +225,7 @@ def test_advantages_of_another_scale_are_broken() -> None:
     whole = example("grpo")
     tripled = [
         [m | {"advantages": [3 * float(v) for v in m["advantages"]]} for m in step]
-        for step in whole.exact["batches"]
+        for step in plain(whole)["batches"]
     ]
     check = invariant("advantages_scaled", altered(whole, EXACT, "batches", to=tripled))
     assert check.status == "fail"

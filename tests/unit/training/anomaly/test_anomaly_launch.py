@@ -21,7 +21,7 @@ from canary.training.anomaly.parameters import CHUNK, UPDATES
 from canary.training.collectors.batches import batch_sha256
 
 
-def row(step: int, loss: float = 1.0, **more: Any) -> dict[str, Any]:
+def row(step: int, loss: float = 1.0, **more: Any) -> Any:
     return {"launch": 2, "step": step, "loss": loss, "wall_s": 0.1, "phases": {}} | more
 
 
@@ -77,7 +77,7 @@ def test_a_spike_names_its_batches_though_its_row_comes_late(tmp_path: Path) -> 
 def test_a_tensor_that_never_changes_is_found_in_a_launch(tmp_path: Path) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
     watch = RunDetectors(tmp_path, 2)
-    found: list[dict[str, Any]] = []
+    found: list[Any] = []
     for step in range(1, UPDATES + 5):
         with torch.no_grad():
             model[0].weight += 0.1
@@ -101,7 +101,7 @@ def test_a_tensor_whose_elements_move_oppositely_is_no_stalled_one(
     with torch.no_grad():
         model["swap"][0], model["swap"][-1] = -0.5, 0.5
     watch = RunDetectors(tmp_path, 2)
-    found: list[dict[str, Any]] = []
+    found: list[Any] = []
     for step in range(1, UPDATES + 5):
         watch.step_ended(step, model, 1e-4)
         with torch.no_grad():

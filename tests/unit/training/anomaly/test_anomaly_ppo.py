@@ -13,10 +13,10 @@ from tests.unit.observing import judged, types
 from tests.unit.ppo_records import ppo
 
 STEPS = 120
-Change = Callable[[int, dict[str, Any]], dict[str, Any]]
+Change = Callable[[int, Any], Any]
 
 
-def first_row() -> dict[str, Any]:
+def first_row() -> Any:
     """A row of step 1 as the canary of PPO has it."""
     exact = ppo().exact
     trajectory = exact["trajectory"]
@@ -76,7 +76,7 @@ def test_a_healthy_run_raises_nothing() -> None:
 def later(**values: Any) -> Change:
     """From step 80 on, metrics are these; of a function, what it makes of them."""
 
-    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+    def change(step: int, row: Any) -> Any:
         if step < 80:
             return row
         known = {
@@ -88,7 +88,7 @@ def later(**values: Any) -> Change:
     return change
 
 
-def values_explode(step: int, row: dict[str, Any]) -> dict[str, Any]:
+def values_explode(step: int, row: Any) -> Any:
     """The value loss doubles every other step, and loss and gradient with it."""
     if step < 80:
         return row
@@ -106,7 +106,7 @@ def test_what_breaks_at_once_is_held_against_the_first_step() -> None:
     kl = (0.0, 11.6, 14.1, 13.8, 13.7, 12.7, 13.3, 14.1, 13.1, 13.3, 13.6, 12.5)
     entropy = (2.15, 0.93, 4e-11, 7e-8, 1e-5, 5e-15, 6e-16, 2e-15, 7e-15, 1e-13, 2e-12, 9e-12)
 
-    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+    def change(step: int, row: Any) -> Any:
         return row | {"rl": row["rl"] | {"kl": kl[step - 1], "entropy": entropy[step - 1]}}
 
     told = {alert.type: alert for alert in judged(run(change, len(kl)))}
@@ -144,7 +144,7 @@ def test_what_goes_wrong_in_ppo_is_told(change: Change, wanted: str) -> None:
 def test_a_loss_of_ppo_that_rises_is_no_divergence() -> None:
     """The value loss falls while the policy's part cancels: learning runs end with a larger sum."""
 
-    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+    def change(step: int, row: Any) -> Any:
         level = 0.004 if step < 80 else 0.015 if step < 115 else 0.2
         return row | {"loss": level * (1 + 0.01 * (step % 3))}
 
@@ -154,7 +154,7 @@ def test_a_loss_of_ppo_that_rises_is_no_divergence() -> None:
 
 
 def test_a_reward_bought_with_words_is_told() -> None:
-    def change(step: int, row: dict[str, Any]) -> dict[str, Any]:
+    def change(step: int, row: Any) -> Any:
         share = max(0.0, (step - 60) / 30)
         rl = row["rl"]
         longer = rl["completion_length"] * (1 + share)

@@ -26,9 +26,9 @@ from tests.unit.comparing import (
     scatter,
 )
 from tests.unit.ppo_records import ppo
-from tests.unit.test_metric_names import telling
+from tests.unit.record.test_metric_names import telling
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def comparisons() -> list[Comparison]:

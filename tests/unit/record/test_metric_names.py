@@ -16,6 +16,7 @@ from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
 from canary.config.trainers import TRAINERS
 from canary.ladder.guard.verdict import ROUNDED_AWAY
 from canary.record.metric_names import QUANTITIES, Quantity
+from canary.record.step_row import Row
 from canary.record.tracked import row_scalars
 from canary.record.types import RunRecord
 from canary.runner.display.pace import shown_metrics
@@ -90,7 +91,7 @@ def test_each_consumer_knows_a_quantity_by_all_its_names(quantity: Quantity) -> 
             assert check.name == quantity.name
             assert check.threshold == getattr(DEFAULT_THRESHOLDS, quantity.limit)
         assert (name in ROUNDED_AWAY) == quantity.rounded_away
-        row = {"wall_s": 1.0, "phases": {}, "rl": told}
+        row: Row = {"wall_s": 1.0, "phases": {}, "rl": told}
         assert row_scalars(row)[f"canary/rl/{name}"] == 0.25
 
 
