@@ -21,6 +21,7 @@ from canary.compare.timing import FAMILY_BUDGET, FLOORS, GATE_WEIGHTS, Metric, S
 from canary.config.load import LoadedConfig
 from canary.errors import MachineError, UsageError
 from canary.runner.base import Listener
+from canary.runner.warm import warm_starts
 
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
@@ -46,6 +47,7 @@ class Calibration:
     machine: str
 
 
+@warm_starts()
 def calibrate(
     loaded: LoadedConfig,
     runs: int,

@@ -15,6 +15,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import mmap
@@ -70,9 +71,12 @@ class Warm:
         self._path = list(sys.path)
         before = dict(os.environ)
         sys.meta_path.insert(0, self._asked)  # type: ignore[arg-type]
+        gc.disable()  # a tenth of the time of the imports
         for name in PRELOADED:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
+        gc.enable()
+        gc.collect()
         sys.meta_path.remove(self._asked)  # type: ignore[arg-type]
         if sys.path != self._path:
             raise Unfit("an import changed sys.path")

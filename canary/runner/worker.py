@@ -27,6 +27,7 @@ from canary.config.trainers import BUILT_IN_STEPS
 from canary.errors import CanaryError, ConfigError
 from canary.runner.base import EXIT_DISK_FULL, Job, Result
 from canary.runner.failure import FULL, describe_failure, one_line
+from canary.runner.freed import keep_freed_memory
 from canary.runner.lifeline import die_with_parent
 from canary.workload.saved import leave_model, require_savable
 from canary.workload.spec import WorkloadSpec
@@ -94,6 +95,8 @@ def _train(job: Job, inside: Inside) -> Result:
     from canary.workload.replay import completions_of
 
     set_up_torch(job)
+    if job.kind == "probe":
+        keep_freed_memory()
     keep_tensorboard(job)
     inside.lap("imports")
     with count_calls() as calls, contextlib.ExitStack() as around:
