@@ -23,6 +23,7 @@ import os
 import re
 import runpy
 import select
+import shutil
 import signal
 import socket
 import threading
@@ -44,6 +45,7 @@ PRELOADED = (
 """What every built-in trainer imports, in the order in which a launch does."""
 WORKER = "canary.runner.worker"
 MADV_POPULATE_READ = 22
+PR_SET_PDEATHSIG = 1
 SIZES = range(16, 512, 16)
 """Bytes of the blocks that CPython allocates from its own pools."""
 
@@ -166,6 +168,13 @@ def _file_pages() -> Iterator[tuple[int, int]]:
                 yield start + run.start() * size, (run.end() - run.start()) * size
 
 
+def _end_with_parent() -> None:
+    """As `canary.runner.lifeline` has it: the kernel kills this process when its parent is gone."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)
+
+
 _held: list[object] = []
 
 
@@ -223,7 +232,9 @@ class Launches:
             if life in ready:
                 for pid in self._pid.values():
                     os.kill(pid, signal.SIGKILL)
-                return
+                # The folder of the sockets, where an owner that was killed could not.
+                shutil.rmtree(Path.cwd(), ignore_errors=True)
+                os._exit(0)
             # An asker says nothing more: what can be read of it is its end.
             for process in {gone.get(one, one) for one in ready if one != new}:
                 if process not in ready:
@@ -238,28 +249,32 @@ class Launches:
         except (OSError, ValueError):
             asker.close()
             return
-        with os.fdopen(asked) as stream, os.fdopen(log, "wb") as output:
+        with os.fdopen(asked) as stream:
             stream.seek(0)
             request = json.load(stream)
-            try:
-                found = self._warm.shadowed(request["path"])
-            except OSError as error:
-                found = str(error)
-            if found is not None:
-                asker.close()
-                return
-            pid = os.fork()
-            if not pid:
-                with _leaving():
-                    self._launch(request, output.fileno(), asker)
+        try:
+            found = self._warm.shadowed(request["path"])
+        except OSError as error:
+            found = str(error)
+        if found is not None:
+            os.close(log)
+            asker.close()
+            return
+        pid = os.fork()
+        if not pid:
+            with _leaving():
+                self._launch(request, log, asker)
+        os.close(log)
         process = os.pidfd_open(pid)
         self._asker[process], self._pid[process] = asker, pid
         _say(asker, pid)
 
     def _launch(self, request: dict[str, Any], log: int, asker: socket.socket) -> NoReturn:
+        _end_with_parent()
         os.setsid()
         os.dup2(log, 1)
         os.dup2(log, 2)
+        os.close(log)
         for one in (self._listener, self._life, asker, *self._asker.values()):
             one.close()
         for process in self._asker:

@@ -44,7 +44,9 @@ SINCE_READ = frozenset(
         *("OLDPWD", "PWD", "SHLVL", "_"),
     )
 )
-"""Variables that no import reads, or that a fork is given otherwise."""
+"""Variables that no import reads, or that a fork is given otherwise. Of the folder for compiled
+kernels torch keeps a copy for `PRECOMPILED` alone."""
+PRECOMPILED = "TORCH_CACHING_PRECOMPILE"
 NEVER_READ = ("CANARY_", OURS)
 """How the canary's own variables begin."""
 
@@ -223,10 +225,11 @@ def _connected(place: Path, environment: Mapping[str, str]) -> socket.socket | N
 
 def _key(environment: Mapping[str, str]) -> str:
     """The same for two launches that the same imports would leave alike."""
+    unread: frozenset[str] = frozenset() if environment.get(PRECOMPILED) else SINCE_READ
     read = {
         name: value
         for name, value in environment.items()
-        if name not in SINCE_READ and not name.startswith(NEVER_READ)
+        if name not in unread and not name.startswith(NEVER_READ)
     }
     text = json.dumps([sys.executable, str(FORKING), read], sort_keys=True)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
