@@ -39,6 +39,7 @@ from canary.config.samples import shipped
 from canary.errors import UsageError
 from canary.record.types import RunRecord
 from canary.runner.child_environment import require_training_stack
+from canary.runner.warm import warm_starts
 
 AUTO = "auto"
 PROBE_ALONE = "repeats=0"
@@ -104,6 +105,7 @@ class AbRequest:
         return (*self.settings, PROBE_ALONE) if self.exact else self.settings
 
 
+@warm_starts()
 def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, Path]:
     """Runs both sides in alternation and compares them; returns the comparison and the folder
     that holds the runs of both.

@@ -21,6 +21,7 @@ from canary.config.load import LoadedConfig
 from canary.errors import MachineError, UsageError
 from canary.protocol.job import Listener
 from canary.record.types import RunRecord
+from canary.runner.warm import warm_starts
 
 FEWEST_RUNS = 4
 PAIR_COUNTS = (1, 3, 5, 8)
@@ -46,6 +47,7 @@ class Calibration:
     machine: str
 
 
+@warm_starts()
 def calibrate(
     loaded: LoadedConfig,
     runs: int,

@@ -23,6 +23,7 @@ from canary.config.load import BUILTIN
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
 from canary.runner.child_environment import require_training_stack
+from canary.runner.warm import warm_starts
 
 CONFIG = BUILTIN.with_name("demo.yaml")
 CHANGE = Path(__file__).parent / "demo_change"
@@ -50,6 +51,7 @@ class Demo:
         )
 
 
+@warm_starts()
 def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     """Runs three healthy pairs and one run of a change that masks EOS labels.
 

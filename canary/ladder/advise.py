@@ -27,6 +27,7 @@ from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import accepted_choices, in_force, left_out
 from canary.ladder.trials import named
 from canary.runner.display.figures import headline
+from canary.runner.warm import warm_starts
 
 OWN = "your config"
 TOGETHER = "all of these"
@@ -44,6 +45,7 @@ class Candidate:
     guard: Verdict | None = None
 
 
+@warm_starts()
 def run_advise(
     request: LadderRequest,
     say: Callable[[str], None],

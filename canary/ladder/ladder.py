@@ -33,6 +33,7 @@ from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import require_baseline, require_equal_work
 from canary.runner.child_environment import require_training_stack
 from canary.runner.display.figures import headline
+from canary.runner.warm import warm_starts
 
 ROUNDS = 3
 TRL = "trl's defaults"
@@ -127,6 +128,7 @@ def _make(folder: Path) -> None:
         ) from error
 
 
+@warm_starts()
 def run_ladder(
     request: LadderRequest,
     say: Callable[[str], None],

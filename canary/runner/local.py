@@ -27,6 +27,7 @@ from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
 from canary.runner.processes import RankProcesses
+from canary.runner.warm import Child, warm_child, without_place
 
 POLL_S = 0.05
 GRACE_S = 5.0
@@ -49,6 +50,9 @@ class StepTail:
         return rows
 
 
+WORKER = (sys.executable, "-m", "canary.training.worker")
+
+
 class LocalRunner:
     """The runner for one process on this machine."""
 
@@ -57,7 +61,7 @@ class LocalRunner:
         log: Path,
         environment: Mapping[str, str],
         *,
-        command: tuple[str, ...] = (sys.executable, "-m", "canary.training.worker"),
+        command: tuple[str, ...] = WORKER,
         on_start: Callable[[int], None] | None = None,
     ) -> None:
         self._log = log
@@ -76,7 +80,12 @@ class LocalRunner:
         tail = StepTail(Path(job.rows_file))
         watch = RankProcesses(job, self._log)
         started = time.monotonic()
-        with self._child(job, job_file) as child:
+
+        def waiting() -> bool:
+            listener.waiting()
+            return time.monotonic() < deadline
+
+        with self._child(job, job_file, waiting) as child:
             if self._on_start is not None:
                 self._on_start(child.pid)
             try:
@@ -92,15 +101,23 @@ class LocalRunner:
         return _as_recorded(job, job_file, self._outcome(job, child.returncode, watch))
 
     @contextlib.contextmanager
-    def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
         """The started process; its files are closed at the end."""
+        environment = without_place(self._environment) | {PARENT: str(os.getpid())}
         with self._log.open("ab") as log:
+            warm = None
+            if self._command == WORKER:
+                warm = warm_child(job_file, environment, log, waiting)
+            if warm is not None:
+                with contextlib.closing(warm):
+                    yield warm
+                return
             yield subprocess.Popen(
                 [*self._command, str(job_file)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self._environment | {PARENT: str(os.getpid())},
+                env=environment,
                 start_new_session=True,
             )
 
@@ -108,7 +125,7 @@ class LocalRunner:
         """Whether the launch is over before its process is."""
         return False
 
-    def _tidy(self, child: subprocess.Popen[bytes]) -> None:
+    def _tidy(self, child: Child) -> None:
         end_tree(child)
 
     def _timed_out(self, job: Job, seconds: float, watch: RankProcesses) -> Result:
@@ -130,7 +147,7 @@ class LocalRunner:
 
     def _follow(
         self,
-        child: subprocess.Popen[bytes],
+        child: Child,
         job: Job,
         tail: StepTail,
         watch: RankProcesses,
@@ -189,7 +206,7 @@ def died(returncode: int | None) -> Result:
     )
 
 
-def end_tree(child: subprocess.Popen[bytes], *, ask: bool = True) -> None:
+def end_tree(child: Child, *, ask: bool = True) -> None:
     """Ends the child and all it started: asked first if `ask`, killed after a grace period."""
     family = _family(child.pid)
     if ask and child.poll() is None:

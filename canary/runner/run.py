@@ -48,6 +48,7 @@ from canary.runner.exec.start_command import Start, started_with
 from canary.runner.exec.streams import LogOnly, PassedOn, Streams
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
+from canary.runner.warm import warm_starts, without_place
 
 CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
 """Counts of calls that a cache of an earlier launch makes smaller."""
@@ -96,7 +97,8 @@ def run_canary(
         session.write()
         nodes = session.rendezvous.nnodes
         look_beforehand(loaded, base / ".cache", nodes, listener.warned)
-        result = _launches(session, base / ".cache")
+        with _starts(config, nodes):
+            result = _launches(session, base / ".cache")
     except ProbeStopped as stopped:
         ended, result = stopped.measured, stopped_probe(session, stopped.measured)
     except KeyboardInterrupt as stopped:
@@ -165,6 +167,12 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     return measured
 
 
+def _starts(config: CanaryConfig, nodes: int) -> contextlib.AbstractContextManager[None]:
+    """Around the launches: where several import the same, once does."""
+    alone = config.training_type != "exec" and config.nproc is None and nodes == 1
+    return warm_starts() if alone and len(plan_of(config)) > 1 else contextlib.nullcontext()
+
+
 def _notes_files(config: CanaryConfig) -> bool:
     """Whether the command runs again, or is only probed, and what it changes is to be undone."""
     plan = plan_of(config)
@@ -218,13 +226,13 @@ def runner_for(
             environment[NODE_RANK] = str(session.rendezvous.node_rank)
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
-    spool = folder.scratch / "stdin"
+    own, spool = without_place(os.environ), folder.scratch / "stdin"
     if start is not None:
         again: Streams = LogOnly(Path(start.stdin) if start.stdin else spool, start.cwd)
-        environment = started_with(start, dict(os.environ))
+        environment = started_with(start, own)
         return CommandRunner(folder.log, environment, start.words, again, on_start, again=True)
     streams: Streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
-    return CommandRunner(folder.log, os.environ, config.command, streams, on_start)
+    return CommandRunner(folder.log, own, config.command, streams, on_start)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from canary.config.schema import GROUP_TRAINERS, ONLINE_TRAINERS, TRAINING_TYPES
 from canary.record.folder import load_record
 from canary.record.jsonio import read_rows
 from canary.record.types import RunRecord
+from canary.runner.warm import warm_starts
 
 STEPS = 4
 
@@ -102,6 +103,13 @@ def run_config(folder: Path, values: dict[str, object], *arguments: str) -> Fini
     """`canary run` of a config in a folder of its own."""
     path = write_config(folder, values)
     return canary("run", str(path), "-o", str(folder / "out"), *arguments)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm() -> Iterator[None]:
+    """The trainings of a session import torch and what trains once."""
+    with warm_starts():
+        yield
 
 
 @pytest.fixture(scope="session", params=TRAINING_TYPES)

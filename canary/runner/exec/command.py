@@ -22,6 +22,7 @@ from canary.runner.exec.left_files import Refused
 from canary.runner.exec.streams import Streams
 from canary.runner.local import LocalRunner, StepTail, died, end_tree
 from canary.runner.processes import RankProcesses
+from canary.runner.warm import Child
 
 SITE = Path(__file__).parents[2] / "training" / "attach" / "site"
 LAST_WORDS_S = 60.0
@@ -86,7 +87,7 @@ class CommandRunner(LocalRunner):
         self._told = False
 
     @contextlib.contextmanager
-    def _child(self, job: Job, job_file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
         marks = marks_of(job)
         marks.mkdir(exist_ok=True)
         environment = attached_environment(self._environment, job, job_file, marks)
@@ -108,7 +109,7 @@ class CommandRunner(LocalRunner):
 
     def _follow(
         self,
-        child: subprocess.Popen[bytes],
+        child: Child,
         job: Job,
         tail: StepTail,
         watch: RankProcesses,
@@ -127,7 +128,7 @@ class CommandRunner(LocalRunner):
         self._told = job.kind == "probe" and (watch.complete() or _guarded(job) is not None)
         return self._told
 
-    def _tidy(self, child: subprocess.Popen[bytes]) -> None:
+    def _tidy(self, child: Child) -> None:
         """What the command itself left running is the user's; what must end early ends whole, and
         a probe that is over at once: nobody's handler saves anything."""
         if child.poll() is None:
@@ -214,7 +215,7 @@ class CommandRunner(LocalRunner):
 
 
 @contextlib.contextmanager
-def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+def _passed_on(child: Child) -> Iterator[None]:
     """Signals that mean something to a training (a cluster's notice) reach the command."""
     before = {}
     for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -227,7 +228,7 @@ def _passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _told_to_end(child: subprocess.Popen[bytes], number: int) -> int | None:
+def _told_to_end(child: Child, number: int) -> int | None:
     """The command gets the signal that the canary got, as it would have alone, and time for what it
     does about it; a second signal cuts that short. Returns its exit code, None where it stayed."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
