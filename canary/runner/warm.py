@@ -1,4 +1,4 @@
-"""Launches that begin as forks of a Python that has imported what trains (`canary.runner.forking`).
+"""Launches that begin as forks of a Python that has imported what trains (`canary.training.forking`).
 
 Inside `warm_starts` the first launch starts that Python, the later ones use it, and so do those of
 the processes that this one starts. A launch that it cannot stand for starts in the plain way:
@@ -28,7 +28,7 @@ from typing import IO, Protocol
 
 from canary.runner.exec.start_command import OURS
 
-FORKING = Path(__file__).with_name("forking.py")
+FORKING = Path(__file__).parents[1] / "training" / "forking.py"
 PLACE = f"{OURS}WARM"
 """In the environment: the folder of the sockets."""
 LIFE = "life"

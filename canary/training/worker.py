@@ -29,7 +29,7 @@ from canary.protocol.job import EXIT_DISK_FULL, Job, Result
 from canary.protocol.saved_model import leave_model, require_savable
 from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
-from canary.runner.freed import keep_freed_memory
+from canary.training.freed_memory import keep_freed_memory
 from canary.training.lifeline import die_with_parent
 
 if TYPE_CHECKING:
