@@ -1,4 +1,6 @@
-"""Launches that begin as forks of a Python that has imported what trains (`canary.training.forking`).
+"""Launches that begin as forks of a Python that has imported what trains.
+
+That Python is `canary.training.forking`.
 
 Inside `warm_starts` the first launch starts that Python, the later ones use it, and so do those of
 the processes that this one starts. A launch that it cannot stand for starts in the plain way:

@@ -169,7 +169,7 @@ def _file_pages() -> Iterator[tuple[int, int]]:
 
 
 def _end_with_parent() -> None:
-    """As `canary.training.lifeline` has it: the kernel kills this process when its parent is gone."""
+    """As in `canary.training.lifeline`: the kernel kills this process when its parent is gone."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         os._exit(1)
