@@ -12,8 +12,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z])")
-"""The end of a sentence; what follows an abbreviation goes on in lower case."""
+END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch)")
+"""The end of a sentence; what follows an abbreviation goes on in lower case, as few names begin."""
 FOLDERS = tuple(f"{entry.name}/" for entry in ROOT.iterdir() if entry.is_dir())
 
 
@@ -53,9 +53,17 @@ def length(sentence: str) -> int:
 
 
 def paths(page: str) -> set[str]:
-    """What stands between backticks and names a file or folder of this repository."""
-    spans = {span.content for token in _parsed(page) for span in _spans(token)}
-    return {span for span in spans if span.startswith(FOLDERS) and re.fullmatch(r"[\w./-]+", span)}
+    """Files and folders of this repository: in backticks, and those of the code in examples."""
+    spans = {
+        child.content
+        for token in _parsed(page)
+        for child in token.children or []
+        if child.type == "code_inline"
+    }
+    spans = {span for span in spans if span.startswith(FOLDERS) and re.fullmatch(r"[\w./-]+", span)}
+    words = {word for token in _parsed(page) if token.type == "fence" for word in token.content.split()}
+    spans |= {word for word in words if re.match(r"(tests|bench|tools|canary|docs)/\w", word)}
+    return {span for span in spans if not span.endswith("...")}
 
 
 def modules(page: str) -> set[str]:
@@ -90,15 +98,11 @@ def _parsed(page: str) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(page)
 
 
-def _spans(token: Token) -> Iterator[Token]:
-    return (child for child in token.children or [] if child.type == "code_inline")
-
-
 def _words(inline: Token, *, code: bool = False) -> str:
     parts = []
     for child in inline.children or []:
         if child.type == "code_inline":
-            parts.append(child.content if code else "code")
+            parts.append(child.content if code else "Code")
         elif child.type == "text":
             parts.append(child.content)
         elif child.type in ("softbreak", "hardbreak"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from bench.corpus import CORPORA
+from bench.faults import CORPORA
 from tests.contract.pages import DOCS, ROOT, examples, links, read
 from tests.contract.pasted_workflow import checked
 
