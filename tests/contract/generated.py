@@ -34,7 +34,7 @@ CONFIG_SECTIONS = {
     "profiler": "profiler.enabled",
     "limits": "thresholds.base_tier",
 }
-"""Sections of the page, each with the first of its keys; they follow each other as in the schema."""
+"""Sections of the page, each with the first of its keys, in the order of the schema."""
 
 
 def config_table(section: str) -> str:

@@ -12,8 +12,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch)")
-"""The end of a sentence; what follows an abbreviation goes on in lower case, as few names begin."""
+END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch|\w+\.md)")
+"""The end of a sentence. After an abbreviation it goes on in lower case, in which few names begin."""
 FOLDERS = tuple(f"{entry.name}/" for entry in ROOT.iterdir() if entry.is_dir())
 
 
@@ -61,7 +61,9 @@ def paths(page: str) -> set[str]:
         if child.type == "code_inline"
     }
     spans = {span for span in spans if span.startswith(FOLDERS) and re.fullmatch(r"[\w./-]+", span)}
-    words = {word for token in _parsed(page) if token.type == "fence" for word in token.content.split()}
+    words = {
+        word for token in _parsed(page) if token.type == "fence" for word in token.content.split()
+    }
     spans |= {word for word in words if re.match(r"(tests|bench|tools|canary|docs)/\w", word)}
     return {span for span in spans if not span.endswith("...")}
 

@@ -148,6 +148,19 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 
 def test_the_index_leads_to_every_page() -> None:
-    assert links(read(DOCS / "README.md")) >= {page.name for page in PAGES if page.parent == DOCS} - {
-        "README.md"
-    }
+    assert links(read(DOCS / "README.md")) >= {
+        page.name for page in PAGES if page.parent == DOCS
+    } - {"README.md"}
+
+
+def words(page: Path) -> dict[str, str]:
+    """Word -> meaning, of tables with these two columns."""
+    return dict(re.findall(r"^\| ([a-z][a-z, -]*) \| ([^|]+) \|$", read(page), flags=re.MULTILINE))
+
+
+@pytest.mark.skipif(not NOT_YET[0].exists(), reason="there is no ARCHITECTURE.md yet")
+def test_a_word_means_the_same_to_users_and_to_authors() -> None:
+    ours, theirs = words(DOCS / "glossary.md"), words(NOT_YET[0])
+    shared = (set(ours) & set(theirs)) - {"word"}
+    assert len(shared) > 15
+    assert {word: ours[word] for word in shared} == {word: theirs[word] for word in shared}

@@ -261,7 +261,13 @@ def test_the_image_of_this_checkout_is_named_by_digest_or_not_at_all() -> None:
 
 @pytest.mark.parametrize(
     "place",
-    ["docs/security.md", "docs/workflows.md", "docs/action.md", "README.md", "fork-pull-request.yml"],
+    [
+        "docs/security.md",
+        "docs/workflows.md",
+        "docs/action.md",
+        "README.md",
+        "fork-pull-request.yml",
+    ],
 )
 def test_what_a_forks_author_can_do_is_said_wherever_forks_are_spoken_of(place: str) -> None:
     path = (
