@@ -3,8 +3,8 @@
     canary demo
     canary publish canary_output/DEMO/masked_eos --dry-run | python -m tools.comment_picture
 
-It needs chromium (`--chromium` names it), Pillow, and markdown-it-py, which comes with rich. `--until`
-names the heading before which the picture ends.
+It needs chromium (`--chromium` names it), Pillow, and markdown-it-py, which comes with rich. The
+picture ends before the heading that `--until` names.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -13,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch|\w+\.md)")
-"""The end of a sentence. After an abbreviation it goes on in lower case, in which few names begin."""
+"""The end of a sentence. Behind an abbreviation it goes on in lower case, as few names begin."""
 FOLDERS = tuple(f"{entry.name}/" for entry in ROOT.iterdir() if entry.is_dir())
 
 
@@ -61,10 +62,8 @@ def paths(page: str) -> set[str]:
         if child.type == "code_inline"
     }
     spans = {span for span in spans if span.startswith(FOLDERS) and re.fullmatch(r"[\w./-]+", span)}
-    words = {
-        word for token in _parsed(page) if token.type == "fence" for word in token.content.split()
-    }
-    spans |= {word for word in words if re.match(r"(tests|bench|tools|canary|docs)/\w", word)}
+    fences = "\n".join(token.content for token in _parsed(page) if token.type == "fence")
+    spans |= set(re.findall(r"(?<!\S)(?:tests|bench|tools|canary|docs)/\w\S*", fences))
     return {span for span in spans if not span.endswith("...")}
 
 
@@ -90,7 +89,7 @@ def anchors(page: str) -> set[str]:
     tokens = _parsed(page)
     titles = [
         _words(after, code=True)
-        for token, after in zip(tokens, tokens[1:], strict=False)
+        for token, after in pairwise(tokens)
         if token.type == "heading_open"
     ]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}

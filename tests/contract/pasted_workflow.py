@@ -1,4 +1,4 @@
-"""A workflow that a page gives to be pasted: valid, pinned, and with no more rights than it needs."""
+"""A workflow that a page gives to be pasted: valid, pinned, with no more rights than it needs."""
 
 from __future__ import annotations
 
