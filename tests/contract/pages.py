@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
 END = re.compile(r"(?<=[.!?])[)\"*]*\s+(?=[^a-z]|trl|bfloat16|torch|\w+\.md)")
 """The end of a sentence. Behind an abbreviation it goes on in lower case, as few names begin."""
 FOLDERS = tuple(f"{entry.name}/" for entry in ROOT.iterdir() if entry.is_dir())

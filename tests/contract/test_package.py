@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from tests.contract.pages import PAGES
+
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "canary")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMED = sorted(
     {name for page in PAGES for name in re.findall(r"configs/[\w/]+\.yaml", page.read_text())}
 )
