@@ -1,7 +1,4 @@
-"""The README's tables of the action's inputs and outputs, made from action.yml.
-
-`python -m tests.contract.action_table` prints both, between the marks that the README needs.
-"""
+"""Tables of the action's inputs and outputs, made from action.yml."""
 
 from __future__ import annotations
 
@@ -13,10 +10,6 @@ import yaml
 
 ACTION = Path(__file__).parents[2] / "action.yml"
 MODES = ("run", "report", "pending", "prefetch")
-MARKS = {
-    "inputs": ("<!-- inputs table -->\n", "<!-- end of inputs table -->"),
-    "outputs": ("<!-- outputs table -->\n", "<!-- end of outputs table -->"),
-}
 
 
 def action() -> dict[str, Any]:
@@ -64,9 +57,3 @@ def outputs_table() -> str:
 
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    for name, table in (("inputs", inputs_table()), ("outputs", outputs_table())):
-        begin, end = MARKS[name]
-        print(f"{begin}{table}{end}\n")

@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from canary.config.secret_names import VARIABLE
 from canary.gate import records
-from tests.contract.action_table import MARKS, action, inputs_table, outputs_table
+from tests.contract.action_table import action
+from tests.contract.pages import DOCS, examples, read
+from tests.contract.pasted_workflow import checked
 from tests.contract.static_checks import clean, program, shell_is_clean, zizmor
 from tests.contract.workflow_files import ACTION, ROOT
 
 TEXT = ACTION.read_text(encoding="utf-8")
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 SCRIPTS = sorted((ROOT / "scripts").rglob("*.sh"))
 
 
@@ -85,14 +87,14 @@ def test_no_step_of_the_half_that_trains_is_given_the_token() -> None:
         assert "inputs.mode != 'run'" in when or (modes and "run" not in modes), step
 
 
-@pytest.mark.parametrize(
-    ("name", "table"), [("inputs", inputs_table()), ("outputs", outputs_table())]
-)
-def test_the_table_in_readme_is_the_generated_one(name: str, table: str) -> None:
-    """`python -m tests.contract.action_table` prints it."""
-    begin, end = MARKS[name]
-    assert begin in README, f"{begin.strip()} is missing"
-    assert README.split(begin)[1].split(end)[0] == table
+def test_the_workflow_to_paste_starts_and_stops_as_the_standard_one(tmp_path: Path) -> None:
+    (text,) = examples(DOCS / "action.md", "yaml")
+    loaded = checked(text, tmp_path)
+    assert loaded["jobs"]["pending"]["permissions"] == {"statuses": "write"}
+    standard = yaml.load(read(ROOT / "examples/workflows/pull-request.yml"), yaml.BaseLoader)
+    assert loaded["on"]["pull_request"]["types"] == standard["on"]["pull_request"]["types"]
+    for line in standard["concurrency"]["group"].split("${{")[-1].splitlines():
+        assert line.strip() in loaded["concurrency"]["group"]
 
 
 def test_a_missing_checker_skips_for_users_and_fails_in_ci(

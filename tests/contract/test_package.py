@@ -17,9 +17,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.contract.pages import PAGES
+
 ROOT = Path(__file__).parents[2]
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", "canary")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NAMED = sorted(
     {name for page in PAGES for name in re.findall(r"configs/[\w/]+\.yaml", page.read_text())}
 )

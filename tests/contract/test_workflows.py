@@ -10,6 +10,7 @@ import yaml
 
 from canary.gate.workflows import Answers, permissions, rendered, workflow
 from tests.contract.action_table import modes_of
+from tests.contract.pasted_workflow import OURS, PINNED
 from tests.contract.static_checks import clean, shell_is_clean, zizmor
 from tests.contract.workflow_files import (
     ACTION,
@@ -24,12 +25,6 @@ from tests.contract.workflow_files import (
     load,
     workflows,
 )
-
-PINNED = re.compile(
-    r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40}  # "
-    r"(v\d+\.\d+\.\d+, read in [\w.-]+/[\w.-]+/\S+|.*\bUNVERIFIED\b.*)"
-)
-OURS = "uses: rlhf-canary/rlhf-canary@v1  # replace by the commit SHA of a release"
 
 
 def named(value: object) -> str:
@@ -265,7 +260,14 @@ def test_the_image_of_this_checkout_is_named_by_digest_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    "place", ["docs/security.md", "docs/workflows.md", "README.md", "fork-pull-request.yml"]
+    "place",
+    [
+        "docs/security.md",
+        "docs/workflows.md",
+        "docs/action.md",
+        "README.md",
+        "fork-pull-request.yml",
+    ],
 )
 def test_what_a_forks_author_can_do_is_said_wherever_forks_are_spoken_of(place: str) -> None:
     path = (

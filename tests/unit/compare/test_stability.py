@@ -333,5 +333,5 @@ def test_an_infinite_change_is_shown_as_such_and_not_as_a_number(
     assert made.status == "fail"
     assert made.delta == math.inf
     assert made.delta_pct is None
-    assert to_strict(made.delta) == "inf", "as README says of numbers that are not finite"
+    assert to_strict(made.delta) == "inf", "as docs/record.md says of numbers that are not finite"
     assert row_of(made).change == "not finite"

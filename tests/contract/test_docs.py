@@ -1,0 +1,172 @@
+"""Every page against the program and the repository: tables, examples, paths, links, sentences."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.main import get_command
+
+from canary.cli import app
+from canary.config.trainers import TRAINERS, users_of
+from tests.contract.generated import PARTS, part
+from tests.contract.pages import (
+    DOCS,
+    PAGES,
+    ROOT,
+    anchors,
+    examples,
+    length,
+    links,
+    modules,
+    name_of,
+    paths,
+    read,
+    sentences,
+)
+
+RECORDS = ROOT / "baselines" / "examples"
+LONGEST = 25
+"""Words of a sentence. Write at most 20; what is longer than this fails."""
+LONG_STILL: dict[str, int] = {}
+"""Pages with longer sentences -> how many. The numbers may only fall."""
+OF_A_USER = {"configs/small.yaml", ".github/workflows/canary.yml"}
+"""Paths in a user's own repository."""
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_generated_part_is_current(name: str) -> None:
+    """`UPDATE_GOLDEN=1` writes it."""
+    page, make = PARTS[name]
+    found = part(read(page), name)
+    assert found is not None, f"{page.name} has no place for it"
+    if os.environ.get("UPDATE_GOLDEN"):
+        text = read(page)
+        page.write_text(text[: found.start(2)] + make() + text[found.end(2) :], encoding="utf-8")
+    found = part(read(page), name)
+    assert found is not None
+    assert found[2] == make()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_sentences_are_short(page: Path) -> None:
+    long = [one for one in sentences(read(page)) if length(one) > LONGEST]
+    assert len(long) == LONG_STILL.get(name_of(page), 0), "\n".join(long)
+
+
+def shell_lines() -> list[str]:
+    """Every `canary ...` line of the shell examples, once."""
+    lines = [
+        line.split("   #")[0].rstrip("\\").strip()
+        for page in PAGES
+        for block in examples(page, "bash")
+        for line in block.replace("\\\n", " ").splitlines()
+    ]
+    lines = [re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line) for line in lines]
+    return sorted({line for line in lines if line.startswith("canary ")})
+
+
+@pytest.mark.parametrize("line", shell_lines())
+def test_every_command_is_understood(line: str) -> None:
+    """Verb, options and arguments; nothing runs."""
+    words = shlex.split(line.split(" # ")[0])[1:]
+    command = get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    with command.make_context(line, words) as context:
+        assert context.command is command
+
+
+def test_every_config_that_a_page_names_exists() -> None:
+    named = {name for page in PAGES for name in re.findall(r"configs/[\w/]+\.yaml", read(page))}
+    for name in named - OF_A_USER:
+        assert yaml.safe_load((ROOT / name).read_text()), name
+
+
+@pytest.mark.parametrize("page", ["api.md", "record.md"])
+def test_the_python_of_the_reference_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "canary_output" / "RUN"
+    run.mkdir(parents=True)
+    shutil.copy(RECORDS / "sft_smoke_again.json", run / "metrics.json")
+    shutil.copy(RECORDS / "sft_smoke.json", tmp_path / "baseline.json")
+    monkeypatch.chdir(tmp_path)
+    (code,) = examples(DOCS / page, "python")
+    exec(compile(code, page, "exec"), {})
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_path_in_backticks_exists(page: Path) -> None:
+    named = paths(read(page)) - OF_A_USER
+    assert not [path for path in named if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_module_and_test_that_a_page_names_exists(page: Path) -> None:
+    missing = []
+    for name in modules(read(page)):
+        module = name
+        while module and not _is_module(module):
+            module = module.rpartition(".")[0]
+        rest = name[len(module) + 1 :]
+        if "." in rest or (rest and not _mentions(module, rest)):
+            missing.append(name)
+    assert not missing
+
+
+def _is_module(name: str) -> bool:
+    place = ROOT / name.replace(".", "/")
+    return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
+
+
+def _mentions(module: str, name: str) -> bool:
+    spec = importlib.util.find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return re.search(rf"\b{name}\b", Path(spec.origin).read_text(encoding="utf-8")) is not None
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in links(read(page)):
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        if not there.exists() or (anchor and anchor not in anchors(read(there))):
+            broken.append(target)
+    assert not broken
+
+
+def test_the_index_leads_to_every_page() -> None:
+    pages = {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+    assert links(read(DOCS / "README.md")) >= pages
+
+
+def words(page: Path) -> dict[str, str]:
+    """Word -> meaning, of tables with these two columns."""
+    return dict(re.findall(r"^\| ([a-z][a-z, -]*) \| ([^|]+) \|$", read(page), flags=re.MULTILINE))
+
+
+def test_a_word_means_the_same_to_users_and_to_authors() -> None:
+    ours, theirs = words(DOCS / "glossary.md"), words(ROOT / "ARCHITECTURE.md")
+    shared = (set(ours) & set(theirs)) - {"word"}
+    assert len(shared) > 15
+    assert {word: ours[word] for word in shared} == {word: theirs[word] for word in shared}
+
+
+def test_keys_for_code_of_ones_own_name_the_trainers_that_use_them() -> None:
+    page = read(DOCS / "trainers.md")
+    rows = re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", page.split("## Code of your own")[1], re.M)
+    assert len(rows) == 6
+    for key, told in rows:
+        named = set(told.removeprefix("all but ").split(", "))
+        some = set(TRAINERS) - named if told.startswith("all but ") else named
+        assert set(users_of(key)) == (set(TRAINERS) if told == "all" else some), key
