@@ -1,11 +1,12 @@
-# Two commands on a fresh machine: `make demo` and `make test`.
+# On a fresh machine: `make demo`, then `make test`; `make test-all` before a release.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n 2 --no-loadscope-reorder
 INPUTS := pyproject.toml constraints.txt canary/__init__.py
 
-.PHONY: demo test stacks clean
+.PHONY: demo test test-all stacks clean
 
 demo: $(VENV)/.train
 	$(BIN)/canary demo
@@ -15,7 +16,11 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+	$(PYTEST) -m "end_to_end or not (train or slow)"
+
+# The rest: every training of tests/faults and tests/integration.
+test-all: test
+	$(PYTEST) -m "(train or slow) and not end_to_end"
 
 # The oldest and the newest trl that the canary trains on; `nox -s stacks` tries all of them. And PPO
 # beside that of the last trl that has it.

@@ -61,6 +61,7 @@ def compared(repository: Path) -> tuple[Finished, Path]:
     return canary("ab", *arguments, cwd=repository), repository
 
 
+@pytest.mark.end_to_end
 def test_each_commit_trains_on_its_own_data(compared: tuple[Finished, Path]) -> None:
     finished, _ = compared
     found = json.loads(finished.out)
@@ -71,6 +72,7 @@ def test_each_commit_trains_on_its_own_data(compared: tuple[Finished, Path]) -> 
     assert not found["config_differences"]
 
 
+@pytest.mark.end_to_end
 def test_the_checkout_is_untouched_and_nothing_is_left(compared: tuple[Finished, Path]) -> None:
     _, root = compared
     assert (root / "data.jsonl").read_text() == "changed, and not committed\n"
@@ -78,6 +80,7 @@ def test_the_checkout_is_untouched_and_nothing_is_left(compared: tuple[Finished,
     assert len(git(root, "worktree", "list").splitlines()) == 1
 
 
+@pytest.mark.end_to_end
 def test_progress_shows_runs_in_turn_and_the_interval(compared: tuple[Finished, Path]) -> None:
     finished, _ = compared
     runs = [line.split()[2] for line in finished.err.splitlines() if line.startswith("pair ")]
@@ -87,6 +90,7 @@ def test_progress_shows_runs_in_turn_and_the_interval(compared: tuple[Finished, 
     assert "look at 2: regression" in finished.err
 
 
+@pytest.mark.end_to_end
 def test_records_and_comparison_stay(compared: tuple[Finished, Path]) -> None:
     finished, root = compared
     (folder,) = (root / "canary_output").iterdir()

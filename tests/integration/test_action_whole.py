@@ -74,6 +74,7 @@ def on(runner: Runner, github: GitHub, event: str, payload: dict[str, object], r
 
 @pytest.mark.train
 @pytest.mark.slow
+@pytest.mark.end_to_end
 def test_a_push_and_a_pull_request_go_through_both_halves(runner: Runner, github: GitHub) -> None:
     repository = github.state.repositories[NAME]
     inputs = INPUTS | {"token": github.token}

@@ -50,6 +50,7 @@ def whole(place: Path, alone: Ended) -> Ended:
     return watched(place, PYTHON, "train.py", options=("--name", "own"))
 
 
+@pytest.mark.end_to_end
 def test_losses_weights_and_output_are_those_of_the_command_alone(
     alone: Ended, whole: Ended
 ) -> None:
@@ -60,6 +61,7 @@ def test_losses_weights_and_output_are_those_of_the_command_alone(
     assert untimed(whole.out) == untimed(alone.out)
 
 
+@pytest.mark.end_to_end
 def test_the_record_is_complete(whole: Ended) -> None:
     record = whole.record()
     assert record.status == "completed"
@@ -87,6 +89,7 @@ def test_the_record_is_complete(whole: Ended) -> None:
     assert "train_runtime" in (whole.folder / "log.txt").read_text()
 
 
+@pytest.mark.end_to_end
 def test_the_probe_sees_what_the_measured_launch_trains(whole: Ended) -> None:
     record = whole.record()
     # Deterministic kernels add in another order.

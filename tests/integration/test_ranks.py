@@ -51,6 +51,7 @@ def sft(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return run_config(tmp_path_factory.mktemp("two"), values, "--nproc", "2")
 
 
+@pytest.mark.end_to_end
 def test_two_ranks_leave_one_record_with_losses_as_the_trainer_logs_them(sft: Finished) -> None:
     record = assert_both_ranks(sft, 4)
     logged = logged_losses(sft.log())[-4:]
@@ -62,6 +63,7 @@ def test_two_ranks_leave_one_record_with_losses_as_the_trainer_logs_them(sft: Fi
     assert record.tokens["input_tokens"] == tokens
 
 
+@pytest.mark.end_to_end
 def test_the_exact_lane_holds_the_batches_of_both_and_counts_what_the_reducer_does(
     sft: Finished,
 ) -> None:
@@ -75,6 +77,7 @@ def test_the_exact_lane_holds_the_batches_of_both_and_counts_what_the_reducer_do
     assert checks["ranks_agree"].status == "pass", checks["ranks_agree"].message
 
 
+@pytest.mark.end_to_end
 def test_every_phase_of_a_step_is_in_its_time_with_ranks_too(sft: Finished) -> None:
     record = sft.record()
     assert sum(record.phases.values()) == pytest.approx(record.perf.step_time.mean)

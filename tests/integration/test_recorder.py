@@ -105,6 +105,7 @@ def against(clean: RunRecord, changed: RunRecord) -> Comparison:
     return compare_to_baseline(changed, clean, gates=())
 
 
+@pytest.mark.end_to_end
 def test_the_record_holds_every_stage_of_the_exact_lane(clean: RunRecord) -> None:
     exact = clean.exact
     assert exact["steps"] == 12

@@ -40,6 +40,7 @@ MATTERS: dict[str, set[str]] = {
 """What each trainer's rows must hold, under trl's own names."""
 
 
+@pytest.mark.end_to_end
 def test_a_run_completes_and_prints_its_folder(finished_run: Finished) -> None:
     assert finished_run.code == 0, finished_run.err + finished_run.log()
     names = {path.name for path in finished_run.folder.iterdir()}
@@ -62,6 +63,7 @@ def test_a_run_completes_and_prints_its_folder(finished_run: Finished) -> None:
     assert record.config["output_dir"] == str(finished_run.folder.parent)
 
 
+@pytest.mark.end_to_end
 def test_the_documented_keys_are_there_and_json_is_strict(
     finished_run: Finished,
 ) -> None:
@@ -90,6 +92,7 @@ def test_the_documented_keys_are_there_and_json_is_strict(
     assert len(document["stability"]["loss_values"]) == STEPS
 
 
+@pytest.mark.end_to_end
 def test_phases_of_every_step_add_up_to_its_wall_time(finished_run: Finished) -> None:
     rows = finished_run.rows()
     assert len(rows) == STEPS
@@ -101,6 +104,7 @@ def test_phases_of_every_step_add_up_to_its_wall_time(finished_run: Finished) ->
         assert phases[name] > 0, name
 
 
+@pytest.mark.end_to_end
 def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) -> None:
     rows: list[Any] = finished_run.rows()
     written = [row["time"] for row in rows]
@@ -111,6 +115,7 @@ def test_steps_are_timed_from_end_to_end_without_gaps(finished_run: Finished) ->
     assert sum(walls[1:-1]) == pytest.approx(elapsed, rel=0.05, abs=0.005 + taken)
 
 
+@pytest.mark.end_to_end
 def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
     finished_run: Finished,
 ) -> None:
@@ -144,6 +149,7 @@ def test_rates_utilisation_and_memory_are_recorded_or_their_absence_is(
         assert (value is None) == (name in record.unmeasured), name
 
 
+@pytest.mark.end_to_end
 def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> None:
     record = finished_run.record()
     exact: Any = record.exact
@@ -174,6 +180,7 @@ def test_the_exact_signals_of_all_stages_are_there(finished_run: Finished) -> No
     assert exact["frozen"]["changed"] == []
 
 
+@pytest.mark.end_to_end
 def test_generation_reward_and_logprob_are_phases_of_online_training_alone(
     finished_run: Finished,
 ) -> None:
@@ -185,6 +192,7 @@ def test_generation_reward_and_logprob_are_phases_of_online_training_alone(
     assert ("completion_tokens" in record.tokens) is online
 
 
+@pytest.mark.end_to_end
 def test_every_step_records_what_matters_for_its_trainer(finished_run: Finished) -> None:
     record = finished_run.record()
     wanted = MATTERS[record.config["training_type"]]
@@ -195,6 +203,7 @@ def test_every_step_records_what_matters_for_its_trainer(finished_run: Finished)
         assert len(record.exact["trajectory"]["rl"][name]) == 3
 
 
+@pytest.mark.end_to_end
 def test_the_invariants_of_each_trainer_hold(finished_run: Finished) -> None:
     record = finished_run.record()
     found = {check.name: check for check in invariant_checks([record])}
@@ -233,6 +242,7 @@ def test_a_second_run_is_bit_equal(
     assert one.stability.loss_values == two.stability.loss_values
 
 
+@pytest.mark.end_to_end
 def test_the_measured_launch_finds_the_datasets_that_the_probe_prepared(
     finished_run: Finished,
 ) -> None:
@@ -244,12 +254,14 @@ def test_the_measured_launch_finds_the_datasets_that_the_probe_prepared(
         assert found["tokenizer_calls"] < prepared["tokenizer_calls"]
 
 
+@pytest.mark.end_to_end
 def test_the_probe_follows_the_measured_trajectory(finished_run: Finished) -> None:
     probe = [row["loss"] for row in finished_run.rows(probe=True)]
     measured = [row["loss"] for row in finished_run.rows()]
     assert probe == pytest.approx(measured[: len(probe)], rel=1e-5)
 
 
+@pytest.mark.end_to_end
 def test_what_was_not_measured_says_why(finished_run: Finished) -> None:
     record = finished_run.record()
     assert record.memory.peak_allocated_bytes is None
