@@ -1,0 +1,197 @@
+"""The command line: verbs only. Each parses, calls one function and prints."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from canary import __version__
+from canary.cli.baseline import baseline_app
+from canary.cli.campaign import ab, calibrate, demo
+from canary.cli.compare import compare, explain
+from canary.cli.gate import gate_app, publish_comparison
+from canary.cli.init import init
+from canary.cli.ladder import ladder
+from canary.cli.options import Config, Set
+from canary.cli.profile import profile
+from canary.cli.terminal import (
+    interrupted,
+    leave_quietly,
+    open_closed_streams,
+    without_workflow_commands,
+)
+from canary.cli.train import exec_, run
+from canary.config.trainers import DEFAULT_TRAINER, TRAINERS
+from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE, CanaryError, printable
+
+app = typer.Typer(
+    name="canary",
+    help="A short training run on every change, compared with the runs before it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+config_app = typer.Typer(
+    help="Show a resolved config, or the schema of all of them.", no_args_is_help=True
+)
+app.add_typer(config_app, name="config")
+app.add_typer(gate_app, name="gate")
+app.add_typer(baseline_app, name="baseline")
+
+IN_JOBS = ("gate", "publish")
+"""Verbs whose output is the log of a job, which may hold a token."""
+TYPER_INTERRUPTED = 130
+"""What typer makes of Ctrl-C."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"rlhf-canary {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(run)
+app.command("exec", context_settings={"allow_interspersed_args": False})(exec_)
+app.command()(compare)
+app.command()(explain)
+app.command()(ab)
+app.command()(calibrate)
+app.command()(ladder)
+app.command()(demo)
+
+
+@app.command("save-baseline")
+def save_baseline(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A run's folder or record.")],
+    destination: Annotated[
+        Path, typer.Argument(metavar="DST", help="A .json file, or the folder of a history.")
+    ],
+    accept: Annotated[
+        str | None,
+        typer.Option(
+            "--accept", metavar="REASON", help="Begin a new level: what changed is accepted."
+        ),
+    ] = None,
+) -> None:
+    """Keep a completed run as a baseline."""
+    from canary.baseline.verbs import save_baseline
+
+    typer.echo(save_baseline(source, destination, accept))
+
+
+@app.command()
+def env() -> None:
+    """Show what the exact lane knows of this machine: packages, devices, threads."""
+    from canary.machine.environment import environment_lines, fingerprint
+
+    for name, value in environment_lines(fingerprint()):
+        typer.echo(f"{name:<18} {value}")
+
+
+@app.command("init-config")
+def init_config(
+    path: Annotated[Path, typer.Argument(help="File to write.")],
+    type_: Annotated[
+        str,
+        typer.Option("--type", help=f"{', '.join((*TRAINERS, 'exec'))}."),
+    ] = DEFAULT_TRAINER,
+    tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite.")] = False,
+) -> None:
+    """Write a commented config to start from."""
+    from canary.config.samples import write_sample
+
+    write_sample(path, type_, tier, force=force)
+    typer.echo(f"wrote {path}; run it with: canary run {path}")
+
+
+@config_app.command("show")
+def config_show(config: Config = None, set_: Set = None) -> None:
+    """Print every value and where it came from."""
+    from canary.config.load import load_config
+    from canary.config.render import show_text
+
+    typer.echo(show_text(load_config(config, set_ or [])).rstrip("\n"))
+
+
+@config_app.command("schema")
+def config_schema() -> None:
+    """Print the JSON schema, for editors."""
+    from canary.config.render import json_schema
+
+    typer.echo(json_schema().rstrip("\n"))
+
+
+app.command()(profile)
+app.command("publish")(publish_comparison)
+app.command()(init)
+
+
+def main(arguments: list[str] | None = None) -> Any:
+    """Entry point. Errors that users can cause become one line and the right exit code."""
+    open_closed_streams()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] and arguments[0] in IN_JOBS:
+        with without_workflow_commands():
+            _main(arguments)
+    else:
+        _main(arguments)
+
+
+def _main(arguments: list[str]) -> None:
+    verbose = bool({"-v", "--verbose"} & set(arguments))
+    try:
+        code = app(args=arguments, standalone_mode=False)
+        if code == TYPER_INTERRUPTED:
+            interrupted()
+        sys.exit(code if isinstance(code, int) else EXIT_OK)
+    except typer.Exit as done:
+        sys.exit(done.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        interrupted()
+    except BrokenPipeError:
+        # The reader of standard output has gone: what it wanted, it has.
+        sys.exit(EXIT_OK)
+    except CanaryError as error:
+        if verbose:
+            _show_traceback()
+        print(f"canary: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except Exception as error:  # noqa: BLE001 - the one place that meets what nobody foresaw
+        _show_usage_error(error)
+        if verbose:
+            _show_traceback()
+        what = printable(f"unexpected {type(error).__name__}: {error}")
+        print(f"canary: {what} (run again with -v and report it)", file=sys.stderr)
+        sys.exit(EXIT_ERROR)
+    finally:
+        leave_quietly()
+
+
+def _show_traceback() -> None:
+    """The exception in hand; its text, and that of its causes, may be a stranger's."""
+    for line in traceback.format_exc().splitlines():
+        print(f"  {printable(line)}", file=sys.stderr)
+
+
+def _show_usage_error(error: Exception) -> None:
+    """The argument parser's own errors, in one line, exit code 2."""
+    message = getattr(error, "format_message", None)
+    if message is not None:
+        print(f"canary: {printable(message())}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)
