@@ -127,8 +127,6 @@ def environment_lines(found: Environment) -> list[tuple[str, str]]:
         ]
     else:
         lines.append(("gpu", f"none: {found['gpu_reason']}"))
-    lines += [
-        (name, version or "not installed") for name, version in (found["packages"] or {}).items()
-    ]
+    lines += [(name, version or "not installed") for name, version in found["packages"].items()]
     lines += list(found["variables"].items())
     return lines
