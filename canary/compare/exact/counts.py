@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from canary.compare.checks import CHECKS
 from canary.compare.exact.growth import held_bytes, tensor_growth
@@ -15,6 +16,9 @@ from canary.record.types import RunRecord
 SETTLED_STEP = 3
 """Live tensors are followed from here: the first steps make the optimizer's state."""
 MB = 2**20
+
+
+Taken: TypeAlias = "Callable[[Count, RunRecord, RunRecord, Thresholds], Counted]"
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class Count:
     unit: str = ""
     quiet_below: float = 0.0
     """Differences up to this are not worth a word."""
-    taken: Callable[[Count, RunRecord, RunRecord, Thresholds], Counted] | None = None
+    taken: Taken | None = None
     """How it is taken, where that is not just reading it."""
 
     @property
@@ -86,6 +90,22 @@ def in_step(row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thr
     if not reason and row.percent and found.baseline == 0:
         reason = f"the baseline counted no {row.words}"
     return replace(found, why_not=reason)
+
+
+def of_step(
+    name: str,
+    read: Callable[[Work], float | None],
+    limit: Callable[[Thresholds], float],
+    *,
+    percent: bool = False,
+    taken: Taken = in_step,
+) -> Count:
+    """The row of a count of one step."""
+
+    def in_record(record: RunRecord) -> float | None:
+        return read(_work(record.exact))
+
+    return Count("work", name, in_record, limit, percent, taken=taken)
 
 
 def host_reads(

@@ -13,9 +13,9 @@ from canary.compare.exact.counts import (
     growth_of_live_tensors,
     held_mb,
     host_reads,
-    in_step,
     live_memory,
     live_tensors,
+    of_step,
     tokenizer_calls,
     written_mb,
 )
@@ -149,50 +149,39 @@ SIGNALS: tuple[Signal, ...] = (
 """What is learned: equal, or within the tolerance of arithmetic."""
 
 COUNTS: tuple[Count, ...] = (
-    Count(
-        "work",
+    of_step(
         "tokens_fed",
-        lambda record: record.exact.get("work", {}).get("tokens_fed"),
+        lambda work: work.get("tokens_fed"),
         lambda limits: limits.max_tokens_fed_increase_pct,
         percent=True,
-        taken=in_step,
     ),
-    Count(
-        "work",
+    of_step(
         "host_reads",
-        lambda record: record.exact.get("work", {}).get("host_reads"),
+        lambda work: work.get("host_reads"),
         lambda limits: limits.max_host_reads_increase,
         taken=host_reads,
     ),
-    Count(
-        "work",
+    of_step(
         "collectives",
-        lambda record: record.exact.get("work", {}).get("collectives"),
+        lambda work: work.get("collectives"),
         lambda limits: limits.max_collectives_increase,
-        taken=in_step,
     ),
-    Count(
-        "work",
+    of_step(
         "recompiles",
-        lambda record: record.exact.get("work", {}).get("recompiles"),
+        lambda work: work.get("recompiles"),
         lambda limits: limits.max_recompiles_increase,
-        taken=in_step,
     ),
-    Count(
-        "work",
+    of_step(
         "operators",
-        lambda record: record.exact.get("work", {}).get("operator_total"),
+        lambda work: work.get("operator_total"),
         lambda limits: limits.max_operators_increase_pct,
         percent=True,
-        taken=in_step,
     ),
-    Count(
-        "work",
+    of_step(
         "flops",
-        lambda record: record.exact.get("work", {}).get("flops"),
+        lambda work: work.get("flops"),
         lambda limits: limits.max_flops_increase_pct,
         percent=True,
-        taken=in_step,
     ),
     Count(
         "memory",

@@ -116,7 +116,7 @@ def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_row(row: Row, **more: Any) -> Observation:
-    """The observation of a row (see `canary.record.summary`)."""
+    """The observation of a row."""
     rate, loss, norm = (
         None if row.get(key) is None else float(number(row[key]))
         for key in ("learning_rate", "loss", "grad_norm")
