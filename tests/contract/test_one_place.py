@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).parents[2] / "canary"
     ("what", "place"),
     [
         (r"\bdifflib\b", "errors.py"),
-        (r"\[\s*\"git\"", "collect/git.py"),
-        (r"copy_\(.*non_blocking=True", "collect/probes/scalars.py"),
+        (r"\[\s*\"git\"", "machine/git.py"),
+        (r"copy_\(.*non_blocking=True", "training/collectors/scalars.py"),
         (r"pass\(word", "config/secret_names.py"),
     ],
 )
