@@ -71,7 +71,7 @@ def push_records(
     verdict: Judgement = "",
     accept: str | None = None,
 ) -> str:
-    """As `push_paths`, of records in hand; the first of them begins the new level."""
+    """As `push_paths`, of records in hand; the first of them begins the new period."""
     for record in records:
         require_usable(record)
     ordered = sorted(records, key=lambda record: record.timestamp)

@@ -3,9 +3,9 @@
     <folder>/v1/<canary>/<machine key>/<start>_<run id>[+g<commit>][+red][+accepted].json
     <folder>/v1/<canary>/<machine key>/noise.json
 
-A run that was accepted begins a new level: runs before it are kept and no longer compared with. A
+A run that was accepted begins a new period: runs before it are kept and no longer compared with. A
 red run (regression, changed and not accepted, error) is kept and never compared with. Names alone
-tell the order, the levels and the commits, so that a long history costs no reading.
+tell the order, the periods and the commits, so that a long history costs no reading.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 VERSION = "v1"
 NOISE_FILE = "noise.json"
 WINDOW = 20
-"""Newest runs of a level that are compared with."""
+"""Newest runs of a period that are compared with."""
 ANCHORS = 3
-"""First runs of a level, for the drift since then; from so many runs beyond them on."""
+"""First runs of a period, for the drift since then; from so many runs beyond them on."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Selection:
     anchor: tuple[RunRecord, ...]
     noise_file: Path | None
     stored: int
-    """Runs on the current level."""
+    """Runs in the current period."""
     elsewhere: int = 0
     """Stored runs left out because the commit does not descend from theirs."""
 
@@ -81,7 +81,7 @@ def comparable(found: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in found if not entry.red]
 
 
-def current_level(found: Sequence[Entry]) -> list[Entry]:
+def current_period(found: Sequence[Entry]) -> list[Entry]:
     """From the newest accepted run on; where several runs of one commit were accepted, from the
     first of them."""
     newest = next((entry for entry in reversed(found) if entry.accepted), None)
@@ -95,8 +95,8 @@ def current_level(found: Sequence[Entry]) -> list[Entry]:
     return list(found[begins:])
 
 
-def levels(found: Sequence[Entry]) -> list[int]:
-    """The level of each run, counted from 1."""
+def periods(found: Sequence[Entry]) -> list[int]:
+    """The period of each run, counted from 1."""
     made, number, last = [], 1, None
     for place, entry in enumerate(found):
         same = last is not None and entry.commit and entry.commit == last.commit
@@ -130,17 +130,17 @@ def select(
     folder = drawer(root, record)
     others = [e for e in comparable(entries(folder)) if e.run_id != record.run_id]
     found = others if ancestry is None else descended(others, ancestry)
-    level = current_level(found)
+    period = current_period(found)
     noise = folder / NOISE_FILE
-    newest = [entry.record() for entry in level[-window:]]
+    newest = [entry.record() for entry in period[-window:]]
     anchor: list[RunRecord] = []
-    if len(level) >= 2 * ANCHORS:
-        anchor = [entry.record() for entry in level[:ANCHORS]]
+    if len(period) >= 2 * ANCHORS:
+        anchor = [entry.record() for entry in period[:ANCHORS]]
     return Selection(
         tuple(newest),
         tuple(anchor),
         noise if noise.exists() else None,
-        len(level),
+        len(period),
         len(others) - len(found),
     )
 
@@ -213,7 +213,7 @@ def write(path: Path, text: str) -> None:
 
 def prune(root: Path, keep: int) -> list[Path]:
     """Removes all but the newest `keep` runs of each drawer, and returns what went. The first runs
-    of the current level stay: they are the anchor of the drift. Red runs are bounded alike, and go
+    of the current period stay: they are the anchor of the drift. Red runs are bounded alike, and go
     with the runs of their time."""
     removed = []
     for folder in drawers(root):
@@ -221,7 +221,7 @@ def prune(root: Path, keep: int) -> list[Path]:
         good = comparable(found)
         newest = good[-keep:]
         red = [e for e in found if e.red and (not newest or e.start >= newest[0].start)]
-        kept = {*newest, *current_level(good)[:ANCHORS], *red[-keep:]}
+        kept = {*newest, *current_period(good)[:ANCHORS], *red[-keep:]}
         for entry in found:
             if entry not in kept:
                 entry.path.unlink()
@@ -230,18 +230,18 @@ def prune(root: Path, keep: int) -> list[Path]:
 
 
 def rows(root: Path) -> Iterator[tuple[str, str, int, int, str, str]]:
-    """Of each drawer: canary, machine, runs that count, those of them on the current level, oldest
+    """Of each drawer: canary, machine, runs that count, those of them in the current period, oldest
     and newest start."""
     for folder in drawers(root):
         found = entries(folder)
         if found:
             good = comparable(found)
-            level = len(current_level(good))
+            period = len(current_period(good))
             yield (
                 folder.parent.name,
                 folder.name,
                 len(good),
-                level,
+                period,
                 found[0].start,
                 found[-1].start,
             )

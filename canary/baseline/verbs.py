@@ -6,11 +6,11 @@ from pathlib import Path
 
 from canary.baseline.entry import Entry
 from canary.baseline.history import (
-    current_level,
+    current_period,
     drawers,
     entries,
     is_history,
-    levels,
+    periods,
     prune,
     rows,
     save,
@@ -30,7 +30,7 @@ def save_baseline(source: Path, destination: Path, accepted: str | None = None) 
     if destination.suffix == ".json" and not destination.is_dir():
         if accepted:
             raise InputError(
-                "a single file has no levels", "--accept needs the folder of a history"
+                "a single file has no periods", "--accept needs the folder of a history"
             )
         save_file(destination, record)
         return printable(f"saved {record.run_id} as {destination}")
@@ -39,8 +39,10 @@ def save_baseline(source: Path, destination: Path, accepted: str | None = None) 
     if (destination / "metrics.json").exists():
         raise InputError(f"{destination} is a run's own folder", "name another folder")
     path = save(destination, record, accepted=accepted)
-    level = current_level(entries(path.parent))
-    return printable(f"saved {record.run_id} to {path.parent} ({_runs(len(level))} on this level)")
+    period = current_period(entries(path.parent))
+    return printable(
+        f"saved {record.run_id} to {path.parent} ({_runs(len(period))} in this period)"
+    )
 
 
 def _runs(count: int) -> str:
@@ -51,19 +53,19 @@ def list_text(root: Path, shown: str = "") -> str:
     """A line a canary and machine; `shown` names the history."""
     lines = [
         printable(
-            f"{canary:<24} {machine:<36} {_runs(count):>9}, {level} on this level, "
+            f"{canary:<24} {machine:<36} {_runs(count):>9}, {period} in this period, "
             f"{first} to {last}"
         )
-        for canary, machine, count, level, first, last in rows(root)
+        for canary, machine, count, period, first, last in rows(root)
     ]
     return "\n".join(lines) or printable(f"{shown or root} holds no runs")
 
 
-HEADINGS = ("run", "commit", "verdict", "step time", "memory", "level", "")
+HEADINGS = ("run", "commit", "verdict", "step time", "memory", "period", "")
 
 
 def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
-    """A line a run, newest last, with its commit, verdict and level; red runs are on none.
+    """A line a run, newest last, with its commit, verdict and period; red runs are on none.
 
     Raises:
         InputError: no history, or not of this canary.
@@ -74,7 +76,7 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
         if canary is not None and folder.parent.name != canary:
             continue
         found = entries(folder)
-        numbers = dict(zip(kept := [e for e in found if not e.red], levels(kept), strict=True))
+        numbers = dict(zip(kept := [e for e in found if not e.red], periods(kept), strict=True))
         cells = [HEADINGS, *(_cells(entry, numbers.get(entry)) for entry in found)]
         run, verdict = (max(len(row[place]) for row in cells) for place in (0, 2))
         lines.append(printable(f"{folder.parent.name} on {folder.name}"))
@@ -90,7 +92,7 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
     return "\n".join(lines)
 
 
-def _cells(entry: Entry, level: int | None) -> tuple[str, ...]:
+def _cells(entry: Entry, period: int | None) -> tuple[str, ...]:
     document, record, context = entry.document(), entry.record(), entry.context()
     sha = (record.git.get("sha") or "no commit")[:9]
     memory = record.perf.max_mem_mb
@@ -98,7 +100,7 @@ def _cells(entry: Entry, level: int | None) -> tuple[str, ...]:
     verdict = (context.verdict if context else "") or "-"
     time = f"{1000 * record.perf.step_time.mean:.1f} ms"
     accepted = f"accepted: {document['accepted']}" if document.get("accepted") else ""
-    return (entry.run_id, sha, verdict, time, shown, str(level or "-"), accepted)
+    return (entry.run_id, sha, verdict, time, shown, str(period or "-"), accepted)
 
 
 def prune_text(root: Path, keep: int) -> str:

@@ -74,7 +74,7 @@ def baseline_history(
     branch: Branch = BRANCH,
     canary: Canary = None,
 ) -> None:
-    """Every run with commit, verdict, step time, memory and level."""
+    """Every run with commit, verdict, step time, memory and period."""
     from canary.baseline.verbs import show_text
     from canary.report.lines import terminal_width, wrapped
 
@@ -105,7 +105,7 @@ def baseline_prune(
         ),
     ] = None,
 ) -> None:
-    """Remove the oldest runs, but for the first three of the current level (drift)."""
+    """Remove the oldest runs, but for the first three of the current period (drift)."""
     from canary.baseline.branch_verbs import prune_branch_text
     from canary.baseline.verbs import prune_text
     from canary.errors import UsageError
@@ -116,7 +116,7 @@ def baseline_prune(
         said = prune_text(folder, keep or KEEP_IN_FOLDER)
     else:
         said = prune_branch_text(*_place(remote, branch), keep or KEEP)
-    typer.echo(f"{said}; the first three of the current level stay too")
+    typer.echo(f"{said}; the first three of the current period stay too")
 
 
 @baseline_app.command("push")
@@ -133,7 +133,7 @@ def baseline_push(
     ] = None,
     accept: Annotated[
         str | None,
-        typer.Option("--accept", metavar="REASON", help="Begin a new level with these runs."),
+        typer.Option("--accept", metavar="REASON", help="Begin a new period with these runs."),
     ] = None,
     verbose: Verbose = False,
 ) -> None:

@@ -59,7 +59,7 @@ def _context(
     acceptance: Acceptance | None,
 ) -> Context:
     """What is known of a run beside its record. A label accepts a change; a person who dispatches
-    the accept workflow begins a new level whatever the verdict."""
+    the accept workflow begins a new period whatever the verdict."""
     accepted = None
     if acceptance is not None and (found.accepted or acceptance.by_hand):
         accepted = Accepted(

@@ -250,7 +250,7 @@ def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]
 
 
 def _by_hand(judged: Judged, accepted: Acceptance) -> Judged:
-    """A person who began a new level by hand has seen what is worse: it blocks no more."""
+    """A person who began a new period by hand has seen what is worse: it blocks no more."""
     found = judged.answer.comparison
     if found.verdict not in ("regression", "changed"):
         return judged

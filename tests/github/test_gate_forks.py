@@ -199,7 +199,7 @@ def test_acceptance_is_found_again_after_a_squash_merge(house: Gatehouse) -> Non
     assert said.outputs["verdict"] == "changed"
     assert [name for name in house.entries() if name.endswith("+accepted.json")]
     later = altered(run, "run_id", to="after")
-    assert house.push_main(later).outputs["verdict"] == "no-baseline", "a new level begins"
+    assert house.push_main(later).outputs["verdict"] == "no-baseline", "a new period begins"
 
 
 def test_a_merge_without_acceptance_stays_red(house: Gatehouse) -> None:

@@ -12,10 +12,10 @@ from canary.baseline.ancestry import Ancestry
 from canary.baseline.entry import Accepted, Context, Entry
 from canary.baseline.history import (
     Selection,
-    current_level,
+    current_period,
     drawer,
     entries,
-    levels,
+    periods,
     prune,
     rows,
     save,
@@ -124,8 +124,8 @@ def test_a_red_run_is_kept_and_never_compared_with(tmp_path: Path, verdict: str)
     keep(tmp_path, 8)
     assert [run.run_id for run in compared(tmp_path).anchor] == run_ids(2, 3, 4)
     assert len(entries(drawer(tmp_path, NOW))) == 8
-    ((_, _, count, level, _, _),) = rows(tmp_path)
-    assert (count, level) == (6, 6)
+    ((_, _, count, period, _, _),) = rows(tmp_path)
+    assert (count, period) == (6, 6)
 
 
 @pytest.mark.parametrize("verdict", ["", "pass", "inconclusive", "no-baseline"])
@@ -152,8 +152,8 @@ def test_several_accepted_runs_of_one_commit_are_one_level(tmp_path: Path) -> No
     keep(tmp_path, 6)
     assert ids(compared(tmp_path)) == run_ids(3, 4, 5, 6)
     found = entries(drawer(tmp_path, NOW))
-    assert len(current_level(found)) == 4
-    assert levels(found) == [1, 1, 2, 2, 2, 2]
+    assert len(current_period(found)) == 4
+    assert periods(found) == [1, 1, 2, 2, 2, 2]
 
 
 def test_only_runs_of_ancestors_are_compared_with(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_a_person_pushes_reads_and_prunes(place: Place, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert stored(place.remote, tmp_path / "one") == run_ids(1, 2, 3)
     done = place.canary("list", "--remote", "origin")
-    assert "3 runs, 1 on this level" in done.stdout
+    assert "3 runs, 1 in this period" in done.stdout
     rows = [line.split() for line in place.canary("history").stdout.splitlines()[2:]]
     assert [(row[0], row[1], row[2], row[7]) for row in rows] == [
         ("run-00001", sha_of(1)[:9], "-", "1"),
@@ -113,7 +113,7 @@ def test_what_is_pulled_into_a_folder_is_compared_with(place: Place) -> None:
     again = place.canary("pull", "baselines")
     assert (again.returncode, "--replace" in again.stderr) == (2, True)
     assert place.canary("pull", "baselines", "--replace").returncode == 0
-    assert "1 run, 1 on this level" in place.canary("list", "baselines").stdout
+    assert "1 run, 1 in this period" in place.canary("list", "baselines").stdout
     (place.folder / "baselines" / "thesis.txt").write_text("x")
     kept = place.canary("pull", "baselines", "--replace")
     assert (kept.returncode, "holds more than a history" in kept.stderr) == (2, True)

@@ -268,7 +268,7 @@ def test_lists_say_how_many_runs_and_since_when(tmp_path: Path) -> None:
     dpo, sft = list_text(tmp_path).splitlines()
     assert dpo.startswith("dpo_smoke ")
     assert sft.split()[:2] == ["sft_smoke", machine_key(NOW)]
-    assert "5 runs, 2 on this level, 20260101T000000 to 20260101T000004" in sft
+    assert "5 runs, 2 in this period, 20260101T000000 to 20260101T000004" in sft
 
 
 def test_a_history_shows_each_run_with_its_acceptance(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_history_shows_each_run_with_its_acceptance(tmp_path: Path) -> None:
     save(tmp_path, record(2), accepted="new data")
     head, names, first, second = show_text(tmp_path).splitlines()
     assert head == f"sft_smoke on {machine_key(NOW)}"
-    assert names.split() == ["run", "commit", "verdict", "step", "time", "memory", "level"]
+    assert names.split() == ["run", "commit", "verdict", "step", "time", "memory", "period"]
     assert first.split() == ["run-00001", "abcdef012", "-", "100.0", "ms", "600", "MB", "1"]
     assert "no commit" in second
     assert second.endswith("2  accepted: new data")
@@ -296,13 +296,13 @@ def test_saving_by_path_keeps_a_file_or_fills_a_history(tmp_path: Path) -> None:
     assert said == f"saved run-00003 as {tmp_path / 'kept.json'}"
     assert load_record(tmp_path / "kept.json") == record(3)
     said = save_baseline(source, tmp_path / "history", "meant so")
-    assert said.endswith("(1 run on this level)")
+    assert said.endswith("(1 run in this period)")
     assert entries(drawer(tmp_path / "history", record(3)))[0].accepted
 
 
 def test_saving_where_it_makes_no_sense_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "run" / "metrics.json", record(3)).parent
-    with pytest.raises(InputError, match="no levels"):
+    with pytest.raises(InputError, match="no periods"):
         save_baseline(source, tmp_path / "kept.json", "meant so")
     with pytest.raises(InputError, match="a run's own folder"):
         save_baseline(source, source)

@@ -26,7 +26,7 @@ def test_what_prune_keeps(arguments: list[str], kept: int, monkeypatch: pytest.M
         lambda remote, here, keep: f"kept the newest {keep}",
     )
     said = CliRunner().invoke(app, ["baseline", "prune", *arguments]).output
-    assert said == f"kept the newest {kept}; the first three of the current level stay too\n"
+    assert said == f"kept the newest {kept}; the first three of the current period stay too\n"
 
 
 def test_the_help_names_both_numbers() -> None:
