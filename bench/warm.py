@@ -22,6 +22,8 @@ from canary.collect.folder import load_record
 from canary.collect.record import RunRecord
 from canary.runner.warm import PLACE
 
+CONFIG = Path(__file__).parents[1] / "configs" / "dpo_smoke.yaml"
+
 
 class Timed(NamedTuple):
     """One command: wall seconds, CPU seconds of it and all that it waited for, and its records."""
@@ -38,14 +40,16 @@ def timed(python: str, folder: Path, *, warm: bool, ab: bool) -> Timed:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     words = ["run", "--quiet"]
     if ab:
-        words = ["ab", "--base-config", "configs/dpo_smoke.yaml", "--head-config"]
-        words += [str(folder / "same.yaml"), "--pairs", "3", "--quiet"]
-        (folder / "same.yaml").write_text(Path("configs/dpo_smoke.yaml").read_text())
+        for name in ("base.yaml", "head.yaml"):
+            (folder / name).write_text(CONFIG.read_text())
+        words = ["ab", "--base-config", "base.yaml", "--head-config", "head.yaml"]
+        words += ["--pairs", "3", "--quiet"]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     out = folder / "out"
     done = subprocess.run(
         [python, "-m", "canary.cli", *words, "-o", str(out)],
         env=environment,
+        cwd=folder,  # or it would be this checkout's code in both ways
         capture_output=True,
         text=True,
         check=False,
