@@ -1,8 +1,8 @@
 """Launches that begin as forks against launches that import everything: `python -m bench.warm`.
 
 Runs `canary run` in both ways in turn, prints wall and CPU seconds of each pair and the medians of
-the ratios, and says whether records agree: losses bit for bit, the exact signals, resident memory. With `--ab` the
-CPU seconds lack the forks, whose warm Python outlives the command that started it.
+the ratios, and says whether records agree: losses bit for bit, the exact signals, resident memory.
+With `--ab` the CPU seconds lack the forks: their warm Python outlives the command that started it.
 `--cold PYTHON` takes another checkout's Python for the cold way, `--ab` runs `ab --pairs 3`.
 """
 
