@@ -2,6 +2,7 @@
 
 Runs `canary run` in both ways in turn, prints wall and CPU seconds of each pair and the medians of
 the ratios, and says whether records agree: losses bit for bit, the exact signals, resident memory.
+With `--ab` the CPU seconds lack the forks: their warm Python outlives the command that started it.
 `--cold PYTHON` takes another checkout's Python for the cold way, `--ab` runs `ab --pairs 3`.
 """
 
@@ -22,6 +23,8 @@ from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from canary.runner.warm import PLACE
 
+CONFIG = Path(__file__).parents[1] / "configs" / "dpo_smoke.yaml"
+
 
 class Timed(NamedTuple):
     """One command: wall seconds, CPU seconds of it and all that it waited for, and its records."""
@@ -38,14 +41,16 @@ def timed(python: str, folder: Path, *, warm: bool, ab: bool) -> Timed:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     words = ["run", "--quiet"]
     if ab:
-        words = ["ab", "--base-config", "configs/dpo_smoke.yaml", "--head-config"]
-        words += [str(folder / "same.yaml"), "--pairs", "3", "--quiet"]
-        (folder / "same.yaml").write_text(Path("configs/dpo_smoke.yaml").read_text())
+        for name in ("base.yaml", "head.yaml"):
+            (folder / name).write_text(CONFIG.read_text())
+        words = ["ab", "--base-config", "base.yaml", "--head-config", "head.yaml"]
+        words += ["--pairs", "3", "--quiet"]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     out = folder / "out"
     done = subprocess.run(
         [python, "-m", "canary.cli", *words, "-o", str(out)],
         env=environment,
+        cwd=folder,  # or it would be this checkout's code in both ways
         capture_output=True,
         text=True,
         check=False,
