@@ -6,11 +6,10 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
 
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
@@ -22,13 +21,12 @@ from canary.protocol.job import NODE_RANK, Job, Kind, Listener, Result, disk_ful
 from canary.protocol.readings import Readings, reading_path
 from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
-from canary.record.exact import Calls
 from canary.record.folder import (
     RunFolder,
     new_run_id,
 )
 from canary.record.profile import Window
-from canary.record.profile_folder import keep_profile, window_of
+from canary.record.profile_folder import window_of
 from canary.record.tracked import exact_scalars
 from canary.record.types import RunRecord
 from canary.runner.child_environment import child_environment, remove_tree, require_training_stack
@@ -49,9 +47,6 @@ from canary.runner.exec.streams import LogOnly, PassedOn, Streams
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
 from canary.runner.warm import warm_starts, without_place
-
-CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
-"""Counts of calls that a cache of an earlier launch makes smaller."""
 
 AGAIN_S, AGAIN_TIMES = 120.0, 10
 """What repeats a user's command ends after so many seconds, and so many times the first launch."""
@@ -157,8 +152,7 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             _keep(session, kind, result)
             if job.profile is not None:
                 window = Window(**job.profile)
-                ended = session.last_step, session.first_step
-                keep_profile(session.record, session.folder.path, window, *ended)
+                session.keep_profile(window, session.last_step, session.first_step)
             session.write()
             if kind == "measured" or config.training_type != "exec" or not config.repeats:
                 measured = result
@@ -253,23 +247,10 @@ def _keep_samples(session: Session, sampled: dict[str, dict[str, float]]) -> Non
 
 
 def _keep(session: Session, kind: Kind, result: Result) -> None:
-    record = session.record
     own = session.config.training_type == "exec"
-    if kind == "probe":
-        record.exact.update(result.exact)
-        if own:
-            record.io.update(_calls(result, lambda name: name in CACHED_CALLS))
-    else:
-        # What a command finds cached in its first launch depends on the day; in its probe, which
-        # comes last, on the command alone.
-        left_out = CACHED_CALLS if own else ()
-        record.io.update(_calls(result, lambda name: name not in left_out))
-        record.perf.startup_seconds = session.record.launches[-1].startup_seconds
+    session.keep_result(kind, result, users_own=own)
     _keep_ranks(session, result)
-    if result.device:
-        record.env["device"] = result.device
-    record.unmeasured.update(result.unmeasured)
-    record.notes += [note for note in result.notes if note not in record.notes]
+    record = session.record
     if result.training:
         record.env["packages"] = result.training["packages"]
         record.first_step = result.training.get("resumed_at", 0) + 1
@@ -277,10 +258,6 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
             record.config.update(as_config(result.training, kind))
         if "name" in result.training and not session.is_named:
             record.name = record.config["name"] = result.training["name"]
-
-
-def _calls(result: Result, kept: Callable[[str], bool]) -> Calls:
-    return cast(Calls, {name: count for name, count in result.calls.items() if kept(name)})
 
 
 def _keep_ranks(session: Session, result: Result) -> None:

@@ -6,33 +6,26 @@ import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
-from canary.machine.environment import fingerprint, git_state
 from canary.protocol.job import Kind, Listener, Result
 from canary.protocol.readings import Readings
+from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import asked_config
-from canary.record.bottlenecks import with_bottlenecks
 from canary.record.folder import (
     RunFolder,
-    close_launches,
-    start_record,
 )
-from canary.record.ranks import RankSteps, merged_rows
 from canary.record.step_row import Row
-from canary.record.summary import summarise_ranks
-from canary.record.types import Launch, RunRecord
 from canary.runner.distributed import Rendezvous
 
 WRITE_EVERY_S = 1.0
 """Seconds between two writes of `metrics.json` while a launch runs."""
 
 
-class Session:
+class Session(RecordWriter):
     """Keeps the record of one run up to date; a listener (the terminal) hears the same events."""
 
     def __init__(
@@ -44,42 +37,27 @@ class Session:
         echo: bool = False,
         rendezvous: Rendezvous | None = None,
     ) -> None:
+        super().__init__(folder, loaded.config.name, asked_config(loaded.config))
         self.config: CanaryConfig = loaded.config
         self.is_named = loaded.is_named
-        self.folder = folder
         self.echo = echo
         """Whether a user's command has this process's own streams."""
         self.rendezvous = rendezvous or Rendezvous()
         self._listener = listener
         self.readings: Readings | None = None
         """Of the launch that runs, where it is sampled."""
-        self._rows = RankSteps(folder.steps)
         self._measured = False
         self._launch_steps = 0
         self.first_step: int | None = None
         self.last_step: int | None = None
         """The first and the last step that the launch has ended, as the training counts."""
-        self._started = time.monotonic()
         self._written = 0.0
-        now = datetime.now(UTC)
-        self.record: RunRecord = start_record(
-            folder.path.name, self.config.name, now, asked_config(self.config)
-        )
         folder.config.write_text(resolved_yaml(loaded), encoding="utf-8")
-
-    def describe_machine(self) -> None:
-        """Fills in environment and git state; costs some tenths of a second."""
-        self.record = self.record.model_copy(
-            update={
-                "env": fingerprint(),
-                "git": git_state(Path.cwd()),
-            }
-        )
 
     def training_time(self) -> tuple[float, float] | None:
         """When the newest launch trained its steps after warm-up, in seconds since the epoch."""
-        rows = merged_rows(self._rows.read())
-        warmup, newest = self._warmup(rows), self.record.launches[-1].index
+        rows = self.measured_rows()
+        warmup, newest = self.warmup(rows), self.record.launches[-1].index
         told = [row for row in rows if row["launch"] == newest and row["step"] > warmup]
         if not told:
             return None
@@ -97,7 +75,7 @@ class Session:
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
         """A launch is about to start."""
-        self.record.launches.append(Launch(index=index, kind=kind, status="running"))
+        self.add_launch(kind, index)
         self._launch_steps = 0
         self.first_step = self.last_step = None
         self.write()
@@ -120,19 +98,7 @@ class Session:
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
         """A launch is over, well or not."""
-        self.record.launches[-1] = self.record.launches[-1].model_copy(
-            update={
-                "status": result.status,
-                "steps": self._launch_steps,
-                "startup_seconds": {
-                    name: value
-                    for name, value in result.startup_seconds.items()
-                    if name != "training"
-                },
-                "wall_seconds": result.wall_seconds,
-                "host": {**result.host, "steps": self._launch_steps} if result.host else {},
-            }
-        )
+        self.close_launch(self.record.launches[-1].index, result, self._launch_steps)
         self._listener.launch_ended(kind, result)
 
     def sampled(self, reading: Mapping[str, float]) -> None:
@@ -149,16 +115,9 @@ class Session:
     def write(self) -> None:
         """Replaces `metrics.json` with what is known now."""
         self._written = time.monotonic()
-        self.record = self._summary()
-        if self.folder.is_there():
-            self.folder.write(self.record)
+        super().write()
 
-    def _summary(self) -> RunRecord:
-        by_rank = self._rows.read()
-        record = summarise_ranks(self.record, by_rank, self._warmup(merged_rows(by_rank)))
-        return record.model_copy(update={"duration_seconds": time.monotonic() - self._started})
-
-    def _warmup(self, rows: Sequence[Row]) -> int:
+    def warmup(self, rows: Sequence[Row]) -> int:
         """Steps left out of the speeds; of a training of unknown length, by what it had."""
         given = self.config.metrics_warmup_steps
         if given is None:
@@ -166,20 +125,6 @@ class Session:
             given = min(METRICS_WARMUP, done // 5)
             self.record.config["metrics_warmup_steps"] = given
         return given
-
-    def finish(self, result: Result) -> RunRecord:
-        """The last word: the status of the whole run, and every row that reached the disk."""
-        close_launches(self.record, result.status)
-        self.record = self._summary()
-        reason, nan_at = result.reason, self.record.stability.nan_at
-        if reason and nan_at and result.status == "failed":
-            reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"
-        ended = {"status": result.status, "reason": reason, "failure": result.failure}
-        self.record = self.record.model_copy(update=ended)
-        self.record = with_bottlenecks(self.record)
-        if self.folder.is_there():
-            self.folder.finish(self.record)
-        return self.record
 
 
 def with_output_dir(loaded: LoadedConfig, output_dir: Path) -> LoadedConfig:

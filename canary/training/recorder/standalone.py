@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,27 +17,21 @@ import torch
 import yaml
 
 from canary.config.load import METRICS_WARMUP
-from canary.machine.environment import fingerprint, git_state
 from canary.machine.gpu import device_in_use, health, list_devices
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import Result, disk_full
+from canary.protocol.record_writer import RecordWriter
 from canary.protocol.rows import StepFile
 from canary.protocol.trainer_config import as_config
 from canary.record.alert import Severity
-from canary.record.alerts import with_alerts
-from canary.record.bottlenecks import with_bottlenecks
+from canary.record.exact import Exact
 from canary.record.folder import (
     RunFolder,
-    close_launches,
-    measured_rows,
     new_run_id,
-    start_record,
 )
-from canary.record.profile_folder import keep_profile, window_of
+from canary.record.profile_folder import window_of
 from canary.record.step_row import Row
-from canary.record.summary import summarise
 from canary.record.tracked import exact_scalars, row_scalars
-from canary.record.types import Launch, RunRecord
 from canary.training.anomaly.measured_launch import RunDetectors
 from canary.training.collectors.calls import WrittenFiles, can_count_calls, count_calls
 from canary.training.collectors.host import HostMeter
@@ -57,7 +51,7 @@ LOG = (
 Tracker = Callable[[int, dict[str, float]], None]
 
 
-class OwnKeeper:
+class OwnKeeper(RecordWriter):
     """A run's folder and its record. The training goes on whatever becomes of them."""
 
     def __init__(
@@ -75,22 +69,20 @@ class OwnKeeper:
         self.stop_after = max_steps
         self.launch = 1 if probe_steps else 0
         self._tracker = tracker
-        now = datetime.now(UTC)
-        self._folder = RunFolder.create(output_dir.absolute(), new_run_id(name, now))
-        self._record: RunRecord = start_record(self._folder.path.name, name, now, {})
-        self._started = time.monotonic()
+        run_id = new_run_id(name, datetime.now(UTC))
+        super().__init__(RunFolder.create(output_dir.absolute(), run_id), name, {})
         self._broken: OSError | None = None
         self._stack = contextlib.ExitStack()
         self._host = HostMeter()
         self._kept: list[Row] = []
         self._stop_on = stop_on
         self._profile = None if profiler is None else dict(profiler)
-        self._window = None if profiler is None else window_of(profiler, self._folder.path)
+        self._window = None if profiler is None else window_of(profiler, self.folder.path)
 
     @property
     def path(self) -> Path:
         """The run's folder."""
-        return self._folder.path
+        return self.folder.path
 
     def begins(self, loop: Loop) -> ExactSignals | None:
         """Writes what is known before the first step."""
@@ -107,61 +99,51 @@ class OwnKeeper:
             "max_steps": self.stop_after,
             "probe_steps": self._probe_steps,
             "metrics_warmup_steps": self._probe_steps + METRICS_WARMUP,
-            "output_dir": str(self._folder.path.parent),
+            "output_dir": str(self.folder.path.parent),
         }
         if self._profile is not None:
             config["profiler"] = self._profile
-        self._folder.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
-        self._folder.log.write_text(LOG, encoding="utf-8")
-        self._record = self._record.model_copy(
-            update={
-                "config": config,
-                "env": fingerprint(),
-                "git": git_state(Path.cwd()),
-                "notes": notes_of(self._probe_steps),
-                "unmeasured": unmeasured_of(loop),
-            }
-        )
+        self.folder.config.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        self.folder.log.write_text(LOG, encoding="utf-8")
+        self.record.config.update(config)
+        self.describe_machine()
+        self.record.notes += notes_of(self._probe_steps)
+        self.record.unmeasured.update(unmeasured_of(loop))
         self._look_at_device()
         if self._probe_steps:
-            self._record.launches.append(Launch(index=0, kind="probe", status="running"))
-        self._record.launches.append(
-            Launch(
-                index=self.launch,
-                kind="measured",
-                status="running",
-                startup_seconds={"before_training": startup},
-            )
-        )
-        self._record.perf.startup_seconds = {"before_training": startup}
-        self._rows = StepFile(self._folder.steps)
+            self.add_launch("probe", 0)
+        self.add_launch("measured", self.launch)
+        self._startup = {"before_training": startup}
+        self.record.launches[-1].startup_seconds = self._startup
+        self.record.perf.startup_seconds = self._startup
+        self._written = StepFile(self.folder.steps)
         self._watch = RunDetectors(
-            self._folder.path,
+            self.folder.path,
             self.launch,
             scaled_gradients=scales_gradients(training),
             stop_on=self._stop_on,
         )
-        self._folder.write(self._record)
+        self.write()
         if not self._probe_steps:
             self._host.begin()
         return self._probe_begins()
 
     def _look_at_device(self) -> None:
-        self._record.env["device"] = describe_device(self._device, self._dtype)
+        self.record.env["device"] = describe_device(self._device, self._dtype)
         if self._device.type == "cuda":
             variable = os.environ.get("CUDA_VISIBLE_DEVICES")
             device = device_in_use("auto", list_devices().found, variable)
             if device is not None:
-                self._record.gpu_health.update(health(device))
+                self.record.gpu_health.update(health(device))
 
     def _probe_begins(self) -> ExactSignals | None:
         if not self._probe_steps:
             return None
         # A notebook holds the models of other loops too.
         exact = ExactSignals(self._loop, whole_process=False)
-        self._probe_rows = StepFile(self._folder.probe_steps)
+        self._probe_rows = StepFile(self.folder.probe_steps)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
-        folder = self._folder
+        folder = self.folder
         own = (folder.steps, folder.probe_steps, folder.alerts, folder.log, folder.path)
         self._files = WrittenFiles(leave_out=own)
         self._files.begin()
@@ -191,7 +173,7 @@ class OwnKeeper:
         if self._broken is not None:
             return
         try:
-            self._rows.append(row)
+            self._written.append(row)
             if row["step"] <= self._probe_steps:
                 self._probe_rows.append(row)
                 self._kept.append(row)
@@ -208,7 +190,7 @@ class OwnKeeper:
         except Exception as error:  # noqa: BLE001 - a service that does not answer raises anything
             self._tracker = None
             words = f"the tracker is told no more: {type(error).__name__}: {error}"
-            self._record.notes.append(words)
+            self.record.notes.append(words)
             print(f"canary: {words}", file=sys.stderr, flush=True)
 
     def step_ended(self, probe: LoopCollector) -> None:
@@ -217,7 +199,7 @@ class OwnKeeper:
             probe.rows.flush(wait=True)
             self._probe_ends(probe)
             with self._given_up_on_error():
-                self._folder.write(self._record)
+                self.write()
 
     def _probe_ends(self, probe: LoopCollector) -> None:
         exact, probe.exact = probe.exact, None
@@ -229,17 +211,16 @@ class OwnKeeper:
             calls = {**self._calls.describe(), **calls}
         self._stack.close()
         self._probe_rows.close()
-        self._record.exact = {
+        found: Exact = {
             "steps": len(self._kept),
             "data": describe_data(self._loop),
             **exact.found,
             "calls": calls,
         }
-        self._record.launches[0] = self._record.launches[0].model_copy(
-            update={"status": "completed", "steps": len(self._kept)}
-        )
-        self._record.unmeasured.update(probe.unmeasured())
-        self._tell(len(self._kept), exact_scalars(self._record.exact))
+        result = Result("completed", exact=found, unmeasured=probe.unmeasured())
+        self.close_launch(0, result, len(self._kept))
+        self.keep_result("probe", result)
+        self._tell(len(self._kept), exact_scalars(self.record.exact))
         self._host.begin()
 
     def past_end(self) -> None:
@@ -257,9 +238,9 @@ class OwnKeeper:
             result = self._completed(probe)
             self._keep_host(probe.steps - self._probe_steps)
         self._host.stop()
-        self._rows.close()
+        self._written.close()
         with self._given_up_on_error():
-            self._finish(result)
+            self._last_words(result)
         words = f": {result.reason}" if result.reason else ""
         print(f"canary: {result.status}{words}; {self.path}", file=sys.stderr, flush=True)
 
@@ -276,35 +257,29 @@ class OwnKeeper:
         return Result(status="completed")
 
     def _keep_host(self, steps: int) -> None:
-        self._record.unmeasured.update(self._host.unmeasured)
-        if steps > 0:
-            self._record.launches[-1] = self._record.launches[-1].model_copy(
-                update={"host": {**self._host.end(), "steps": steps}}
-            )
+        result = Result(
+            "running",  # until the last word
+            startup_seconds=self._startup,
+            unmeasured=self._host.unmeasured,
+            host=self._host.end() if steps > 0 else {},
+        )
+        self.close_launch(self.launch, result, steps)
+        self.keep_result("measured", result)
 
-    def _finish(self, result: Result) -> None:
-        rows = measured_rows(self._folder)
+    def warmup(self, rows: Sequence[Row]) -> int:
+        """The probe, and behind it as much as a run that is watched leaves out."""
         timed = max(0, len(rows) - self._probe_steps)
         warmup = self._probe_steps + min(METRICS_WARMUP, timed // 5)
-        record = self._record
-        record.config["metrics_warmup_steps"] = warmup
-        record.env["device"] = describe_device(self._device, self._dtype)
-        close_launches(record, result.status)
+        self.record.config["metrics_warmup_steps"] = warmup
+        return warmup
+
+    def _last_words(self, result: Result) -> None:
+        self.record.env["device"] = describe_device(self._device, self._dtype)
         if self._window is not None:
-            last = rows[-1]["step"] if rows else None
-            keep_profile(record, self._folder.path, self._window, last)
-        record = with_alerts(with_bottlenecks(summarise(record, rows, warmup)), rows)
-        self._folder.finish(
-            record.model_copy(
-                update={
-                    "status": result.status,
-                    "reason": result.reason,
-                    "failure": result.failure,
-                    "duration_seconds": time.monotonic() - self._started,
-                }
-            )
-        )
-        shutil.rmtree(self._folder.scratch, ignore_errors=True)
+            rows = self.measured_rows()
+            self.keep_profile(self._window, rows[-1]["step"] if rows else None)
+        self.finish(result)
+        shutil.rmtree(self.folder.scratch, ignore_errors=True)
 
     @contextlib.contextmanager
     def _given_up_on_error(self) -> Iterator[None]:

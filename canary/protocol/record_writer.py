@@ -1,0 +1,121 @@
+"""The one writer of a run's record: of a run that is watched, and of a loop that records itself."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from canary.machine.environment import fingerprint, git_state
+from canary.protocol.job import Kind, Result
+from canary.record.bottlenecks import with_bottlenecks
+from canary.record.exact import Calls
+from canary.record.folder import RunFolder, close_launches, start_record
+from canary.record.profile import Window
+from canary.record.profile_folder import keep_profile
+from canary.record.ranks import RankSteps, merged_rows
+from canary.record.step_row import Row
+from canary.record.summary import summarise_ranks
+from canary.record.types import Launch, RunRecord
+
+CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
+"""Counts of calls that a cache of an earlier launch makes smaller."""
+
+
+class RecordWriter(ABC):
+    """Fills the record with what is known of machine and launches, sums up the rows on the disk,
+    and keeps `metrics.json` up to date."""
+
+    def __init__(self, folder: RunFolder, name: str, config: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self._rows = RankSteps(folder.steps)
+        self._started = time.monotonic()
+        self.record: RunRecord = start_record(
+            folder.path.name, name, datetime.now(UTC), dict(config)
+        )
+
+    def describe_machine(self) -> None:
+        """Fills in environment and git state; costs some tenths of a second."""
+        self.record = self.record.model_copy(
+            update={"env": fingerprint(), "git": git_state(Path.cwd())}
+        )
+
+    def add_launch(self, kind: Kind, index: int) -> None:
+        """A launch begins."""
+        self.record.launches.append(Launch(index=index, kind=kind, status="running"))
+
+    def close_launch(self, index: int, result: Result, steps: int) -> None:
+        """A launch has ended `steps` steps, well or not."""
+        place = next(n for n, one in enumerate(self.record.launches) if one.index == index)
+        began = result.startup_seconds.items()
+        self.record.launches[place] = self.record.launches[place].model_copy(
+            update={
+                "status": result.status,
+                "steps": steps,
+                "startup_seconds": {name: value for name, value in began if name != "training"},
+                "wall_seconds": result.wall_seconds,
+                "host": {**result.host, "steps": steps} if result.host else {},
+            }
+        )
+
+    def keep_result(self, kind: Kind, result: Result, *, users_own: bool = False) -> None:
+        """What a launch measured. `users_own`: of a command, which is measured before its probe."""
+        record = self.record
+        if kind == "probe":
+            record.exact.update(result.exact)
+            if users_own:
+                record.io.update(_calls(result, lambda name: name in CACHED_CALLS))
+        else:
+            # What a command finds cached in its first launch depends on the day; in its probe,
+            # which comes last, on the command alone.
+            left_out = CACHED_CALLS if users_own else ()
+            record.io.update(_calls(result, lambda name: name not in left_out))
+            record.perf.startup_seconds = record.launches[-1].startup_seconds
+        if result.device:
+            record.env["device"] = result.device
+        record.unmeasured.update(result.unmeasured)
+        record.notes += [note for note in result.notes if note not in record.notes]
+
+    def keep_profile(self, window: Window, last: int | None, first: int | None = 1) -> None:
+        """What the profiled launch left, which ended the steps from `first` to `last`."""
+        keep_profile(self.record, self.folder.path, window, last, first)
+
+    @abstractmethod
+    def warmup(self, rows: Sequence[Row]) -> int:
+        """Steps that are left out of the speeds, of these rows of the measured launches."""
+
+    def write(self) -> None:
+        """Replaces `metrics.json`, unless somebody has removed the folder."""
+        self._sum_up()
+        if self.folder.is_there():
+            self.folder.write(self.record)
+
+    def finish(self, result: Result) -> RunRecord:
+        """The last word: the status of the whole run, and every row that reached the disk."""
+        close_launches(self.record, result.status)
+        self._sum_up()
+        reason, nan_at = result.reason, self.record.stability.nan_at
+        if reason and nan_at and result.status == "failed":
+            reason = f"the loss was NaN from step {nan_at[0]} on; {reason}"
+        ended = {"status": result.status, "reason": reason, "failure": result.failure}
+        self.record = with_bottlenecks(self.record.model_copy(update=ended))
+        if self.folder.is_there():
+            self.folder.finish(self.record)
+        return self.record
+
+    def measured_rows(self) -> list[Row]:
+        """The rows of the measured launches so far, of all ranks together."""
+        return merged_rows(self._rows.read())
+
+    def _sum_up(self) -> None:
+        by_rank = self._rows.read()
+        record = summarise_ranks(self.record, by_rank, self.warmup(merged_rows(by_rank)))
+        took = time.monotonic() - self._started
+        self.record = record.model_copy(update={"duration_seconds": took})
+
+
+def _calls(result: Result, kept: Callable[[str], bool]) -> Calls:
+    return cast(Calls, {name: count for name, count in result.calls.items() if kept(name)})
