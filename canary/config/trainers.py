@@ -55,6 +55,10 @@ class TrainerRow:
     """The module whose `build(spec)` returns the trainer, not yet started."""
     takes: str = "model"
     """A parameter of its class. A class without it is a stub, or an older trainer."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of its `<title>Config`, beside what a config says."""
+    keeps_empty: bool = False
+    """Whether it trains on a pair that truncation left without a completion."""
     trl_builder: str = ""
     """The builder where trl's own defaults are asked for, if it is another one."""
     gone_from_trl: tuple[int, int] | None = None
@@ -115,6 +119,7 @@ class TrainerRow:
         return "num_generations" in self.uses
 
 
+_OFFLINE = "canary.training.trainers.offline"
 _preferences = functools.partial(
     TrainerRow,
     no_dropout=True,
@@ -129,12 +134,16 @@ _preferences = functools.partial(
 _pairs = functools.partial(_preferences, rows="pair", takes_rows="prompt, chosen, rejected")
 _without_reference = functools.partial(
     _pairs,
+    builder=_OFFLINE,
+    arguments={"remove_unused_columns": False},
+    keeps_empty=True,
     uses=_PREFERENCES,
     bound_to_micro_batch=trainer_rules.means_tokens,
     recorded="rewards, margins, accuracies, the parts of the loss",
 )
 _groups = functools.partial(
     TrainerRow,
+    builder="canary.training.trainers.online",
     takes="reward_funcs",
     uses=_IN_GROUPS,
     rows="prompt",
@@ -151,7 +160,8 @@ _groups = functools.partial(
 TRAINERS: dict[str, TrainerRow] = {
     "sft": TrainerRow(
         title="SFT",
-        builder="canary.training.trainers.sft",
+        builder=_OFFLINE,
+        arguments={"packing": False, "loss_type": "nll", "dataset_text_field": "text"},
         uses=_ON_ROWS | {"speed.lengths", "formatting_function"},
         defaults={"learning_rate": 5e-4, "max_length": 256},
         hub_sample=True,
@@ -162,7 +172,8 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "dpo": _pairs(
         title="DPO",
-        builder="canary.training.trainers.dpo",
+        builder=_OFFLINE,
+        arguments={"loss_type": ["sigmoid"]},
         uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         bound_to_micro_batch=trainer_rules.dpo_bound,
@@ -187,7 +198,8 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "kto": _preferences(
         title="KTO",
-        builder="canary.training.trainers.kto",
+        builder=_OFFLINE,
+        arguments={"loss_type": "kto"},
         uses=_PREFERENCES | {"speed.lengths"},
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         refuses=trainer_rules.kto_refuses,
@@ -201,13 +213,11 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "grpo": _groups(
         title="GRPO",
-        builder="canary.training.trainers.grpo",
         defaults={**_GROUP_DEFAULTS, "beta": 0.04},
         advantages="scaled",
     ),
     "rloo": _groups(
         title="RLOO",
-        builder="canary.training.trainers.rloo",
         defaults={**_GROUP_DEFAULTS, "beta": 0.05},
         advantages="centred",
     ),
@@ -257,13 +267,11 @@ TRAINERS: dict[str, TrainerRow] = {
     ),
     "orpo": _without_reference(
         title="ORPO",
-        builder="canary.training.trainers.orpo",
         defaults={"learning_rate": 1e-4, "max_length": 256, "beta": 0.1},
         never_negative=trainer_rules.orpo_never_negative,
     ),
     "cpo": _without_reference(
         title="CPO",
-        builder="canary.training.trainers.cpo",
         defaults={"learning_rate": 5e-5, "max_length": 256, "beta": 0.1},
         never_negative=trainer_rules.cpo_never_negative,
     ),

@@ -14,25 +14,26 @@ from canary.training.plugins import callbacks, data_collator
 from canary.training.trainers.arguments import training_arguments
 
 
-def build_on_rows(spec: WorkloadSpec, **own: Any) -> Any:
-    """trl's trainer of the config's `training_type`, not yet started. `own` are the trainer's own
-    arguments.
+def build(spec: WorkloadSpec) -> Any:
+    """trl's trainer of the config's `training_type`, not yet started.
 
     Raises ConfigError where this trl offers no such trainer.
     """
-    row = spec.config.trainer
+    config, row = spec.config, spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
+    weight = {"beta": config.beta} if "beta" in row.uses else {}
     arguments = training_arguments(
         spec,
         config_class,
-        max_length=spec.config.max_length,
-        trust_remote_code=spec.config.trust_remote_code,
-        **own,
+        max_length=config.max_length,
+        trust_remote_code=config.trust_remote_code,
+        **row.arguments,
+        **weight,
     )
     model = load_model(spec, tokenizer)
-    return adapt.build(
+    trainer = adapt.build(
         trainer_class,
         model=model,
         **({"ref_model": reference_of(spec, model)} if row.reference else {}),
@@ -43,6 +44,8 @@ def build_on_rows(spec: WorkloadSpec, **own: Any) -> Any:
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
+    (require_completions if row.keeps_empty else require_kept)(spec, trainer)
+    return trainer
 
 
 def require_kept(spec: WorkloadSpec, trainer: Any) -> None:

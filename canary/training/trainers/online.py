@@ -19,7 +19,7 @@ from canary.training.trainers.arguments import training_arguments
 from canary.training.trainers.rewards import rewards_for
 
 
-def build_grouped(spec: WorkloadSpec) -> Any:
+def build(spec: WorkloadSpec) -> Any:
     """trl's trainer of the config's `training_type`, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
