@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from canary.compare.timing.estimate import paired_estimate, spread_of
 from canary.record.bottlenecks import one_line
 from canary.record.bottlenecks.common import too_short
-from canary.record.phase_names import shown_phases
+from canary.record.phases import shown_phases
 from canary.record.types import Bottleneck, RunRecord
 
 ALPHA = 0.025

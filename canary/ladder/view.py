@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from canary.ladder.headline import answer
 from canary.ladder.labels import (
+    answer,
     rounds_words,
     settings_words,
     speed_words,

@@ -372,7 +372,7 @@ class RunRecord(Section):
     exact: SerializeAsAny[Exact] = Field(default_factory=Exact)
     """The noise-free signals of the probe."""
     alerts: SerializeAsAny[Alerts] = Field(default_factory=list)
-    """What the detectors saw in the measured launches (see `canary.record.alerts`)."""
+    """What the detectors saw in the measured launches (see `canary.record.alert`)."""
     alert_summary: AlertSummary | None = None
     """Null where nothing watched."""
     gpu_health: dict[str, Any] = Field(default_factory=dict)

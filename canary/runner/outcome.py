@@ -6,10 +6,10 @@ from pathlib import Path
 
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.protocol.job import Result
-from canary.record.alerts import WORST_FIRST, alert_words
+from canary.record.alert import WORST_FIRST, alert_words
 from canary.record.bottlenecks import one_line
 from canary.record.host import typical_cpu_s_per_step
-from canary.record.phase_names import is_online, shown_phases
+from canary.record.phases import is_online, shown_phases
 from canary.record.summary import MIN_STEPS, more_steps
 from canary.record.types import RunRecord
 from canary.runner.display.pace import shown_metrics

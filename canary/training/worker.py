@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -29,11 +30,28 @@ from canary.protocol.job import EXIT_DISK_FULL, Job, Result
 from canary.protocol.saved_model import leave_model, require_savable
 from canary.protocol.spec import WorkloadSpec
 from canary.record.ranks import rank_path
-from canary.training.freed_memory import keep_freed_memory
 from canary.training.lifeline import die_with_parent
 
 if TYPE_CHECKING:
     from canary.training.launch import Inside
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+"""Numbers of mallopt(3)."""
+KEPT = 1 << 30
+"""Bytes at the end of the heap that stay with the process."""
+
+
+def keep_freed_memory() -> None:
+    """Has malloc keep what is freed, where it is glibc's.
+
+    Deterministic torch fills each new tensor, and a large one comes from the kernel page by page:
+    half of a probe's time went there. No launch whose memory is measured does this.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(M_MMAP_MAX, 0)
+            mallopt(M_TRIM_THRESHOLD, KEPT)
 
 
 def main(arguments: list[str]) -> int:

@@ -20,7 +20,7 @@ from canary.ladder.suited import BY_DEFAULT, with_settings
 from canary.training.data.lengths import Bucketed, row_length
 from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import build_trainer, speed
-from canary.training.trainers.ppo.switches import switches_of
+from canary.training.trainers.ppo.building import switches_of
 from tests.integration.conftest import run_config, settings
 from tests.integration.test_workload import make_spec
 

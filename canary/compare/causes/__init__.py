@@ -23,8 +23,8 @@ from canary.compare.causes import (
     settings,
     tokenization,
 )
+from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.finding import Finding
 
 Cause: TypeAlias = Callable[[Facts], Iterator[Finding]]
 """Looks at the facts of one comparison, and says what tells for its mechanism; often nothing."""

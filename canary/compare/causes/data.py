@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from canary.compare.diagnosis.evidence import evidence_of
+from canary.compare.diagnosis.evidence import Finding, evidence_of
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.finding import Finding
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.record.exact import TokenCount

@@ -6,9 +6,8 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from canary.compare.diagnosis.evidence import evidence_of_phase
+from canary.compare.diagnosis.evidence import Finding, evidence_of_phase
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.finding import Finding
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 

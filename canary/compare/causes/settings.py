@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from canary.compare.diagnosis.changed_settings import SettingChange
 from canary.compare.diagnosis.effects import can_slow
+from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.finding import Finding
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 

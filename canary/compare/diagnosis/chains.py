@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.evidence import Finding
 
 COMPUTE = ("forward", "backward", "optimizer", "generation", "logprob")
 """Phases whose time is the device's, or that of operators on a CPU."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.finding import Finding
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 from canary.compare.report import CheckStatus, Group
 from canary.record.phases import PHASES

@@ -16,8 +16,8 @@ from canary.compare.diagnosis.effects import (
     is_timed,
     speed_failed,
 )
+from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.facts import Facts
-from canary.compare.diagnosis.finding import Finding
 from canary.compare.diagnosis.suspects import Evidence, EvidenceKind, RegressionCategory, Suspect
 from canary.compare.exact.stages import STAGE_OF
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from canary.ladder.guard.deviation import Deviation
+from canary.ladder.guard.verdict import Deviation
 from canary.record.exact import DrawnStep, Exact
 
 GAP = "generation off its policy"

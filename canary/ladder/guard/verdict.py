@@ -13,12 +13,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.config.trainers import trainer_row
-from canary.ladder.guard.deviation import Deviation
-from canary.ladder.guard.not_covered import unseen
-from canary.ladder.guard.on_policy import of_generation
+from canary.ladder.guard.on_policy import looked_at, of_generation, own_gap, unfit
 from canary.ladder.levels import Rounding
 from canary.record.exact import Exact, Trajectory
 from canary.record.metric_names import QUANTITIES
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One signal of one step against the baseline's, or against what it is by itself."""
+
+    signal: str
+    step: int
+    expected: float
+    found: float
+    relative: float
+    """|found - expected| over the largest that the signal is at the baseline, at least FLOOR; of
+    generation the difference itself."""
+    tolerance: float
+
+    @property
+    def share(self) -> float:
+        """Of the tolerance: above 1 it is broken."""
+        return self.relative / self.tolerance
+
+    @property
+    def words(self) -> str:
+        """Signal, step and both values."""
+        return f"{self.signal} {self.expected:.6g} -> {self.found:.6g} at step {self.step}"
+
 
 GUARD_STEPS = 5
 """Steps of a guard's probe: enough for an update to show in the next losses."""
@@ -159,3 +182,22 @@ def _deviations(
         if not math.isfinite(relative):
             relative = math.inf
         yield Deviation(name, step, one, other, relative, tolerance)
+
+
+def unseen(baseline: Exact, level: Exact, trainer: str) -> Iterator[str]:
+    """In words, each."""
+    rates = baseline.get("trajectory", {}).get("learning_rates", [])
+    row = trainer_row(trainer)
+    # What an update does shows in the next step's loss; of several per step also in their own's.
+    shown = rates if row.own_loop else rates[:-1]
+    if rates and not any(shown):
+        yield "the optimizer: no update of these steps shows, its learning rate is 0 or comes last"
+    if not row.online:
+        return
+    if unfit(baseline):
+        yield (
+            "generation: the baseline's own does not draw from its policy "
+            f"({own_gap(baseline):.1e} apart)"
+        )
+    elif not looked_at(level):
+        yield "generation: it is not the model's own `generate`"

@@ -14,7 +14,7 @@ from canary.protocol.job import Kind
 from canary.record.host import gil_contention
 from canary.record.jsonio import number
 from canary.record.metric_names import QUANTITIES
-from canary.record.phase_names import is_online, shown_phases
+from canary.record.phases import is_online, shown_phases
 from canary.record.step_row import Row, RowAlert
 
 WINDOW = 10

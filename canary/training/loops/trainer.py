@@ -15,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from transformers import TrainerCallback
 
+from canary.config.trainers import TRAINERS
 from canary.record.step_row import Row
 from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.metrics import StepMetrics
@@ -27,7 +28,20 @@ from canary.training.loops.inner_override import InnerLoop
 from canary.training.loops.instrumented import ToldLoop, tells
 from canary.training.loops.no_callbacks import SilentLoop
 from canary.training.loops.train_override import LoopEnded, OwnLoop
-from canary.training.loops.trainer_methods import LOGPROB_METHODS, PHASE_OF_METHOD
+
+PHASE_OF_METHOD = {
+    "get_batch_samples": "data",
+    "compute_loss": "forward",
+    "_maybe_log_save_evaluate": "logging",
+    "_save_checkpoint": "checkpoint",
+    "evaluate": "evaluation",
+    "_evaluate": "evaluation",
+    **{method: phase for row in TRAINERS.values() for method, phase in row.phases.items()},
+}
+"""Methods of `transformers.Trainer` and of single trainers, and the phase of their time. Those a
+trainer does not have are left out."""
+LOGPROB_METHODS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
+"""Log-probabilities of trl's online trainers; the second before trl 0.20."""
 
 
 def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:

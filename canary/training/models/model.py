@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from transformers import (
@@ -20,13 +20,16 @@ from transformers import (
 )
 
 from canary.errors import ConfigError, InputError
-from canary.inputs.embedded.sizes import parse_random_name
+from canary.inputs.embedded.sizes import RANDOM_SIZES, parse_random_name, require_known
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.models import attention
 from canary.training.models.names import from_named
-from canary.training.models.random_llama import random_llama
 from canary.training.plugins import model_from_factory
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import LlamaForCausalLM
 
 Loaded = TypeVar("Loaded")
 
@@ -211,4 +214,39 @@ def _fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
     embedding: Any = model.get_input_embeddings()
     if highest >= embedding.num_embeddings:
         model.resize_token_embeddings(highest + 1, mean_resizing=False)
+    return model
+
+
+_HEAD_SIZE = 64
+_MAX_POSITIONS = 2048
+
+
+def random_llama(size: str, seed: int, dtype: torch.dtype, vocab_size: int) -> LlamaForCausalLM:
+    """A Llama of RANDOM_SIZES[size] with the weights that `seed` gives, in `dtype`.
+
+    The global CPU generator is left as it was. Raises InputError for an unknown size.
+    """
+    require_known(size)
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    shape = RANDOM_SIZES[size]
+    heads = shape.hidden // _HEAD_SIZE
+    config = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=_MAX_POSITIONS,
+        attention_dropout=0.0,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+    model.to(dtype)
     return model

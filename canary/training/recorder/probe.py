@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from canary.errors import UsageError
 from canary.record.step_row import Row
 from canary.training.collectors.batches import count_tokens, rows_of
 from canary.training.collectors.named import hashable, named
@@ -17,7 +19,6 @@ from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.exact.gradients import Gradients
 from canary.training.exact.signals import ExactSignals
 from canary.training.recorder.loop import Loop
-from canary.training.recorder.scalars import mean, scalar
 
 Scalar: TypeAlias = torch.Tensor | float | int
 
@@ -254,3 +255,28 @@ class LoopCollector:
             "samples": now.samples,
         }
         self.rows.close(row, scalars, _fill)
+
+
+def scalar(value: Any, name: str) -> torch.Tensor | float:
+    """One number, left on its device where it is a tensor.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(value, torch.Tensor):
+        if value.numel() == 1:
+            return value.detach().reshape(())
+        text = f"a tensor of shape {tuple(value.shape)}"
+    else:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            text = type(value).__name__
+    raise UsageError(
+        f"{name} takes one number, got {text}", "give its mean, or a tensor of one element"
+    )
+
+
+def mean(values: list[float]) -> float | None:
+    """Of a step's micro-batches; None where there was none."""
+    return math.fsum(values) / len(values) if values else None

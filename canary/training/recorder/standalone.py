@@ -17,6 +17,7 @@ import torch
 import yaml
 
 from canary.config.load import METRICS_WARMUP
+from canary.machine.devices import DEVICE_ONLY
 from canary.machine.gpu import device_in_use, health, list_devices
 from canary.protocol.failure import describe_failure
 from canary.protocol.job import Result, disk_full
@@ -29,7 +30,7 @@ from canary.record.folder import (
     RunFolder,
     new_run_id,
 )
-from canary.record.profile_folder import window_of
+from canary.record.profile_folder import OFF, window_of
 from canary.record.step_row import Row
 from canary.record.tracked import exact_scalars, row_scalars
 from canary.training.anomaly.measured_launch import RunDetectors
@@ -42,7 +43,6 @@ from canary.training.exact.trainer_settings import describe_device, scales_gradi
 from canary.training.recorder.attached import is_failure, process_started
 from canary.training.recorder.loop import Loop
 from canary.training.recorder.probe import LoopCollector
-from canary.training.recorder.unavailable import notes_of, unmeasured_of
 
 LOG = (
     "The Recorder runs inside the loop's own process and keeps no copy of what that prints; "
@@ -288,3 +288,30 @@ class OwnKeeper(RecordWriter):
         except OSError as error:
             self._broken = error
             print(f"canary: the record cannot be written: {error}", file=sys.stderr, flush=True)
+
+
+def notes_of(probe_steps: int) -> list[str]:
+    """What a reader must know of a loop whose first `probe_steps` steps are its probe."""
+    found = []
+    if probe_steps:
+        found.append(
+            f"the first {probe_steps} steps carry the exact signals and are left out of "
+            "the speeds; their kernels were not forced to be deterministic, as those of "
+            "canary exec are"
+        )
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if ranks > 1:
+        found.append(f"rank 0 of {ranks} alone is recorded; canary exec records them all")
+    return found
+
+
+def unmeasured_of(loop: Loop) -> dict[str, str]:
+    """Of each figure that is not measured, the reason."""
+    found = {"profiler": OFF, **loop.unmeasured()}
+    sampled = "sampled from outside of the process, by canary exec"
+    found |= dict.fromkeys(("memory.sampled", "perf.cpu_utilization_avg"), sampled)
+    if loop.device.type == "cuda":
+        found["perf.gpu_utilization_avg"] = sampled
+    else:
+        found |= dict.fromkeys(DEVICE_ONLY, f"the loop trains on {loop.device.type}")
+    return found

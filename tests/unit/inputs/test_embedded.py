@@ -30,7 +30,7 @@ from canary.inputs.embedded.tasks import (
     score,
     task_stream,
 )
-from canary.training.models.random_llama import random_llama
+from canary.training.models.model import random_llama
 from tools.embedded.__main__ import differing_files
 from tools.embedded.build_checkpoint import encode, sample_figures
 from tools.embedded.build_reward import (
@@ -92,7 +92,7 @@ def test_shipped_files_stay_under_five_megabytes() -> None:
 
 def test_names_paths_tasks_and_sizes_need_no_torch() -> None:
     code = (
-        "import sys, canary.inputs.embedded.tasks, canary.training.models.random_llama;"
+        "import sys, canary.inputs.embedded.tasks, canary.training.models.model;"
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

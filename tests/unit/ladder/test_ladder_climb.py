@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 from canary.errors import RunFailed, UsageError
-from canary.ladder.headline import answer
-from canary.ladder.labels import speed_words
+from canary.ladder.labels import answer, speed_words
 from canary.ladder.ladder import LadderRequest, ladder_at
 from canary.ladder.levels import LEVELS, SWITCHES, Switch, always
 from canary.ladder.measure import bottleneck_of, share_of_gain, speed_up

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.training.trainers.ppo import gathering
+from canary.training.trainers.ppo import figures
 from canary.training.trainers.ppo.experience import Experience, experience
-from canary.training.trainers.ppo.gathering import every_row, largest, moments_of_ranks
+from canary.training.trainers.ppo.figures import every_row, largest, moments_of_ranks
 from canary.training.trainers.ppo.objective import (
     Moments,
     advantages_at_once,
@@ -180,7 +180,7 @@ def test_moments_of_two_ranks_are_those_of_the_whole_batch() -> None:
 
 def test_rows_and_maxima_are_those_of_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     other = [torch.tensor([[3.0, 0.0]]), torch.tensor([2.0])]
-    monkeypatch.setattr(gathering, "gather", lambda own: torch.cat([own, other.pop(0)]))
+    monkeypatch.setattr(figures, "gather", lambda own: torch.cat([own, other.pop(0)]))
     table = every_row({"reward": torch.tensor([1.5]), "eos_rate": torch.tensor([True])})
     assert table["reward"].tolist() == [1.5, 3.0]
     assert table["eos_rate"].tolist() == [1.0, 0.0]

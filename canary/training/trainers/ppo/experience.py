@@ -22,7 +22,7 @@ from canary.training.trainers.ppo.objective import (
 from canary.training.trainers.ppo.rollout import Rollout
 
 if TYPE_CHECKING:
-    from canary.training.trainers.ppo.arguments import PPOArguments
+    from canary.training.trainers.ppo.building import PPOArguments
 
 Measure = Callable[[torch.Tensor, torch.Tensor], Moments]
 """Moments of values over a mask: of this rank, or of all."""

@@ -21,8 +21,12 @@ from canary.training.loops.instrumented import LoopEvents, Unwatched
 from canary.training.trainers.ppo import objective
 from canary.training.trainers.ppo.adaptive_kl import KLCoefficient
 from canary.training.trainers.ppo.experience import Experience, experience
-from canary.training.trainers.ppo.figures import Figures, rollout_metrics
-from canary.training.trainers.ppo.gathering import moments_of_ranks, synchronised
+from canary.training.trainers.ppo.figures import (
+    Figures,
+    moments_of_ranks,
+    rollout_metrics,
+    synchronised,
+)
 from canary.training.trainers.ppo.model import ActorCritic, Asked, Reference
 from canary.training.trainers.ppo.modes import evaluate
 from canary.training.trainers.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
@@ -32,8 +36,7 @@ from canary.training.trainers.ppo.split import Splitter
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from canary.training.trainers.ppo.arguments import PPOArguments
-    from canary.training.trainers.ppo.switches import Switches
+    from canary.training.trainers.ppo.building import PPOArguments, Switches
 
 EARLY_STOP = 1.5
 """Times `target_kl`: from there on a step's updates end (Achiam 2018, Spinning Up)."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from canary.compare.causes import CAUSES
-from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.ranking import ranked
 from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.compare.diagnosis.suspects import Evidence

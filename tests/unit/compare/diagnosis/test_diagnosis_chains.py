@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from canary.compare.diagnosis.chains import FOLLOWS, chained
-from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.suspects import Evidence, Suspect
 from canary.compare.heuristics import RegressionCategory as C
 from canary.compare.report import Comparison

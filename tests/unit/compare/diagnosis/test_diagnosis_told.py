@@ -9,7 +9,7 @@ import pytest
 
 from canary.anomaly import Alert
 from canary.compare.diagnosis.batch_rows import batch_change
-from canary.compare.diagnosis.finding import Finding
+from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.numbers import is_of_dtype
 from canary.compare.heuristics import (
     RegressionCategory,
