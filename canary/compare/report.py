@@ -14,7 +14,7 @@ CheckStatus = Literal["fail", "changed", "warn", "inconclusive", "pass", "skip"]
 Group = Literal["performance", "memory", "stability", "correctness"]
 Lane = Literal["exact", "invariant", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
-Unjudged = Literal["crowded", "scattered", "untimed"]
+Unjudged = Literal["crowded", "scattered", "untimed", "inapplicable"]
 """Why no time decides: other work on the machine explains it, the baseline's launches scatter more
 than the noise model says, or a side ran its probe alone."""
 
@@ -50,8 +50,8 @@ class Check:
     noise: str | None = None
     """Where the spread behind the interval comes from."""
     unjudged: Unjudged | None = None
-    """Why a check of times was left undecided on purpose; None for every other check, and in
-    comparisons that were saved before this field."""
+    """Why a check of times was left undecided on purpose, or that a check is for other trainings;
+    None for every other check, and in comparisons that were saved before this field."""
 
     @property
     def failed(self) -> bool:

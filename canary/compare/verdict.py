@@ -138,6 +138,9 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     undecided.sort(key=lambda check: check.name != "repeatability")
     inputs = next((c for c in checks if c.status == "warn" and c.name in LEARNED_STAGES), None)
     tail = f" To look at: {inputs.name}: {inputs.message}." if inputs else ""
+    same = _learns_the_same(checks)
+    if undecided and same and all(check.lane == "timing" for check in undecided):
+        return f"{same} Speed is not decided: {undecided[0].message}.{tail}"
     if undecided:
         return f"Inconclusive: {undecided[0].message}.{tail}"
     skipped = next(
@@ -145,9 +148,11 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     )
     lanes = {check.lane for check in checks if check.status in ("pass", "warn")}
     untimed = next((check for check in checks if check.unjudged == "untimed"), None)
+    if same and untimed is not None:
+        return f"{same} Speed was not measured: {untimed.message}.{tail}"
     if "exact" in lanes and untimed is not None:
         return (
-            f"Inconclusive: {_exactly(checks)}, and speed was not measured: "
+            "Inconclusive: nothing exact got worse, and speed was not measured: "
             f"{untimed.message}.{tail}"
         )
     absent = " and ".join(lane for lane in ("exact", "timing") if lane not in lanes)
@@ -157,14 +162,14 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     )
 
 
-def _exactly(checks: Sequence[Check]) -> str:
-    """What the exact lane found where nothing of it failed."""
+def _learns_the_same(checks: Sequence[Check]) -> str:
+    """Says so where every exact signal was compared and is equal; empty where not."""
     exact = [check for check in checks if check.lane == "exact"]
     judged = [check for check in exact if check.status != "skip"]
-    whole = not any(check.name in LEARNED_STAGES for check in exact if check.status == "skip")
-    if whole and all(check.status == "pass" and check.delta == 0 for check in judged):
-        return "everything exact is equal"
-    return "nothing exact got worse"
+    left_out = any(check.name in LEARNED_STAGES for check in exact if check.status == "skip")
+    if left_out or not judged or any(c.status != "pass" or c.delta != 0 for c in judged):
+        return ""
+    return "Learns the same: batches, losses, gradients and updates are identical."
 
 
 def _pass_line(checks: Sequence[Check]) -> str:

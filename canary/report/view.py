@@ -45,6 +45,11 @@ WHY = "Likely cause"
 WHY_UNDECIDED = "Possible cause, if it is worse"
 
 
+TOO_NOISY = "too noisy to tell"
+TELLS_NOTHING = 100.0
+"""Width of an interval, in percent of the baseline, from which on it tells a reader nothing."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One check as shown."""
@@ -125,7 +130,11 @@ def view_of(found: Comparison) -> View:
         current=side_words(found.current),
         summary=_summary(found.baseline, found.current),
         rows=with_status("fail", "changed", "warn", "inconclusive", "pass"),
-        skipped=with_status("skip"),
+        skipped=tuple(
+            rows[id(check)]
+            for check in ordered
+            if check.status == "skip" and check.unjudged != "inapplicable"
+        ),
         failed=with_status("fail", "changed"),
         warned=with_status("warn"),
         undecided=with_status("inconclusive"),
@@ -179,7 +188,9 @@ def row_of(check: Check) -> Row:
         if check.in_noise:
             change = f"~ {change}"
     interval = ""
-    if check.interval is not None:
+    if _too_wide(check):
+        interval = TOO_NOISY
+    elif check.interval is not None:
         low, high = check.interval
         unit = "" if check.scale == "%" else f" {check.scale}"
         interval = (
@@ -202,10 +213,19 @@ def row_of(check: Check) -> Row:
     )
 
 
+def _too_wide(check: Check) -> bool:
+    """Whether the interval includes no change, and so much else that it tells nothing."""
+    if not check.in_noise or check.interval is None or check.scale != "%":
+        return False
+    return check.interval[1] - check.interval[0] > TELLS_NOTHING
+
+
 def _detectable(check: Check) -> str:
     """Nothing where a check passes though less than its tolerance is rarely seen: its interval,
     whose upper end rules the tolerance out, says more."""
     seen, limit = check.detectable, check.threshold
+    if _too_wide(check):
+        return ""
     if check.status == "pass" and seen is not None and limit is not None and abs(seen) > abs(limit):
         return ""
     return _limit(seen, check.scale)

@@ -20,6 +20,7 @@ from canary.compare.invariants.parts import (
     argument,
     arguments,
     micro_batches,
+    not_for,
     own_loss,
     result,
     skip,
@@ -92,7 +93,7 @@ def _first_loss(name: str, record: RunRecord) -> Invariant:
     """Whether the first loss is what it must be where policy and reference are one."""
     row = TRAINERS[FIRST_LOSSES[name]]
     if trainer_of(record) is not row:
-        return skip(name, f"for {row.title}")
+        return not_for(name, row.title)
     expected = row.first_loss
     assert expected is not None
     other = expected.unless(arguments(record))
@@ -182,7 +183,7 @@ def ranks_agree(record: RunRecord) -> Invariant:
     name = "ranks_agree"
     ranks = record.exact.get("ranks")
     if not ranks:
-        return skip(name, "for several ranks")
+        return not_for(name, "several ranks")
     if ranks.get("sharded"):
         return skip(name, "each rank holds a part of the parameters")
     for moment, hashes in (

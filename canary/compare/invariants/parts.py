@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from canary.compare.report import Check
@@ -34,6 +34,11 @@ class Invariant(Check):
 def skip(name: str, reason: str) -> Invariant:
     """A check that does not apply, with the reason."""
     return Invariant(name, "correctness", "invariant", "skip", reason)
+
+
+def not_for(name: str, whom: str) -> Invariant:
+    """A check of other trainings than this one: of `whom`."""
+    return replace(skip(name, f"for {whom}"), unjudged="inapplicable")
 
 
 def result(

@@ -11,6 +11,7 @@ from canary.compare.invariants.parts import (
     Invariant,
     argument,
     micro_batches,
+    not_for,
     result,
     skip,
     starts_at_reference,
@@ -42,7 +43,7 @@ def starts_at_ratio_one(record: RunRecord) -> Invariant:
     each step's first update, and the KL of the first step."""
     name = "starts_at_ratio_one"
     if not is_rollout(record):
-        return skip(name, "for online RL")
+        return not_for(name, "online RL")
     rl = _metrics(record)
     if any(value is not None for value in rl.get("ratio_deviation", ())):
         return _starts_at_itself(record, rl)
@@ -86,8 +87,6 @@ def _farthest(values: Sequence[float], expected: float) -> float:
 
 def _whole_groups(record: RunRecord) -> str:
     """Why a step's advantages are not whole groups; empty where they are."""
-    if not is_rollout(record):
-        return "for online RL"
     if trainer_of(record).advantages == "whitened":
         return f"{trainer_of(record).title} has no groups, and its advantages were not recorded"
     for key in ("steps_per_generation", "num_iterations", "generation_batch_size"):
@@ -110,6 +109,8 @@ def advantages_sum_to_zero(record: RunRecord) -> Invariant:
         broken = not abs(worst) <= ADVANTAGE_SUM_TOLERANCE
         words = f"mean advantage of a step's tokens at most {worst:.2g}, 0 expected"
         return result(name, broken, words, worst, worst)
+    if not is_rollout(record):
+        return not_for(name, "online RL")
     reason = _whole_groups(record)
     if reason:
         return skip(name, reason)
@@ -128,6 +129,8 @@ def advantages_scaled(record: RunRecord) -> Invariant:
     name = "advantages_scaled"
     if _advantages_of_tokens(record).get("rms"):
         return _whitened_to_one(record, name)
+    if not is_rollout(record):
+        return not_for(name, "online RL")
     reason = _whole_groups(record)
     row = trainer_of(record)
     if not reason and row.advantages == "centred":
@@ -180,7 +183,7 @@ def rewards_add_up(record: RunRecord) -> Invariant:
     (Ziegler et al. 2019, eq. 2)."""
     name = "rewards_add_up"
     if trainer_of(record).advantages != "whitened":
-        return skip(name, "for PPO")
+        return not_for(name, "PPO")
     if (record.config.get("ppo") or {}).get("whiten_rewards"):
         return skip(name, "whiten_rewards scales them")
     told = record.exact.get("rollout", {}).get("signals", {}).get("rewards", {}).get("mean", [])
@@ -220,7 +223,7 @@ def reward_varies(record: RunRecord) -> Invariant:
             name, True, f"{bad} of {len(told)} steps with a reward that is not a number", bad
         )
     if not is_rollout(record):
-        return skip(name, "for online RL")
+        return not_for(name, "online RL")
     probed = [value for value in _metrics(record).get("reward_std", ()) if value is not None]
     largest = found.max if found is not None and found.count else max(probed, default=None)
     if largest is None:
@@ -234,7 +237,7 @@ def same_tokens_sampled_and_trained(record: RunRecord) -> Invariant:
     tokenized again may have others, and the ratio of the policies means nothing."""
     name = "sampled_ids_trained"
     if not is_rollout(record):
-        return skip(name, "for online RL")
+        return not_for(name, "online RL")
     counted = [micro["not_sampled"] for micro in micro_batches(record) if "not_sampled" in micro]
     if not counted:
         return skip(name, "what was sampled was not seen (an engine of its own, or tools)")

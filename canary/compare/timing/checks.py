@@ -137,9 +137,10 @@ def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
         return f"{word} {change}: real, within the tolerance of {percent(d):.3g}%"
     if status == "pass":
         return f"{word} {change}, at most {at_most}, limit {percent(d):.3g}%"
+    possible = f" (could be up to {at_most})" if percent(found.upper()) <= 100 else ""
     return (
-        f"{word} {change}, too noisy to rule out +{percent(d):.3g}% "
-        f"(could be up to {at_most}); {_what_it_takes(gate, d)}"
+        f"{word} {change}, too noisy to rule out +{percent(d):.3g}%{possible}; "
+        f"{_what_it_takes(gate, d)}"
     )
 
 

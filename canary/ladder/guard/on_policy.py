@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from canary.ladder.guard.verdict import Deviation
 from canary.record.exact import DrawnStep, Exact
 
 GAP = "generation off its policy"
@@ -15,6 +15,30 @@ ODDS = 1e-9
 """Chance of a mean rank out of tolerance where the draws are the policy's."""
 UNFIT = 0.3
 """A baseline whose own generation is farther than this from its policy is no measure of others."""
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One signal of one step against the baseline's, or against what it is by itself."""
+
+    signal: str
+    step: int
+    expected: float
+    found: float
+    relative: float
+    """|found - expected| over the largest that the signal is at the baseline, at least FLOOR; of
+    generation the difference itself."""
+    tolerance: float
+
+    @property
+    def share(self) -> float:
+        """Of the tolerance: above 1 it is broken."""
+        return self.relative / self.tolerance
+
+    @property
+    def words(self) -> str:
+        """Signal, step and both values."""
+        return f"{self.signal} {self.expected:.6g} -> {self.found:.6g} at step {self.step}"
 
 
 def of_generation(baseline: Exact, level: Exact, allowed: float) -> list[Iterator[Deviation]]:

@@ -13,35 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.config.trainers import trainer_row
-from canary.ladder.guard.on_policy import looked_at, of_generation, own_gap, unfit
+from canary.ladder.guard.on_policy import Deviation, looked_at, of_generation, own_gap, unfit
 from canary.ladder.levels import Rounding
 from canary.record.exact import Exact, Trajectory
 from canary.record.metric_names import QUANTITIES
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """One signal of one step against the baseline's, or against what it is by itself."""
-
-    signal: str
-    step: int
-    expected: float
-    found: float
-    relative: float
-    """|found - expected| over the largest that the signal is at the baseline, at least FLOOR; of
-    generation the difference itself."""
-    tolerance: float
-
-    @property
-    def share(self) -> float:
-        """Of the tolerance: above 1 it is broken."""
-        return self.relative / self.tolerance
-
-    @property
-    def words(self) -> str:
-        """Signal, step and both values."""
-        return f"{self.signal} {self.expected:.6g} -> {self.found:.6g} at step {self.step}"
-
 
 GUARD_STEPS = 5
 """Steps of a guard's probe: enough for an update to show in the next losses."""

@@ -17,7 +17,7 @@ def environment(
 ) -> dict[str, str]:
     seen: list[dict[str, str]] = []
 
-    def run_with(side: Side, settings: list[str]) -> None:
+    def run_with(side: Side, settings: list[str], heard: object) -> None:
         seen.append(dict(side.environment))
         raise MachineError("not started")
 
