@@ -11,6 +11,7 @@ from canary.compare.report import Check, Comparison
 from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.sequential import LOOKS
 from canary.record.types import RunRecord
+from canary.report.view import TELLS_NOTHING, TOO_NOISY
 
 BAR_CELLS = 41
 BAR_REACH = 40.0
@@ -47,7 +48,7 @@ class Teller:
         mean = sum(self._spent) / len(self._spent)
         more = f"   about {duration(left * mean)} to the next look" if left > 0 else ""
         timed = record.perf.step_time
-        words = f"{1000 * timed.median:8.1f} ms per step" if timed.count else "probe alone"
+        words = f"{1000 * timed.mean:8.1f} ms per step (mean)" if timed.count else "probe alone"
         self._say(f"pair {pair + 1}  {role}  {words}{more}")
 
     def narrowed(self, pairs: int, clock: Check | None) -> None:
@@ -56,10 +57,12 @@ class Teller:
             return
         low, high = clock.interval
         words = "CPU time" if clock.name == "cpu_time" else "step time"
+        known = f"between {signed_percent(low)} and {signed_percent(high)}"
+        if high - low > TELLS_NOTHING:
+            known = TOO_NOISY
         self._say(
             f"        {bar(low, clock.delta_pct, high, clock.threshold)}\n"
-            f"        {words} {signed_percent(clock.delta_pct)}, between {signed_percent(low)} and "
-            f"{signed_percent(high)} after {pairs_of(pairs)}"
+            f"        {words} {signed_percent(clock.delta_pct)}, {known} after {pairs_of(pairs)}"
         )
 
     def differs(self, pairs: int, found: Comparison) -> None:
