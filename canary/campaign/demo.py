@@ -127,7 +127,8 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
         "",
         faulty.rstrip(),
         "",
-        f"A gate on the mean loss of all steps saw {before:.4f} -> {after:.4f} ({change:+.1%}) and {gate}.",
+        f"A gate on the mean loss of all steps saw {before:.4f} -> {after:.4f} ({change:+.1%}) "
+        f"and {gate}.",
         "",
         "== What next " + "=" * 65,
         "",
