@@ -60,7 +60,7 @@ os._exit(7)
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A worker that tells what it finds, and a module of the user's own beside it."""
     folder = tmp_path_factory.mktemp("project")
-    package = folder / "canary" / "runner"
+    package = folder / "canary" / "training"
     package.mkdir(parents=True)
     for path in (package, package.parent):
         (path / "__init__.py").touch()
