@@ -8,7 +8,7 @@ from dataclasses import replace
 from canary.baseline.comparability import probe_alone
 from canary.compare.checks import check_of
 from canary.compare.report import Check, RaisedAlert
-from canary.record.alert import WORST_FIRST
+from canary.record.alerts import WORST_FIRST
 from canary.record.jsonio import number
 from canary.record.types import RunRecord
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from canary.record.plain import plain
-from canary.record.step_row import Row, RowAlert
-from canary.record.types import MOST_ALERTS, AlertSummary, RunRecord
 
 if TYPE_CHECKING:
     from canary.record.step_row import RowAlert
@@ -71,29 +68,3 @@ def tracked(alerts: list[Alert]) -> dict[str, float]:
         name = f"anomaly/{alert.key}"
         found[name] = found.get(name, 0.0) + 1.0
     return found
-
-
-WORST_FIRST = ("critical", "high", "medium", "low")
-
-
-def with_alerts(record: RunRecord, rows: Iterable[Row]) -> RunRecord:
-    """The record with the alerts of the measured rows of all ranks, in order; what several ranks
-    saw at one step counts once."""
-    found: dict[tuple[int, int, str], RowAlert] = {}
-    for row in rows:
-        for alert in row.get("alerts") or ():
-            found.setdefault((int(row["launch"]), int(alert["step"]), alert["type"]), alert)
-    alerts = [found[key] for key in sorted(found, key=lambda key: key[:2])]
-    severities: Counter[str] = Counter(alert["severity"] for alert in alerts)
-    summary = AlertSummary(
-        total=len(alerts),
-        by_category=dict(sorted(Counter(alert["category"] for alert in alerts).items())),
-        by_severity={name: severities[name] for name in WORST_FIRST if severities[name]},
-        latest=alerts[-1] if alerts else None,
-    )
-    return record.model_copy(update={"alerts": alerts[:MOST_ALERTS], "alert_summary": summary})
-
-
-def alert_words(alert: RowAlert) -> str:
-    """One alert as a line of text."""
-    return f"{alert['severity']} {alert['type']} at step {alert['step']}: {alert['message']}"

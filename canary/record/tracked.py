@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from canary.record.alert import alert_words
+from canary.record.alerts import alert_words
 from canary.record.exact import Exact
 from canary.record.host import gil_contention
 from canary.record.step_row import Row

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.protocol.job import Result
-from canary.record.alert import WORST_FIRST, alert_words
+from canary.record.alerts import WORST_FIRST, alert_words
 from canary.record.bottlenecks import one_line
 from canary.record.host import typical_cpu_s_per_step
 from canary.record.phases import is_online, shown_phases

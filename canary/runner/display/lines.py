@@ -13,7 +13,7 @@ from canary.config.schema import CanaryConfig
 from canary.errors import printable
 from canary.protocol.job import Kind, Result
 from canary.record import jsonio
-from canary.record.alert import alert_words
+from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
 from canary.runner.display.pace import Pace

@@ -20,7 +20,7 @@ from rich.style import Style
 from canary.config.schema import CanaryConfig
 from canary.errors import printable
 from canary.protocol.job import Kind, Result
-from canary.record.alert import alert_words
+from canary.record.alerts import alert_words
 from canary.record.step_row import Row
 from canary.runner.display import figures
 from canary.runner.display.pace import Pace

@@ -13,7 +13,7 @@ from canary.errors import RecordError
 from canary.github.section import section
 from canary.github.source import Source
 from canary.record import jsonio
-from canary.record.alert import with_alerts
+from canary.record.alerts import with_alerts
 from canary.record.folder import load_record
 from canary.record.step_row import Row
 from canary.record.types import MOST_ALERTS as MOST

@@ -12,7 +12,7 @@ from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import Thresholds
 from canary.compare.timing.lane import DRIFTS, GATE_WEIGHTS
-from canary.record.alert import with_alerts
+from canary.record.alerts import with_alerts
 from tests.unit.compare.exact.test_exact_repeats import run
 from tests.unit.compare.test_threshold_fields import CASES
 from tests.unit.comparing import (
