@@ -193,6 +193,7 @@ def test_a_launch_ends_with_whoever_asked_for_it(
     process = psutil.Process(child.pid)
     child.close()  # as the kernel does for a process that was killed
     process.wait(30)
+    assert not process.is_running()
 
 
 OWNER = """

@@ -86,7 +86,7 @@ def _rates(facts: Facts) -> Iterator[Finding]:
 def _rate_words(was: Series, now: Series) -> str:
     pairs = [(a, b) for a, b in zip(was, now, strict=False) if a and b]
     factors = [b / a for a, b in pairs]
-    if factors and max(factors) / min(factors) < 1.001:
+    if factors and min(factors) > 0 and max(factors) / min(factors) < 1.001:
         return f"the learning rate is {factors[0]:.3g} times what it was, at every step"
     place = next(i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b)
     return f"the learning rate takes another course from step {place + 1} on"

@@ -53,7 +53,9 @@ def _are_shares(values: Sequence[float | None], rows: int) -> bool:
     """Whether they are counts over the rows of a step: a mean length of 8 rows has three binary
     places in any precision."""
     numbers = (v * rows for v in values if is_finite(v))
-    return bool(rows) and all(abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers)
+    return bool(rows) and all(
+        math.isfinite(v) and abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers
+    )
 
 
 LEAST_VALUES = 6
