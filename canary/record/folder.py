@@ -226,7 +226,8 @@ def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
     by_rank = RankSteps(folder.steps).read()
     rows = merged_rows(by_rank)
     close_launches(record, "interrupted")
-    warmup = int(record.config.get("metrics_warmup_steps") or 0)
+    given = record.config.get("metrics_warmup_steps")
+    warmup = given if isinstance(given, int) else 0
     corrected = summarise_ranks(record, by_rank, warmup)
     times = [row["time"] for row in rows if "time" in row]
     started = datetime.fromisoformat(record.timestamp).timestamp()

@@ -27,6 +27,7 @@ from canary.compare.invariants.parts import (
     special,
     starts_at_reference,
     trainer_of,
+    whole_number,
 )
 from canary.compare.invariants.rollout import (
     advantages_scaled,
@@ -130,7 +131,7 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
     guessed = not record.exact.get("data", {}).get("tokenizer")
     if "eos_labels" not in micro[0] or (special(record, "eos") is None and not guessed):
         return skip(name, "no EOS token is known")
-    limit = record.config.get("max_length")
+    limit = whole_number(record, "max_length")
     widths = [max((s[-1] for s in m.get("shapes", {}).values() if s), default=0) for m in micro]
     if limit and min(widths) >= limit:
         return skip(name, "every batch is cut at max_length")

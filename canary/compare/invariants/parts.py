@@ -75,6 +75,12 @@ def argument(record: RunRecord, name: str, default: Any) -> Any:
     return arguments(record).get(name, default)
 
 
+def whole_number(record: RunRecord, key: str) -> int:
+    """A number of the config; 0 where it is none, as a stranger's may be anything."""
+    value = record.config.get(key)
+    return value if isinstance(value, int) else 0
+
+
 def trainer_of(record: RunRecord) -> TrainerRow:
     """What is known of the trainer that made a record."""
     return trainer_row(record.config.get("training_type"))

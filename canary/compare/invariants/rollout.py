@@ -16,6 +16,7 @@ from canary.compare.invariants.parts import (
     skip,
     starts_at_reference,
     trainer_of,
+    whole_number,
 )
 from canary.record.exact import Series, Signal
 from canary.record.types import RunRecord
@@ -140,7 +141,7 @@ def advantages_scaled(record: RunRecord) -> Invariant:
     if not reason and argument(record, "loss_type", None) == "dr_grpo":
         reason = "dr_grpo does not scale"
     saturated = _metrics(record).get("frac_reward_zero_std")
-    size = record.config.get("num_generations")
+    size = whole_number(record, "num_generations")
     if reason:
         return skip(name, reason)
     if not saturated or not size:

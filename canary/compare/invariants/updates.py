@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from canary.compare.exact.inputs_stages import is_rollout
-from canary.compare.invariants.parts import Invariant, argument, result, skip
+from canary.compare.invariants.parts import Invariant, argument, result, skip, whole_number
 from canary.record.types import RunRecord
 
 WARM_UPS = ("warmup_steps", "warmup_ratio")
@@ -72,7 +72,7 @@ def learning_rate_positive(record: RunRecord) -> Invariant:
     if all(rate is None for rate in told):
         return skip(name, "learning rates were not recorded")
     rates = [rate or 0.0 for rate in told]
-    last = int(record.config.get("max_steps") or 0)
+    last = whole_number(record, "max_steps")
     first = next((place for place, rate in enumerate(rates) if rate > 0), len(rates))
     begun = _warms_up(record, rates[first:])
     zero = [
