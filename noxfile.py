@@ -64,7 +64,7 @@ def trl_ppo(session: nox.Session) -> None:
     pin = next(line for line in _pins_of(LAST_PPO) if line.startswith("trl=="))
     session.run("python", "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "-t", folder, pin)
     session.run(
-        *(python, "-m", "pytest", "-q", "tests/integration/test_ppo_trl.py"),
+        *(python, "-m", "pytest", "-q", "tests/integration/ppo/test_ppo_trl.py"),
         external=python != "python",
         env={"PYTHONPATH": folder, "CANARY_TRL_HAS_PPO": "1"},
     )

@@ -23,8 +23,8 @@ from tests.github import packages
 from tests.github.gatehouse import NAME, git, pull_event, push_event, records_folder
 from tests.github.openapi import Description
 from tests.github.server import served
-from tests.integration.composite import ROOT
-from tests.integration.test_report_script import INPUTS, beside_a_checkout, job
+from tests.integration.action.composite import ROOT
+from tests.integration.action.test_report_script import INPUTS, beside_a_checkout, job
 from tests.unit.comparing import record
 
 Figures = tuple[float, float, float]

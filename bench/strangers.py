@@ -1,8 +1,8 @@
 """Scripts as strangers write them, alone and through `canary exec`: `python -m bench.strangers`.
 
 The scripts and what an honest tool should say of them (`expected.json`, written before the first
-run) are in `tests/integration/strange`. Each runs bare and watched into a folder of its own; what
-both leave must be equal. Three unchanged runs must not be red; each planted fault must be named.
+run) are in `tests/integration/exec/strange`. Each runs bare and watched into separate folders; both
+must leave the same files. Three unchanged runs must not be red; each planted fault must be named.
 
 A folder given with `--keep` keeps the runs; called again, it runs only what is missing there.
 """
@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-SCRIPTS = Path(__file__).parents[1] / "tests" / "integration" / "strange"
+SCRIPTS = Path(__file__).parents[1] / "tests" / "integration" / "exec" / "strange"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((SCRIPTS / "expected.json").read_text())["scripts"]
 LIMIT_S = 600
 REPEATS = 3

@@ -15,8 +15,8 @@ from bench.corpus.row import Row
 from canary.inputs.embedded import tiny_dir
 from tests.faults.laboratory import CANARIES, PPO, PPO_SIZE, SIZE
 from tests.integration.conftest import settings
-from tests.integration.own_scripts import sft_script, write_data
-from tests.integration.rank_scripts import rank_script
+from tests.integration.exec.user_scripts import sft_script, write_data
+from tests.integration.run.rank_scripts import rank_script
 from tests.planting import plant
 
 PPO_JUDGED: dict[str, object] = {

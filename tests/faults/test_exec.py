@@ -13,7 +13,7 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from tests.faults.laboratory import AT_A_TIME, told
-from tests.integration.own_scripts import PYTHON, sft_script, watched, write_data
+from tests.integration.exec.user_scripts import PYTHON, sft_script, watched, write_data
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 

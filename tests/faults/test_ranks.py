@@ -9,8 +9,8 @@ import pytest
 from canary.compare.stats import compare_to_baseline
 from canary.record.types import RunRecord
 from tests.faults.laboratory import told
-from tests.integration.own_scripts import watched
-from tests.integration.rank_scripts import rank_script
+from tests.integration.exec.user_scripts import watched
+from tests.integration.run.rank_scripts import rank_script
 
 pytestmark = [pytest.mark.train, pytest.mark.slow]
 

@@ -1,0 +1,102 @@
+"""What the demo says last: each command is typed as it stands, and works."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from canary.campaign.demo import Demo, demo_text, typed_as
+from canary.cli import app
+from canary.compare.report import Comparison
+
+EXAMPLES = Path(__file__).parents[3] / "baselines" / "examples" / "explained"
+START = "from canary.cli import main; main()"
+
+
+def record(name: str, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    shutil.copy(EXAMPLES / f"{name}.json", folder / "metrics.json")
+    return folder
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    """The program of a virtual environment that is not activated, in a folder with a space."""
+    place = tmp_path / "my venv" / "bin" / "canary"
+    place.parent.mkdir(parents=True)
+    place.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -c '{START}' \"$@\"\n")
+    place.chmod(0o755)
+    return typed_as(str(place))
+
+
+@pytest.fixture
+def commands(tmp_path: Path, program: str) -> dict[str, str]:
+    """The commands of the last words by their verb."""
+    folder = tmp_path / "my runs" / "demo-1"
+    record("baseline", folder / "base" / "20260101-000000-dpo_smoke-aaaa")
+    faulty = record("current", folder / "masked_eos" / "20260101-000001-dpo_smoke-bbbb")
+    answer = Comparison("pass", "Pass.")
+    text = demo_text(Demo(answer, answer, (1.0, 1.0), folder, faulty), "", program)
+    lines = text.partition("== What next")[2].splitlines()
+    typed = [line.strip() for line in lines if line.startswith("  ")]
+    assert all(line.startswith(program) for line in typed)
+    return {line.removeprefix(program).split()[0]: line for line in typed}
+
+
+def type_in(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    return subprocess.run(
+        ["bash", "-c", line], cwd=folder, capture_output=True, text=True, timeout=500
+    )
+
+
+def test_explain_finds_both_sides_from_another_folder(
+    commands: dict[str, str], tmp_path: Path
+) -> None:
+    done = type_in(commands["explain"], tmp_path / "elsewhere")
+    assert done.returncode == 0, done.stderr
+    assert "What happened" in done.stdout
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_config_is_written_and_runs(commands: dict[str, str], tmp_path: Path) -> None:
+    place = tmp_path / "my project"
+    wrote = type_in(commands["init-config"], place)
+    assert wrote.returncode == 0, wrote.stderr
+    config = place / "canary.yaml"
+    config.write_text(config.read_text().replace("max_steps: 100", "max_steps: 4"))
+    done = type_in(commands["run"], place)
+    assert done.returncode == 0, done.stderr
+    assert (Path(done.stdout.splitlines()[-1]) / "metrics.json").exists()
+
+
+def test_the_long_ones_are_commands_that_there_are(commands: dict[str, str]) -> None:
+    """Ten runs, or a pair: parsed, and not run here."""
+    verbs = get_command(app).commands  # type: ignore[attr-defined]
+    for name in ("calibrate", "ab"):
+        words = shlex.split(commands[name])[2:]
+        assert verbs[name].make_context(name, list(words)).params["config"] == Path("canary.yaml")
+
+
+def test_the_program_is_named_as_it_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "bin" / "canary"
+    place.parent.mkdir()
+    place.write_text("#!/bin/sh\n")
+    place.chmod(0o755)
+    monkeypatch.setenv("PATH", str(place.parent))
+    assert typed_as(str(place)) == "canary"
+    assert typed_as("canary") == "canary"
+    assert typed_as("/a b/__main__.py") == f"{shlex.quote(sys.executable)} -m canary"
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.chdir(tmp_path)
+    assert typed_as("bin/canary") == str(place)

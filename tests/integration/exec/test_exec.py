@@ -1,0 +1,258 @@
+"""`canary exec`: a user's own training command is watched, and nothing of it changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from canary.compare.stats import compare_to_baseline
+from canary.inputs.embedded import tiny_dir
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from tests.integration.exec.user_scripts import (
+    PYTHON,
+    QUIET,
+    Ended,
+    bare,
+    sft_script,
+    watched,
+    write_data,
+)
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and a script in it."""
+    folder = tmp_path_factory.mktemp("own")
+    write_data(folder)
+    sft_script(folder)
+    return folder
+
+
+def untimed(text: str) -> list[str]:
+    """The lines of standard output that a second run repeats."""
+    return [line for line in text.splitlines() if "train_runtime" not in line]
+
+
+@pytest.fixture(scope="module")
+def alone(place: Path) -> Ended:
+    return bare(place, PYTHON, "train.py")
+
+
+@pytest.fixture(scope="module")
+def whole(place: Path, alone: Ended) -> Ended:
+    """The script watched to its end, with a probe."""
+    return watched(place, PYTHON, "train.py", options=("--name", "own"))
+
+
+@pytest.mark.end_to_end
+def test_losses_weights_and_output_are_those_of_the_command_alone(
+    alone: Ended, whole: Ended
+) -> None:
+    assert (alone.code, whole.code) == (0, 0), whole.err
+    for word in ("losses", "rates", "saved"):
+        assert whole.line(word) == alone.line(word)
+
+    assert untimed(whole.out) == untimed(alone.out)
+
+
+@pytest.mark.end_to_end
+def test_the_record_is_complete(whole: Ended) -> None:
+    record = whole.record()
+    assert record.status == "completed"
+    assert [launch.kind for launch in record.launches] == ["measured", "probe"]
+    losses = json.loads(whole.line("losses").removeprefix("losses "))
+    assert record.stability.loss_values == pytest.approx(losses, rel=1e-6)
+    assert set(record.exact) >= {
+        "data", "batches", "model", "first_loss", "first_gradient", "first_update",
+        "trajectory", "work", "memory", "calls", "frozen",
+    }  # fmt: skip
+    assert record.exact["data"]["tokenizer"]["vocab_sha256"]
+    assert record.config["training_type"] == "sft"
+    assert record.config["learning_rate"] == 5e-4
+    assert record.config["gradient_accumulation_steps"] == 2
+    assert record.config["trainer_args"]["optim"].startswith("adamw")
+    assert not {"dataset_name", "fixed_length", "load_in_4bit", "speed"} & set(record.config)
+    assert record.tokens["label_tokens"] > 0
+    assert record.perf.step_time.count == 5
+    assert record.env["packages"]["trl"]
+    assert record.env["device"]["threads"] == 1  # by the environment: the config names none
+    assert whole.folder is not None
+    for row in read_rows(whole.folder / "steps.jsonl"):
+        assert sum(row["phases"].values()) == pytest.approx(row["wall_s"], rel=1e-6)
+        assert {"data", "forward", "backward", "optimizer"} <= set(row["phases"])
+    assert "train_runtime" in (whole.folder / "log.txt").read_text()
+
+
+@pytest.mark.end_to_end
+def test_the_probe_sees_what_the_measured_launch_trains(whole: Ended) -> None:
+    record = whole.record()
+    # Deterministic kernels add in another order.
+    seen = record.exact["trajectory"]["losses"]
+    assert seen == pytest.approx(record.stability.loss_values, rel=1e-6)
+    assert seen[0] == record.stability.loss_values[0]
+
+
+def test_the_same_command_twice_differs_in_nothing_exact(place: Path, whole: Ended) -> None:
+    again = watched(place, PYTHON, "train.py", options=("--name", "own"))
+    found = compare_to_baseline(again.record(), whole.record(), gates=())
+    assert found.differences == ()
+    assert not found.failed_checks
+
+
+def test_a_change_of_the_script_is_named_by_its_key(place: Path, whole: Ended) -> None:
+    script = sft_script(place, "faster.py", rate=1e-3)
+    code = script.read_text()
+    original = (place / "train.py").read_text()
+    try:
+        (place / "train.py").write_text(code)
+        changed = watched(place, PYTHON, "train.py", options=("--name", "own"))
+    finally:
+        (place / "train.py").write_text(original)
+    found = compare_to_baseline(changed.record(), whole.record(), gates=())
+    assert found.verdict == "changed"
+    assert found.first_difference is not None
+    assert (found.first_difference.stage, found.first_difference.signal) == (
+        "config",
+        "learning_rate",
+    )
+
+
+def test_max_steps_ends_early_keeps_the_schedule_and_saves_nothing(
+    place: Path, alone: Ended
+) -> None:
+    cut = watched(
+        place, PYTHON, "train.py", options=("--name", "cut", "--max-steps", "4", "--no-probe")
+    )
+    assert cut.code == 0, cut.err
+    for word in ("losses", "rates"):
+        # Equal from the first on: the learning rate still falls towards the whole training's end.
+        shorter, longer = (side.line(word).rstrip("]") for side in (cut, alone))
+        assert longer.startswith(shorter)
+        assert len(json.loads(cut.line(word).removeprefix(f"{word} "))) == 4
+    # Standard output has no line more: the first four steps' lines, and the script's own last ones.
+    logged = untimed(alone.out)[:4]
+    assert untimed(cut.out)[:-3] == logged
+    assert [line.split()[0] for line in untimed(cut.out)[-3:]] == ["losses", "rates", "saved"]
+    assert "save_model does nothing" in cut.err
+    record = cut.record()
+    assert record.status == "completed"
+    assert any("after step 4 of 6" in note for note in record.notes)
+    assert "after step 4 of 6" in cut.err
+    assert "no probe: what is learned and the work done cannot be compared" in cut.err
+
+
+def test_what_is_saved_early_stays_as_it_was(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=4)
+    options = ("--name", "cut", "--max-steps", "2")
+    cut = watched(tmp_path, PYTHON, "train.py", options=options)
+    assert cut.code == 0, cut.err
+    assert cut.line("saved") == "saved None"
+    assert not (tmp_path / "final").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-m", "trl.scripts.dpo", "--dataset_name", "data_dpo"), "dpo"),
+        (("-m", "trl.scripts.reward", "--dataset_name", "data_dpo"), "reward"),
+        (
+            (
+                *("-m", "trl.scripts.grpo", "--dataset_name", "data_grpo"),
+                *("--num_generations", "2", "--max_completion_length", "8"),
+                *("--reward_funcs", "think_format_reward"),
+            ),
+            "grpo",
+        ),
+        (("TRL", "sft", "--dataset_name", "data_sft"), "sft"),
+    ],
+    ids=["dpo", "reward", "grpo", "trl sft"],
+)
+def test_scripts_that_ship_with_trl_are_watched_unmodified(
+    tmp_path: Path, words: tuple[str, ...], told: str
+) -> None:
+    write_data(tmp_path)
+    trl = str(Path(PYTHON).parent / "trl")
+    start = (trl, *words[1:]) if words[0] == "TRL" else (PYTHON, *words)
+    arguments = (
+        "--model_name_or_path", str(tiny_dir()), "--output_dir", "out", "--max_steps", "4",
+        "--per_device_train_batch_size", "2", "--report_to", "none", "--use_cpu", "--bf16",
+        "false", "--logging_steps", "1", "--disable_tqdm", "true", "--save_strategy", "no",
+    )  # fmt: skip
+    left = bare(tmp_path, *start, *arguments)
+    assert left.code == 0, left.err
+    weights = (tmp_path / "out" / "model.safetensors").read_bytes()
+    (tmp_path / "out" / "model.safetensors").unlink()
+    right = watched(tmp_path, *start, *arguments, options=("--name", told))
+    assert right.code == 0, right.err
+    assert (tmp_path / "out" / "model.safetensors").read_bytes() == weights
+    record = right.record()
+    assert record.config["training_type"] == told
+    assert record.exact["steps"] == 4
+    assert len(record.stability.loss_values) == 4
+    assert record.exact["work"]["operator_total"] > 0
+    if told == "grpo":
+        assert record.phases["generation"] > 0
+        assert record.phases["reward"] > 0
+        assert record.rl["reward"].count > 0
+
+
+def test_standard_input_reaches_the_command_in_both_launches(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=2, before="print('read', sys.stdin.read())")
+    done = watched(tmp_path, PYTHON, "train.py", options=("--name", "own"), given="hello\n")
+    assert done.code == 0, done.err
+    assert "read hello" in done.out
+    assert done.folder is not None
+    assert (done.folder / "log.txt").read_text().count("read hello") == 2
+
+
+def test_a_second_training_is_as_short_as_the_first_and_not_recorded(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    after = "trainer.train(); print('second', trainer.state.global_step)"
+    sft_script(tmp_path, steps=5, after=after)
+    options = ("--name", "two", "--max-steps", "2", "--no-probe")
+    done = watched(tmp_path, PYTHON, "train.py", options=options)
+    assert done.code == 0, done.err
+    assert "second 2" in done.out
+    assert len(done.record().stability.loss_values) == 2
+
+
+def test_a_config_with_a_command_is_run_as_any_other(place: Path) -> None:
+    (place / "canary.yaml").write_text(
+        f"name: fromfile\ncommand: [{PYTHON}, train.py]\nmax_steps: 3\nprobe_steps: 2\n"
+    )
+    done = subprocess.run(
+        [PYTHON, "-m", "canary.cli", "run", "canary.yaml", "-o", "other"],
+        cwd=place,
+        capture_output=True,
+        text=True,
+        env=QUIET,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    # Standard output is the run's folder alone: what the command printed is in the log.
+    assert done.stdout.count("\n") == 1
+    record = load_record(place / done.stdout.strip())
+    assert (record.status, record.exact["steps"]) == ("completed", 2)
+
+
+def test_what_the_probe_saves_stays_out_of_the_commands_folder(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=2, more='{"save_strategy": "steps", "save_steps": 1}')
+    done = watched(tmp_path, PYTHON, "train.py", options=("--name", "own"))
+    assert done.code == 0, done.err
+    record = done.record()
+    assert record.exact["calls"]["files_opened"] > 0
+    saved = [*(tmp_path / "out").rglob("*"), tmp_path / "final" / "model.safetensors"]
+    assert (tmp_path / "out" / "checkpoint-2").is_dir()
+    assert done.folder is not None
+    probe_began = (done.folder / "probe_steps.jsonl").stat().st_ctime
+    first = next(iter(read_rows(done.folder / "probe_steps.jsonl")))["time"]
+    assert max(path.stat().st_mtime for path in saved) < min(first, probe_began)

@@ -1,0 +1,166 @@
+"""`canary exec` where the command fails, never trains or is ended: each with its words and code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from canary.record.folder import load_record
+from tests.integration.exec.user_scripts import (
+    FASTEST,
+    PYTHON,
+    QUIET,
+    sft_script,
+    watched,
+    write_data,
+)
+
+pytestmark = [pytest.mark.train, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data and a script in it."""
+    folder = tmp_path_factory.mktemp("own")
+    write_data(folder)
+    sft_script(folder)
+    return folder
+
+
+def test_a_shell_that_starts_the_training_is_watched(place: Path) -> None:
+    done = watched(place, "bash", "-c", f"echo before && {PYTHON} train.py && exit 3")
+    assert done.code == 3
+    assert done.out.startswith("before\n")
+    record = done.record()
+    assert record.status == "failed"
+    assert "with code 3" in (record.reason or "")
+    assert len(record.stability.loss_values) == 6
+
+
+def test_an_exception_is_the_commands_own_and_the_record_says_where(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    body = """
+class Breaks(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 3:
+            raise ZeroDivisionError("by hand")
+trainer.add_callback(Breaks())
+"""
+    sft_script(tmp_path, before=body)
+    done = watched(tmp_path, PYTHON, "train.py")
+    assert done.code == 1
+    assert "ZeroDivisionError: by hand" in done.err
+    record = done.record()
+    assert record.status == "failed"
+    assert "by hand" in (record.reason or "")
+    assert "train.py" in (record.reason or "")
+    assert len(record.stability.loss_values) >= 2
+
+
+def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os.environ['OWN'] = 'ran'")
+    code = "import os, sys; print(os.environ.get('OWN'), [p for p in sys.path if 'attach' in p])"
+    done = watched(place, PYTHON, "-c", code, environment={"PYTHONPATH": str(tmp_path)})
+    assert done.out == "ran []\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((PYTHON, "-c", "print(1)"), "no transformers.Trainer in it"),
+        ((PYTHON, "-c", "from transformers import Trainer"), "its train() not called"),
+        (("bash", "-c", f"P={PYTHON}; $P -I -c 1"), "no Python of it could be watched"),
+        (("true",), "the command never trained, or no Python of it could be watched"),
+        (("no-such-program",), "cannot start no-such-program"),
+    ],
+)
+def test_a_command_that_cannot_be_watched_says_why(
+    place: Path, words: tuple[str, ...], said: str
+) -> None:
+    done = watched(place, *words)
+    assert done.code == 2, done.err
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert done.record().status == "failed"
+
+
+@pytest.mark.parametrize("option", ["-I", "-S", "-E", "-BI"])
+def test_a_python_that_would_not_let_the_canary_in_is_not_started(place: Path, option: str) -> None:
+    mark = place / f"ran{option}"
+    done = watched(place, PYTHON, option, "-c", f"open({str(mark)!r}, 'w')")
+    assert done.code == 2
+    assert "the canary cannot watch it (start it without -" in done.err
+    assert not mark.exists()
+
+
+def test_a_package_of_the_users_own_with_the_canarys_name_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "own" / "canary").mkdir(parents=True)
+    (tmp_path / "own" / "canary" / "__init__.py").write_text("mine = True")
+    script = tmp_path / "own" / "train.py"
+    script.write_text("import transformers.trainer, canary; print(canary.mine)")
+    done = watched(tmp_path, PYTHON, str(script))
+    assert done.out == "True\n"
+    assert done.code == 2
+    assert "hides the canary's own" in done.err
+
+
+def test_a_command_that_fails_before_it_trains_keeps_its_exit_code(place: Path) -> None:
+    done = watched(place, PYTHON, "-c", "import sys; sys.exit(7)")
+    assert done.code == 7
+    assert "before it trained" in done.err
+
+
+def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path: Path) -> None:
+    config = tmp_path / "limits.yaml"
+    config.write_text("name: slow\ntimeout: 4\nprobe_steps: 0\n")
+    started = tmp_path / "started"
+    code = f"sleep 600 & echo $! > {started}; wait"
+    done = watched(place, "bash", "-c", code, options=("--config", str(config)))
+    assert done.code == 4
+    assert done.record().status == "timeout"
+    assert not psutil.pid_exists(int(started.read_text()))
+
+
+def test_an_interrupt_leaves_a_record(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, steps=4000)
+    child = subprocess.Popen(
+        [PYTHON, "-m", "canary.cli", "exec", *FASTEST, "-o", "runs", "--", PYTHON, "train.py"],
+        cwd=tmp_path,
+        env=QUIET,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        rows = list((tmp_path / "runs").glob("*/steps.jsonl"))
+        if rows and rows[0].stat().st_size:
+            break
+        time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(60) in (4, 130)
+    record = load_record(next((tmp_path / "runs").glob("*/metrics.json")).parent)
+    assert record.status == "interrupted"
+    assert record.stability.loss_values
+
+
+def test_a_terminal_stays_one(place: Path) -> None:
+    import pty
+
+    code = "import sys; print(sys.stdout.isatty(), sys.stderr.isatty()); sys.exit(5)"
+    words = ["exec", *FASTEST, "-o", str(place / "tty"), "--", PYTHON, "-c", code]
+    seen: list[bytes] = []
+
+    def read(descriptor: int) -> bytes:
+        seen.append(os.read(descriptor, 1024))
+        return seen[-1]
+
+    status = pty.spawn([PYTHON, "-m", "canary.cli", *words], read)
+    assert os.waitstatus_to_exitcode(status) == 5
+    assert b"True True" in b"".join(seen)

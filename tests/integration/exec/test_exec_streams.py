@@ -1,0 +1,101 @@
+"""The standard streams that `canary exec` hands to a command: closed ones, one file for two, and
+what is kept of the input. Nothing here trains."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.exec.user_scripts import FASTEST, PYTHON, QUIET
+
+OPEN = """
+import os, sys
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+found = [is_open(number) for number in range(3)]
+open(sys.argv[1], "w").write(repr(found))
+"""
+BY_TURNS = "".join(f"os.write({1 + n % 2}, b'{n}\\n');" for n in range(40))
+
+
+def shell(folder: Path, redirected: str, *words: str) -> int:
+    """Runs the command under `canary exec` as a shell does whose line ends with `redirected`."""
+    line = [PYTHON, "-m", "canary.cli", "exec", *FASTEST, "-o", "runs", "--", *words]
+    script = f'"$@" {redirected}'
+    done = subprocess.run(
+        ["bash", "-c", script, "bash", *line], cwd=folder, env=QUIET, timeout=120, check=False
+    )
+    return done.returncode
+
+
+@pytest.mark.parametrize(
+    ("redirected", "left"),
+    [
+        (">&-", [True, False, True]),
+        ("2>&-", [True, True, False]),
+        ("<&-", [False, True, True]),
+        ("<&- >&- 2>&-", [False, False, False]),
+    ],
+)
+def test_a_command_with_a_closed_stream_runs_with_that_stream_closed(
+    tmp_path: Path, redirected: str, left: list[bool]
+) -> None:
+    assert shell(tmp_path, redirected, PYTHON, "-c", OPEN, "seen") == 2, "it does not train"
+    assert (tmp_path / "seen").read_text() == repr(left)
+
+
+def test_what_a_command_prints_on_two_descriptors_of_one_file_stays_in_order(
+    tmp_path: Path,
+) -> None:
+    shell(tmp_path, "> all.txt 2>&1", PYTHON, "-c", f"import os; {BY_TURNS}")
+    lines = [line for line in (tmp_path / "all.txt").read_text().splitlines() if line.isdigit()]
+    assert lines == [str(n) for n in range(40)]
+
+
+def test_two_files_get_what_is_theirs(tmp_path: Path) -> None:
+    shell(tmp_path, "> out.txt 2> err.txt", PYTHON, "-c", f"import os; {BY_TURNS}")
+    assert (tmp_path / "out.txt").read_text().split() == [str(n) for n in range(0, 40, 2)]
+    err = (tmp_path / "err.txt").read_text().splitlines()
+    assert [line for line in err if line.isdigit()] == [str(n) for n in range(1, 40, 2)]
+
+
+INPUT = """
+import sys
+from pathlib import Path
+from canary.runner.exec.streams import PassedOn
+streams = PassedOn(Path(sys.argv[1]))
+with streams.started(["cat"], {}, Path("log.txt")) as child:
+    child.wait()
+"""
+
+
+@pytest.mark.parametrize("spool", ["stdin", "gone/stdin"])
+def test_the_input_that_is_kept_is_nobody_elses(tmp_path: Path, spool: str) -> None:
+    done = subprocess.run(
+        [PYTHON, "-c", INPUT, spool],
+        cwd=tmp_path, input="a secret", capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout == "a secret", "a folder that is gone keeps no input from the command"
+    file = tmp_path / spool
+    if file.exists():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    else:
+        assert spool != "stdin"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no disk is always full here")  # noqa: PTH110
+def test_a_log_that_cannot_be_written_ends_nobodys_output(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").symlink_to("/dev/full")
+    done = subprocess.run(
+        [PYTHON, "-c", INPUT, "stdin"],
+        cwd=tmp_path, input="x" * 300_000, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert len(done.stdout) == 300_000

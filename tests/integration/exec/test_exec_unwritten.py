@@ -1,0 +1,165 @@
+"""What of `canary exec` cannot be written, or is gone: the training goes on, and it is said."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canary.protocol.job import JOB, Job, Result, unwritten
+from canary.protocol.rows import StepFile
+from canary.record import jsonio
+from canary.runner.local import LocalRunner
+from canary.training.launch import Inside, begun
+from canary.training.recorder.attached import NoKeeper, job_keeper
+from tests.integration.exec.user_scripts import (
+    FASTEST,
+    PYTHON,
+    QUIET,
+    sft_script,
+    watched,
+    write_data,
+)
+
+
+def job_in(folder: Path) -> Job:
+    (folder / "launch0").mkdir(parents=True)
+    return Job(
+        kind="measured",
+        launch=0,
+        config_file=str(folder / "config.yaml"),
+        rows_file=str(folder / "steps.jsonl"),
+        result_file=str(folder / "result.json"),
+        scratch_dir=str(folder / "launch0"),
+        cache_dir=str(folder),
+        rows_dir=str(folder / "rows"),
+    )
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_folder_that_is_gone_is_not_the_trainings_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_in(tmp_path)
+    (tmp_path / "launch0").rmdir()
+    assert begun(job, 0.0) is None
+    monkeypatch.setenv(JOB, str(tmp_path / "gone.json"))
+    assert isinstance(job_keeper(), NoKeeper)
+
+
+def test_the_first_training_is_the_one_recorded(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    assert isinstance(begun(job, 0.0), Inside)
+    assert begun(job, 0.0) is None
+    assert not unwritten(job).exists()
+
+
+@pytest.mark.parametrize("lost", ["rows", "result", "begin"])
+def test_a_full_disk_is_not_the_trainings_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    job = job_in(tmp_path)
+    if lost == "begin":
+        monkeypatch.setattr(jsonio, "replace_file", full)
+        assert begun(job, 0.0) is None
+    else:
+        inside = begun(job, 0.0)
+        assert inside is not None
+        if lost == "rows":
+            monkeypatch.setattr(StepFile, "append", full)
+            inside.keep({"step": 1})
+            inside.keep({"step": 2})
+        else:
+            monkeypatch.setattr(jsonio, "replace_file", full)
+        inside.leave(Result(status="completed"))
+    assert unwritten(job).read_text() == "No space left on device"
+
+
+def test_in_the_canarys_own_process_a_full_disk_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StepFile, "append", full)
+    inside = Inside(job_in(tmp_path), 0.0, own_process=True)
+    with pytest.raises(OSError, match="No space left"):
+        inside.keep({"step": 1})
+
+
+class Silent:
+    """A listener that is told nothing of interest."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_, **__: None
+
+
+def test_a_record_that_lacks_a_part_says_so(tmp_path: Path) -> None:
+    job = job_in(tmp_path)
+    code = f"open({str(unwritten(job))!r}, 'w').close()"
+    runner = LocalRunner(tmp_path / "log", os.environ, command=(sys.executable, "-c", code))
+    result = runner.run(job, Silent(), time.monotonic() + 60)
+    assert result.status == "failed"
+    assert result.reason == (
+        "the training could not be recorded to its end: no space left on its disk"
+    )
+
+
+@pytest.mark.parametrize("options", [FASTEST, ("--name", "own")])
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_command_that_removes_the_runs_folder_is_told_so_in_one_line(
+    tmp_path: Path, code: int, options: tuple[str, ...]
+) -> None:
+    done = watched(tmp_path, "bash", "-c", f"rm -rf runs; exit {code}", options=options)
+    assert done.code == code, done.err
+    assert "canary: failed: the run's folder was removed while the command ran" in done.err
+    assert "unexpected" not in done.err
+    assert "Traceback" not in done.err
+    assert "record:" not in done.err.partition("failed:")[2]
+
+
+@pytest.mark.train
+@pytest.mark.slow
+def test_a_training_whose_folder_was_removed_goes_on(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path, before="import shutil; shutil.rmtree('runs')")
+    done = watched(tmp_path, PYTHON, "train.py")
+    assert done.code == 0, done.err
+    assert "saved" in done.out
+    assert "the run's folder was removed while the command ran" in done.err
+
+
+ENDS = """
+import os, sys, threading, time
+from pathlib import Path
+from canary.training.attach.watch import _end_with_parent
+threading.Thread(target=_end_with_parent, args=[Path(sys.argv[1])], daemon=True).start()
+time.sleep(4)
+"""
+
+
+@pytest.mark.parametrize("properly", [True, False])
+def test_a_training_in_the_background_ends_only_with_a_canary_that_was_killed(
+    tmp_path: Path, properly: bool
+) -> None:
+    job_file = tmp_path / "job.json"
+    job_file.touch()
+    canary = subprocess.Popen(["sleep", "600"])
+    environment = QUIET | {"_RLHF_CANARY_PARENT": str(canary.pid)}
+    training = subprocess.Popen([PYTHON, "-c", ENDS, str(job_file)], env=environment)
+    with contextlib.ExitStack() as stack:
+        stack.callback(training.kill)
+        time.sleep(1)
+        if properly:
+            job_file.unlink()
+        canary.kill()
+        canary.wait()
+        assert training.wait(60) == (0 if properly else -signal.SIGTERM)

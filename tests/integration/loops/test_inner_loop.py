@@ -1,0 +1,258 @@
+"""Trainers whose inner loop calls the model, clips and updates by itself: seen at the model."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import Trainer
+
+from bench.strangers import EXPECTED, compare, misses, train
+from tests.integration.loops.test_silent_loop import STEPS, PlainLoop, built, watched
+
+pytestmark = pytest.mark.train
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class ModelLoop(PlainLoop):
+    """Its loop calls nothing but the model, and clips as torch does."""
+
+    most = 1e9
+
+    def _one(self, batch: Any) -> None:
+        loss = self.loss_of(batch)
+        loss.backward()
+        self.computed.append(float(loss.detach()))
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.most)
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        return self.model(**batch).loss
+
+
+class ByPlace(ModelLoop):
+    """The model gets its ids by their place, and answers in a tuple."""
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        ids, rest = batch["input_ids"], {k: v for k, v in batch.items() if k != "input_ids"}
+        return self.model(ids, **rest, return_dict=False)[0]
+
+
+class LooksTwice(ModelLoop):
+    """It evaluates, and looks at the model without gradients, within its steps."""
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        self.model.eval()
+        self.model(**batch)
+        self.model.train()
+        with torch.no_grad():
+            self.model(**batch)
+        return super().loss_of(batch)
+
+
+class BesideItsMethod(ModelLoop):
+    """It computes the loss by the trainer's method, and calls the model once more."""
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        loss = self.compute_loss(self.model, batch)
+        self.model(**batch)
+        return loss
+
+
+class TellsOfEnds(ModelLoop):
+    """It calls back at the end of each step, and at no beginning."""
+
+    control: Any
+
+    def _one(self, batch: Any) -> None:
+        if not self.computed:
+            self.callback_handler.on_train_begin(self.args, self.state, self.control)
+        super()._one(batch)
+        self.state.global_step += 1
+        self.control = self.callback_handler.on_step_end(self.args, self.state, self.control)
+
+
+EACH_BATCH = [ModelLoop, ByPlace, LooksTwice, BesideItsMethod, TellsOfEnds]
+ACCUMULATING = EACH_BATCH[:-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "accumulate"),
+    [*((kind, 1) for kind in EACH_BATCH), *((kind, 2) for kind in ACCUMULATING)],
+)
+def test_a_loop_that_calls_its_model_shows_batches_and_losses_there(
+    tmp_path: Path, kind: type[ModelLoop], accumulate: int
+) -> None:
+    trainer = built(kind, tmp_path)
+    trainer.accumulate = accumulate
+    probe, exact, rows = watched(trainer)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert [loss for row in rows for loss in row["micro_losses"]] == trainer.computed
+    means = [sum(row["micro_losses"]) / accumulate for row in rows]
+    assert [row["loss"] for row in rows] == pytest.approx(means)
+    assert [row["samples"] for row in rows] == [accumulate] * STEPS
+    assert all(row["input_tokens"] == row["label_tokens"] == 3 * accumulate for row in rows)
+    batches = exact.found["batches"]
+    assert [len(step) for step in batches] == [accumulate] * STEPS
+    assert {"input_ids", "labels"} <= set(batches[0][0]["shapes"])
+    assert probe.unmeasured() == {}
+
+
+class WithoutLabels(ModelLoop):
+    """Its model computes no loss."""
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        labels = batch.pop("labels")
+        scores = self.model(**batch).logits
+        return torch.nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten())
+
+
+def test_losses_that_no_model_returns_stay_unmeasured(tmp_path: Path) -> None:
+    probe, exact, rows = watched(built(WithoutLabels, tmp_path))
+    assert [row["input_tokens"] for row in rows] == [3] * STEPS
+    assert [row["loss"] for row in rows] == [None] * STEPS
+    assert set(probe.unmeasured()) == {"stability.loss_values"}
+    assert "return a loss" in probe.unmeasured()["stability.loss_values"]
+    assert (exact.found["clipping"]["before"][0] or 0) > 0
+
+
+@pytest.mark.parametrize("kind", [ModelLoop, TellsOfEnds])
+def test_gradients_are_read_before_the_loop_clips_them(
+    tmp_path: Path, kind: type[ModelLoop]
+) -> None:
+    whole, clipped = built(kind, tmp_path), built(kind, tmp_path)
+    clipped.most = 0.5
+    (_, exact, _), (_, cut, rows) = watched(whole), watched(clipped)
+    assert cut.found["first_gradient"] == exact.found["first_gradient"]
+    assert exact.found["clipping"]["before"] == exact.found["clipping"]["applied"]
+    found = cut.found["clipping"]
+    assert found["applied"] == pytest.approx([0.5] * STEPS, rel=1e-4)
+    assert all(norm is not None and norm > 1 for norm in found["before"])
+    assert [row["grad_norm"] for row in rows] == found["before"]
+
+
+def test_an_accumulated_gradient_is_the_whole_update_s(tmp_path: Path) -> None:
+    trainer = built(ModelLoop, tmp_path)
+    trainer.accumulate = 2
+    _, exact, _ = watched(trainer)
+    assert exact.found["clipping"]["before"] == exact.found["clipping"]["applied"]
+    assert exact.found["first_gradient"]["total"] == exact.found["clipping"]["before"][0]
+
+
+class Hooked(Trainer):
+    """Counts the hooks of its model while it trains."""
+
+    hooks = 0
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        model: Any = self.model
+        self.hooks += len(model._forward_pre_hooks) + len(model._forward_hooks)
+        self.hooks += torch.autograd.backward is not BACKWARD
+        return super().training_step(*args, **kwargs)
+
+
+BACKWARD = torch.autograd.backward
+
+
+def test_a_trainer_with_the_library_s_loop_has_no_hook(tmp_path: Path) -> None:
+    trainer = built(Hooked, tmp_path)
+    _, exact, rows = watched(trainer)
+    assert len(rows) == STEPS
+    assert trainer.hooks == 0
+    assert "clipping" not in exact.found
+
+
+class Fails(ModelLoop):
+    """It fails in its second step."""
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        if self.computed:
+            raise ZeroDivisionError
+        return super().loss_of(batch)
+
+
+@pytest.mark.parametrize("kind", [ModelLoop, Fails])
+def test_model_and_backward_are_left_as_they_were(tmp_path: Path, kind: type[ModelLoop]) -> None:
+    trainer = built(kind, tmp_path)
+    try:
+        watched(trainer)
+    except ZeroDivisionError:
+        assert kind is Fails
+    assert not trainer.model._forward_pre_hooks
+    assert not trainer.model._forward_hooks
+    assert torch.autograd.backward is BACKWARD
+
+
+class Copies(ModelLoop):
+    """It keeps a copy of its model, calls that too, and saves its model whole."""
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        kept = copy.deepcopy(self.model)
+        stream = io.BytesIO()
+        torch.save(self.model, stream)
+        stream.seek(0)
+        for model in (kept, torch.load(stream, weights_only=False)):
+            assert model.training
+            assert float(model(**batch).loss.detach()) > 0
+        return super().loss_of(batch)
+
+
+def test_a_copy_of_the_model_is_not_watched(tmp_path: Path) -> None:
+    trainer = built(Copies, tmp_path)
+    _, _, rows = watched(trainer)
+    assert [row["micro_losses"] for row in rows] == [[loss] for loss in trainer.computed]
+
+
+class Compiles(ModelLoop):
+    """It compiles its model, of one graph."""
+
+    def loss_of(self, batch: Any) -> torch.Tensor:
+        return torch.compile(self.model, backend="eager", fullgraph=True)(**batch).loss
+
+
+def test_a_compiled_model_stays_of_one_graph(tmp_path: Path) -> None:
+    probe, _, rows = watched(built(Compiles, tmp_path))
+    assert len(rows) == STEPS
+    assert "exact.batches" in probe.unmeasured()
+
+
+@pytest.mark.parametrize("kind", [ModelLoop, ByPlace])
+def test_a_loop_watched_at_its_model_is_the_loop_alone(
+    tmp_path: Path, kind: type[ModelLoop]
+) -> None:
+    alone, under = built(kind, tmp_path), built(kind, tmp_path)
+    alone.train()
+    watched(under)
+    assert under.computed == alone.computed
+
+
+FOUND = {
+    "loss_times_batch": ("first_gradient", "objective"),
+    "no_zero_grad": ("trajectory", "optimizer"),
+}
+
+
+@pytest.mark.slow
+def test_faults_of_such_a_loop_are_found_where_they_begin(tmp_path: Path) -> None:
+    expected = EXPECTED["own_inner_loop"]
+    runs = [train("own_inner_loop", tmp_path / name).run for name in ("first", "second")]
+    first, second = (run for run in runs if run)
+    unchanged = compare(second, [first])
+    assert unchanged.verdict in expected["equal"]["verdicts"], unchanged.text
+    for fault, where in FOUND.items():
+        faulty = train("own_inner_loop", tmp_path / fault, fault).run
+        assert faulty
+        seen = compare(faulty, [first, second])
+        assert misses(seen, expected["faults"][fault]) == [], seen.text
+        assert (seen.stage, seen.category) == where, seen.text

@@ -1,0 +1,272 @@
+"""The profiler end to end: a window of the measured launch, whoever trains."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from canary import Recorder
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.profile import Window, read_profile
+from canary.record.types import RunRecord
+from canary.training.collectors.profiler import StepProfiler
+from canary.training.loops.trainer import TrainerCollector
+from tests.integration.conftest import Finished, canary, run_config, settings
+from tests.integration.exec.user_scripts import PYTHON, sft_script, watched, write_data
+from tests.integration.loops.test_own_loop import own_trainer
+
+pytestmark = pytest.mark.train
+
+NO_GPU = "the steps ran on the CPU"
+
+
+def flagged(rows: list[Any]) -> list[int]:
+    return [row["step"] for row in rows if row.get("profiled")]
+
+
+def traced(run: Path, record: RunRecord) -> list[Any]:
+    """The events of the trace, which loads as strict JSON."""
+    assert record.profiler.trace_path is not None
+    document = json.loads((run / record.profiler.trace_path).read_text())
+    events = document["traceEvents"]
+    assert isinstance(events, list)
+    return events
+
+
+@pytest.fixture(scope="module")
+def sft(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    values = settings(
+        "sft",
+        max_steps=8,
+        dataset_size=40,
+        profiler={"enabled": True, "start_step": 3, "num_steps": 2},
+    )
+    return run_config(tmp_path_factory.mktemp("profiled"), values)
+
+
+def test_only_the_window_is_profiled_and_what_it_slowed_is_not_timed(sft: Finished) -> None:
+    assert sft.code == 0, sft.err
+    record = sft.record()
+    assert record.profiler.steps == [3, 4]
+    assert "profiler" not in record.unmeasured
+    rows: list[Any] = sft.rows()
+    assert flagged(rows) == [3, 4, 5], "and the step after it"
+    assert not flagged(sft.rows(probe=True))
+    plain = [row["wall_s"] for row in rows if row["step"] > 1 and not row.get("profiled")]
+    assert record.perf.step_time.count == len(plain) == 4
+    assert record.perf.step_time.max == max(plain)
+    assert len(record.stability.loss_values) == 8
+    # Writing the trace took many times a step, all of it within the last profiled one.
+    wall = {row["step"]: row["wall_s"] for row in rows}
+    assert wall[4] > 3 * statistics.median(plain)
+    assert record.profiler.wall_ms is not None
+    assert record.profiler.wall_ms < 1000 * (wall[3] + wall[4])
+    assert "  profile     steps 3 to 4, not timed" in sft.err
+
+
+def test_the_trace_opens_and_the_operators_are_those_that_the_probe_counted(sft: Finished) -> None:
+    record = sft.record()
+    names = [event.get("name") for event in traced(sft.folder, record) if event["ph"] == "X"]
+    counted = record.exact["work"]["operators"]
+    document = read_profile(sft.folder / "profiler")
+    assert document is not None
+    table = {row["name"]: row for row in document["operators"]}
+    for name in ("mm", "mul", "div", "sqrt"):
+        in_a_step = sum(
+            count for key, count in counted.items() if key.split(".")[:2] == ["aten", name]
+        )
+        assert in_a_step > 0, name
+        assert table[f"aten::{name}"]["count"] == 2 * in_a_step, name
+        # The table drops calls that only pass on to another of the same name; the trace has them.
+        assert names.count(f"aten::{name}") >= 2 * in_a_step, name
+    profiler = record.profiler
+    assert profiler.operators_path == "profiler/operators.json"
+    assert profiler.cpu_time_total_ms is not None
+    assert profiler.wall_ms is not None
+    assert 0 < profiler.cpu_time_total_ms < profiler.wall_ms, "one thread"
+    on_host = [row for row in table.values() if row["kind"] == "operator"]
+    total = sum(row["self_cpu_time_ms"] for row in on_host)
+    assert profiler.cpu_time_total_ms == pytest.approx(total)
+    assert profiler.operator_kinds == len(on_host)
+    longest = max(on_host, key=lambda row: row["self_cpu_time_ms"])
+    assert profiler.top_cpu_ops[0].name == longest["name"]
+    assert profiler.conversions is not None
+    assert 0 < profiler.conversions.time_ms < profiler.cpu_time_total_ms
+    assert profiler.cuda_time_total_ms == profiler.self_cuda_time_total_ms == 0.0
+    assert record.unmeasured["profiler.cuda_time_total_ms"] == NO_GPU
+
+
+def test_the_verb_prints_it_alone_and_against_another_run(sft: Finished) -> None:
+    alone = canary("profile", str(sft.folder))
+    assert alone.code == 0, alone.err
+    assert "CPU only: host against device" in alone.out
+    assert "aten::mul" in alone.out
+    assert str(sft.folder / "profiler" / "trace.json") in alone.out
+    same = canary("profile", str(sft.folder / "metrics.json"), "--against", str(sft.folder))
+    assert "no operator differs" in same.out
+    found = json.loads(canary("profile", str(sft.folder), "--format", "json").out)
+    assert found["profiler"]["steps"] == [3, 4]
+    assert found["readings"][0]["topic"] == "balance"
+
+
+@pytest.mark.slow
+def test_stacks_shapes_and_memory_of_the_first_launch_go_where_they_are_wanted(
+    tmp_path: Path,
+) -> None:
+    wanted = {"record_shapes": True, "profile_memory": True, "with_stack": True}
+    values = settings(
+        "dpo",
+        probe_steps=0,
+        repeats=2,
+        profiler={
+            "enabled": True,
+            "start_step": 4,
+            "num_steps": 1,
+            "output_dir": str(tmp_path / "traces"),
+            **wanted,
+        },
+    )
+    done = run_config(tmp_path, values)
+    assert done.code == 0, done.err
+    record = done.record()
+    assert record.profiler.trace_path == str(tmp_path / "traces" / "trace.json")
+    rows: list[Any] = done.rows()
+    assert [row["launch"] for row in rows if row.get("profiled")] == [0]
+    assert record.perf.step_time.count == 5, "three each after the warm-up, less the profiled one"
+    events = traced(done.folder, record)
+    assert any("Input Dims" in event.get("args", {}) for event in events)
+    assert any(event.get("name") == "[memory]" for event in events)
+    assert any(event.get("cat") == "python_function" for event in events)
+    document = read_profile(done.folder / "profiler")
+    assert document is not None
+    kinds = {row["kind"] for row in document["operators"]}
+    assert kinds <= {"operator", "annotation", "python"}
+    assert record.profiler.cpu_time_total_ms is not None
+    assert not any(".py(" in row.name for row in record.profiler.top_cpu_ops)
+
+
+@pytest.mark.slow
+def test_under_exec_a_window_beyond_the_end_closes_there_and_says_so(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    sft_script(tmp_path)
+    config = tmp_path / "canary.yaml"
+    config.write_text("profiler: {enabled: true, start_step: 5, num_steps: 9}\n")
+    options = ("--config", str(config), "--no-probe")
+    done = watched(tmp_path, PYTHON, "train.py", options=options)
+    assert done.code == 0, done.err
+    record = done.record()
+    assert record.profiler.steps == [5, 6]
+    assert "2 of 9 steps were profiled: the training ended after step 6" in record.notes
+
+
+@pytest.mark.slow
+def test_under_exec_a_window_that_is_never_reached_has_a_reason(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.py"
+    loop.write_text(
+        "from canary import Recorder\n"
+        "with Recorder('short') as recorder:\n"
+        "    for number in range(4):\n"
+        "        with recorder.step() as step:\n"
+        "            step.loss(number)\n"
+    )
+    config = tmp_path / "canary.yaml"
+    config.write_text("profiler: {enabled: true}\n")
+    options = ("--config", str(config), "--no-probe")
+    done = watched(tmp_path, PYTHON, "loop.py", options=options)
+    assert done.code == 0, done.err
+    assert done.record().unmeasured["profiler"] == (
+        "steps 20 to 24 were not reached: the training ended after step 4"
+    )
+
+
+def loop(folder: Path, steps: int, at: Callable[[int], None], **arguments: Any) -> Path:
+    """A loop of the user's own under the Recorder; `at` is called within each step."""
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    recorder = Recorder(
+        "loop", model=model, optimizer=optimizer, output_dir=folder, probe_steps=2, **arguments
+    )
+    with recorder:
+        for number in range(1, steps + 1):
+            with recorder.step({"x": torch.ones(2, 8)}) as step:
+                at(number)
+                loss = model(torch.ones(2, 8)).pow(2).mean()
+                step.loss(loss)
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    assert recorder.folder is not None
+    return recorder.folder
+
+
+def test_the_recorder_profiles_a_loop_of_ones_own(tmp_path: Path) -> None:
+    def at(number: int) -> None:
+        if number == 4:
+            torch.sort(torch.rand(64))
+
+    run = loop(tmp_path, 8, at, profiler={"start_step": 4, "num_steps": 2})
+    record = load_record(run)
+    assert record.status == "completed"
+    assert record.profiler.steps == [4, 5]
+    assert flagged(list(read_rows(run / "steps.jsonl"))) == [4, 5, 6]
+    assert record.perf.step_time.count == 2, "two of the probe, one of warm-up, three flagged"
+    calls = {row.name: row.count for row in record.profiler.top_cpu_ops}
+    assert calls["aten::addmm"] == 2
+    assert calls["aten::sort"] == 1
+    assert len(traced(run, record)) > 10
+    assert record.config["profiler"]["start_step"] == 4
+
+
+def test_a_profiler_of_the_users_own_is_left_alone_and_named(tmp_path: Path) -> None:
+    with profile(activities=[ProfilerActivity.CPU]) as own:
+        run = loop(tmp_path, 6, lambda _: None, profiler={"start_step": 4, "num_steps": 2})
+    calls = {row.key: row.count for row in own.key_averages()}
+    assert calls["aten::addmm"] == 6
+    record = load_record(run)
+    assert record.status == "completed"
+    assert record.unmeasured["profiler"] == "a profiler of the training's own was running"
+    assert not flagged(list(read_rows(run / "steps.jsonl")))
+
+
+def test_a_loop_that_fails_in_the_window_leaves_no_profiler_running(tmp_path: Path) -> None:
+    def at(number: int) -> None:
+        if number == 5:
+            raise ValueError("of the loop")
+
+    with pytest.raises(ValueError, match="of the loop"):
+        loop(tmp_path, 6, at, profiler={"start_step": 4, "num_steps": 2})
+    with profile(activities=[ProfilerActivity.CPU]) as own:
+        torch.ones(2).add(1)
+    assert "aten::add" in {row.key for row in own.key_averages()}
+    record = load_record(next(tmp_path.iterdir()))
+    assert record.status == "failed"
+    assert record.unmeasured["profiler"] == (
+        "steps 4 to 5 were to be profiled, and no profile was left: see log.txt"
+    )
+
+
+def test_a_trainer_with_its_own_loop_is_profiled_step_by_step(tmp_path: Path) -> None:
+    trainer = own_trainer(tmp_path)
+    rows: list[Any] = []
+    window = Window(2, 1, str(tmp_path), str(tmp_path / "trace.json"))
+    profiler = StepProfiler(window, torch.device("cpu"))
+    probe = TrainerCollector(trainer, rows.append, 0, profiler=profiler)
+    probe.run(trainer.train)
+    probe.detach()
+    assert flagged(rows) == [2, 3]
+    document = read_profile(tmp_path)
+    assert document is not None
+    assert document["summary"]["steps"] == [2]
+    found = {row["name"]: row for row in document["operators"]}
+    updates = found["Optimizer.step#AdamW.step"]
+    assert (updates["kind"], updates["count"]) == ("annotation", 2)
+    assert found["aten::mm"]["count"] > 0
+    assert (tmp_path / "trace.json").exists()

@@ -1,0 +1,465 @@
+"""The Recorder in loops that train, alone and under `canary exec`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from canary import Recorder
+from canary.compare.exact.recorded_stages import LEARNED_STAGES
+from canary.compare.report import Comparison
+from canary.compare.stats import compare_to_baseline
+from canary.record.folder import load_record
+from canary.record.jsonio import read_rows
+from canary.record.types import RunRecord
+from tests.integration.conftest import canary
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+pytestmark = pytest.mark.train
+
+Batch = dict[str, torch.Tensor]
+
+
+class Words(torch.nn.Module):
+    """A model of next tokens, small enough to train within a test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = torch.nn.Embedding(50, 8)
+        self.frozen = torch.nn.Linear(8, 8).requires_grad_(False)
+        self.out = torch.nn.Linear(8, 50)
+
+    def get_input_embeddings(self) -> torch.nn.Embedding:
+        return self.embedding
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        logits = self.out(torch.tanh(self.frozen(self.embedding(batch["input_ids"]))))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
+
+
+def whole(batch: Batch) -> Batch:
+    return batch
+
+
+def train(
+    folder: Path,
+    *,
+    rate: float = 1e-2,
+    micro: int = 1,
+    change: Callable[[Batch], Batch] = whole,
+    leak: list[torch.Tensor] | None = None,
+    settings: dict[str, Any] | None = None,
+    clip: float | None = None,
+    scale: float = 1.0,
+    steps: int = 20,
+) -> RunRecord:
+    """A loop of `steps` steps of `micro` micro-batches, recorded."""
+    torch.manual_seed(0)
+    model = Words()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    generator = torch.Generator().manual_seed(1)
+    recorder = Recorder(
+        "words", model=model, optimizer=optimizer, output_dir=folder, config=settings
+    )
+    with recorder:
+        for _ in range(steps):
+            for place in range(micro):
+                ids = torch.randint(3, 50, (4, 9), generator=generator)
+                batch = change({"input_ids": ids[:, :-1], "labels": ids[:, 1:].clone()})
+                with recorder.step(batch) as step:
+                    with step.phase("forward"):
+                        loss = model(batch) * scale
+                    step.loss(loss)
+                    with step.phase("backward"):
+                        loss.backward()
+                    if leak is not None:
+                        leak.append(loss)
+                    if place + 1 < micro:
+                        continue
+                    if clip is not None:
+                        step.grad_norm(torch.nn.utils.clip_grad_norm_(model.parameters(), clip))
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    step.log(reward=-loss.detach())
+    assert recorder.folder is not None
+    return load_record(recorder.folder)
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    return train(tmp_path_factory.mktemp("clean"))
+
+
+def against(clean: RunRecord, changed: RunRecord) -> Comparison:
+    return compare_to_baseline(changed, clean, gates=())
+
+
+@pytest.mark.end_to_end
+def test_the_record_holds_every_stage_of_the_exact_lane(clean: RunRecord) -> None:
+    exact = clean.exact
+    assert exact["steps"] == 12
+    assert len(exact["batches"]) == 12
+    assert exact["model"]["trainable_tensors"] == 3
+    assert exact["first_loss"]["loss"] == clean.stability.loss_values[0]
+    assert exact["first_gradient"]["total"] > 0
+    assert exact["first_update"]["tensors_changed"] == 3
+    assert exact["trajectory"]["learning_rates"] == [1e-2] * 12
+    assert exact["trajectory"]["grad_norms"][0] == pytest.approx(exact["first_gradient"]["total"])
+    assert exact["work"]["forwards"] == 1
+    assert exact["work"]["tokens_fed"] == 32
+    assert exact["frozen"] == {
+        "tensors": 2,
+        "changed": [],
+        "reference_changed": None,
+        "final_parameters_sha256": exact["frozen"]["final_parameters_sha256"],
+    }
+    assert len(clean.stability.loss_values) == 20
+    assert clean.perf.step_time.count == 7
+    assert clean.phases["forward"] > 0
+    assert clean.phases["optimizer"] > 0
+    assert clean.tokens["label_tokens"] == 20 * 32
+    assert clean.rl["reward"].count == 7
+
+
+def test_a_loop_that_repeats_itself_differs_in_nothing_exact(
+    clean: RunRecord, tmp_path: Path
+) -> None:
+    found = against(clean, train(tmp_path))
+    assert found.differences == ()
+    statuses = {check.name: check.status for check in found.checks if check.lane == "exact"}
+    assert {statuses[stage] for stage in LEARNED_STAGES if stage not in ("data", "rollout")} == {
+        "pass"
+    }
+    assert not found.failed_checks
+
+
+def masked(batch: Batch) -> Batch:
+    batch["labels"][:, -2:] = -100
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("changes", "stage", "signal", "verdict"),
+    [
+        ({"rate": 2e-2}, "first_update", "learning_rate", "regression"),
+        ({"change": masked}, "batches", "label_tokens", "regression"),
+        ({"scale": 2.0}, "first_loss", "loss", "regression"),
+        ({"leak": []}, "memory", "live_tensors", "regression"),
+        ({"rate": 2e-2, "settings": {"learning_rate": 2e-2}}, "config", "learning_rate", "changed"),
+    ],
+)
+def test_a_fault_is_caught_at_its_stage(
+    clean: RunRecord,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    stage: str,
+    signal: str,
+    verdict: str,
+) -> None:
+    found = against(clean, train(tmp_path, **changes))
+    assert found.verdict == verdict
+    assert found.first_difference is not None
+    assert (found.first_difference.stage, found.first_difference.signal) == (stage, signal)
+
+
+def test_gradients_are_those_before_clipping(clean: RunRecord, tmp_path: Path) -> None:
+    clipped = train(tmp_path, clip=1e-3)
+    assert clipped.exact["first_gradient"] == clean.exact["first_gradient"]
+    total = clean.exact["first_gradient"]["total"]
+    assert clipped.stability.grad_norm_values[0] == pytest.approx(total)
+    assert clipped.stability.grad_norm_values[-1] is not None
+
+
+def test_steps_without_the_optimizer_are_micro_batches_of_one(tmp_path: Path) -> None:
+    record = train(tmp_path, micro=3, steps=16)
+    assert record.exact["steps"] == 12
+    assert [len(step) for step in record.exact["batches"]] == [3] * 12
+    first: Any = record.exact["first_loss"]
+    assert len(first["micro_losses"]) == 3
+    assert first["loss"] == pytest.approx(sum(first["micro_losses"]) / 3)
+    assert record.exact["work"]["forwards"] == 3
+    assert record.tokens["input_tokens"] == 16 * 3 * 32
+    assert len(record.stability.loss_values) == 16
+
+
+def test_the_loop_trains_as_it_does_alone(tmp_path: Path) -> None:
+    """Bit for bit: the losses of the recorded loop are those of the same loop without it."""
+    torch.manual_seed(0)
+    model = Words()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    for _ in range(20):
+        ids = torch.randint(3, 50, (4, 9), generator=generator)
+        loss = model({"input_ids": ids[:, :-1], "labels": ids[:, 1:].clone()})
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert train(tmp_path).stability.loss_values == losses
+
+
+def test_the_example_of_the_docs_leaves_a_complete_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (EXAMPLES.parent / "docs" / "recorder.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "recorder.md", "exec"), {})
+    record = load_record(only_run(tmp_path / "canary_output"))
+    assert record.status == "completed"
+    assert len(record.stability.loss_values) == 30
+    assert record.exact["first_update"]["tensors_changed"] == 3
+    assert record.rl["reward"].count > 0
+
+
+def example(name: str, folder: Path, **variables: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, str(EXAMPLES / name)],
+        cwd=folder,
+        env=os.environ | variables,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def only_run(folder: Path) -> Path:
+    (found,) = [path for path in folder.iterdir() if not path.name.startswith(".")]
+    return found
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> RunRecord:
+    folder = tmp_path_factory.mktemp("alone")
+    assert example("loop.py", folder, STEPS="16").wait(120) == 0
+    return load_record(only_run(folder / "canary_output"))
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example under `canary exec`, cut after 14 of 40 steps."""
+    folder = tmp_path_factory.mktemp("watched")
+    words = ("--name", "given", "--max-steps", "14", "-o", str(folder / "out"))
+    ended = canary("exec", *words, "--", sys.executable, str(EXAMPLES / "loop.py"), cwd=folder)
+    assert ended.code == 0, ended.err
+    assert not (folder / "canary_output").exists()
+    return only_run(folder / "out")
+
+
+def test_under_exec_the_loop_is_measured_then_probed_and_ends_after_max_steps(
+    watched: Path, alone: RunRecord
+) -> None:
+    record = load_record(watched)
+    assert [launch.kind for launch in record.launches] == ["measured", "probe"]
+    assert len(record.stability.loss_values) == 14
+    assert record.stability.loss_values == alone.stability.loss_values[:14]
+    assert len(list(read_rows(watched / "probe_steps.jsonl"))) == 12
+    assert record.config["trainer"] == "canary.Recorder"
+    assert record.name == "given"
+    assert record.perf.cpu_utilization_avg is not None
+
+
+def test_alone_and_under_exec_the_exact_signals_are_the_same(
+    watched: Path, alone: RunRecord
+) -> None:
+    exec_, own = load_record(watched).exact, alone.exact
+    for stage in ("data", "batches", "model", "first_loss", "first_gradient", "first_update"):
+        assert exec_[stage] == own[stage], stage
+    assert exec_["work"]["operators"] == own["work"]["operators"]
+    assert exec_["trajectory"] == own["trajectory"]
+    assert exec_["frozen"] == own["frozen"]
+
+
+def test_a_loop_that_goes_on_is_told_how_to_end(tmp_path: Path) -> None:
+    code = (
+        "from canary import Recorder\n"
+        "with Recorder('goes-on') as recorder:\n"
+        "    for number in range(9):\n"
+        "        with recorder.step() as step: step.loss(number)\n"
+        "    print('whole loop')\n"
+    )
+    (tmp_path / "loop.py").write_text(code)
+    words = ("--max-steps", "4", "-o", str(tmp_path / "out"), "--", sys.executable, "loop.py")
+    ended = canary("exec", *words, cwd=tmp_path)
+    assert ended.code == 0, ended.err
+    assert "break on recorder.done" in ended.err
+    run = only_run(tmp_path / "out")
+    record = load_record(run)
+    assert record.stability.loss_values == [0.0, 1.0, 2.0, 3.0]
+    # The Recorder's own name holds; the folder was there before anybody knew it.
+    assert (record.name, record.config["name"]) == ("goes-on", "goes-on")
+    assert "-loop-" in run.name
+    # The measured launch is the user's and goes on; the probe ends where its steps do.
+    assert (run / "log.txt").read_text().count("whole loop") == 1
+
+
+def test_a_loop_that_was_killed_leaves_a_readable_record(tmp_path: Path) -> None:
+    process = example("loop.py", tmp_path, STEPS="400")
+    output = tmp_path / "canary_output"
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and process.poll() is None:
+        steps = next(iter(output.glob("*/steps.jsonl")), None)
+        if steps is not None and steps.read_bytes().count(b"\n") > 14:
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    record = load_record(only_run(output))
+    assert record.status == "interrupted"
+    assert len(record.stability.loss_values) > 14
+    assert record.exact["first_loss"]["loss"] == record.stability.loss_values[0]
+    assert all(launch.status != "running" for launch in record.launches)
+
+
+@pytest.mark.slow
+def test_the_accelerate_loop_accumulates_under_its_own_launcher(tmp_path: Path) -> None:
+    words = ("--name", "accelerate", "--max-steps", "14", "-o", str(tmp_path / "out"), "--")
+    launch = (sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1")
+    ended = canary(
+        "exec", *words, *launch, str(EXAMPLES / "accelerate_loop.py"), cwd=tmp_path, timeout=300
+    )
+    assert ended.code == 0, ended.err
+    record = load_record(only_run(tmp_path / "out"))
+    assert record.status == "completed"
+    assert len(record.stability.loss_values) == 14
+    assert [len(step) for step in record.exact["batches"]] == [2] * 12
+    rates: Any = record.exact["trajectory"]["learning_rates"]
+    assert rates[0] == 5e-4
+    assert rates[1] < rates[0]
+    assert record.exact["first_update"]["tensors_changed"] == 29
+    assert json.dumps(record.config["trainer_args"])
+
+
+OUTSIDE = """
+import sys, torch
+from canary import Recorder
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=float(sys.argv[1]))
+with Recorder("outside", model=model, optimizer=optimizer, output_dir=sys.argv[2], probe_steps=4,
+              config={"HF_TOKEN": "hidden", "nested": {"api_key": "hidden too", "depth": 2}},
+              tracker=lambda step, values: 1 / 0) as recorder:
+    for number in range(12):
+        batch = torch.full((3, 4), 1.0 + number)
+        with recorder.step({"x": batch}) as step:
+            loss = model(batch).square().mean()
+            step.loss(loss)
+            with step.phase("backward"):
+                loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+def test_an_optimizer_that_steps_behind_its_step_belongs_to_it(tmp_path: Path) -> None:
+    records = []
+    for rate in ("1e-3", "2e-3"):
+        out = tmp_path / rate
+        done = subprocess.run(
+            [sys.executable, "-c", OUTSIDE, rate, str(out)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        assert "the tracker is told no more: ZeroDivisionError" in done.stderr
+        folder = next(out.iterdir())
+        rows = list(read_rows(folder / "steps.jsonl"))
+        assert [row["samples"] for row in rows] == [3] * 12
+        assert all(len(row["micro_losses"]) == 1 for row in rows)
+        assert "hidden" not in (folder / "metrics.json").read_text()
+        assert "hidden" not in (folder / "config.yaml").read_text()
+        records.append(load_record(folder))
+    found = compare_to_baseline(records[1], records[0])
+    assert found.first_difference is not None
+    assert found.first_difference.stage == "first_update"
+
+
+UNTOLD = """
+import sys
+from canary import Recorder
+with Recorder("untold", output_dir=sys.argv[1], probe_steps=4) as recorder:
+    for number in range(12):
+        told = len(sys.argv) > 2
+        with recorder.step([[number, 1, 2]] if told else None) as step:
+            if told:
+                step.loss(1.0 / (1 + number))
+"""
+
+
+@pytest.mark.parametrize("told", [(), ("loss",)])
+def test_what_was_not_told_is_no_regression(tmp_path: Path, told: tuple[str, ...]) -> None:
+    records = []
+    for number in range(2):
+        out = tmp_path / str(number)
+        subprocess.run([sys.executable, "-c", UNTOLD, str(out), *told], check=True)
+        records.append(load_record(next(out.iterdir())))
+    found = compare_to_baseline(records[1], records[0], gates=())
+    assert not found.failed_checks, [check.message for check in found.failed_checks]
+    assert found.check("batches").status == ("pass" if told else "skip")
+
+
+COMPILED = """
+import sys, torch
+from canary import Recorder
+model = torch.nn.Linear(4, 1)
+compiled = torch.compile(model, backend="aot_eager")
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+given = {"model": model, "optimizer": optimizer, "output_dir": sys.argv[1], "probe_steps": 3}
+with Recorder("compiled", **given) as r:
+    for number in range(8):
+        with r.step({"x": torch.ones(3, 4)}) as step:
+            loss = compiled(torch.ones(3, 4)).square().mean()
+            step.loss(loss)
+            loss.backward()
+            optimizer.step()
+"""
+
+
+CALLED = """
+import sys, torch
+from canary import Recorder
+called = []
+
+def counting(graph, _):
+    def call(*args):
+        called.append(1)
+        return graph(*args)
+    return call
+
+model = torch.nn.Sequential(torch.nn.Embedding(9, 4), torch.nn.Dropout(0.5))
+compiled = torch.compile(model, backend=counting)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+given = {"model": model, "optimizer": optimizer, "output_dir": sys.argv[1], "probe_steps": 5}
+with Recorder("compiled", **given) as r:
+    for number in range(8):
+        with r.step() as step:
+            compiled(torch.arange(9)).square().mean().backward()
+            optimizer.step()
+print(len(called))
+"""
+
+
+def test_the_step_that_is_counted_is_compiled_too(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CALLED, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["8"], "else another dropout is drawn in it than without us"
+    assert load_record(next(tmp_path.iterdir())).exact["work"]["operator_total"] > 0
+
+
+def test_a_compiled_model_is_recorded(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILED, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    record = load_record(next(tmp_path.iterdir()))
+    assert len(record.exact["memory"]["live_tensors"]) == 3

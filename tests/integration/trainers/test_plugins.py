@@ -1,0 +1,275 @@
+"""Code of the user's own in real trainings: rewards, text, batches, callbacks, model, trainer."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from canary.errors import ConfigError, RunFailed
+from canary.training.trainers import build_trainer
+from tests.integration.conftest import run_config, settings
+from tests.integration.trainers.test_workload import logged, make_spec, write_jsonl
+
+CODE = """
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, TrainerCallback
+
+pytestmark = pytest.mark.train
+
+seen = []
+
+def brevity(prompts, completions, **columns):
+    seen.append(sorted(columns))
+    return [1.0 / (1 + len(text)) for text in completions]
+
+def third(prompts, completions, **columns):
+    return [0.25] * len(completions)
+
+def short(prompts, completions, **columns):
+    return [0.0]
+
+def fails(prompts, completions, **columns):
+    raise KeyError("no such column")
+
+def as_text(row):
+    return f"{row['question']} = {row['result']}"
+
+def as_number(row):
+    return 5
+
+class Collator:
+    def __init__(self, tokenizer):
+        self.pad = tokenizer.pad_token_id
+
+    def __call__(self, rows):
+        longest = max(len(row["input_ids"]) for row in rows)
+        ids = [row["input_ids"] + [self.pad] * (longest - len(row["input_ids"])) for row in rows]
+        ids = torch.tensor(ids)
+        return {
+            "input_ids": ids,
+            "attention_mask": (ids != self.pad).long(),
+            "labels": ids.masked_fill(ids == self.pad, -100),
+        }
+
+class Counts(TrainerCallback):
+    def on_init_end(self, args, state, control, **kwargs):
+        seen.append("init")
+
+    def on_step_end(self, args, state, control, **kwargs):
+        seen.append(state.global_step)
+
+def make_callback():
+    return Counts()
+
+READY = Counts()
+
+def no_callback():
+    return "Counts"
+
+def small_model(spec):
+    shape = LlamaConfig(
+        vocab_size=2048, hidden_size=16, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=256,
+    )
+    return LlamaForCausalLM(shape)
+
+def no_model(spec):
+    return torch.nn.Linear(2, 2)
+
+class Squares(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x, labels):
+        return {"loss": ((x * self.weight).sum(-1) - labels).pow(2).mean()}
+
+def make_trainer(spec, steps=None):
+    rows = [{"x": [float(n), 1.0, 2.0], "labels": float(n)} for n in range(64)]
+    arguments = TrainingArguments(
+        output_dir=str(spec.scratch_dir), max_steps=steps or spec.max_steps, report_to="none",
+        per_device_train_batch_size=spec.config.batch_size, use_cpu=True, save_strategy="no",
+        seed=spec.config.seed,
+    )
+    return Trainer(model=Squares(), args=arguments, train_dataset=rows)
+
+def makes_too_many_steps(spec):
+    return make_trainer(spec, 77)
+
+def no_trainer(spec):
+    return small_model(spec)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_code.py").write_text(CODE)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    sys.modules.pop("own_code", None)
+
+
+def seen() -> list[Any]:
+    return list(sys.modules["own_code"].seen)
+
+
+def refusal(tmp_path: Path, training_type: str, **changes: Any) -> str:
+    with pytest.raises(ConfigError) as raised:
+        build_trainer(make_spec(tmp_path, training_type, **changes))
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("training_type", ["grpo", "rloo"])
+def test_rewards_of_the_users_own_need_no_answer_and_get_the_columns(
+    tmp_path: Path, training_type: str
+) -> None:
+    rows = [{"prompt": f"{n} + 1 =", "topic": "sums"} for n in range(16)]
+    spec = make_spec(
+        tmp_path,
+        training_type,
+        dataset_name=str(write_jsonl(tmp_path / "prompts.jsonl", rows)),
+        reward_functions=("own_code:brevity", "own_code:third"),
+    )
+    trainer = build_trainer(spec)
+    trainer.train()
+    assert trainer.state.global_step == 3
+    assert "topic" in seen()[0]
+    assert logged(trainer, "rewards/third/mean") == [0.25] * 3
+    assert all(0 < value <= 1 for value in logged(trainer, "rewards/brevity/mean"))
+
+
+def test_a_reward_that_fails_or_gives_too_few_ends_the_training_with_its_name(
+    tmp_path: Path,
+) -> None:
+    trainer = build_trainer(make_spec(tmp_path, "grpo", reward_functions=("own_code:fails",)))
+    with pytest.raises(RunFailed, match=r"reward_functions 'own_code:fails': it raised KeyError"):
+        trainer.train()
+    trainer = build_trainer(make_spec(tmp_path, "grpo", reward_functions=("own_code:short",)))
+    with pytest.raises(ConfigError, match="returned 1 rewards for 2 completions"):
+        trainer.train()
+
+
+def test_a_formatting_function_makes_text_of_any_columns(tmp_path: Path) -> None:
+    rows = [{"question": f"{n} + 1", "result": str(n + 1)} for n in range(16)]
+    data = str(write_jsonl(tmp_path / "sums.jsonl", rows))
+    spec = make_spec(tmp_path, "sft", dataset_name=data, formatting_function="own_code:as_text")
+    trainer = build_trainer(spec)
+    trainer.train()
+    text = trainer.processing_class.decode(trainer.train_dataset[0]["input_ids"])
+    assert "0 + 1 = 1" in text
+    other = {"dataset_name": data, "formatting_function": "own_code:as_number"}
+    assert "returned a int for a row" in refusal(tmp_path, "sft", **other)
+
+
+def test_a_collator_of_the_users_own_makes_the_batches(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, "sft", data_collator="own_code:Collator")
+    trainer = build_trainer(spec)
+    batch = next(iter(trainer.get_train_dataloader()))
+    # trl's own masks the prompt; this one learns every token.
+    assert int(batch["labels"].ne(-100).sum()) == int(batch["attention_mask"].sum())
+    trainer.train()
+
+
+@pytest.mark.parametrize("name", ["Counts", "make_callback", "READY"])
+@pytest.mark.parametrize("training_type", ["sft", "grpo"])
+def test_callbacks_are_called(tmp_path: Path, name: str, training_type: str) -> None:
+    build_trainer(make_spec(tmp_path, training_type, callbacks=(f"own_code:{name}",))).train()
+    assert seen() == ["init", 1, 2, 3]
+
+
+def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "sft", callbacks=("own_code:no_callback",))
+    assert "gives a str, no TrainerCallback" in text
+
+
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
+def test_a_model_of_the_users_own_trains(tmp_path: Path, training_type: str) -> None:
+    changes: dict[str, Any] = {"beta": 0.1} if training_type == "grpo" else {}
+    spec = make_spec(tmp_path, training_type, model_factory="own_code:small_model", **changes)
+    trainer = build_trainer(spec)
+    assert trainer.model.config.hidden_size == 16
+    trainer.train()
+    assert trainer.state.global_step == 3
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "sft", model_factory="own_code:no_model")
+    assert "model_factory 'own_code:no_model' returned a Linear, no PreTrainedModel" in text
+
+
+def custom(tmp_path: Path, name: str) -> Any:
+    return make_spec(tmp_path, "custom", trainer_factory=f"own_code:{name}")
+
+
+def test_what_is_no_trainer_or_runs_other_steps_is_refused(tmp_path: Path) -> None:
+    text = refusal(tmp_path, "custom", trainer_factory="own_code:no_trainer")
+    assert "returned a LlamaForCausalLM, no transformers.Trainer" in text
+    text = refusal(tmp_path, "custom", trainer_factory="own_code:makes_too_many_steps")
+    assert "max_steps 77, and the canary runs 3" in text
+
+
+def test_a_trainer_of_the_users_own_gives_a_whole_record(tmp_path: Path) -> None:
+    values = settings("custom", trainer_factory="own_code:make_trainer")
+    done = run_config(tmp_path, values)
+    assert done.code == 0, done.err + done.log()
+    record = done.record()
+    assert record.status == "completed"
+    assert record.exact["model"]["parameters"] == 3
+    assert len(record.stability.loss_values) == 4
+    assert record.config["trainer_factory"] == "own_code:make_trainer"
+    assert record.phases["forward"] > 0
+
+
+def test_a_failing_plug_in_is_one_line_of_the_command(tmp_path: Path) -> None:
+    values = settings("grpo", reward_functions=["own_code:brevitee"])
+    done = run_config(tmp_path, values)
+    assert done.code == 2
+    assert "reward_functions names 'own_code:brevitee'" in done.err
+    assert "did you mean 'brevity'?" in done.err
+    assert "Traceback" not in done.err
+
+
+def test_vllm_where_it_is_not_installed_is_one_clear_line(tmp_path: Path) -> None:
+    args = {"use_vllm": True, "vllm_mode": "colocate"}
+    text = refusal(tmp_path, "rloo", trainer_args=args)
+    assert text == (
+        "trainer_args.use_vllm needs vllm, which is not installed (pip install "
+        '"trl[vllm]", or remove trainer_args.use_vllm)'
+    )
+
+
+@pytest.mark.parametrize("training_type", ["grpo", "rloo"])
+def test_settings_of_vllm_reach_the_trainers_own_arguments(
+    tmp_path: Path, training_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to the trainer, whose engine is not installed here."""
+    built: dict[str, Any] = {}
+
+    def build(trainer_class: Any, **given: Any) -> Any:
+        built.update(given)
+        return SimpleNamespace(args=given["args"])
+
+    monkeypatch.setattr("canary.training.adapt.build", build)
+    find = importlib.util.find_spec
+
+    def found_vllm(name: str, package: str | None = None) -> Any:
+        return object() if name == "vllm" else find(name, package)
+
+    monkeypatch.setattr("importlib.util.find_spec", found_vllm)
+    args = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.2}
+    build_trainer(make_spec(tmp_path, training_type, trainer_args=args))
+    arguments = built["args"]
+    assert (arguments.use_vllm, arguments.vllm_mode) == (True, "colocate")
+    assert arguments.vllm_gpu_memory_utilization == 0.2

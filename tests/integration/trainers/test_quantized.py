@@ -1,0 +1,74 @@
+"""Models in 4 and 8 bits under adapters, on the CPU too, for every trainer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from canary.compare.invariants.updates import ZERO_GRADIENT_AT_START
+from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
+from canary.training.exact.signals import ExactSignals
+from canary.training.loops.trainer import TrainerCollector
+from canary.training.trainers import build_trainer
+from tests.integration.trainers.test_workload import make_spec
+
+pytestmark = pytest.mark.train
+
+pytest.importorskip("bitsandbytes", reason="the extra `quantization` is not installed")
+
+PACKED = {"load_in_4bit": "torch.uint8", "load_in_8bit": "torch.int8"}
+LINEAR_LAYERS = 21
+"""Of `embedded/tiny`: seven in each of three layers; head and embedding stay whole."""
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("key", PACKED)
+@pytest.mark.parametrize("training_type", TRAINING_TYPES)
+def test_every_trainer_trains_an_adapter_over_packed_weights(
+    tmp_path: Path, training_type: str, key: str
+) -> None:
+    changes: dict[str, Any] = {key: True, "use_peft": True, "temperature": 1.5}
+    if training_type not in ONLINE_TRAINERS:
+        del changes["temperature"]
+    trainer = build_trainer(make_spec(tmp_path, training_type, **changes))
+    rows: list[Any] = []
+    exact = ExactSignals(trainer)
+    TrainerCollector(trainer, rows.append, 0, exact=exact)
+    trainer.train()
+    assert len(rows) == 3
+    assert all(math.isfinite(row["loss"]) for row in rows)
+    found = exact.found
+    assert found["model"]["dtypes"][PACKED[key]] == LINEAR_LAYERS
+    assert found["frozen"]["changed"] == []
+    still = found["first_update"]["tensors_unchanged"]
+    if training_type not in ONLINE_TRAINERS:  # a group of equal rewards teaches nothing
+        assert all(any(part in name for part in ZERO_GRADIENT_AT_START) for name in still)
+    if training_type == "reward":
+        heads = [p for name, p in trainer.model.named_parameters() if "modules_to_save" in name]
+        assert {head.dtype for head in heads} == {torch.float32}
+    if training_type == "dpo":
+        assert rows[0]["loss"] == pytest.approx(math.log(2), abs=1e-5)
+    if training_type == "kto":
+        assert rows[0]["loss"] == pytest.approx(0.5, abs=1e-5)
+
+
+def test_the_precision_of_the_base_shows_in_the_first_loss(tmp_path: Path) -> None:
+    losses = []
+    for changes in ({}, {"load_in_8bit": True}, {"load_in_4bit": True}):
+        trainer = build_trainer(make_spec(tmp_path, "sft", max_steps=1, use_peft=True, **changes))
+        trainer.train()
+        losses.append(trainer.state.log_history[0]["loss"])
+    whole, eight, four = losses
+    assert 0 < abs(eight - whole) < abs(four - whole) < 1.0

@@ -1,0 +1,423 @@
+"""Every switch of `speed` does what it says, and a training learns the same with it and without."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.optim import adam
+
+from canary.config.ppo import PPOConfig
+from canary.config.schema import TRAINING_TYPES, CanaryConfig, TrainingType
+from canary.errors import ConfigError
+from canary.ladder.suited import BY_DEFAULT, with_settings
+from canary.training.data.lengths import Bucketed, row_length
+from canary.training.models.model import load_model, load_tokenizer
+from canary.training.trainers import build_trainer, speed
+from canary.training.trainers.ppo.building import switches_of
+from tests.integration.conftest import run_config, settings
+from tests.integration.trainers.test_workload import make_spec
+
+pytestmark = pytest.mark.train
+
+ROUNDING = 2e-6
+"""Relative; the largest of these pairs of trainings was 6e-7."""
+
+Watch = Callable[[Any], None]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def built(folder: Path, training_type: str, **changes: Any) -> Any:
+    """A trainer as a launch builds it."""
+    changes = {"gradient_accumulation_steps": 2, "dataset_size": 32, **changes}
+    spec = make_spec(folder, training_type, **changes)
+    spec.scratch_dir.mkdir(parents=True)
+    return build_trainer(spec)
+
+
+def figures(trainer: Any) -> list[float]:
+    """Loss and gradient norm of each step."""
+    steps = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return [step[name] for step in steps for name in ("loss", "grad_norm")]
+
+
+def trained(folder: Path, training_type: str, **changes: Any) -> list[float]:
+    trainer = built(folder, training_type, **changes)
+    trainer.train()
+    return figures(trainer)
+
+
+# The optimizer
+
+
+@pytest.mark.parametrize(
+    ("switch", "kernel"),
+    [
+        ("loop", "_single_tensor_adam"),
+        ("foreach", "_multi_tensor_adam"),
+        ("fused", "_fused_adam"),
+    ],
+)
+def test_adamw_runs_the_kernel_that_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: str, kernel: str
+) -> None:
+    ran: Counter[str] = Counter()
+    for name in ("_single_tensor_adam", "_multi_tensor_adam", "_fused_adam"):
+        original = getattr(adam, name)
+
+        def counted(*args: Any, name: str = name, original: Any = original, **kwargs: Any) -> Any:
+            ran[name] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(adam, name, counted)
+    plain = trained(tmp_path / "plain", "sft")
+    ran.clear()
+    trainer = built(tmp_path / switch, "sft", speed={"optimizer": switch})
+    trainer.train()
+    assert set(ran) == {kernel}
+    flags = {name: trainer.optimizer.optimizer.defaults[name] for name in ("foreach", "fused")}
+    assert flags == {"foreach": switch == "foreach", "fused": switch == "fused"}
+    assert figures(trainer) == pytest.approx(plain, rel=ROUNDING)
+
+
+# Lengths
+
+
+def watched(trainer: Any) -> tuple[list[set[str]], list[int]]:
+    """Rows of each step, as text, and its tokens of padding; both fill as it trains."""
+    steps: list[set[str]] = []
+    padding: list[int] = []
+    tokenizer, original = trainer.processing_class, trainer.compute_loss
+
+    def compute_loss(model: Any, inputs: Any, **kwargs: Any) -> Any:
+        if trainer.state.global_step == len(steps):
+            steps.append(set())
+            padding.append(0)
+        steps[-1].update(tokenizer.batch_decode(inputs["input_ids"], skip_special_tokens=True))
+        padding[-1] += int(inputs["attention_mask"].eq(0).sum())
+        return original(model, inputs, **kwargs)
+
+    trainer.compute_loss = compute_loss
+    return steps, padding
+
+
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward"])
+def test_sorted_rows_are_the_same_rows_a_step_with_less_padding(
+    tmp_path: Path, training_type: str
+) -> None:
+    found = {}
+    for lengths in (None, "bucketed", "fixed"):
+        trainer = built(
+            tmp_path / str(lengths),
+            training_type,
+            gradient_accumulation_steps=4,
+            speed={"lengths": lengths},
+        )
+        rows, padding = watched(trainer)
+        trainer.train()
+        found[lengths] = rows, sum(padding), figures(trainer)
+    plain, bucketed, fixed = found.values()
+    assert bucketed[0] == plain[0] == fixed[0]
+    assert bucketed[1] < 0.7 * plain[1] < plain[1] < fixed[1]
+    assert bucketed[2] == pytest.approx(plain[2], rel=ROUNDING)
+    assert fixed[2] == pytest.approx(plain[2], rel=ROUNDING)
+
+
+def test_the_second_pass_over_the_data_is_in_the_order_of_no_switch(tmp_path: Path) -> None:
+    orders = []
+    for lengths in (None, "bucketed"):
+        trainer = built(
+            tmp_path / str(lengths),
+            "sft",
+            max_steps=5,
+            dataset_size=9,
+            allow_repeat=True,
+            speed={"lengths": lengths},
+        )
+        rows, _ = watched(trainer)
+        trainer.train()
+        orders.append(rows)
+    assert orders[0] == orders[1]
+    assert len(orders[0]) == 5
+
+
+def test_fixed_pads_every_row_to_max_length(tmp_path: Path) -> None:
+    trainer = built(tmp_path, "kto", speed={"lengths": "fixed"})
+    batch = next(iter(trainer.get_train_dataloader()))
+    widths = {name: value.shape[1] for name, value in batch.items() if name.endswith("input_ids")}
+    assert set(widths.values()) == {96}
+
+
+def test_rows_are_sorted_within_an_update_alone() -> None:
+    order = Bucketed([3, 0, 2, 1, 4], lengths=[10, 20, 30, 40, 50], together=2)
+    assert list(order) == [3, 0, 2, 1, 4]
+    assert list(Bucketed([0, 3, 1, 2, 4], [10, 20, 30, 40, 50], 2)) == [3, 0, 2, 1, 4]
+    assert len(order) == 5
+
+
+def test_a_pair_is_as_long_as_its_prompt_and_the_longer_answer() -> None:
+    assert row_length({"input_ids": [1, 2, 3]}) == 3
+    assert row_length({"prompt_ids": [1, 2], "chosen_ids": [3], "rejected_ids": [4, 5, 6]}) == 5
+
+
+# Micro-batches
+
+
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "reward", "grpo", "rloo"])
+def test_equal_products_of_micro_batches_are_equal_updates(
+    tmp_path: Path, training_type: str
+) -> None:
+    """Not KTO, ORPO and CPO: their losses have terms of a micro-batch."""
+    extra = {"fixed_length": True} if training_type in ("grpo", "rloo") else {}
+    whole, parts = (
+        trained(
+            tmp_path / f"{size}x{times}",
+            training_type,
+            batch_size=size,
+            gradient_accumulation_steps=times,
+            **extra,
+        )
+        for size, times in ((8, 1), (2, 4))
+    )
+    assert parts == pytest.approx(whole, rel=2e-5, abs=1e-6)
+
+
+# Loading
+
+
+def test_loading_processes_keep_batches_ready_in_the_same_order(tmp_path: Path) -> None:
+    twice = {"dataset_size": 9, "max_steps": 5, "allow_repeat": True}
+    plain = trained(tmp_path / "plain", "sft", **twice)
+    trainer = built(tmp_path / "ready", "sft", num_workers=1, speed={"prefetch": 3}, **twice)
+    loader = trainer.get_train_dataloader()
+    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (1, 3, True)
+    trainer.train()
+    assert figures(trainer) == plain
+
+
+# Generation
+
+
+def generations(trainer: Any) -> list[tuple[int, str]]:
+    """Width of what each forward under `generate` reads, and the kind of its cache."""
+    seen: list[tuple[int, str]] = []
+
+    def look(_: Any, __: Any, inputs: dict[str, Any]) -> None:
+        if not torch.is_grad_enabled() and inputs.get("logits_to_keep") in (None, 1):
+            cache = inputs.get("past_key_values")
+            seen.append((inputs["input_ids"].shape[1], type(cache).__name__))
+
+    trainer.model.register_forward_pre_hook(look, with_kwargs=True)
+    return seen
+
+
+@pytest.mark.parametrize("training_type", ["grpo", "rloo"])
+def test_caches_and_lengths_of_generation_are_those_asked_for(
+    tmp_path: Path, training_type: str
+) -> None:
+    found = {}
+    fixed = {"fixed_length": True, "max_steps": 1, "max_new_tokens": 12}
+    for name, switch in {
+        "by itself": {},
+        "cache": {"kv_cache": True},
+        "none": {"kv_cache": False},
+        "static": {"decode": "static"},
+    }.items():
+        trainer = built(tmp_path / name, training_type, speed=switch, **fixed)
+        seen = generations(trainer)
+        trainer.train()
+        entry = next(e for e in trainer.state.log_history if "completions/min_length" in e)
+        assert entry["completions/min_length"] == entry["completions/max_length"] == 12
+        found[name] = seen[:12], figures(trainer)
+    widths = {name: [width for width, _ in seen] for name, (seen, _) in found.items()}
+    first = widths["cache"][0]
+    assert widths["by itself"] == widths["cache"] == widths["static"] == [first] + [1] * 11
+    assert widths["none"] == list(range(first, first + 12))
+    caches = {name: {kind for _, kind in seen} for name, (seen, _) in found.items()}
+    grows, fixed_size = {"DynamicCache"}, {"StaticCache"}
+    assert caches.pop("by itself") == grows, "as canary.ladder.suited takes it to be"
+    assert caches == {"cache": grows, "none": {"NoneType"}, "static": fixed_size}
+    for _, losses in found.values():
+        assert losses == pytest.approx(found["cache"][1], rel=1e-4, abs=1e-6)
+
+
+def test_without_a_fixed_length_completions_end_where_the_model_ends_them(tmp_path: Path) -> None:
+    trainer = built(tmp_path, "grpo", max_new_tokens=12)
+    trainer.train()
+    entries = [e for e in trainer.state.log_history if "completions/min_length" in e]
+    assert min(entry["completions/min_length"] for entry in entries) < 12
+
+
+def test_compiled_decoding_compiles_on_any_device(tmp_path: Path) -> None:
+    trainer = built(tmp_path, "grpo", speed={"decode": "compiled"})
+    config = trainer.generation_config
+    assert config.cache_implementation == "static"
+    assert config.disable_compile is False
+    assert config.compile_config._compile_all_devices is True
+    static = built(tmp_path / "static", "grpo", speed={"decode": "static"})
+    assert static.generation_config.disable_compile is True
+
+
+# Kernels
+
+
+def test_compile_trains_through_the_compiler_to_the_same_losses(tmp_path: Path) -> None:
+    """Dynamo without inductor, whose C++ takes two minutes to build."""
+    plain = trained(tmp_path / "plain", "sft")
+    backend = {"torch_compile_backend": "eager"}
+    torch._dynamo.reset()
+    trainer = built(tmp_path / "c", "sft", speed={"compile": True}, trainer_args=backend)
+    trainer.train()
+    assert torch._dynamo.utils.counters["frames"]["ok"] > 0
+    assert isinstance(trainer.model_wrapped, torch._dynamo.OptimizedModule)
+    assert figures(trainer) == pytest.approx(plain, rel=ROUNDING)
+
+
+@pytest.mark.parametrize("switch", [{"compile": True}, {"decode": "compiled"}])
+def test_no_compiler_is_said_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("CXX", str(tmp_path / "absent"))
+    with pytest.raises(ConfigError, match=r"there is no C\+\+ compiler here") as refused:
+        built(tmp_path / "a", "grpo", speed=switch)
+    assert refused.value.key == f"speed.{next(iter(switch))}"
+
+
+def test_an_argument_that_ppo_does_not_have_is_told_without_a_class_nobody_knows(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match="neither PPO nor transformers' TrainingArg") as refused:
+        built(tmp_path / "a", "ppo", trainer_args={"foo": 1})
+    assert refused.value.hint == "PPO's own keys stand under ppo:"
+
+
+def test_what_needs_a_package_or_a_gpu_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs the package liger-kernel"):
+        built(tmp_path / "liger", "sft", speed={"liger": True})
+    with pytest.raises(ConfigError, match=r"speed\.pin_memory needs a GPU"):
+        built(tmp_path / "pinned", "sft", speed={"pin_memory": True})
+
+
+@pytest.mark.parametrize("model", ["embedded/tiny", "embedded/random-10m"])
+@pytest.mark.parametrize(
+    ("kernel", "hint"),
+    [
+        ("kernels-community/flash-attn2", "pip install kernels"),
+        ("flash_attention_2", "pip install flash-attn"),
+        ("flash_attention_3", "FlashAttention 3"),
+    ],
+)
+def test_an_attention_kernel_that_cannot_be_had_says_what_to_install(
+    tmp_path: Path, model: str, kernel: str, hint: str
+) -> None:
+    spec = make_spec(tmp_path, "sft", model_name=model, attn_implementation=kernel)
+    with pytest.raises(
+        ConfigError, match=f"attn_implementation {kernel} cannot be used"
+    ) as refused:
+        load_model(spec, load_tokenizer(spec))
+    assert hint in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("kernel", ["eager", "sdpa"])
+def test_the_chosen_attention_is_the_models(tmp_path: Path, kernel: str) -> None:
+    spec = make_spec(tmp_path, "sft", attn_implementation=kernel)
+    model: Any = load_model(spec, load_tokenizer(spec))
+    assert model.config._attn_implementation == kernel
+
+
+# Nothing asked for
+
+
+@pytest.mark.parametrize("training_type", TRAINING_TYPES)
+def test_a_switch_that_is_null_changes_no_argument(training_type: TrainingType) -> None:
+    config = CanaryConfig(training_type=training_type, max_length=96, max_new_tokens=8)
+    for cuda in (False, True):
+        assert speed.arguments(config, cuda) == {}
+        assert speed.compilation(config, cuda) == {}
+    assert speed.generation(config) == {}
+
+
+def test_the_probe_sees_a_training_with_its_switches_on(tmp_path: Path) -> None:
+    switches = {"optimizer": "fused", "lengths": "bucketed", "compile": True}
+    backend = {"torch_compile_backend": "eager"}
+    plain, switched = (
+        run_config(
+            tmp_path / name, settings("dpo", max_steps=2, probe_steps=2, repeats=0, **changes)
+        )
+        for name, changes in {
+            "plain": {},
+            "switched": {"speed": switches, "trainer_args": backend},
+        }.items()
+    )
+    assert (plain.code, switched.code) == (0, 0), plain.err + switched.err
+    ours, theirs = switched.record().exact, plain.record().exact
+    for name in ("losses", "grad_norms"):
+        assert ours["trajectory"][name] == pytest.approx(theirs["trajectory"][name], rel=1e-5)
+
+
+def test_ppos_policy_and_reference_get_ligers_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for the package, which runs on GPUs alone."""
+    given: list[Any] = []
+    standin = types.ModuleType("liger_kernel.transformers")
+    standin.__dict__["_apply_liger_kernel_to_instance"] = lambda model: given.append(model)
+    monkeypatch.setitem(sys.modules, "liger_kernel", types.ModuleType("liger_kernel"))
+    monkeypatch.setitem(sys.modules, "liger_kernel.transformers", standin)
+    job: dict[str, Any] = {"ppo": PPOConfig(), "temperature": 1.0, "max_new_tokens": 8}
+    trainer = built(tmp_path, "ppo", **job)
+    fused = make_spec(tmp_path, "ppo", speed={"liger": True}, **job).config
+    speed.apply(trainer, fused)
+    assert given == [trainer.model.policy, trainer.ref_model]
+
+
+@pytest.mark.parametrize("switch", ["loop", "foreach", "fused"])
+def test_ppos_adamw_is_the_one_asked_for(tmp_path: Path, switch: str) -> None:
+    job: dict[str, Any] = {"ppo": PPOConfig(ppo_epochs=1), "temperature": 1.0, "max_new_tokens": 8}
+    trainer = built(tmp_path, "ppo", max_steps=1, speed={"optimizer": switch}, **job)
+    trainer.train()
+    flags = {name: trainer.optimizer.optimizer.defaults[name] for name in ("foreach", "fused")}
+    assert flags == {"foreach": switch == "foreach", "fused": switch == "fused"}
+
+
+@pytest.mark.parametrize("training_type", ["grpo", "ppo"])
+def test_a_fixed_cache_takes_keys_and_values_of_autocast(
+    tmp_path: Path, training_type: str
+) -> None:
+    """Rotary embeddings leave keys in float32, and values are what a projection gives."""
+    caches: set[tuple[torch.dtype, torch.dtype]] = set()
+    changes = {"dtype": "bfloat16", "max_steps": 1, "speed": {"decode": "static"}}
+    trainer = built(tmp_path, training_type, **changes)
+
+    def look(_: Any, __: Any, inputs: dict[str, Any]) -> None:
+        if inputs.get("past_key_values") is not None and inputs["past_key_values"].is_initialized:
+            layers = inputs["past_key_values"].layers
+            caches.update((layer.keys.dtype, layer.values.dtype) for layer in layers)
+
+    getattr(trainer.model, "policy", trainer.model).register_forward_pre_hook(
+        look, with_kwargs=True
+    )
+    trainer.train()
+    assert caches == {(torch.bfloat16, torch.bfloat16)}
+
+
+def test_what_the_advice_takes_to_be_in_force_is(tmp_path: Path) -> None:
+    """It does not measure what a config does by itself (`canary.ladder.suited`)."""
+    silent = CanaryConfig(training_type="ppo", max_new_tokens=8)
+    said = with_settings(silent, BY_DEFAULT)
+    assert switches_of(silent, 8) == switches_of(said, 8)
+    trainer = built(tmp_path, "sft")
+    assert trainer.model.config._attn_implementation == BY_DEFAULT["attn_implementation"]

@@ -1,0 +1,141 @@
+"""The same job as trl does it by itself: the config's work, and trl's own way of doing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from canary.config.ppo import PPOConfig
+from canary.errors import ConfigError
+from canary.training import adapt
+from canary.training.trainers import build_trainer
+from canary.training.trainers.trl_defaults import VARIABLE, left_out
+from tests.integration.conftest import run_config, settings
+from tests.integration.trainers.test_workload import make_spec
+
+pytestmark = pytest.mark.train
+
+SLOW: dict[str, Any] = {
+    "attn_implementation": "eager",
+    "num_workers": 1,
+    "speed": {"optimizer": "loop", "prefetch": 2},
+    "trainer_args": {"optim": "adamw_torch", "gradient_checkpointing": False, "max_grad_norm": 0.5},
+}
+ONLINE = {"kv_cache": False, "decode": None}
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
+def test_what_concerns_speed_is_trls_and_the_rest_the_configs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, training_type: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    spec = make_spec(tmp_path, training_type, gradient_accumulation_steps=2, **SLOW)
+    spec.scratch_dir.mkdir(parents=True)
+    trainer: Any = build_trainer(spec)
+    own = type(trainer.args)(output_dir=str(tmp_path / "own"), use_cpu=True, max_steps=1)
+    for name in ("bf16", "gradient_checkpointing", "optim", "dataloader_num_workers"):
+        assert getattr(trainer.args, name) == getattr(own, name), name
+    assert trainer.args.bf16 is True
+    assert trainer.args.max_grad_norm == 0.5
+    assert trainer.args.learning_rate == spec.config.learning_rate
+    assert trainer.args.per_device_train_batch_size == 2
+    assert trainer.args.gradient_accumulation_steps == 2
+    assert trainer.model.config._attn_implementation == "sdpa"
+    assert any("own defaults in all that concerns speed" in note for note in spec.notes)
+
+
+def test_completions_keep_the_lengths_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    spec = make_spec(tmp_path, "grpo", fixed_length=True, speed=ONLINE)
+    spec.scratch_dir.mkdir(parents=True)
+    trainer: Any = build_trainer(spec)
+    assert trainer.generation_config.use_cache is None
+    trainer.train()
+    entries = [e for e in trainer.state.log_history if "completions/min_length" in e]
+    assert {entry["completions/min_length"] for entry in entries} == {8}
+
+
+def test_a_record_says_that_trl_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    done = run_config(tmp_path, settings("sft", max_steps=2, probe_steps=0))
+    assert done.code == 0, done.err
+    assert any("bf16 True" in note for note in done.record().notes)
+    assert [row["samples"] for row in done.rows()] == [4, 4]
+
+
+def test_a_trainer_of_the_users_own_has_no_defaults_of_trl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    with pytest.raises(ConfigError, match="a trainer_factory builds what it likes"):
+        build_trainer(make_spec(tmp_path, "custom", trainer_factory="own:build"))
+
+
+def test_only_arguments_of_speed_are_left_out() -> None:
+    given = {"optim": "adamw_torch", "dataloader_pin_memory": True, "dataloader_drop_last": True}
+    given |= {"bf16": False, "learning_rate": 0.1, "gradient_checkpointing_kwargs": {}}
+    assert left_out(given) == {"dataloader_drop_last": True, "learning_rate": 0.1}
+    adafactor = {"optim": "adafactor", "optim_args": "scale_parameter=False"}
+    assert left_out({**adafactor, "bf16": False}) == adafactor
+    assert left_out({"use_vllm": True, "vllm_mode": "server"}) == {"use_vllm": False}
+
+
+def ppo_of_trl() -> bool:
+    try:
+        adapt.offered("PPO", takes="value_model")
+    except ConfigError:
+        return False
+    return True
+
+
+def ppo_spec(folder: Path, **changes: Any) -> Any:
+    spec = make_spec(
+        folder,
+        "ppo",
+        max_steps=2,
+        gradient_accumulation_steps=2,
+        max_new_tokens=8,
+        temperature=1.0,
+        ppo=PPOConfig(num_mini_batches=2, ppo_epochs=2),
+        **changes,
+    )
+    spec.scratch_dir.mkdir(parents=True)
+    return spec
+
+
+def test_a_trl_without_ppo_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if ppo_of_trl():
+        pytest.skip(f"trl {adapt.installed('trl')} has a PPO")
+    monkeypatch.setenv(VARIABLE, "1")
+    with pytest.raises(ConfigError, match=rf"trl {adapt.installed('trl')} has no PPO"):
+        build_trainer(ppo_spec(tmp_path))
+
+
+def test_trls_ppo_does_the_same_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not ppo_of_trl():
+        pytest.skip(f"trl {adapt.installed('trl')} has no PPO; 1.12.0 is the last that has")
+    from canary.training.loops.trainer import TrainerCollector
+
+    found = []
+    for name in ("own", "trl"):
+        if name == "trl":
+            monkeypatch.setenv(VARIABLE, "1")
+        trainer = build_trainer(ppo_spec(tmp_path / name, fixed_length=True))
+        rows: list[Any] = []
+        TrainerCollector(trainer, rows.append, 0).run(trainer.train)
+        keys = ("samples", "completion_tokens")
+        found.append([(*(row[key] for key in keys), row["rl"]["updates"]) for row in rows])
+    assert found[0] == found[1] == [(8, 64, 4.0)] * 2
