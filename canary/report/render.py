@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,9 +47,14 @@ def environment(own: Mapping[str, str] | None = None) -> jinja2.Environment:
 
     `own`: templates of the user by name, found before ours of that name and able to extend them.
     """
+    return _environment(tuple((own or {}).items()))
+
+
+@functools.lru_cache(maxsize=4)
+def _environment(own: tuple[tuple[str, str], ...]) -> jinja2.Environment:
     made = ImmutableSandboxedEnvironment(
         loader=jinja2.ChoiceLoader(
-            [jinja2.DictLoader(dict(own or {})), jinja2.FileSystemLoader(TEMPLATES)]
+            [jinja2.DictLoader(dict(own)), jinja2.FileSystemLoader(TEMPLATES)]
         ),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

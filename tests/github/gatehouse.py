@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from canary.baseline.branch import Remote
+from canary.baseline.branch import Remote, push
+from canary.baseline.history import Context, save
 from canary.config.token import Token
 from canary.gate.context import World
 from canary.gate.inputs import ReportSettings
@@ -29,6 +30,7 @@ from tests.github.state import Comment, Pull, Repository
 from tests.unit.comparing import example, record
 
 NAME = "org/repo"
+NOW = "2026-01-01T00:00:00+00:00"
 CONFIG = "canary.yaml"
 BASE_CONFIG = yaml.safe_dump(
     {key: example().config[key] for key in ("training_type", "name", "max_steps", "probe_steps")}
@@ -178,9 +180,20 @@ class Gatehouse:
             "CANARY_REPORT": str(folder / "report"),
         } | given
 
-    def baseline(self, count: int = 3, time: float = 0.1, **inputs: str) -> list[Said]:
-        """Pushes to the default branch, each with a run."""
-        return [self.push_main(self.run(time), **inputs) for _ in range(count)]
+    def pushes(self, count: int = 3) -> list[Said]:
+        """Pushes to the default branch, each with a run, and what was answered."""
+        return [self.push_main(self.run()) for _ in range(count)]
+
+    def baseline(self, count: int = 3) -> None:
+        """What so many pushes leave on the baseline branch, in one commit."""
+        entries = [(self.commit(), self.run()) for _ in range(count)]
+
+        def add(folder: Path) -> None:
+            for sha, run in entries:
+                context = Context(commit=sha, ref="refs/heads/main", verdict="pass", stored=NOW)
+                save(folder, run, context=context)
+
+        push(Remote(f"file://{self.bare}", "canary-baselines"), add, message="runs")
 
     def push_main(self, *runs: RunRecord, sha: str = "", **inputs: Any) -> Said:
         """A push to the default branch and its report."""

@@ -42,7 +42,7 @@ def house(tmp_path: Path, github: GitHub) -> Gatehouse:
 
 
 def test_pushes_to_the_default_branch_fill_the_baseline(house: Gatehouse) -> None:
-    first, second, third = house.baseline(3)
+    first, second, third = house.pushes(3)
     assert first.outputs["verdict"] == "no-baseline"
     assert [said.code for said in (first, second, third)] == [0, 0, 0]
     assert len(house.entries()) == 3

@@ -17,11 +17,11 @@ from canary.training.trainers import build_trainer
 from tests.integration.conftest import run_config, settings
 from tests.integration.trainers.test_workload import logged, make_spec, write_jsonl
 
+pytestmark = pytest.mark.train
+
 CODE = """
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments, TrainerCallback
-
-pytestmark = pytest.mark.train
 
 seen = []
 

@@ -36,9 +36,9 @@ SOURCE = Source("a" * 40)
 def test_escaping_a_text_takes_time_by_its_length_alone(
     escape: Callable[[str], str], part: str
 ) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     escape(part * (MILLION // len(part)))
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
 
 
 def texts(side: int) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_no_part_of_a_record_makes_an_answer_take_minutes(
         document = with_value({**known, "run_id": f"run-{side}"}, place, whole)
         paths.append(tmp_path / f"{side}.json")
         paths[side].write_text(json.dumps(document, default=str), encoding="utf-8")
-    begun = time.monotonic()
+    begun = time.process_time()
     compared = compared_paths(Request((paths[1],), (paths[0],)))
     for form in ("text", "markdown", "json"):
         render(compared.found, form)
@@ -88,4 +88,4 @@ def test_no_part_of_a_record_makes_an_answer_take_minutes(
             story_of(compared.found, compared.current, compared.baseline), form, compared.found
         )
     assert len(section(compared.found, SOURCE, LIMIT)) <= LIMIT
-    assert time.monotonic() - begun < 20
+    assert time.process_time() - begun < 20
