@@ -139,7 +139,7 @@ def test_trunk_and_head_are_called_apart_only_where_that_is_the_model(tmp_path: 
     for kind in ("absolute positions", "logits capped", "logits scaled"):
         place, _ = family(tmp_path / kind, kind)
         model = transformers.AutoModelForCausalLM.from_pretrained(place)
-        apart[kind] = ActorCritic(model)._language_model._apart
+        apart[kind] = ActorCritic(model)._language_model._splits
     assert apart == {"absolute positions": True, "logits capped": False, "logits scaled": False}
 
 
