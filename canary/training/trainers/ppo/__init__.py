@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 def build(spec: WorkloadSpec) -> PPOTrainer:
     """Return a PPOTrainer, not yet started."""
-    # Imported here because formulas and settings of this package are used without torch models.
-    # A module called `build` would replace this function when it is imported.
+    # Imported here because other modules use the formulas and settings without the rest. A module
+    # named `build` would replace this function once imported.
     from canary.training.trainers.ppo.building import build_ppo
 
     return build_ppo(spec)

@@ -185,7 +185,7 @@ def _widest(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -
 
 @dataclass(frozen=True)
 class Switches:
-    """How the work is done. They change what is learned only by rounding."""
+    """Ways to do the same work. They change what is learned only by rounding."""
 
     advantages_by_loop: bool = False
     whole_logprobs: bool = False
