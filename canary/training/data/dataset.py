@@ -87,8 +87,7 @@ TEXT_COLUMNS = ("prompt", "completion", "chosen", "rejected", "messages", "text"
 
 
 def _require_texts(rows: list[Row], dataset_name: str) -> None:
-    """Raise InputError for the first row whose prompt or answer is neither text nor messages, or
-    whose label is not a bool."""
+    """Raise InputError if a prompt or answer is neither text nor messages, or a label no bool."""
     for number, row in enumerate(rows, start=1):
         for column in TEXT_COLUMNS:
             value = row.get(column)

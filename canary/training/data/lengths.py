@@ -41,8 +41,7 @@ class Bucketed(Sampler[int]):
 def bucket_rows(trainer: Any) -> None:
     """Make this trainer instance sort the rows of each optimizer step by length.
 
-    Raises:
-        ConfigError: its rows have no token ids, or its loader does not draw rows one by one.
+    Raises ConfigError if rows have no token ids, or the loader does not draw rows one by one.
     """
     original = trainer.get_train_dataloader
     lengths = row_lengths(trainer.train_dataset)
@@ -74,10 +73,9 @@ def _innermost(batches: Any) -> BatchSampler:
 
 
 def row_lengths(rows: Any) -> list[int]:
-    """Return the tokens of each row of tokenized data: its prompt plus its longest answer.
+    """Return the tokens of each row: its prompt plus its longest answer.
 
-    Raises:
-        ConfigError: the rows are not tokenized, or are a stream.
+    Raises ConfigError if the rows are not tokenized or are a stream.
     """
     names = [name for name in getattr(rows, "column_names", None) or () if "ids" in name]
     if not names or not hasattr(rows, "__len__"):

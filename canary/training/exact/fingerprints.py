@@ -70,8 +70,7 @@ def special_ids(trainer: Any) -> Any:
 
 
 def tokenizer_of(trainer: Any) -> Any:
-    """Return the trainer's tokenizer or processor, or else its collator's. A user's trainer may
-    call it `tokenizer`."""
+    """Return the tokenizer or processor of the trainer (by either name) or of its collator."""
     found = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
     return found or getattr(getattr(trainer, "data_collator", None), "tokenizer", None)
 

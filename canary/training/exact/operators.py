@@ -31,8 +31,7 @@ class _Counting(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Keep compiled code compiled: otherwise a step rounds differently and draws other dropout
-        masks."""
+        """Keep compiled code compiled: otherwise rounding and dropout masks would differ."""
         return True
 
     def __torch_dispatch__(
@@ -101,8 +100,7 @@ def recompiles() -> int:
 
 
 def counting_disturbs() -> bool:
-    """Return whether counting changes what a step computes: while counting, older versions of torch
-    run compiled code uncompiled."""
+    """Return whether counting changes a step: older torch then runs compiled code uncompiled."""
     return recompiles() > 0 and not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
@@ -120,8 +118,7 @@ class LiveTensors:
         self.counts: list[int] = []
         self.bytes: list[int] = []
         self.start_bytes: int | None = None
-        """Bytes of all tensors alive at `freeze`; None if the process may hold other tensors than
-        the training's."""
+        """Bytes of all tensors alive at `freeze`; None if other code may hold tensors too."""
         self._whole_process = whole_process
 
     def freeze(self) -> None:
@@ -144,8 +141,7 @@ class LiveTensors:
 
 
 def _alive() -> tuple[int, int]:
-    """Return (tensors, bytes of their storages) that the garbage collector walks, without tensors
-    that have no data."""
+    """Return (tensors with data, bytes of their storages) that the garbage collector walks."""
     storages: dict[int, int] = {}
     tensors = 0
     for item in gc.get_objects():

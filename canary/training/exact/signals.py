@@ -65,8 +65,7 @@ class ExactSignals:
         self.found: Exact = {"batches": [], "evidence": {"code": called_code(trainer)}}
 
     def training_begins(self, done: int = 0) -> None:
-        """Describe the initial model, when optimizer and model are ready. `done`: the steps already
-        done by a resumed training."""
+        """Describe the initial model, once it is ready. `done`: steps before a resumed training."""
         self._work_step += done
         model = self._trainer.model
         self.found["evidence"]["settings"] = effective_settings(self._trainer)

@@ -136,8 +136,7 @@ class TrainerCollector(TrainerCallback):
         return self._ended.count
 
     def why_no_step(self) -> str | None:
-        """Return why updates were made but no step ended; None if a step ended or no update was
-        made."""
+        """Return why updates were made but no step ended, or None if that is not the case."""
         return None if self._ended.count else self._silent.why_no_step(self._trainer)
 
     def unmeasured(self) -> dict[str, str]:

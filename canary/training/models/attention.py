@@ -34,11 +34,7 @@ def options(config: CanaryConfig) -> dict[str, Any]:
 
 
 def set_on(model: Any, config: CanaryConfig) -> None:
-    """Set the config's kernel on an existing model.
-
-    Raises:
-        ConfigError: the kernel cannot be used.
-    """
+    """Set the config's kernel on a model. Raises ConfigError if the kernel cannot be used."""
     found = options(config)
     if not found:
         return

@@ -15,10 +15,7 @@ from canary.training.trainers.arguments import training_arguments
 
 
 def build(spec: WorkloadSpec) -> Any:
-    """Return trl's trainer for the config's `training_type`, not yet started.
-
-    Raises ConfigError if this trl has no such trainer.
-    """
+    """Return trl's trainer, not yet started. Raises ConfigError if this trl has no such trainer."""
     config, row = spec.config, spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     tokenizer = load_tokenizer(spec)

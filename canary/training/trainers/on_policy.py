@@ -26,8 +26,7 @@ from canary.training.trainers.ppo.modes import evaluate
 Arguments = Mapping[str, Any]
 
 MOST_BYTES = 1 << 30
-"""Largest size of the logits that `generate` returns; beyond it, only the first tokens are checked.
-"""
+"""Largest size of the logits that `generate` returns; more tokens than fit are not checked."""
 
 
 @dataclass

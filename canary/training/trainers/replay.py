@@ -43,10 +43,8 @@ def completions_of(
 
     A recording is written only after the training ends well. `kind` is the launch's kind: a
     recording keeps the completions of probe and measured launches apart. In a probe of `last`
-    steps this yields the check of the sampling, otherwise None.
-
-    Raises:
-        InputError: there is no recording to replay, or both variables are set.
+    steps this yields the check of the sampling, otherwise None. Raises InputError if the recording
+    is missing or both variables are set.
     """
     record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
     model = getattr(trainer.model, "policy", trainer.model)
@@ -81,8 +79,7 @@ def completions_of(
 def read(path: Path, kind: str) -> Completions:
     """Return the recorded completions of this kind of launch, or else those of the other kind.
 
-    Raises:
-        InputError: the file is missing or holds no completions.
+    Raises InputError if the file is missing or holds no completions.
     """
     try:
         kinds = jsonio.loads(path.read_text(encoding="utf-8"))

@@ -49,8 +49,7 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
 
 
 def _head_in_float32(model: Any) -> None:
-    """Keep a quantized model's new head in float32 like its input: trl casts what trains to
-    bfloat16."""
+    """Keep a quantized model's new head in float32, like its input; trl casts it to bfloat16."""
     for name, value in model.named_parameters():
         if value.requires_grad and "modules_to_save" in name:
             value.data = value.data.float()

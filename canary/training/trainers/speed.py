@@ -35,8 +35,7 @@ CC = ("gcc", "clang", "cc")
 def arguments(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
     """Return arguments of the trainer's config class. `cuda`: whether a GPU trains.
 
-    Raises:
-        ConfigError: this machine or its packages do not support a switch.
+    Raises ConfigError if this machine or its packages do not support a switch.
     """
     speed = config.speed
     found: dict[str, Any] = {}
@@ -83,8 +82,7 @@ def generation(config: CanaryConfig) -> dict[str, Any]:
 def compilation(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
     """Return arguments of `generate` that switch compiled decoding on or off.
 
-    Raises:
-        ConfigError: the compiler is missing.
+    Raises ConfigError if the compiler is missing.
     """
     decode = config.speed.decode
     if decode is None:

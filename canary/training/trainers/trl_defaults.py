@@ -40,11 +40,7 @@ def asked() -> bool:
 
 
 def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
-    """Return the same job without any setting for speed.
-
-    Raises:
-        ConfigError: a trainer_factory builds the trainer.
-    """
+    """Return the same job without speed settings. Raises ConfigError for a trainer_factory."""
     config = spec.config
     if config.trainer_factory is not None:
         raise ConfigError(

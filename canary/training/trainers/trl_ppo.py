@@ -44,11 +44,7 @@ NOT_IN_TRL = {"ent_coef": 0.0, "adap_kl_ctrl": False, "target_kl": None}
 
 
 def build(spec: WorkloadSpec) -> Any:
-    """Return trl's PPOTrainer, not yet started.
-
-    Raises:
-        ConfigError: the installed trl has no PPO.
-    """
+    """Return trl's PPOTrainer, not yet started. Raises ConfigError if this trl has no PPO."""
     config_class, trainer_class = _offered()
     config = spec.config
     assert config.ppo is not None

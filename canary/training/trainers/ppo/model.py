@@ -15,7 +15,7 @@ from canary.training.trainers.ppo.modes import evaluate
 from canary.training.trainers.ppo.objective import entropy_of
 
 
-class Judged(NamedTuple):
+class ForwardOutput(NamedTuple):
     """Outputs of a forward for the completions, each (rows, completion), or None if not asked for.
     A tuple, because accelerate converts the outputs of a forward."""
 
@@ -25,7 +25,7 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """Outputs to compute in a forward. `whole`: compute log-probabilities of all positions, prompts
     and padding too, and keep those of the completions. This is slower and gives the same result."""
 
@@ -42,8 +42,7 @@ def positions(attention_mask: torch.Tensor) -> torch.Tensor:
 
 
 class LanguageModel:
-    """Computes log-probabilities and last hidden states of a causal model of transformers, with or
-    without adapters."""
+    """Computes log-probabilities and last hidden states of a causal model, also with adapters."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -81,7 +80,7 @@ class LanguageModel:
         return inputs | {"use_cache": False}
 
     def __call__(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
         """Return (log-probabilities, hidden states, entropy) of the last `length` tokens of each
         row. A token's probability and value come from the hidden state before it."""
@@ -95,26 +94,26 @@ class LanguageModel:
         # Contiguous: on a slice, matmul computes differently for trainable and for frozen weights.
         # Policy and reference would then differ by rounding from the start.
         states = hidden[:, before].contiguous()
-        if not (asked.logprobs or asked.entropy):
+        if not (request.logprobs or request.entropy):
             return None, states, None
-        if asked.whole:
+        if request.whole:
             logits = self._head(hidden) if self._splits else output.logits
-            found, entropy = _of_tokens(logits[:, :-1], input_ids[:, 1:], asked)
+            found, entropy = _of_tokens(logits[:, :-1], input_ids[:, 1:], request)
             found = found[:, -length:]
             entropy = None if entropy is None else entropy[:, -length:]
         else:
             logits = self._head(states) if self._splits else output.logits[:, before]
-            found, entropy = _of_tokens(logits, input_ids[:, -length:], asked)
+            found, entropy = _of_tokens(logits, input_ids[:, -length:], request)
         return found, states, entropy
 
 
 def _of_tokens(
-    logits: torch.Tensor, ids: torch.Tensor, asked: Asked
+    logits: torch.Tensor, ids: torch.Tensor, request: Request
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return the log-probabilities of `ids` (rows, tokens) at the sampling temperature."""
-    every = torch.log_softmax(logits.float() / asked.temperature, dim=-1)
+    every = torch.log_softmax(logits.float() / request.temperature, dim=-1)
     chosen = every.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
-    return chosen, entropy_of(every) if asked.entropy else None
+    return chosen, entropy_of(every) if request.entropy else None
 
 
 class ActorCritic(nn.Module):
@@ -136,12 +135,12 @@ class ActorCritic(nn.Module):
             self.peft_config = policy.peft_config
 
     def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
-    ) -> Judged:
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
+    ) -> ForwardOutput:
         """Return log-probabilities, values and entropy of the last `length` tokens of each row."""
-        found, hidden, entropy = self._language_model(input_ids, attention_mask, length, asked)
-        values = self._values(hidden) if asked.values else None
-        return Judged(found, values, entropy)
+        found, hidden, entropy = self._language_model(input_ids, attention_mask, length, request)
+        values = self._values(hidden) if request.values else None
+        return ForwardOutput(found, values, entropy)
 
     def _values(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return (rows, tokens), in float32 whatever the policy computes in."""
@@ -164,8 +163,7 @@ class ActorCritic(nn.Module):
 
 
 class Reference:
-    """The reference model: a frozen copy of the policy, or the policy with its adapter switched
-    off."""
+    """The reference model: a frozen copy of the policy, or the policy without its adapter."""
 
     def __init__(self, copy: Any | None, policy: Any) -> None:
         self._policy = policy if copy is None else None
@@ -180,10 +178,10 @@ class Reference:
                 yield
 
     def logprobs(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> torch.Tensor:
         """Return (rows, length): log-probabilities of the last `length` tokens of each row."""
         with torch.no_grad(), self._switched_off():
-            found, _, _ = self._language_model(input_ids, attention_mask, length, asked)
+            found, _, _ = self._language_model(input_ids, attention_mask, length, request)
         assert found is not None
         return found

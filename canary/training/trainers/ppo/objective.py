@@ -23,8 +23,7 @@ LEAST_VARIANCE = 1e-10
 
 
 def completion_mask(completion_ids: torch.Tensor, eos_id: int | None) -> torch.Tensor:
-    """Return (rows, tokens): true up to and including each row's first EOS, or everywhere if
-    `eos_id` is None."""
+    """Return (rows, tokens): true up to and including a row's first EOS; all true without one."""
     if eos_id is None:
         return torch.ones_like(completion_ids, dtype=torch.bool)
     ends = completion_ids.eq(eos_id).long()
@@ -88,8 +87,7 @@ def moments(values: torch.Tensor, mask: torch.Tensor) -> Moments:
 def whiten(
     values: torch.Tensor, mask: torch.Tensor, of: Moments, *, keep_mean: bool = False
 ) -> torch.Tensor:
-    """Return the values with variance 1 and mean 0, or with `keep_mean` their original mean; 0
-    outside the mask."""
+    """Return values with variance 1 and mean 0 (`keep_mean`: their mean); 0 outside the mask."""
     whitened = (values - of.mean) * torch.rsqrt(of.variance + EPSILON)
     if keep_mean:
         whitened = whitened + of.mean

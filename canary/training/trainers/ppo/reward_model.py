@@ -59,8 +59,7 @@ class RewardModel:
         self._longest: int = min(tokenizer.model_max_length, _positions(model), UNLIMITED)
 
     def score(self, samples: Samples) -> torch.Tensor:
-        """Return one logit per row, float32 (rows,). Sequences too long for the model keep their
-        end."""
+        """Return one logit per row, float32 (rows,). Only the end of overlong sequences is read."""
         sequences = self._sequences(samples)
         shortest_first = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
         scores = torch.empty(len(sequences), device=self.model.device)

@@ -146,8 +146,7 @@ def micro_batches(rows: int, size: int) -> Iterator[slice]:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are sampled: from the policy's full distribution (no top-k or top-p) at a
-    temperature."""
+    """How completions are sampled: with a temperature, but without top-k or top-p."""
 
     max_new_tokens: int
     temperature: float

@@ -19,8 +19,7 @@ class Splitter:
     bucketed: bool = False
 
     def of(self, rollout: Rollout, order: torch.Tensor | None = None) -> list[list[torch.Tensor]]:
-        """Return the rows of each micro-batch of each mini-batch, in the rollout's order or in
-        `order`."""
+        """Return each mini-batch's rows per micro-batch, in the rollout's order or in `order`."""
         device = rollout.completion_ids.device
         rows = torch.arange(len(rollout)) if order is None else order
         lengths = rollout.attention_mask.sum(dim=1).cpu() if self.bucketed else None

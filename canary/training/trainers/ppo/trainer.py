@@ -27,7 +27,7 @@ from canary.training.trainers.ppo.figures import (
     rollout_metrics,
     synchronised,
 )
-from canary.training.trainers.ppo.model import ActorCritic, Asked, Reference
+from canary.training.trainers.ppo.model import ActorCritic, Reference, Request
 from canary.training.trainers.ppo.modes import evaluate
 from canary.training.trainers.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
 from canary.training.trainers.ppo.scoring import Samples, Scorer
@@ -92,7 +92,7 @@ class PPOTrainer(Trainer):
             switches.generation,
         )
         self._split = Splitter(args.mini_batch, args.per_device_train_batch_size, switches.bucketed)
-        self._asked = Asked(args.temperature, whole=switches.whole_logprobs)
+        self._request = Request(args.temperature, whole=switches.whole_logprobs)
 
     def train(self, *_: Any, **__: Any) -> TrainOutput:
         """Run `max_steps` steps from the beginning."""
@@ -149,7 +149,7 @@ class PPOTrainer(Trainer):
             scores = self._scores(prompts, rollout)
             rollout = rollout.with_(raw_scores=scores, scores=self._penalised(scores, rollout))
         with self.watch.phase("logprob"):
-            rollout = self._judged(rollout)
+            rollout = self._with_model_outputs(rollout)
         with self.watch.phase("advantage"):
             found = experience(
                 rollout,
@@ -181,7 +181,7 @@ class PPOTrainer(Trainer):
         ended = rollout.ended(self.sampling.eos_id)
         return scores - self.args.missing_eos_penalty * (~ended).float()
 
-    def _judged(self, rollout: Rollout) -> Rollout:
+    def _with_model_outputs(self, rollout: Rollout) -> Rollout:
         """Return the rollout with log-probabilities of policy and reference, values and entropy.
         It uses the micro-batches of the first epoch, so that their first ratio is exactly 1."""
         found: dict[str, torch.Tensor] = {}
@@ -211,7 +211,7 @@ class PPOTrainer(Trainer):
         length = micro.completion_ids.shape[1]
         with self.accelerator.autocast():
             return self.reference.logprobs(
-                micro.input_ids, micro.attention_mask, length, self._asked
+                micro.input_ids, micro.attention_mask, length, self._request
             )
 
     def _forward(
@@ -225,13 +225,13 @@ class PPOTrainer(Trainer):
             for tensor in inputs[:2]:
                 # One graph for all widths; otherwise the first width gets a separate graph.
                 torch._dynamo.maybe_mark_dynamic(tensor, 1)
-        asked = replace(self._asked, entropy=with_entropy)
+        request = replace(self._request, entropy=with_entropy)
         if self.switches.shared_forward:
-            found = model(*inputs, asked)
+            found = model(*inputs, request)
             values = found.values
         else:
-            found = model(*inputs, replace(asked, values=False))
-            values = model(*inputs, replace(asked, logprobs=False, entropy=False)).values
+            found = model(*inputs, replace(request, values=False))
+            values = model(*inputs, replace(request, logprobs=False, entropy=False)).values
         entropy = found.entropy if with_entropy else torch.zeros_like(found.logprobs)
         return found.logprobs, values, entropy
 
@@ -257,8 +257,7 @@ class PPOTrainer(Trainer):
         return figures.means()
 
     def _differentiate(self, rollout: Rollout, mini: list[torch.Tensor], figures: Figures) -> None:
-        """Compute the gradient of one mini-batch: the mean over its tokens, summed over its
-        micro-batches."""
+        """Compute the gradient of one mini-batch (a mean over its tokens) by micro-batches."""
         tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
         for place, rows in enumerate(mini, start=1):
             micro = self._micro(rollout, rows)
