@@ -98,7 +98,7 @@ def test_a_score_that_is_no_number_is_not_taken_for_an_abstention(tokenizer: Any
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [([0.5], "1 rewards"), ([0.5] * 4, "4 rewards"), (0.5, "gave 0.5")]
+    ("answer", "words"), [([0.5], "1 rewards"), ([0.5] * 4, "4 rewards"), (0.5, "returned 0.5")]
 )
 def test_as_many_rewards_as_completions_are_asked_for(
     tokenizer: Any, answer: Any, words: str
