@@ -47,7 +47,7 @@ TEMPERATURE = Fault(
     "ppo",
     plant="""
 import dataclasses
-trainer._asked = dataclasses.replace(trainer._asked, temperature=1.0)
+trainer._request = dataclasses.replace(trainer._request, temperature=1.0)
 """,
     cause="rollout",
     stage="rollout",
@@ -60,10 +60,10 @@ UPDATE_TEMPERATURE = Fault(
     "ppo",
     plant="""
 import dataclasses
-original, right = trainer._forward, trainer._asked
+original, right = trainer._forward, trainer._request
 wrong = dataclasses.replace(right, temperature=1.0)
 def forward(*args, **kwargs):
-    trainer._asked = wrong if trainer.model.training else right
+    trainer._request = wrong if trainer.model.training else right
     return original(*args, **kwargs)
 trainer._forward = forward
 """,

@@ -1,4 +1,4 @@
-"""The rows a trainer gets: read, shaped for the trainer, cut to length, counted, fingerprinted."""
+"""Load the rows for a trainer: read, convert, cut to length, count and fingerprint them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# For conversational rows and a tokenizer that has no template of its own. A generation prompt
-# ends on a newline, so that no token merges across the border between prompt and completion.
+# For conversational rows if the tokenizer has no template. A generation prompt ends with a
+# newline, so that no token merges across the border between prompt and completion.
 DEFAULT_CHAT_TEMPLATE = (
     "{% for message in messages %}"
     "{% if not loop.first %}{{ '\\n' }}{% endif %}"
@@ -39,10 +39,10 @@ DEFAULT_CHAT_TEMPLATE = (
 
 
 def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The rows to train on: the first `dataset_size` usable ones, in order, not tokenized.
+    """Return the usable rows among the first `dataset_size`, in order, not tokenized.
 
-    Sets DEFAULT_CHAT_TEMPLATE on `tokenizer` where the rows are conversational and it has none.
-    Raises InputError where the dataset is missing, lacks a column or has too few rows for a batch.
+    Sets DEFAULT_CHAT_TEMPLATE on `tokenizer` if the rows are conversational and it has no template.
+    Raises InputError if the dataset is missing, lacks a column or has too few rows for a batch.
     """
     config = spec.config
     source = read_source(spec)
@@ -55,7 +55,7 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     if not rows:
         raise InputError(
             f"dataset '{config.dataset_name}' has no row with a prompt and an answer to it",
-            "its conversations share no turn, or its columns are empty",
+            "check for empty columns, and for pairs of conversations that share no turn",
         )
     if len(rows) < len(source):
         left_out = f"{len(source) - len(rows)} of {len(source)} rows left out: no usable prompt"
@@ -72,7 +72,7 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
 
 
 def _converted(spec: WorkloadSpec, source: Dataset) -> list[Row]:
-    """The usable rows in the trainer's shape."""
+    """Return the usable rows in the trainer's shape."""
     formatted = formatting_function(spec)
     if formatted is not None:
         return [{"text": formatted(row)} for row in source]
@@ -87,8 +87,7 @@ TEXT_COLUMNS = ("prompt", "completion", "chosen", "rejected", "messages", "text"
 
 
 def _require_texts(rows: list[Row], dataset_name: str) -> None:
-    """InputError naming the first row whose prompt or answer is neither text nor messages, or
-    whose label says neither yes nor no."""
+    """Raise InputError if a prompt or answer is neither text nor messages, or a label no bool."""
     for number, row in enumerate(rows, start=1):
         for column in TEXT_COLUMNS:
             value = row.get(column)
@@ -106,9 +105,9 @@ def _require_texts(rows: list[Row], dataset_name: str) -> None:
 
 
 def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
-    """The same rows, memory-mapped from `rows_dir`: what is mapped over them is then cached.
+    """Return the same rows, memory-mapped from `rows_dir`: `datasets` then caches their `map`s.
 
-    The folder's name is their fingerprint, so that other rows never meet this cache.
+    The folder is named after their fingerprint, so other rows never use this cache.
     """
     if spec.rows_dir is None:
         return rows
@@ -119,15 +118,15 @@ def _on_disk(rows: Dataset, spec: WorkloadSpec) -> Dataset:
 
 
 def _save_whole(rows: Dataset, folder: Path) -> None:
-    """Saves rows so that another rank, which may save the same, sees all of them or none."""
-    own = folder.with_name(f"{folder.name}.{os.getpid()}")
-    rows.save_to_disk(str(own))
+    """Save rows so that another rank, which may save the same, sees all of them or none."""
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
+    rows.save_to_disk(str(unfinished))
     try:
-        own.rename(folder)
+        unfinished.rename(folder)
     except OSError:
         if not folder.exists():
             raise
-        shutil.rmtree(own)
+        shutil.rmtree(unfinished)
 
 
 def _cut_prompts(
@@ -138,7 +137,7 @@ def _cut_prompts(
     if "prompt" not in rows[0]:
         raise ConfigError(
             "max_prompt_length has no effect: the rows are whole texts without a prompt",
-            "remove it; max_length bounds them",
+            "remove it; max_length limits them",
             key="max_prompt_length",
         )
     with own_calls():

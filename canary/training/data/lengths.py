@@ -1,7 +1,7 @@
-"""Rows of one optimizer step sorted by their length, so that micro-batches have less padding.
+"""Sort the rows of each optimizer step by length, so that micro-batches have less padding.
 
-A step trains on the same rows as without; which of them share a micro-batch is another matter, and
-one of rounding where the loss is a mean over rows, or over all tokens of the step.
+A step still trains on the same rows, in other micro-batches. This changes only rounding if the loss
+is a mean over rows, or over all tokens of the step.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from canary.errors import ConfigError
 
 
 class Bucketed(Sampler[int]):
-    """The order of another sampler, but each `together` rows of it from long to short."""
+    """Keeps another sampler's order, but sorts every `together` rows from long to short."""
 
     def __init__(self, order: Any, lengths: Sequence[int], together: int) -> None:
         self.order = order
@@ -25,24 +25,23 @@ class Bucketed(Sampler[int]):
         self._together = together
 
     def __iter__(self) -> Iterator[int]:
-        left = iter(self.order)
-        while rows := list(islice(left, self._together)):
+        order = iter(self.order)
+        while rows := list(islice(order, self._together)):
             yield from sorted(rows, key=self._lengths.__getitem__, reverse=True)
 
     def __len__(self) -> int:
         return len(self.order)
 
     def set_epoch(self, epoch: int) -> None:
-        """As the sampler inside does it."""
+        """Set the epoch of the inner sampler."""
         if hasattr(self.order, "set_epoch"):
             self.order.set_epoch(epoch)
 
 
 def bucket_rows(trainer: Any) -> None:
-    """Has a trainer, this instance, sort the rows of each optimizer step by length.
+    """Make this trainer instance sort the rows of each optimizer step by length.
 
-    Raises:
-        ConfigError: its rows have no token ids, or its loader chooses batches in a way of its own.
+    Raises ConfigError if rows have no token ids, or the loader does not draw rows one by one.
     """
     original = trainer.get_train_dataloader
     lengths = row_lengths(trainer.train_dataset)
@@ -51,7 +50,7 @@ def bucket_rows(trainer: Any) -> None:
 
     @functools.wraps(original)
     def sorted_rows() -> Any:
-        # After accelerate has put its own sampler in: the order of rows is that of no switch.
+        # After accelerate has put its sampler in, so that steps get the same rows as without this.
         loader = original()
         batches = _innermost(loader.batch_sampler)
         batches.sampler = Bucketed(batches.sampler, lengths, together)
@@ -61,7 +60,7 @@ def bucket_rows(trainer: Any) -> None:
 
 
 def _innermost(batches: Any) -> BatchSampler:
-    """The sampler of whole batches, below those that give each rank its own."""
+    """Return the sampler of whole batches, below those that split batches among ranks."""
     while hasattr(batches, "batch_sampler"):
         batches = batches.batch_sampler
     if not hasattr(batches, "sampler"):
@@ -74,15 +73,14 @@ def _innermost(batches: Any) -> BatchSampler:
 
 
 def row_lengths(rows: Any) -> list[int]:
-    """Tokens of each row of tokenized data: of a prompt and the longer of its answers.
+    """Return the tokens of each row: its prompt plus its longest answer.
 
-    Raises:
-        ConfigError: the rows are not tokenized, or come as a stream.
+    Raises ConfigError if the rows are not tokenized or are a stream.
     """
     names = [name for name in getattr(rows, "column_names", None) or () if "ids" in name]
     if not names or not hasattr(rows, "__len__"):
         raise ConfigError(
-            "speed.lengths bucketed needs rows of token ids, all there from the start",
+            "speed.lengths bucketed needs tokenized rows, not a stream",
             "choose longest",
             key="speed.lengths",
         )
@@ -90,7 +88,7 @@ def row_lengths(rows: Any) -> list[int]:
 
 
 def row_length(row: Mapping[str, Sequence[int]]) -> int:
-    """Of one row: columns of the prompt's ids, and of the ids of one answer or two."""
+    """Return the tokens of one row; its columns are ids of the prompt and of one or two answers."""
     prompts = [len(ids) for name, ids in row.items() if name.startswith("prompt")]
     answers = [len(ids) for name, ids in row.items() if not name.startswith("prompt")]
     return sum(prompts) + max(answers, default=0)

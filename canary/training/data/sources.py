@@ -1,4 +1,4 @@
-"""Where a dataset's rows come from: the embedded files, a local file or folder, or the hub."""
+"""Read a dataset's rows from the embedded files, a local file or folder, or the hub."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _LOADING_FAILED = (
 
 
 def read_source(spec: WorkloadSpec) -> Dataset:
-    """Every row of the split that the config names, columns as they are.
+    """Return every row of the split that the config names, with its original columns.
 
-    Raises InputError where the name leads nowhere or what is there cannot be read.
+    Raises InputError if the dataset does not exist or cannot be read.
     """
     config = spec.config
     if config.dataset_name == EMBEDDED_DATA:
@@ -62,7 +62,7 @@ def _read_file(path: Path, config: CanaryConfig, cache: str) -> Dataset:
     builder = FORMATS.get(path.suffix)
     if builder is None:
         raise InputError(
-            f"dataset file '{path}' has an unknown kind '{path.suffix}'",
+            f"dataset file '{path}' has the unknown extension '{path.suffix}'",
             f"known: {', '.join(FORMATS)}",
         )
     split = config.dataset_split
@@ -109,8 +109,8 @@ def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
         )
     except (DatasetNotFoundError, ConnectionError, HfHubHTTPError) as error:
         raise InputError(
-            f"dataset '{config.dataset_name}' is neither a local file or folder nor a dataset "
-            f"that the Hugging Face hub gives to this machine: {_first_line(error)}",
+            f"dataset '{config.dataset_name}' is not a local file or folder, and the Hugging Face "
+            f"hub did not provide it: {_first_line(error)}",
             "check the name, dataset_revision, the network, HF_HUB_OFFLINE and HF_TOKEN",
         ) from error
     except _LOADING_FAILED as error:
@@ -118,9 +118,9 @@ def _read_hub(config: CanaryConfig, cache: str) -> Dataset:
 
 
 def _prefetched(config: CanaryConfig) -> Path | None:
-    """Offline, the snapshot in the hub's cache; None online, or where it is not there.
+    """Return the snapshot in the hub's cache if offline; None if online or not cached.
 
-    `load_dataset` itself looks offline only among data sets that it has prepared before.
+    Offline, `load_dataset` itself only finds datasets that it has prepared before.
     """
     if not constants.HF_HUB_OFFLINE:
         return None
@@ -137,7 +137,7 @@ def _prefetched(config: CanaryConfig) -> Path | None:
 
 
 def _unreadable(name: str, split: str, error: Exception) -> BaseException:
-    """The InputError for a failed load; the error beneath where the disk is full."""
+    """Return the InputError for a failed load, or the underlying error if the disk is full."""
     wrapped = isinstance(error, DatasetGenerationError) and error.__cause__
     cause = wrapped or error
     if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -1,4 +1,4 @@
-"""Prompts cut from the left to `max_prompt_length` tokens, which trl no longer does itself."""
+"""Cut prompts from the left to `max_prompt_length` tokens; trl no longer does this."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Message = dict[str, Any]
 def truncate_prompt(
     prompt: str | list[Message], limit: int, tokenizer: PreTrainedTokenizerBase
 ) -> str | list[Message]:
-    """The end of `prompt` that fits `limit` tokens, chat template included.
+    """Return the end of `prompt` that fits into `limit` tokens, chat template included.
 
-    Of messages, the system message stays; the oldest turns go first, then the start of the oldest
-    remaining message's content.
+    A system message stays. The oldest turns go first, then the start of the oldest remaining
+    message's content.
     """
     if isinstance(prompt, str):
         return _cut_text(prompt, limit, tokenizer)
@@ -34,7 +34,7 @@ def _cut_text(text: str, limit: int, tokenizer: PreTrainedTokenizerBase) -> str:
             raise _too_small(limit)
         text = _decode(ids[-keep:], tokenizer)
         ids = _ids(text, tokenizer)
-        keep -= 1  # half a character, decoded, can encode longer: the next cut is tighter
+        keep -= 1  # a split character can encode to more tokens than before: cut one more
     return text
 
 
@@ -54,7 +54,7 @@ def _cut_messages(
 
 
 def _without_oldest_turn(turns: list[Message]) -> list[Message]:
-    """From the next user message on, so that templates that want a user first still work."""
+    """Return the turns from the next user message on: some templates need a user message first."""
     following = (i for i, message in enumerate(turns) if i > 0 and message["role"] == "user")
     start = next(following, None)
     return turns[start:] if start is not None else []
@@ -93,7 +93,7 @@ def _decode(ids: list[int], tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _too_small(limit: int) -> ConfigError:
     return ConfigError(
-        f"max_prompt_length {limit} leaves no room for the prompt's own text",
-        "the chat template and the later turns take it all; raise max_prompt_length",
+        f"max_prompt_length {limit} leaves no room for the prompt's text",
+        "raise it: the chat template and the later turns fill it",
         key="max_prompt_length",
     )

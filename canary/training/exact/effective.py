@@ -1,8 +1,8 @@
-"""What a training really runs with: settings as they stand when it begins, and whose code it calls.
+"""Find the settings that a training really has when it begins, and the user's code that it calls.
 
-A config says what was asked for; code may have changed it since. These facts are no stage of the
-comparison: two versions of a package may differ in them and train the same. They are evidence for a
-diagnosis, once something else has shown that the sides differ.
+Code may have changed what the config asks for. These facts are not a stage of the comparison: two
+versions of a package may differ in them and train the same. They are evidence for a diagnosis, once
+another signal has shown that the sides differ.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ LIBRARIES = (
     "transformers",
     "trl",
 )
-"""Packages whose version stands for their code."""
+"""Packages whose code is identified by their version."""
 LONGEST_TEXT = 80
 COUNTERS = ("is_in_train", "_step", "total_flos", "current_flos")
-"""Attributes of a trainer that are its progress."""
+"""Attributes of a trainer that only show its progress."""
 
-
-OWN_PARTS = ("sampling", "switches", "kl_coefficient")
-"""Attributes of the canary's own loop of PPO that hold settings."""
+PPO_PARTS = ("sampling", "switches", "kl_coefficient")
+"""Attributes of the canary's PPO trainer that hold settings."""
 
 
 def effective_settings(trainer: Any) -> dict[str, object]:
-    """Scalars by dotted name: `args.*`, `trainer.*`, `optimizer.*`, `generation.*`, `model.*`,
-    `peft.*`, `collator.*`, `torch.*`. Values at the moment of the call."""
+    """Return the current scalar settings by dotted name: `args.*`, `trainer.*`, `optimizer.*`,
+    `generation.*`, `model.*`, `peft.*`, `collator.*`, `torch.*`."""
     model = getattr(trainer, "model", None)
     config: Any = getattr(model, "config", None)
     found: dict[str, object] = {}
@@ -57,7 +56,7 @@ def effective_settings(trainer: Any) -> dict[str, object]:
         found.update(_scalars("args", arguments_of(arguments)))
     found.update(_scalars("trainer", _attributes(trainer)))
     found.update(_scalars("collator", _attributes(getattr(trainer, "data_collator", None))))
-    for part in OWN_PARTS:
+    for part in PPO_PARTS:
         found.update(_scalars(part, _attributes(getattr(trainer, part, None))))
     found.update(_optimizers(trainer))
     for holder in (model, trainer):
@@ -85,7 +84,7 @@ def _attributes(owner: Any) -> dict[str, object]:
 
 
 def _scalars(prefix: str, values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Numbers, flags, short words and lists of them; names of places are left out."""
+    """Yield numbers, flags, short texts and lists of them, but no paths and no secrets."""
     for name, value in values.items():
         if may_be_secret(name):
             continue
@@ -124,13 +123,13 @@ def _optimizers(trainer: Any) -> dict[str, object]:
 
 
 def _modules(model: torch.nn.Module) -> dict[str, object]:
-    """What of the modules decides how they compute."""
+    """Return the settings of modules that change what they compute."""
     dropouts = {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
     checkpointing = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
     scales = {
         float(scale)
         for module in model.modules()
-        # Attention has a number of that name; an adapter has one for each of its adapters.
+        # In attention `scaling` is a number; in LoRA layers it is a dict, one value per adapter.
         if isinstance(scaling := getattr(module, "scaling", None), dict)
         for scale in scaling.values()
     }
@@ -154,7 +153,7 @@ def _torch_settings() -> dict[str, object]:
 
 
 def _python_settings() -> dict[str, object]:
-    """What of the interpreter slows everything it runs."""
+    """Return the settings of the interpreter that slow everything down."""
     return {
         "python.tracemalloc": tracemalloc.is_tracing(),
         "python.tracing": sys.gettrace() is not None,
@@ -168,24 +167,25 @@ def _python_settings() -> dict[str, object]:
 
 
 def called_code(trainer: Any) -> dict[str, OwnCode]:
-    """Functions of the user's own that this training calls, by what they are to it. The hash is of
-    the compiled code, so that comments and line numbers do not count. Code of the training packages
-    is known by their versions."""
+    """Return the user's functions that this training calls, by their role in it. The hash is of the
+    compiled code, so comments and line numbers do not count. Functions of the training packages are
+    left out: their versions identify them."""
     found: dict[str, OwnCode] = {}
     for slot, function in _slots(trainer):
         fact = _fact(function)
         if fact is not None:
-            # What stands on the instance comes before what its class has under that name.
+            # An attribute of the instance comes before that of its class.
             found.setdefault(slot, fact)
     return found
 
 
-OWN_SLOTS = ("data_collator", "reward_funcs")
+NAMED_SLOTS = ("data_collator", "reward_funcs")
+"""Attributes of a trainer that have separate slots below."""
 
 
 def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
     for name, value in sorted(getattr(trainer, "__dict__", {}).items()):
-        if inspect.isroutine(value) and name not in OWN_SLOTS:
+        if inspect.isroutine(value) and name not in NAMED_SLOTS:
             yield f"trainer.{name}", value
     kinds: Iterable[type] = [k for k in type(trainer).__mro__ if k is not object]
     for kind in kinds:
@@ -218,7 +218,7 @@ def _slots(trainer: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _modules_of(kinds: Iterable[type]) -> list[ModuleType]:
-    """Where the classes stand; of a loop of the canary's own its whole package."""
+    """Return the modules of the classes, plus the whole package of a canary trainer."""
     names = {kind.__module__ for kind in kinds}
     packages = tuple(
         f"{name.rpartition('.')[0]}."
@@ -238,7 +238,7 @@ def _methods(slot: str, kind: type) -> Iterator[tuple[str, Any]]:
 
 
 def _patched(modules: Iterable[ModuleType]) -> Iterator[tuple[str, Any]]:
-    """Functions that somebody put into a training package's own modules."""
+    """Yield functions in the modules of training packages, where a user may have replaced them."""
     for module in modules:
         if _root(module.__name__) not in LIBRARIES:
             continue
@@ -252,11 +252,11 @@ def _root(name: str | None) -> str:
 
 
 def unwrapped(called: Any) -> Any:
-    """What stands behind partials, bound methods, and the canary's own names around plugins."""
+    """Return the function inside partials, bound methods and the canary's wrappers of plugins."""
     inner = called
     while not hasattr(inner, "__code__") or hasattr(inner, "function"):
-        held = (getattr(inner, name, None) for name in ("func", "__func__", "function"))
-        behind = next((value for value in held if callable(value)), None)
+        values = (getattr(inner, name, None) for name in ("func", "__func__", "function"))
+        behind = next((value for value in values if callable(value)), None)
         if behind is None:
             return inner
         inner = behind
@@ -264,7 +264,7 @@ def unwrapped(called: Any) -> Any:
 
 
 def _fact(function: Any) -> OwnCode | None:
-    """Where a function of the user's own comes from; None for one of a package."""
+    """Return the origin of a user's function, or None for a function of a package."""
     inner = unwrapped(function)
     code = getattr(inner, "__code__", None)
     if not isinstance(code, CodeType):
@@ -292,7 +292,7 @@ def _installed(file: Path) -> bool:
 
 
 def _shown(file: Path) -> str:
-    """From the working directory, where it lies there; otherwise its name alone."""
+    """Return the path relative to the working directory if it is inside, otherwise the name."""
     try:
         return str(file.resolve().relative_to(Path.cwd()))
     except ValueError:

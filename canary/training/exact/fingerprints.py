@@ -1,4 +1,4 @@
-"""Hashes of what a trainer is given: rows and tokenizer."""
+"""Hashes of a trainer's data and tokenizer."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MOST_ROWS = 20_000
-"""Rows of a dataset that are hashed; what is beyond shows in the count and in the batches."""
+"""Only the first rows are hashed. Later ones still show in the row count and in the batches."""
 
 
 def dataset_fingerprint(dataset: Iterable[Any]) -> str:
-    """sha256 over the rows as canonical JSON, a row a line; another order is another hash."""
+    """Return sha256 over the rows as canonical JSON, one per line; their order matters."""
     digest = hashlib.sha256()
     for row in islice(dataset, MOST_ROWS):
         digest.update(_canonical(row).encode() + b"\n")
@@ -27,7 +27,7 @@ def dataset_fingerprint(dataset: Iterable[Any]) -> str:
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    """Hashes of vocabulary, chat template and pipeline, and the special tokens with ids."""
+    """Return hashes of vocabulary, chat template and pipeline, and the special tokens with ids."""
     template = tokenizer.chat_template
     special: dict[str, SpecialToken] = {
         name: {"token": str(token), "id": tokenizer.convert_tokens_to_ids(str(token))}
@@ -55,8 +55,8 @@ def _pipeline_sha256(tokenizer: Any) -> str | None:
 
 
 def special_ids(trainer: Any) -> Any:
-    """What knows the ids of special tokens: the trainer's tokenizer, or else the model's config,
-    where it has one number for each and its vocabulary holds it. None where nothing does."""
+    """Return an object with the ids of special tokens: the trainer's tokenizer, or else those ids
+    of the model's config that are single numbers in its vocabulary. None without either."""
     tokenizer = tokenizer_of(trainer)
     if tokenizer is not None:
         return tokenizer
@@ -70,15 +70,14 @@ def special_ids(trainer: Any) -> Any:
 
 
 def tokenizer_of(trainer: Any) -> Any:
-    """The trainer's tokenizer or processor, which a trainer of the user's own may call `tokenizer`,
-    or else its collator's."""
-    own = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
-    return own or getattr(getattr(trainer, "data_collator", None), "tokenizer", None)
+    """Return the tokenizer or processor of the trainer (by either name) or of its collator."""
+    found = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
+    return found or getattr(getattr(trainer, "data_collator", None), "tokenizer", None)
 
 
 def describe_data(trainer: Any) -> Data:
-    """`exact.data`. Rows are hashed where they can be read twice and in order; of a
-    stream or a Dataset of tensors only what the batches show is known."""
+    """Return `exact.data`. Rows are hashed if they can be read twice and in order. A stream or a
+    Dataset of tensors shows only in the batches."""
     facts: Data = {}
     dataset = getattr(trainer, "train_dataset", None)
     if isinstance(dataset, Sized):
@@ -100,7 +99,7 @@ def _canonical(value: object) -> str:
 
 
 def _other(value: object) -> str:
-    """What JSON does not have; an address in memory says nothing of the value."""
+    """Return text for a value that JSON lacks; a memory address would differ in each run."""
     text = str(value)
     return type(value).__name__ if " at 0x" in text else text
 

@@ -1,5 +1,5 @@
-"""The gradients of a probe at two moments: after backward, before anything can clip them,
-and as the optimizer gets them. What lies between is clipping, however a loop does it."""
+"""Read the gradients in a probe after backward and at the optimizer. The difference between the two
+is clipping, however a loop does it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from canary.training.exact.signals import ExactSignals
 
 
 class Gradients:
-    """Reads the norms of each step, for the probe's `exact.clipping`: None where there was no
-    backward or no optimizer."""
+    """Reads the norms of each step for `exact.clipping`: None without a backward or optimizer."""
 
     def __init__(self, model: Any, exact: ExactSignals) -> None:
         self._model = model
@@ -29,16 +28,16 @@ class Gradients:
         self._wrapping = Wrapping()
 
     def begin(self) -> None:
-        """From now on each backward of this process is followed by a look at the gradients."""
-        # `Tensor.backward` calls it too, whichever library calls that.
+        """Read the gradients after each backward of this process from now on."""
+        # `Tensor.backward` calls this function too.
         self._wrapping.wrap(torch.autograd, "backward", self._around_backward)
 
     def end(self) -> None:
-        """Backward is as it was."""
+        """Restore backward."""
         self._wrapping.undo()
 
     def _around_backward(self, original: Any, *args: Any, **kwargs: Any) -> None:
-        # Checkpointed activations go backward within a backward.
+        # Activation checkpointing calls backward inside a backward.
         if self._inside:
             original(*args, **kwargs)
             return
@@ -52,7 +51,7 @@ class Gradients:
             self._grew()
 
     def phase_ended(self) -> None:
-        """A phase of backward is over: of one that went another way than torch's."""
+        """End a backward phase that did not call torch's backward."""
         if not self._seen and self._applied is None:
             self._grew()
 
@@ -66,11 +65,11 @@ class Gradients:
 
     @property
     def before(self) -> float | None:
-        """The norm of this step before clipping; None where there was no backward."""
+        """The norm of this step before clipping, or None without a backward."""
         return self._before
 
     def optimizer_begins(self) -> float:
-        """The norm that the first optimizer of this step gets."""
+        """Return the norm that the first optimizer of this step gets."""
         if self._before is None and not self._steps["before"]:
             self._exact.gradients_ready()
         if self._applied is None:
@@ -78,7 +77,7 @@ class Gradients:
         return self._applied
 
     def step_ended(self) -> None:
-        """The next gradients are another step's."""
+        """Store the norms of this step; the next gradients belong to another step."""
         self._steps["before"].append(self._before)
         self._steps["applied"].append(self._applied)
         self._before = self._applied = None

@@ -1,4 +1,4 @@
-"""The work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives."""
+"""Count the work of one step: operators dispatched, FLOPs, forwards, tokens fed, collectives."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from canary.record.exact import Work
 class _Counting(TorchDispatchMode):
     """Counts each operator and its FLOPs, and the tokens looked up in the model's embedding.
 
-    FLOPs are those of torch's own formulas. Its `FlopCounterMode` computes some operators by their
-    parts (silu's backward), which rounds otherwise than the training does: it is used in inference
-    mode alone, where operators such as `linear` come whole.
+    FLOPs use torch's formulas. `FlopCounterMode` decomposes some operators (silu's backward), which
+    rounds differently from the training. So it is used only in inference mode, where operators such
+    as `linear` arrive whole.
     """
 
     def __init__(self, vocabulary: int | None) -> None:
@@ -31,8 +31,7 @@ class _Counting(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Compiled code stays compiled: uncompiled, a step rounds otherwise and draws another
-        dropout."""
+        """Keep compiled code compiled: otherwise rounding and dropout masks would differ."""
         return True
 
     def __torch_dispatch__(
@@ -58,7 +57,7 @@ class _Counting(TorchDispatchMode):
 
 
 class WorkCounter:
-    """Counts everything dispatched between `begin` and `end`. Doubles the time of that step."""
+    """Counts everything dispatched between `begin` and `end`; this doubles the step's time."""
 
     def __init__(self, model: torch.nn.Module | None) -> None:
         policy = getattr(model, "policy", model)  # beside a value head
@@ -67,14 +66,14 @@ class WorkCounter:
         self._counting = _Counting(None if weight is None else int(weight.shape[0]))
 
     def begin(self) -> None:
-        """From here on operators are counted."""
+        """Start counting."""
         self._counting.__enter__()
 
     def end(self) -> Work:
-        """Stops counting and returns the counts."""
+        """Stop counting and return the counts."""
         self._counting.__exit__(None, None, None)
         operators = dict(sorted(self._counting.operators.items()))
-        # Compiled code looks tokens up by kernels of its own.
+        # Compiled code looks tokens up with generated kernels, which are not counted.
         seen = self._counting.forwards > 0 or not recompiles()
         return {
             "operators": operators,
@@ -88,21 +87,20 @@ class WorkCounter:
 
 
 def _is_collective(operator: str) -> bool:
-    """Whatever a process group is asked to do, by Python or by DistributedDataParallel's reducer;
-    waiting for what was asked is no collective."""
+    """Return whether this is an operation of a process group, called by Python or by
+    DistributedDataParallel's reducer. Waiting for one is not a collective."""
     return "c10d" in operator and "wait_tensor" not in operator
 
 
 def recompiles() -> int:
-    """Graphs that torch.compile has built in this process; 0 where it was never used."""
+    """Return how many graphs torch.compile has built in this process; 0 if it was never used."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"].get("unique_graphs", 0))
 
 
 def counting_disturbs() -> bool:
-    """Whether a step that is counted computes otherwise: older versions of torch run compiled code
-    uncompiled while operators are counted."""
+    """Return whether counting changes a step: older torch then runs compiled code uncompiled."""
     return recompiles() > 0 and not hasattr(TorchDispatchMode, "ignore_compile_internals")
 
 
@@ -110,46 +108,45 @@ WITHOUT_DATA = ("FakeTensor", "FunctionalTensor")
 
 
 class LiveTensors:
-    """Counts the tensors alive that were made after `freeze`: a leak shows as a steady slope.
+    """Counts live tensors created after `freeze`: a leak shows as a steady slope.
 
-    Objects alive at `freeze` move to the collector's permanent generation and are not walked, which
-    keeps a count at some milliseconds.
+    Objects alive at `freeze` move to the garbage collector's permanent generation and are not
+    walked. So a count takes only some milliseconds.
     """
 
     def __init__(self, whole_process: bool = True) -> None:
         self.counts: list[int] = []
         self.bytes: list[int] = []
         self.start_bytes: int | None = None
-        """Of all that was alive at `freeze`; None in a process that may hold more than the
-        training's."""
+        """Bytes of all tensors alive at `freeze`; None if other code may hold tensors too."""
         self._whole_process = whole_process
 
     def freeze(self) -> None:
-        """Takes everything alive now out of the counts."""
+        """Exclude everything alive now from the counts."""
         gc.collect()
         if self._whole_process:
             self.start_bytes = _alive()[1]
         gc.freeze()
 
     def count(self) -> None:
-        """Adds one count, after a collection, so that garbage does not show."""
+        """Add one count, after a garbage collection."""
         gc.collect()
         tensors, total = _alive()
         self.counts.append(tensors)
         self.bytes.append(total)
 
     def release(self) -> None:
-        """Gives the frozen objects back to the collector."""
+        """Return the frozen objects to the garbage collector."""
         gc.unfreeze()
 
 
 def _alive() -> tuple[int, int]:
-    """(tensors, bytes of their storages) that the collector walks; what has no data is left out."""
+    """Return (tensors with data, bytes of their storages) that the garbage collector walks."""
     storages: dict[int, int] = {}
     tensors = 0
     for item in gc.get_objects():
         kind = type(item)
-        # torch.compile keeps tensors that hold shapes and no data.
+        # torch.compile keeps tensors that have shapes but no data.
         if not issubclass(kind, torch.Tensor) or kind.__name__ in WITHOUT_DATA:
             continue
         if item.layout is torch.strided and item.device.type != "meta":

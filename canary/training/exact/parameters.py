@@ -1,4 +1,4 @@
-"""Exact facts of a model's parameters: hashes, what is trainable, what an update changed."""
+"""Exact facts of a model's parameters: hashes, trainable ones, and changes by an update."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import nn
 from canary.record.exact import FirstGradient, FirstUpdate, Model
 
 HASH_BYTES_UP_TO = 400_000_000
-"""Models larger than this many bytes are hashed from checksums taken on their device."""
+"""Larger models are hashed from checksums that their device computes."""
 
 
 def local(value: torch.Tensor) -> torch.Tensor:
-    """The part of a tensor that this rank holds: of a sharded one its shard."""
+    """Return the part of a tensor that this rank holds: its shard, if the tensor is sharded."""
     if type(value) in (torch.Tensor, torch.nn.Parameter):
         return value
     return value.to_local() if hasattr(value, "to_local") else value
 
 
 def _checksum(value: torch.Tensor) -> bytes:
-    """Two 64-bit sums over the raw bits, one weighted by position, computed on the device."""
+    """Return two 64-bit sums over the raw bytes, one weighted by position, from the device."""
     bits = value.detach().contiguous().view(-1).view(torch.uint8)
     plain = torch.zeros((), dtype=torch.int64, device=value.device)
     weighted = torch.zeros((), dtype=torch.int64, device=value.device)
@@ -36,7 +36,7 @@ def _checksum(value: torch.Tensor) -> bytes:
 
 
 def tensor_digest(value: torch.Tensor, exact_bytes: bool) -> bytes:
-    """SHA-256 of the raw bytes, or the device checksum for large models."""
+    """Return SHA-256 of the raw bytes if `exact_bytes`, otherwise the device checksum."""
     if not exact_bytes:
         return _checksum(value)
     raw = value.detach().cpu().contiguous().view(-1).view(torch.uint8)
@@ -44,7 +44,7 @@ def tensor_digest(value: torch.Tensor, exact_bytes: bool) -> bytes:
 
 
 def parameter_digests(model: nn.Module) -> dict[str, bytes]:
-    """A digest for each named parameter."""
+    """Return a digest of each named parameter."""
     total = sum(p.numel() * p.element_size() for p in model.parameters())
     exact_bytes = total <= HASH_BYTES_UP_TO
     return {
@@ -54,7 +54,7 @@ def parameter_digests(model: nn.Module) -> dict[str, bytes]:
 
 
 def combined(digests: dict[str, bytes]) -> str:
-    """One SHA-256 over names and digests."""
+    """Return one SHA-256 over names and digests."""
     whole = hashlib.sha256()
     for name, digest in sorted(digests.items()):
         whole.update(name.encode() + b"\0" + digest + b"\0")
@@ -62,8 +62,8 @@ def combined(digests: dict[str, bytes]) -> str:
 
 
 def rounded_to(model: nn.Module) -> str | None:
-    """`bfloat16` or `float16` where float32 matrices hold nothing that this dtype cannot: weights
-    that were once stored in it. None where they hold more, or none are float32."""
+    """Return `bfloat16` or `float16` if all float32 matrices fit that dtype exactly: the weights
+    were once stored in it. None if they do not, or if no matrix is float32."""
     matrices = [local(p.detach()) for p in model.parameters() if p.dim() > 1]
     matrices = [value for value in matrices if value.dtype == torch.float32 and value.numel()]
     for dtype in (torch.bfloat16, torch.float16):
@@ -73,7 +73,7 @@ def rounded_to(model: nn.Module) -> str | None:
 
 
 def describe_model(model: nn.Module, digests: dict[str, bytes]) -> Model:
-    """`exact.model`: hash, counts, trainable names, dtypes."""
+    """Return `exact.model`: hash, counts, trainable names, dtypes."""
     named = list(model.named_parameters())
     trainable = sorted(name for name, value in named if value.requires_grad)
     return {
@@ -91,12 +91,12 @@ def describe_model(model: nn.Module, digests: dict[str, bytes]) -> Model:
 
 
 def group_of(name: str) -> str:
-    """The module group of a parameter: its name without layer numbers and the last part."""
+    """Return the module group of a parameter: its name without layer numbers and last part."""
     return re.sub(r"\.\d+(?=\.)", ".*", name).rsplit(".", 1)[0]
 
 
 def gradient_norms(model: nn.Module) -> FirstGradient:
-    """L2 norm of the gradients, in all and by module group, in float64 from per-tensor norms."""
+    """Return the gradients' L2 norm in total and by module group, in float64."""
     norms: dict[str, float] = defaultdict(float)
     without: list[str] = []
     for name, value in model.named_parameters():
@@ -122,8 +122,8 @@ class UpdateCapture:
         }
 
     def describe(self, model: nn.Module) -> FirstUpdate:
-        """L2 size of the change, and how many tensors changed; names of those that did not; hash
-        of the parameters after it."""
+        """Return the change's L2 norm, the count of changed tensors, the names of unchanged ones,
+        and the hash of the parameters afterwards."""
         squared = 0.0
         unchanged: list[str] = []
         for name, value in model.named_parameters():

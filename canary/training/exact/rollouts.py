@@ -1,4 +1,4 @@
-"""What a loop of online RL makes of its completions, as few numbers a step. Of the probe launch."""
+"""Describe the rollouts of online RL in the probe, with a few numbers per step."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from canary.record.exact import Rollout, Signal
 class RolloutCollector:
     """Describes the rollout of each step.
 
-    Signals are the floating-point tensors of a rollout, (rows,) or (rows, tokens); of the latter
-    the tokens of the completions count. `count` is the number of values, `rms` the root of their
-    mean square; `placed` their mean times weights that only their places decide, so that it tells
-    values that have changed places.
+    Signals are the floating-point tensors of a rollout, (rows,) or (rows, tokens); the latter count
+    only on tokens of completions. `count` is the number of values, `rms` their root mean square.
+    `placed` is their mean with weights that depend only on position, so it shows reordered values.
     """
 
     def __init__(self) -> None:
         self.found: Rollout = {"tokens": [], "signals": {}}
 
     def add(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """The rollout of one step; `completion_mask` (rows, tokens) is among the tensors."""
+        """Add the rollout of one step; `tensors` includes `completion_mask` (rows, tokens)."""
         mask = tensors["completion_mask"].bool()
         self.found["tokens"].append(int(mask.sum()))
         for name, value in tensors.items():
@@ -39,7 +38,7 @@ class RolloutCollector:
 
 
 def statistics_of(values: torch.Tensor) -> dict[str, float]:
-    """Over all values, computed in float64 on the host; 0 of none."""
+    """Return statistics over all values, in float64 on the host; all are 0 without values."""
     wide = values.detach().flatten().cpu().double()
     if not len(wide):
         return dict.fromkeys(("count", "mean", "rms", "placed"), 0)

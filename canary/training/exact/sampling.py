@@ -1,4 +1,4 @@
-"""Whether the ids that were sampled are the ids that are trained on, in online RL."""
+"""Check in online RL that the sampled ids are the ids that are trained on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 ONLINE = ("_generate_and_score_completions", "watch")
-"""What trl's online trainers have, and a loop that tells what it does."""
+"""Attributes of trl's online trainers, and of a loop that reports its steps."""
 
 
 class SampledIds:
@@ -39,8 +39,8 @@ class SampledIds:
             self._rows.add(tuple(row[:end]))
 
     def not_sampled(self, inputs: Mapping[str, Any]) -> int | None:
-        """Rows of a training batch that no sampling gave; None where that cannot be told (nothing
-        was sampled through the model, or tools wrote into the completions)."""
+        """Return how many rows of a training batch were not sampled. None if unknown: the model
+        sampled nothing, or tools wrote into the completions."""
         ids, mask = inputs.get("completion_ids"), inputs.get("completion_mask")
         if not self._rows or ids is None or mask is None or "tool_mask" in inputs:
             return None
@@ -52,7 +52,7 @@ class SampledIds:
 
 
 def sampled_rows(trainer: Any) -> SampledIds | None:
-    """Watches the sampling of an online trainer; None for the others."""
+    """Start watching the sampling of an online trainer; return None for other trainers."""
     if not any(hasattr(trainer, name) for name in ONLINE):
         return None
     if not hasattr(trainer.model, "generate"):

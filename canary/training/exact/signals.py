@@ -1,6 +1,6 @@
-"""The exact lane's signals, gathered by the probe launch. Never in a timed launch.
+"""Collect the exact lane's signals in the probe, never in a timed launch.
 
-`canary.record.exact` has the types of what is found.
+`canary.record.exact` has their types.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from canary.training.exact.rollouts import RolloutCollector
 from canary.training.exact.sampling import sampled_rows
 
 TIMES = ("step_time",)
-"""Metrics that a trainer logs beside the others and that are readings of a clock."""
+"""Logged values that are clock readings, not metrics."""
 WORK_STEP = 3
-"""The step whose operators are counted: past the first steps' one-off work."""
+"""The step whose operators are counted: after the one-off work of the first steps."""
 
 
 class Trained(Protocol):
-    """What is looked at: a trainer, or the parts of a loop. A trainer may also have a `ref_model`
-    and a `processing_class` (its tokenizer)."""
+    """The object to describe: a trainer, or the parts of a loop. A trainer may also have a
+    `ref_model` and a `processing_class` (its tokenizer)."""
 
     @property
     def model(self) -> Any:
-        """The module in training; None in a loop that did not name it."""
+        """The module in training, or None if the loop did not name it."""
 
 
 class ExactSignals:
-    """Listens to the training and describes what has no noise."""
+    """Listens to the training and describes everything that has no noise."""
 
     def __init__(
         self, trainer: Trained, work_step: int = WORK_STEP, *, whole_process: bool = True
@@ -54,19 +54,18 @@ class ExactSignals:
         self._work: WorkCounter | None = None
         self._update: UpdateCapture | None = None
         self._live = LiveTensors(whole_process)
-        # Within somebody's own training, which must stay as it is.
+        # Inside a user's training, which the canary must not change.
         self._guest = not whole_process
         self._sampled = sampled_rows(trainer)
         self._rollouts: RolloutCollector | None = None
         self._micro: list[Micro] = []
         self._initial: dict[str, bytes] = {}
         self._reference: dict[str, bytes] = {}
-        # Here, before anything of the canary's own stands around the trainer's methods.
+        # Here, before the canary wraps any of the trainer's methods.
         self.found: Exact = {"batches": [], "evidence": {"code": called_code(trainer)}}
 
     def training_begins(self, done: int = 0) -> None:
-        """Describes the initial model; called when optimizer and model are ready. `done`: steps of
-        a training that is resumed."""
+        """Describe the initial model, once it is ready. `done`: steps before a resumed training."""
         self._work_step += done
         model = self._trainer.model
         self.found["evidence"]["settings"] = effective_settings(self._trainer)
@@ -99,43 +98,43 @@ class ExactSignals:
             self._work.begin()
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
-        """Describes one micro-batch as it enters the loss."""
+        """Describe one micro-batch as it enters the loss."""
         with _disable_current_modes():
             described = describe_batch(inputs, special_ids(self._trainer))
-            strangers = self._sampled.not_sampled(inputs) if self._sampled else None
-            if strangers is not None:
-                described["not_sampled"] = strangers
+            not_sampled = self._sampled.not_sampled(inputs) if self._sampled else None
+            if not_sampled is not None:
+                described["not_sampled"] = not_sampled
             self._micro.append(described)
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Describes what enters the updates of a step, which are then told of one by one."""
+        """Describe the inputs of a step's updates; the updates are then reported one by one."""
         with _disable_current_modes():
             self._rollouts = self._rollouts or RolloutCollector()
             self._rollouts.add(tensors)
             self.found["rollout"] = self._rollouts.found
 
     def gradients_ready(self, again: bool = False) -> None:
-        """Before the first clip: norms by module group; `again` where more was added to them."""
+        """Read the norms by module group before the first clip, or `again` after more was added."""
         if again or "first_gradient" not in self.found:
             with _disable_current_modes():
                 self.found["first_gradient"] = gradient_norms(self._trainer.model)
 
     def update_begins(self) -> None:
-        """Keeps a copy of the trainable parameters, before the first update only."""
+        """Copy the trainable parameters, before the first update only."""
         if self._update is None and "first_update" not in self.found:
             with _disable_current_modes():
                 self._update = UpdateCapture(self._trainer.model)
 
     def update_ended(self) -> None:
-        """Describes what the first update changed."""
+        """Describe what the first update changed."""
         if self._update is not None:
             with _disable_current_modes():
                 self.found["first_update"] = self._update.describe(self._trainer.model)
             self._update = None
 
     def work_ends(self, step: int) -> None:
-        """Closes the counts of the step's work, before it is logged or saved: how often one logs
-        is no part of what a step does."""
+        """Close the counts of the step's work before logging and saving, so that the logging
+        interval does not change them."""
         if self._work is not None:
             self.found["work"] = {
                 "step": step,
@@ -145,7 +144,7 @@ class ExactSignals:
             self._work = None
 
     def step_ended(self, step: int) -> None:
-        """Closes the step's counts; `step` counts from 1."""
+        """Close the step's counts; `step` starts at 1."""
         self.work_ends(step)
         self.found["batches"].append(self._micro)
         self._micro = []
@@ -153,17 +152,17 @@ class ExactSignals:
         self._begin_work_if_next(step)
 
     def give_up(self) -> None:
-        """Nothing is counted any more: the training has ended, or failed."""
+        """Stop all counting: the training has ended or failed."""
         if self._work is not None:
             self._work.end()
             self._work = None
         self._live.release()
 
     def training_ended(self) -> None:
-        """Memory slopes, and whether anything moved that was declared still."""
+        """Add memory per step, and whether frozen parameters or the reference model changed."""
         self.give_up()
         if not any(self.found["batches"]):
-            del self.found["batches"]  # a loop of one's own that told of none
+            del self.found["batches"]  # a user's loop that reported no batch
         self.found["memory"] = {
             "live_tensors": self._live.counts,
             "live_bytes": self._live.bytes,
@@ -188,12 +187,12 @@ class ExactSignals:
         }
 
     def add_rows(self, rows: list[Row]) -> None:
-        """Adds what the rows of the same steps tell: losses, gradients, rates, RL metrics."""
+        """Add losses, gradient norms, learning rates and RL metrics from the rows of the steps."""
         if rows:
             losses = rows[0]["micro_losses"]
             first: FirstLoss = {"loss": rows[0]["loss"], "micro_losses": losses}
             if self._rollouts is not None and losses:
-                # Of several updates a step, the parameters are the first ones in the first alone.
+                # With several updates per step, only the first one has the initial parameters.
                 first = {"loss": losses[0], "micro_losses": losses[:1], "updates": losses}
             self.found["first_loss"] = first
         names = sorted({name for row in rows for name in row["rl"]} - set(TIMES))

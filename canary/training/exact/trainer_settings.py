@@ -1,4 +1,4 @@
-"""What a trainer was set to: its class, its arguments, its device. Of any trainer, a user's too."""
+"""Describe the settings of any trainer, also a user's: its class, arguments and device."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from canary.config.trainers import TRAINERS
 from canary.machine.packages import package_versions
 
 CLASSES = {f"{row.title}Trainer".lower(): name for name, row in TRAINERS.items()}
-"""Training types by the name of their class."""
+"""Training types by the name of their trainer class, in lower case."""
 
-TELLING = (
+ALWAYS_RECORDED = (
     "adam_beta1",
     "adam_beta2",
     "adam_epsilon",
@@ -36,9 +36,9 @@ TELLING = (
     "warmup_steps",
     "weight_decay",
 )
-"""Arguments recorded even where they are the class's own defaults."""
+"""Arguments recorded even if they are the class's defaults."""
 
-PASSING = (
+NEVER_RECORDED = (
     "_n_gpu",
     "accelerator_config",
     "ddp_backend",
@@ -54,20 +54,20 @@ PASSING = (
     "run_name",
     "trackio_space_id",
 )
-"""Arguments that name a place, a run or this process, and nothing that is learned."""
+"""Arguments that name a path, a run or this process, and do not affect learning."""
 
 
 def kind_of(trainer: Any) -> str:
-    """The training type of a trainer; `custom` where it is none that the canary knows."""
+    """Return the training type of a trainer, or `custom` if the canary does not know it."""
     names = [base.__name__.lower() for base in type(trainer).__mro__]
     return next((CLASSES[name] for name in names if name in CLASSES), "custom")
 
 
 def describe_training(trainer: Any) -> dict[str, Any]:
-    """`{trainer, training_type, model_name, dtype, world_size, arguments, packages}`.
+    """Return `{trainer, training_type, model_name, dtype, use_peft, world_size, arguments,
+    packages}`.
 
-    `dtype`: what the training computes in. That of autocast where it is on, otherwise that of the
-    parameters (see `dtype_of`).
+    `dtype`: the dtype of autocast if it is on, otherwise that of the parameters (see `dtype_of`).
     """
     arguments = trainer.args
     config = getattr(trainer.model, "config", None)
@@ -86,39 +86,39 @@ def describe_training(trainer: Any) -> dict[str, Any]:
 
 
 def dtype_of(model: Any) -> str:
-    """That of the parameters; `mixed` where they are of several: `exact.model.dtypes` counts them.
-    `float32` without parameters."""
+    """Return the dtype of the parameters, `mixed` if there are several (`exact.model.dtypes` counts
+    them), or `float32` without parameters."""
     found = {str(value.dtype).removeprefix("torch.") for value in model.parameters()}
     return "mixed" if len(found) > 1 else next(iter(found), "float32")
 
 
 def scales_gradients(training: Mapping[str, Any]) -> bool:
-    """Whether a training described like this multiplies its loss so that float16 can hold its
-    gradients: not where the parameters themselves are float16."""
+    """Return whether this training scales its loss to keep float16 gradients from underflow. It
+    does not if the parameters themselves are float16."""
     return training["dtype"] == "float16" and bool(training["arguments"].get("fp16", True))
 
 
 def arguments_of(arguments: Any) -> dict[str, Any]:
-    """The arguments that are not their class's defaults, and those that matter in any case.
+    """Return the arguments that differ from their class's defaults, plus ALWAYS_RECORDED.
 
-    Tokens of other services are left out, and so is what only names places or runs.
+    Secrets of other services and NEVER_RECORDED are left out.
     """
     found: dict[str, Any] = {}
     for field in dataclasses.fields(arguments):
         name = field.name
-        if name in PASSING or is_secret(name) or not hasattr(arguments, name):
+        if name in NEVER_RECORDED or is_secret(name) or not hasattr(arguments, name):
             continue
         value = plain(getattr(arguments, name))
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
-        if name in TELLING or is_special_token(name) or value != plain(default):
+        if name in ALWAYS_RECORDED or is_special_token(name) or value != plain(default):
             found[name] = value
     return found
 
 
 def plain(value: Any) -> Any:
-    """As JSON holds it; of other objects their type."""
+    """Return the value as JSON types; other objects become their text, or their type's name."""
     if isinstance(value, Enum):
         return plain(value.value)
     if isinstance(value, dict):
@@ -132,7 +132,7 @@ def plain(value: Any) -> Any:
 
 
 def describe_device(device: torch.device, dtype: str) -> dict[str, Any]:
-    """The device that trained: type, name, index, threads; peaks in bytes on a GPU."""
+    """Return type, threads, dtype and CUDA version; for a GPU also name, index, peak bytes."""
     facts: dict[str, Any] = {
         "type": device.type,
         "threads": torch.get_num_threads(),

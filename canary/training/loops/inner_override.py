@@ -1,7 +1,7 @@
-"""A trainer whose class has a training loop of its own in place of the library's inner one.
+"""Follow a trainer whose class overrides `_inner_training_loop`.
 
-Such a loop may call the model, clip and update by itself. So its batches and losses are seen at the
-calls of the model, and in the probe its gradients after each backward.
+Such a loop may call the model, clip and update by itself. So batches and losses are read when it
+calls the model. In the probe, gradients are read after each backward.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from canary.training.exact.signals import ExactSignals
 
 
 class InnerLoop:
-    """Watches the loop of such a trainer; of every other trainer it watches nothing.
+    """Watches the loop of such a trainer; does nothing for any other trainer.
 
-    `batch_enters` gets the arguments of a call of the model by name, `loss_is_known` the loss of
-    its output. Both are told of calls with gradients, in training mode.
+    `batch_enters` gets the named arguments of a model call, `loss_is_known` the loss of its output.
+    Both see only calls with gradients, in training mode.
     """
 
     def __init__(
@@ -32,8 +32,8 @@ class InnerLoop:
         batch_enters: Callable[[dict[str, Any]], None],
         loss_is_known: Callable[[torch.Tensor], None],
     ) -> None:
-        self.own = type(trainer)._inner_training_loop is not Trainer._inner_training_loop
-        """Whether the trainer has such a loop."""
+        self.overridden = type(trainer)._inner_training_loop is not Trainer._inner_training_loop
+        """Whether the trainer overrides the loop."""
         self._trainer = trainer
         self._exact = exact
         self._batch_enters = batch_enters
@@ -42,8 +42,8 @@ class InnerLoop:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """While the loop runs."""
-        if not self.own:
+        """Watch the loop that runs inside."""
+        if not self.overridden:
             yield
             return
         model = self._trainer.model
@@ -59,14 +59,14 @@ class InnerLoop:
             yield
 
     def update_begins(self) -> float | None:
-        """Reads what the optimizer gets; the gradient norm before clipping, where that was seen."""
+        """Read the optimizer's gradients; return the norm before clipping, or None if not seen."""
         if self._gradients is None:
             return None
         self._gradients.optimizer_begins()
         return self._gradients.before
 
     def step_ended(self) -> None:
-        """The next gradients are another step's."""
+        """Note that the next gradients belong to another step."""
         if self._gradients is not None:
             self._gradients.step_ended()
 
@@ -81,30 +81,30 @@ class InnerLoop:
 
 
 def _loss_of(output: Any) -> torch.Tensor | None:
-    """The loss among a model's outputs, which may have no names: it is the first one then."""
+    """Return the loss among a model's outputs; without names it is the first output."""
     if isinstance(output, Mapping):
         output = output.get("loss")
     elif isinstance(output, tuple | list) and output:
         output = output[0]
     elif not isinstance(output, torch.Tensor):
         output = getattr(output, "loss", None)
-    is_one = isinstance(output, torch.Tensor) and output.dim() == 0 and output.requires_grad
-    return output if is_one else None
+    is_loss = isinstance(output, torch.Tensor) and output.dim() == 0 and output.requires_grad
+    return output if is_loss else None
 
 
 class _Hook:
-    """Tells of a model's calls in training."""
+    """Passes a model's calls in training to `callback`."""
 
-    def __init__(self, tell: Callable[..., None]) -> None:
-        self._tell = tell
+    def __init__(self, callback: Callable[..., None]) -> None:
+        self._callback = callback
 
     def __call__(self, model: Any, *call: Any) -> None:
-        # Compiled code stays as it is; a replica of DataParallel runs in a thread of its own.
+        # Compiled code must not change; replicas of DataParallel run in other threads.
         if torch.compiler.is_compiling() or getattr(model, "_is_replica", False):
             return
         if model.training and torch.is_grad_enabled():
-            self._tell(model, *call)
+            self._callback(model, *call)
 
     def __reduce__(self) -> Any:
-        """A model that is copied or pickled meanwhile takes a hook along that does nothing."""
+        """Copy or pickle the hook of a model as a hook that does nothing."""
         return getattr, (contextlib.nullcontext(), "__exit__")

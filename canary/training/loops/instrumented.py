@@ -1,7 +1,7 @@
-"""A training loop that tells by itself what it does: phases, rollouts, losses, metrics.
+"""Follow a training loop that reports its phases, rollouts, losses and metrics itself.
 
-`OwnLoop` finds that out from the outside, at `generate` and `forward`. A trainer whose attribute
-`watch` is an `Unwatched` is asked to tell the one that is put there instead, which is exact.
+`OverriddenLoop` derives these from outside, at `generate` and `forward`. A trainer whose attribute
+`watch` is an `Unwatched` reports them exactly, to the object that replaces it.
 """
 
 from __future__ import annotations
@@ -12,83 +12,83 @@ from typing import Any, Protocol
 
 import torch
 
-from canary.training.loops.train_override import OwnLoop, Wrap
+from canary.training.loops.train_override import OverriddenLoop, Wrap
 
 
 class LoopEvents(Protocol):
-    """Is told of a loop whose step is a rollout and the updates on it."""
+    """Receives the events of a loop whose step is a rollout and its updates."""
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Time inside belongs to this phase (see `canary.record.phases`)."""
+        """Count the time inside as this phase (see `canary.record.phases`)."""
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """What enters the updates of this step: `prompt_ids, prompt_mask, completion_ids,
-        completion_mask`, each (rows, tokens), and what was computed of them."""
+        """Take the inputs of this step's updates: `prompt_ids, prompt_mask, completion_ids,
+        completion_mask`, each (rows, tokens), and everything computed from them."""
 
     def loss(self, loss: torch.Tensor) -> None:
-        """The raw loss of one update, as it was differentiated."""
+        """Take the raw loss of one update, as it was differentiated."""
 
     def metrics(self, found: Mapping[str, float]) -> None:
-        """The step's metrics, before its end is called back."""
+        """Take the step's metrics, before `on_step_end`."""
 
     def step_over(self) -> None:
-        """All of the step is done: its end was called back, it was logged and saved."""
+        """End the step, after `on_step_end`, logging and saving."""
 
 
 class Unwatched:
-    """Nobody is told."""
+    """Ignores all events."""
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Not timed."""
+        """Ignore the time."""
         return contextlib.nullcontext()
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Not kept."""
+        """Ignore the rollout."""
 
     def loss(self, loss: torch.Tensor) -> None:
-        """Not kept."""
+        """Ignore the loss."""
 
     def metrics(self, found: Mapping[str, float]) -> None:
-        """Not kept."""
+        """Ignore the metrics."""
 
     def step_over(self) -> None:
-        """Not cut."""
+        """Ignore the step's end."""
 
 
-def tells(trainer: Any) -> bool:
-    """Whether the trainer's loop tells; a `watch` of a user's own trainer is something else."""
+def is_instrumented(trainer: Any) -> bool:
+    """Return whether the loop reports; `watch` of a user's trainer may be something else."""
     return isinstance(getattr(trainer, "watch", None), Unwatched)
 
 
-class ToldLoop(OwnLoop):
-    """Gathers one step of a loop that tells (see `LoopEvents`)."""
+class InstrumentedLoop(OverriddenLoop):
+    """Gathers one step of a loop that reports itself (see `LoopEvents`)."""
 
-    can_be_asked = tells_its_end = True
+    obeys_control = calls_step_ends = True
 
     def attach(self, wrap: Wrap) -> None:
-        """Listens to the trainer; wraps nothing but the optimizer's step."""
+        """Listen to the trainer; wrap only the optimizer's step."""
         self._trainer.watch = self
         wrap(self._trainer.optimizer, "step", self._around_update)
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Timed by the clock of the steps."""
+        """Time it with the clock of the steps."""
         return self._clock.phase(name)
 
     def rollout(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Counted, and in the probe looked at."""
+        """Count the samples, and in the probe collect the tensors."""
         self.samples += len(tensors["completion_ids"])
         self._batch_enters(tensors)
         if self._exact is not None:
             self._exact.rollout(tensors)
 
     def loss(self, loss: torch.Tensor) -> None:
-        """Kept on the device until the step is over."""
+        """Keep the loss on the device until the step ends."""
         self.losses.append(loss.detach())
 
     def metrics(self, found: Mapping[str, float]) -> None:
-        """Those of the step's row."""
-        self.told = dict(found)
+        """Keep the metrics for the step's row."""
+        self.step_metrics = dict(found)
 
     def step_over(self) -> None:
-        """Cuts the step here."""
+        """End the step here."""
         self._step_ends(self)

@@ -1,7 +1,7 @@
-"""A trainer's own training loop that calls nothing back: its updates tell of its steps.
+"""Find the steps of a trainer's loop that makes no callbacks, from its optimizer updates.
 
-Torch tells of the step of every optimizer. Where no callback says more, a step is over with the
-batch that enters after an update, with the next update, or with the training.
+Torch's hooks report every optimizer step. Without callbacks, a step ends when a batch enters after
+an update, at the next update, or when the training ends.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ from typing import Any
 
 
 class SilentLoop:
-    """Which events of a training are told by callbacks, and which by torch alone."""
+    """Tracks which events callbacks report, and which only torch's hooks report."""
 
     def __init__(self, model_hooked: bool) -> None:
         self._model_hooked = model_hooked
         self.methods_used = False
-        """Whether it has called `compute_loss` or `training_step`."""
-        self.updates_told = False
-        """Whether the loop calls back before its updates."""
-        self.ends_told = False
-        """Whether it calls back at a step's beginning or end."""
+        """Whether the loop has called `compute_loss` or `training_step`."""
+        self.calls_before_updates = False
+        """Whether it makes callbacks before its updates."""
+        self.calls_at_steps = False
+        """Whether it makes callbacks at the beginning or end of steps."""
         self.seen: set[str] = set()
-        """Whether its steps `passed` batches, and had `batches` of tensors,
+        """Things that its steps showed: `passed` (a batch was passed), `batches` (of tensors),
         `tokens`, `losses`, `samples`."""
         self._updates = 0
         self._updated = False
 
     def update_begins(self) -> bool:
-        """An optimizer is about to step; whether that is news."""
-        return not self.updates_told
+        """An optimizer is about to step: return whether no callback has reported it."""
+        return not self.calls_before_updates
 
     def update_ended(self) -> bool:
-        """It has; whether that is news."""
+        """An optimizer has stepped: return whether no callback has reported it."""
         self._updates += 1
         self._updated = True
-        return not self.updates_told
+        return not self.calls_before_updates
 
     def step_is_over(self) -> bool:
-        """Whether a step ended unsaid since the last call."""
-        over, self._updated = self._updated and not self.ends_told, False
+        """Return whether a step ended without a callback since the last call."""
+        over, self._updated = self._updated and not self.calls_at_steps, False
         return over
 
     def unmeasured(self, trainer: Any) -> dict[str, str]:
-        """What its steps did not show, and why."""
+        """Return the figures that the steps did not show, and why."""
         name = type(trainer).__name__
         loop = f"the training loop of {name}"
         batches = f"{loop} passes no batch to compute_loss or training_step"
@@ -62,10 +62,10 @@ class SilentLoop:
         return {key: reason for key, (part, reason) in why.items() if part not in self.seen}
 
     def why_no_step(self, trainer: Any) -> str | None:
-        """Why updates were made and no step was seen; None where there was no update."""
+        """Return why updates were made but no step was seen; None if there was no update."""
         if not self._updates:
             return None
         return (
-            f"the training loop of {type(trainer).__name__} made {self._updates} updates and "
-            "never called on_step_end: its steps cannot be told apart"
+            f"the training loop of {type(trainer).__name__} made {self._updates} updates but "
+            "never called on_step_end, so its steps are unknown"
         )

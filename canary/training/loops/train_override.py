@@ -1,8 +1,8 @@
-"""A trainer with a training loop of its own, as trl's PPOTrainer: what its steps are made of.
+"""Follow a trainer that overrides `train`, such as trl's PPOTrainer.
 
-Such a loop calls back when the training begins and ends, at logs and at each step's end, at nothing
-between, and does not look at the trainer's control. So rollouts, forwards, losses and updates are
-seen where they happen: at `generate`, `forward`, `backward` and the optimizer's `step`.
+Such a loop makes callbacks only when the training begins and ends, at logs and at each step's end.
+It ignores the trainer's control. So rollouts, forwards, losses and updates are read where they
+happen: at `generate`, `forward`, `backward` and the optimizer's `step`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from canary.training.exact.signals import ExactSignals
 Wrap = Callable[[Any, str, Callable[..., Any]], None]
 
 NOT_METRICS = ("episode", "epoch", "eps", "lr", "step_time")
-"""Logged beside the metrics: progress, and readings of a clock."""
+"""Logged values that are not metrics: progress, and clock readings."""
 
 
 class LoopEnded(Exception):
-    """Ends a training whose loop cannot be asked to end."""
+    """Ends a training whose loop ignores the trainer's control."""
 
 
-class OwnLoop:
+class OverriddenLoop:
     """Gathers one step: losses of its updates, sampled sequences, logged metrics."""
 
-    can_be_asked = False
-    """Whether the loop ends by itself where the trainer's control says so."""
-    tells_its_end = False
-    """Whether it calls `step_ends` with itself; else a step ends where its end is called back."""
+    obeys_control = False
+    """Whether the loop stops when the trainer's control says so."""
+    calls_step_ends = False
+    """Whether it calls `step_ends` itself; otherwise a step ends at `on_step_end`."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class OwnLoop:
         clock: StepClock,
         exact: ExactSignals | None,
         batch_enters: Callable[[Mapping[str, Any]], None],
-        step_ends: Callable[[OwnLoop], None],
+        step_ends: Callable[[OverriddenLoop], None],
     ) -> None:
         self._trainer = trainer
         self._clock = clock
@@ -50,11 +50,11 @@ class OwnLoop:
         self.losses: list[torch.Tensor] = []
         self.samples = 0
         self.updates = 0
-        self.told: dict[str, float] = {}
+        self.step_metrics: dict[str, float] = {}
         self.learning_rate: float | None = None
 
     def attach(self, wrap: Wrap) -> None:
-        """Wraps what the loop calls, on the instances; `backward` has its phase already."""
+        """Wrap on the instances what the loop calls; `backward` is timed already."""
         trainer, model = self._trainer, self._trainer.model
         wrap(getattr(model, "policy", model), "generate", self._around_generate)
         wrap(model, "forward", functools.partial(self._in_phase, "forward"))
@@ -63,8 +63,8 @@ class OwnLoop:
         wrap(trainer, "log", self._around_log)
 
     def next_step(self) -> None:
-        """Forgets the step that ended."""
-        self.losses, self.samples, self.updates, self.told = [], 0, 0, {}
+        """Forget the step that ended."""
+        self.losses, self.samples, self.updates, self.step_metrics = [], 0, 0, {}
 
     def _in_phase(self, phase: str, original: Any, *args: Any, **kwargs: Any) -> Any:
         with self._clock.phase(phase):
@@ -83,7 +83,8 @@ class OwnLoop:
     def _rollout(
         self, prompts: torch.Tensor, mask: torch.Tensor | None, sequences: torch.Tensor
     ) -> dict[str, torch.Tensor]:
-        """`prompts`, `mask`: (sequences, prompt); completions are cut after their first EOS."""
+        """Return ids and masks. `prompts`, `mask`: (sequences, prompt); the mask of a completion
+        ends after its first EOS."""
         completions = sequences[:, prompts.shape[1] :]
         eos = getattr(getattr(self._trainer, "processing_class", None), "eos_token_id", None)
         kept = torch.ones_like(completions)
@@ -115,10 +116,10 @@ class OwnLoop:
         return outcome
 
     def _around_log(self, original: Any, logs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        self.told = {
+        self.step_metrics = {
             name: float(value)
             for name, value in logs.items()
             if isinstance(value, int | float) and name not in NOT_METRICS
         }
-        self.told.setdefault("updates", float(self.updates))
+        self.step_metrics.setdefault("updates", float(self.updates))
         return self._in_phase("logging", original, logs, *args, **kwargs)

@@ -1,8 +1,7 @@
-"""The one callback, and the few methods of a trainer that it wraps on the instance.
+"""Follow a trainer with one callback, and with wrappers around a few methods of the instance.
 
-`transformers.Trainer` calls back too late and too seldom for a step's whole time: data loading
-comes before `on_step_begin` and logging after `on_step_end`. So the methods around them are
-wrapped on this one instance; the class and other trainers stay as they are.
+Callbacks alone miss part of a step's time: data loading comes before `on_step_begin`, and logging
+after `on_step_end`. The wrappers change only this instance, not the class or other trainers.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.signals import ExactSignals
 from canary.training.loops.inner_override import InnerLoop
-from canary.training.loops.instrumented import ToldLoop, tells
+from canary.training.loops.instrumented import InstrumentedLoop, is_instrumented
 from canary.training.loops.no_callbacks import SilentLoop
-from canary.training.loops.train_override import LoopEnded, OwnLoop
+from canary.training.loops.train_override import LoopEnded, OverriddenLoop
 
 PHASE_OF_METHOD = {
     "get_batch_samples": "data",
@@ -38,22 +37,22 @@ PHASE_OF_METHOD = {
     "_evaluate": "evaluation",
     **{method: phase for row in TRAINERS.values() for method, phase in row.phases.items()},
 }
-"""Methods of `transformers.Trainer` and of single trainers, and the phase of their time. Those a
-trainer does not have are left out."""
+"""Methods of `transformers.Trainer` and of single trainers, with the phase of their time. Methods
+that a trainer lacks are skipped."""
 LOGPROB_METHODS = ("_get_per_token_logps_and_entropies", "_get_per_token_logps")
-"""Log-probabilities of trl's online trainers; the second before trl 0.20."""
+"""Methods of trl's online trainers that compute log-probabilities; the second before trl 0.20."""
 
 
 def _fill(row: Row, values: dict[str, float], mean: bool = False) -> None:
     micro = [values.pop(f"loss{index}") for index in range(row.pop("micro_batches"))]
     row["micro_losses"] = [*micro]
-    # The trainer sums the losses of a step's micro-batches, each already divided.
+    # The trainer sums the losses of the micro-batches, because each is already divided.
     row["loss"] = sum(micro) / (len(micro) if mean else 1) if micro else None
     row["grad_norm"] = values.pop("grad_norm", None)
 
 
 class TrainerCollector(TrainerCallback):
-    """Collects a row a step and hands it to `sink`; `exact` listens too in the probe launch."""
+    """Collects one row per step for `sink`; in the probe, `exact` gets the same events."""
 
     def __init__(
         self,
@@ -86,14 +85,14 @@ class TrainerCollector(TrainerCallback):
         self._metrics = StepMetrics(trainer)
         self._ended_step: int | None = None
         self._in_loss = self._in_step = self._entered = False
-        loop = ToldLoop if tells(trainer) else OwnLoop
-        self._own_loop: OwnLoop | None = loop(
-            trainer, self._clock, exact, self._batch_enters, self._own_step_ends
+        loop = InstrumentedLoop if is_instrumented(trainer) else OverriddenLoop
+        self._override: OverriddenLoop | None = loop(
+            trainer, self._clock, exact, self._batch_enters, self._override_step_ends
         )
         self._wrapping = Wrapping()
         self._wrap = self._wrapping.wrap
         self._inner = InnerLoop(trainer, exact, self._model_called, self._model_returned)
-        self._silent = SilentLoop(model_hooked=self._inner.own)
+        self._silent = SilentLoop(model_hooked=self._inner.overridden)
         self._finished = self._mean = False
         self._attach()
 
@@ -115,14 +114,14 @@ class TrainerCollector(TrainerCallback):
         self._trainer.add_callback(self)
 
     def _attach_generation(self) -> None:
-        """Older online trainers generate in the middle of a method that does more."""
+        """Time `generate` itself: older online trainers call it in a method that does more."""
         if hasattr(self._trainer, "_generate_and_score_completions"):
             around = functools.partial(self._in_phase, "generation")
             for owner in (self._trainer.model, getattr(self._trainer, "llm", None)):
                 self._wrap(owner, "generate", around)
 
     def run(self, train: Callable[[], Any]) -> Any:
-        """Calls `train`; one whose own loop was cut short gives None."""
+        """Call `train` and return its result, or None if an overridden loop was cut short."""
         try:
             outcome = train()
         except LoopEnded:
@@ -133,19 +132,19 @@ class TrainerCollector(TrainerCallback):
 
     @property
     def steps(self) -> int:
-        """How many steps ended."""
+        """The number of steps that ended."""
         return self._ended.count
 
     def why_no_step(self) -> str | None:
-        """Why a model that was trained has no step; None where one ended, or none was made."""
+        """Return why updates were made but no step ended, or None if that is not the case."""
         return None if self._ended.count else self._silent.why_no_step(self._trainer)
 
     def unmeasured(self) -> dict[str, str]:
-        """What the steps did not show, and why."""
+        """Return the figures that the steps did not show, and why."""
         return self._silent.unmeasured(self._trainer) if self._ended.count else {}
 
     def detach(self) -> None:
-        """Leaves the trainer as it was."""
+        """Restore the trainer."""
         self._trainer.remove_callback(self)
         self._collectives.end()
         self._wrapping.undo()
@@ -155,14 +154,14 @@ class TrainerCollector(TrainerCallback):
             return original(*args, **kwargs)
 
     def _around_loop(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        self._own_loop = None
+        self._override = None
         with self._inner.watched():
             return original(*args, **kwargs)
 
     def _model_called(self, inputs: dict[str, Any]) -> None:
         if not self._silent.methods_used:
-            self._silent_loop_goes_on()
-            # What the canary itself computes is none of the loop's operators.
+            self._silent_loop_continues()
+            # The canary's computations must not count as operators of the loop.
             with _disable_current_modes():
                 self._batch_enters(inputs)
             self._rows += rows_of(inputs)
@@ -178,7 +177,7 @@ class TrainerCollector(TrainerCallback):
         training = self._trainer.model.training
         if training:
             self._silent.methods_used = True
-            self._silent_loop_goes_on()
+            self._silent_loop_continues()
             self._batch_enters(inputs)
         self._in_loss = True
         try:
@@ -188,7 +187,7 @@ class TrainerCollector(TrainerCallback):
         if training and not self._in_step:
             loss = outcome[0] if isinstance(outcome, tuple) else outcome
             self._losses.append(loss.detach())
-            # Divided by the tokens of the whole update, it is a part of the loss already.
+            # Losses divided by the tokens of the whole update are summed, not averaged.
             self._mean = kwargs.get("num_items_in_batch") is None
         return outcome
 
@@ -214,9 +213,9 @@ class TrainerCollector(TrainerCallback):
 
     def _around_training_step(self, original: Any, *args: Any, **kwargs: Any) -> Any:
         self._silent.methods_used = True
-        self._silent_loop_goes_on()
+        self._silent_loop_continues()
         inputs = args[1] if len(args) > 1 else kwargs.get("inputs")
-        # A step of the user's own may take its batch apart.
+        # A user's training_step may take items out of its batch, so keep a copy.
         batch = dict(inputs) if isinstance(inputs, Mapping) else hashable(named(inputs))
         self._in_step, self._entered = True, False
         try:
@@ -240,8 +239,8 @@ class TrainerCollector(TrainerCallback):
         before = self._grad_norm
         with self._clock.phase("optimizer"):
             norm = self._grad_norm = original(*args, **kwargs)
-        if self._own_loop is not None and before is not None and norm is not None:
-            # Of the updates of a step, the largest: an explosion in one is not lost in the rest.
+        if self._override is not None and before is not None and norm is not None:
+            # The largest norm of the step's updates, so that an explosion in one of them is seen.
             self._grad_norm = torch.maximum(torch.as_tensor(before), torch.as_tensor(norm))
         return norm
 
@@ -254,26 +253,26 @@ class TrainerCollector(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._begin(state.global_step)
-        if self._own_loop is not None:
-            self._silent.updates_told = self._silent.ends_told = True
-            self._own_loop.attach(self._wrap)
+        if self._override is not None:
+            self._silent.calls_before_updates = self._silent.calls_at_steps = True
+            self._override.attach(self._wrap)
 
     def _begin(self, done: int = 0) -> None:
         if self._exact is not None:
             self._exact.training_begins(done)
             if self._stop_after is not None:
-                self._stop_after += done  # a resumed probe is as long as any
+                self._stop_after += done  # a resumed probe runs as many steps as any other
         self._collectives.begin()
         self._ended.begin(done)
 
-    def _silent_loop_goes_on(self) -> None:
-        """A batch enters, or another update begins: where nobody has called back, the training has
-        begun by now, and the step of the last update has ended."""
+    def _silent_loop_continues(self) -> None:
+        """A batch enters, or another update begins. Without callbacks, this shows that the training
+        has begun, and that the step of the last update has ended."""
         if not self._ended.begun:
-            self._own_loop = None
+            self._override = None
             self._begin()
-        if self._inner.own:
-            self._close_step()  # whose end was called back: this loop need not tell of a beginning
+        if self._inner.overridden:
+            self._close_step()  # after on_step_end: this loop may never call on_step_begin
         if self._silent.step_is_over():
             self._ended_step = self._ended.count + 1
             self._close_step()
@@ -286,7 +285,7 @@ class TrainerCollector(TrainerCallback):
     def _hooked_update_begins(self, optimizer: Any, *_: Any) -> None:
         if self._silent.update_begins():
             if not self._entered:
-                self._silent_loop_goes_on()
+                self._silent_loop_continues()
             self._update_begins(optimizer)
 
     def _hooked_update_ended(self, *_: Any) -> None:
@@ -296,7 +295,7 @@ class TrainerCollector(TrainerCallback):
             self._clock.switch("other")
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._silent.updates_told = True
+        self._silent.calls_before_updates = True
         self._update_begins(kwargs.get("optimizer") or self._trainer.optimizer)
 
     def _update_begins(self, optimizer: Any) -> None:
@@ -310,15 +309,15 @@ class TrainerCollector(TrainerCallback):
         self._clock.switch("optimizer")
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # What other callbacks do at the step's end is no part of the update.
+        # The work of other callbacks at the step's end is not part of the update.
         self._clock.switch("other")
         if self._exact is not None:
             self._exact.update_ended()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Takes what the step told, and asks for the end after the last one wanted; a loop of its
-        own that does not tell its end has it here."""
-        self._silent.ends_told = True
+        """Take the step's metrics, and stop the training after the last wanted step. An overridden
+        loop that does not call `step_ends` ends its step here."""
+        self._silent.calls_at_steps = True
         self._clock.switch("other")
         self._rl = self._metrics.fresh()
         self._ended_step = state.global_step
@@ -327,20 +326,20 @@ class TrainerCollector(TrainerCallback):
             self._cut = state.global_step < state.max_steps
             if self._cut and self._on_cut is not None:
                 self._on_cut()
-        if self._own_loop is not None and self._own_loop.tells_its_end:
+        if self._override is not None and self._override.calls_step_ends:
             if self._exact is not None:
                 self._exact.work_ends(state.global_step)
-        elif self._own_loop is not None:
-            self._own_step_ends(self._own_loop)
+        elif self._override is not None:
+            self._override_step_ends(self._override)
         return control
 
-    def _own_step_ends(self, loop: OwnLoop) -> None:
-        """The step's end is now, and where the loop cannot be asked to end, so may be its own."""
-        self._losses, self._rl = loop.losses, loop.told
+    def _override_step_ends(self, loop: OverriddenLoop) -> None:
+        """End the step; after the last wanted step, cut a loop that ignores the control."""
+        self._losses, self._rl = loop.losses, loop.step_metrics
         self._learning_rate = loop.learning_rate
         self._close_step()
         loop.next_step()
-        if self._cut and not loop.can_be_asked:
+        if self._cut and not loop.obeys_control:
             raise LoopEnded
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
@@ -350,8 +349,8 @@ class TrainerCollector(TrainerCallback):
         return control
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # A trainer without the wrapped logging method: the step before ends here at the latest.
-        self._silent.ends_told = True
+        # Without the wrapped logging method, the previous step ends here at the latest.
+        self._silent.calls_at_steps = True
         self._close_step()
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -397,13 +396,13 @@ class TrainerCollector(TrainerCallback):
             self._silent.seen.add("losses")
         if row["samples"]:
             self._silent.seen.add("samples")
-        mean = self._mean or self._own_loop is not None
+        mean = self._mean or self._override is not None
         self._ended.close(row, scalars, functools.partial(_fill, mean=mean))
 
     def _samples(self) -> int | None:
-        """None where the loop told of none: that is not 0 a second."""
-        if self._own_loop is not None:
-            return self._own_loop.samples or None
+        """Return the step's samples, or None (not 0) if the loop did not show them."""
+        if self._override is not None:
+            return self._override.samples or None
         if self._rows:
             return self._rows
         return int(self._trainer.args.per_device_train_batch_size) * len(self._losses) or None

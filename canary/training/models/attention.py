@@ -1,4 +1,4 @@
-"""The attention kernel of a canary's model: one of transformers' own, a package, or the hub's."""
+"""The attention kernel of a canary's model: from transformers, a package or the hub."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ PACKAGES = {
 
 
 def options(config: CanaryConfig) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for the kernel; empty where transformers chooses.
+    """Return arguments of `from_pretrained` for the kernel; empty if transformers chooses.
 
-    Kernels of the hub are code: those of other makers than `kernels-community` are taken only with
+    Kernels from the hub are code, so only those of `kernels-community` work without
     `trust_remote_code`.
     """
     chosen = config.attn_implementation
@@ -34,11 +34,7 @@ def options(config: CanaryConfig) -> dict[str, Any]:
 
 
 def set_on(model: Any, config: CanaryConfig) -> None:
-    """Gives a model that is there the config's kernel.
-
-    Raises:
-        ConfigError: it cannot be had.
-    """
+    """Set the config's kernel on a model. Raises ConfigError if the kernel cannot be used."""
     found = options(config)
     if not found:
         return
@@ -49,17 +45,17 @@ def set_on(model: Any, config: CanaryConfig) -> None:
 
 
 def is_about(config: CanaryConfig, error: Exception) -> bool:
-    """Whether the loading of a model failed for its attention kernel."""
+    """Return whether a model failed to load because of its attention kernel."""
     chosen = config.attn_implementation
     return chosen is not None and (isinstance(error, ImportError) or chosen in str(error))
 
 
 def unusable(config: CanaryConfig, error: Exception) -> ConfigError:
-    """The error that says so, with the package that is missing."""
+    """Return the error for an unusable kernel, with the package that is missing."""
     chosen = config.attn_implementation or ""
     install = PACKAGES.get(chosen, "install what it needs")
     if "/" in chosen:
-        install = "pip install kernels, let this machine reach the hub once"
+        install = "pip install kernels and let this machine reach the hub once"
     return ConfigError(
         f"attn_implementation {chosen} cannot be used: {' '.join(str(error).split())[:200]}",
         f"{install}, or choose eager or sdpa",
@@ -68,10 +64,10 @@ def unusable(config: CanaryConfig, error: Exception) -> ConfigError:
 
 
 def check_dtype(config: CanaryConfig) -> None:
-    """ConfigError for a kernel that computes in 16 bits alone, in a training in float32."""
+    """Raise ConfigError for a kernel that only computes in 16 bits in a float32 training."""
     if (config.attn_implementation or "").startswith("flash_") and config.dtype == "float32":
         raise ConfigError(
-            f"attn_implementation {config.attn_implementation} computes in 16 bits, and dtype is "
+            f"attn_implementation {config.attn_implementation} computes in 16 bits, but dtype is "
             "float32",
             "set dtype: bfloat16, or choose sdpa",
             key="attn_implementation",

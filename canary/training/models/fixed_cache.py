@@ -1,7 +1,7 @@
-"""A cache of fixed size under autocast: keys and values are kept in one dtype.
+"""Keep the keys and values of a fixed-size cache in one dtype under autocast.
 
-transformers makes the tensors of both in the dtype of the first keys. Under autocast rotary
-embeddings leave keys in float32 and values are what a projection gives, so the values do not fit.
+transformers allocates both in the dtype of the first keys. Under autocast, rotary embeddings make
+the keys float32. The values keep the dtype of their projection, so they do not fit.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 MAKERS = ("_prepare_static_cache", "_get_cache")
-"""What makes the cache of a model's `generate`; the second before transformers 5."""
+"""Methods that create the cache for a model's `generate`; the second before transformers 5."""
 
 
 def keep_one_dtype(model: Any) -> None:
-    """Caches of this one model take keys in the dtype of their values, which attention under
-    autocast computes in anyway."""
+    """Make this model's caches store keys in the dtype of the values. Attention under autocast
+    computes in that dtype anyway."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     for name in MAKERS:
         if hasattr(inner, name):

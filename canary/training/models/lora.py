@@ -8,9 +8,9 @@ from canary.protocol.spec import WorkloadSpec
 
 
 def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
-    """LoRA over every linear layer but the output head, or None where `use_peft` is off.
+    """Return LoRA over every linear layer but the output head, or None if `use_peft` is off.
 
-    The head of a reward model is new, so that it trains whole.
+    The head of a reward model is new, so it is trained in full.
     """
     config = spec.config
     if not config.use_peft:

@@ -1,4 +1,4 @@
-"""The model and its tokenizer: embedded, random, a local folder or the hub."""
+"""Load the model and its tokenizer: embedded, random, from a local folder or from the hub."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 Loaded = TypeVar("Loaded")
 
-# Tokens that a vocabulary may hold for padding without saying so (pythia: <|padding|>).
+# Padding tokens that a vocabulary may have without declaring them (pythia: <|padding|>).
 _PAD_CANDIDATES = ("<|padding|>", "<|pad|>", "<pad>", "[PAD]", "<|finetune_right_pad_id|>")
 _NEW_PAD = "<|pad|>"
 
 
 def load_tokenizer(spec: WorkloadSpec) -> PreTrainedTokenizerBase:
-    """The model's tokenizer, with a pad token that is not its end-of-sequence token.
+    """Return the model's tokenizer, with a pad token that is not its end-of-sequence token.
 
-    Random models use the embedded tokenizer. Raises InputError where it cannot be had.
+    Random models use the embedded tokenizer. Raises InputError if it cannot be loaded.
     """
     config = spec.config
     tokenizer: PreTrainedTokenizerBase = _from_source(
@@ -60,9 +60,9 @@ def load_tokenizer(spec: WorkloadSpec) -> PreTrainedTokenizerBase:
 
 
 def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """The initial policy with float32 weights (or quantized ones), able to embed every token.
+    """Return the initial policy with float32 (or quantized) weights; it can embed every token.
 
-    Raises InputError where the model cannot be had, ConfigError where quantization cannot be used.
+    Raises InputError if the model cannot be loaded, ConfigError if quantization cannot be used.
     """
     config = spec.config
     set_seed(config.seed)
@@ -85,11 +85,11 @@ def load_model(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTra
 
 
 def reference_of(spec: WorkloadSpec, model: PreTrainedModel) -> PreTrainedModel | None:
-    """A frozen copy of the policy; None where trl needs none.
+    """Return a frozen copy of the policy, or None if trl needs none.
 
-    Left to itself trl loads the reference again by the model's name: that fails for a model built
-    in memory, and ignores the revision and any resized embedding. With an adapter, trl switches
-    it off instead; with precomputed log-probabilities, it uses the policy before the first step.
+    By default trl reloads the reference by the model's name. This fails for a model built in
+    memory, and ignores the revision and any resized embedding. With an adapter, trl switches the
+    adapter off instead. With precomputed log-probabilities, it uses the policy before step 1.
     """
     if spec.config.use_peft or spec.config.trainer_args.get("precompute_ref_log_probs"):
         return None
@@ -100,10 +100,10 @@ def reference_of(spec: WorkloadSpec, model: PreTrainedModel) -> PreTrainedModel 
 
 
 def save_initial(spec: WorkloadSpec, model: PreTrainedModel) -> None:
-    """Saves the model under `scratch_dir` and names it after that folder, for code that reloads.
+    """Save the model under `scratch_dir` and name it after that folder, for code that reloads it.
 
-    Each rank for itself: its folder is its own, and on another machine there is no other. Newer
-    transformers let rank 0 alone write, unless the model says otherwise.
+    Each rank saves a copy, because each has a separate folder, perhaps on another machine. Newer
+    transformers let only rank 0 write, unless the model overrides that.
     """
     folder = str(spec.scratch_dir / "initial_model")
     if hasattr(model, "should_save_on_this_rank"):
@@ -149,11 +149,11 @@ def _load(
 
 
 def _one_label(source: str, architecture: Any) -> None:
-    """Sets the one output of a reward model; InputError for a classifier of several labels."""
+    """Set a reward model's single output. Raises InputError for a classifier of several labels."""
     classifies = any("Classification" in name for name in architecture.architectures or ())
     if classifies and architecture.num_labels != 1:
         raise InputError(
-            f"model '{source}' is a classifier of {architecture.num_labels} labels, and a reward "
+            f"model '{source}' is a classifier of {architecture.num_labels} labels, but a reward "
             "model has one",
             "name the base model, or a reward model with num_labels 1",
         )
@@ -161,7 +161,7 @@ def _one_label(source: str, architecture: Any) -> None:
 
 
 def _from_source(spec: WorkloadSpec, load: Callable[[str, dict[str, Any]], Loaded]) -> Loaded:
-    """Runs `load(source, access)` for the folder or hub id that the config's model name means."""
+    """Run `load(source, access)` for the folder or hub id that the config's model name means."""
     config = spec.config
 
     def attending(source: str, access: dict[str, Any]) -> Loaded:
@@ -200,7 +200,7 @@ def _quantization(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _ensure_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
-    """A pad token apart from EOS: as one token, EOS would be masked out of the labels with it."""
+    """Set a pad token that is not EOS: masking padding would also mask EOS out of the labels."""
     if tokenizer.pad_token is not None and tokenizer.pad_token_id != tokenizer.eos_token_id:
         return
     vocabulary = tokenizer.get_vocab()
@@ -209,7 +209,7 @@ def _ensure_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
 
 
 def _fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """Grows the embedding only where a token's id lies outside it (pythia's has room to spare)."""
+    """Grow the embedding only if a token's id lies outside it (pythia's has spare rows)."""
     highest = max(tokenizer.get_vocab().values())
     embedding: Any = model.get_input_embeddings()
     if highest >= embedding.num_embeddings:
@@ -222,9 +222,9 @@ _MAX_POSITIONS = 2048
 
 
 def random_llama(size: str, seed: int, dtype: torch.dtype, vocab_size: int) -> LlamaForCausalLM:
-    """A Llama of RANDOM_SIZES[size] with the weights that `seed` gives, in `dtype`.
+    """Return a Llama of RANDOM_SIZES[size] with weights drawn from `seed`, in `dtype`.
 
-    The global CPU generator is left as it was. Raises InputError for an unknown size.
+    The global CPU generator does not change. Raises InputError for an unknown size.
     """
     require_known(size)
     import torch

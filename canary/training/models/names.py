@@ -1,4 +1,4 @@
-"""What a model's name means: the embedded ones, a local folder, or the hub."""
+"""Load a model by name: an embedded one, from a local folder, or from the hub."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def from_named(
     trusted: bool = False,
     what: str = "model",
 ) -> Loaded:
-    """Runs `load(source, access)` for the folder or hub id that `name` means.
+    """Run `load(source, access)` for the folder or hub id that `name` means.
 
-    `access` are arguments of `from_pretrained`; `trusted`: code of the hub's may run; `what` it is
-    called in errors. Raises InputError where there is nothing by that name or it cannot be loaded;
-    ImportErrors pass.
+    `access`: arguments of `from_pretrained`. `trusted`: code from the hub may run. `what`: the word
+    for the model in errors. Raises InputError if nothing has that name or it cannot be loaded;
+    ImportErrors pass through.
     """
     folder = model_folder(name, what)
     access: dict[str, Any] = {"trust_remote_code": trusted}
@@ -41,7 +41,7 @@ def from_named(
 
 
 def _not_loadable(what: str, is_folder: bool, error: Exception) -> Exception:
-    """The InputError for a failed load; the error itself where the disk or memory failed."""
+    """Return the InputError for a failed load, or the error itself if the disk or memory failed."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     lines = [line for line in str(error).strip().splitlines() if line]
@@ -52,7 +52,6 @@ def _not_loadable(what: str, is_folder: bool, error: Exception) -> Exception:
             "check its config.json, weights and tokenizer files, and trust_remote_code",
         )
     return InputError(
-        f"{what} is neither a local folder nor a model that the Hugging Face hub gives "
-        f"to this machine: {reason}",
+        f"{what} is not a local folder, and the Hugging Face hub did not provide it: {reason}",
         "check the name, its revision, the network, HF_HUB_OFFLINE and HF_TOKEN",
     )

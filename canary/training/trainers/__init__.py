@@ -1,4 +1,4 @@
-"""Workloads: what a canary trains. Importing this package loads no torch."""
+"""Build the trainer of a canary. Importing this package does not import torch."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def build_trainer(spec: WorkloadSpec) -> Trainer:
-    """The trainer that `spec.config.training_type` names, ready for `.train()`.
+    """Return the trainer for `spec.config.training_type`, ready for `.train()`.
 
-    Raises ConfigError or InputError where the config, the model or the data cannot be used.
+    Raises ConfigError or InputError if the config, the model or the data cannot be used.
     """
     row = spec.config.trainer
     if not row.builder:
@@ -25,15 +25,15 @@ def build_trainer(spec: WorkloadSpec) -> Trainer:
             f"known: {', '.join(TRAINERS)}",
             key="training_type",
         )
-    # Here, because both load the training stack.
+    # Imported here because both import torch.
     from canary.training.trainers import speed, trl_defaults
 
-    trl_own = trl_defaults.asked()
-    if trl_own:
+    use_trl_defaults = trl_defaults.asked()
+    if use_trl_defaults:
         spec = trl_defaults.without_switches(spec)
-    builder = row.trl_builder if trl_own and row.trl_builder else row.builder
+    builder = row.trl_builder if use_trl_defaults and row.trl_builder else row.builder
     trainer: Trainer = importlib.import_module(builder).build(spec)
-    if trl_own:
+    if use_trl_defaults:
         trl_defaults.describe(spec, trainer)
     speed.apply(trainer, spec.config)
     return trainer

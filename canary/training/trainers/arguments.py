@@ -1,7 +1,7 @@
-"""The training arguments all trainers share, each one said out loud.
+"""The training arguments that all trainers share, each set explicitly.
 
-Defaults of trl and transformers moved between versions (`bf16` and `gradient_checkpointing` became
-True, `report_to` changed), so nothing that matters is left to them.
+Defaults of trl and transformers changed between versions: `bf16` and `gradient_checkpointing`
+became True, `report_to` changed. So nothing that matters is left to them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 Arguments = TypeVar("Arguments", bound="TrainingArguments")
 
 PPO_ARGUMENTS = "PPOArguments"
-"""The canary's own arguments class, which no user knows by that name."""
+"""The canary's arguments class for PPO; users do not know its name."""
 _REFUSED = {
-    "resume_from_checkpoint": "a canary starts anew each time",
+    "resume_from_checkpoint": "remove it: a canary always starts from the beginning",
 }
-# Two places to say one thing would disagree.
+# Fields of the config set these, so that two places cannot disagree.
 _SET_BY_FIELD = {**OWN_KEYS, "trust_remote_code": "trust_remote_code"}
 
 
 def training_arguments(
     spec: WorkloadSpec, config_class: type[Arguments], **trainer_specific: Any
 ) -> Arguments:
-    """`config_class` filled from the canary's config, the trainer's own settings and trainer_args.
+    """Return `config_class` filled from the canary's config, `trainer_specific` and trainer_args.
 
-    float32 trains plainly; bfloat16 and float16 are autocast over float32 master weights.
-    Raises ConfigError naming the key for a trainer_arg that the class does not know, that a field
-    of the config sets, or whose value the class refuses.
+    bfloat16 and float16 are autocast over float32 master weights; float32 has no autocast.
+    Raises ConfigError with the key of a trainer_arg that the class does not know or refuses, or
+    that a field of the config sets.
     """
     config = spec.config
     _check_trainer_args(config.trainer_args, config_class)
@@ -49,8 +49,8 @@ def training_arguments(
     switched = speed.arguments(config, uses_cuda(config))
     wanted = _common(spec) | switched | trainer_specific | dict(config.trainer_args)
     if "generation_kwargs" in trainer_specific:
-        own = config.trainer_args.get("generation_kwargs") or {}
-        wanted["generation_kwargs"] = {**own, **trainer_specific["generation_kwargs"]}
+        given = config.trainer_args.get("generation_kwargs") or {}
+        wanted["generation_kwargs"] = {**given, **trainer_specific["generation_kwargs"]}
     if spec.trl_defaults:
         wanted = trl_defaults.left_out(wanted)
     settings = adapt.settings(config_class, wanted, spec.notes)
@@ -61,7 +61,7 @@ def training_arguments(
 
 
 def uses_cuda(config: CanaryConfig) -> bool:
-    """Whether the canary trains on a GPU; ConfigError where one is asked for and there is none."""
+    """Return whether the canary trains on a GPU. ConfigError if `device` asks for a missing GPU."""
     if config.device == "cpu":
         return False
     if torch.cuda.is_available():
@@ -128,7 +128,7 @@ def _check_trackers(names: tuple[str, ...]) -> None:
         if name not in installed:
             raise ConfigError(
                 f"report_to names '{name}', which is not installed",
-                f"install it beside the canary, or take '{name}' out",
+                f"install it beside the canary, or remove '{name}'",
                 key="report_to",
             )
 
@@ -139,15 +139,15 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
         key = f"trainer_args.{name}"
         field = _SET_BY_FIELD.get(name) or _SET_BY_FIELD.get(adapt.newest_name(name))
         if field is not None:
-            raise ConfigError(f"'{key}' is set by the config itself", f"set '{field}'", key=key)
+            raise ConfigError(f"the config sets '{key}' itself", f"set '{field}' instead", key=key)
         if not adapt.understood(name, config_class):
             raise ConfigError(
-                f"unknown key '{key}': {_nobody(config_class)}",
-                did_you_mean(nearest(name, sorted(known)), _own_keys(config_class)),
+                f"unknown key '{key}': {_no_such_argument(config_class)}",
+                did_you_mean(nearest(name, sorted(known)), _where_keys_go(config_class)),
                 key=key,
             )
         if name in _REFUSED:
-            raise ConfigError(f"'{key}' is refused", _REFUSED[name], key=key)
+            raise ConfigError(f"'{key}' is not allowed", _REFUSED[name], key=key)
     types = {field.name: field.type for field in dataclasses.fields(config_class)}
     for name, value in trainer_args.items():
         wanted = _numeric_only(types[name]) if name in types else ""
@@ -159,19 +159,18 @@ def _check_trainer_args(trainer_args: Any, config_class: type[Any]) -> None:
             )
 
 
-def _nobody(config_class: type[Any]) -> str:
-    """That no such argument is known."""
+def _no_such_argument(config_class: type[Any]) -> str:
     if config_class.__name__ == PPO_ARGUMENTS:
         return "neither PPO nor transformers' TrainingArguments has such an argument"
     return f"{config_class.__name__} has no such argument"
 
 
-def _own_keys(config_class: type[Any]) -> str | None:
-    return "PPO's own keys stand under ppo:" if config_class.__name__ == PPO_ARGUMENTS else None
+def _where_keys_go(config_class: type[Any]) -> str | None:
+    return "PPO's keys go under ppo:" if config_class.__name__ == PPO_ARGUMENTS else None
 
 
 def _numeric_only(annotation: Any) -> str:
-    """ "a number" where nothing but numbers (and None) fits a field's annotation; else empty."""
+    """Return "a number" if a field's annotation allows only numbers (and None), else ""."""
     names = set(re.findall(r"[A-Za-z_]+", str(getattr(annotation, "__name__", annotation))))
     if annotation not in (int, float):
         names = set(re.findall(r"[A-Za-z_]+", str(annotation)))
@@ -180,7 +179,7 @@ def _numeric_only(annotation: Any) -> str:
 
 
 def _refused(config: CanaryConfig, config_class: type[Any], error: Exception) -> ConfigError:
-    """Names the trainer_arg that the refusal mentions, where it mentions one."""
+    """Return a ConfigError with the key of the trainer_arg that `error` mentions, if any."""
     text = " ".join(str(error).split())
     named = next((name for name in config.trainer_args if name in text), None)
     return ConfigError(

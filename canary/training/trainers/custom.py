@@ -1,4 +1,4 @@
-"""A trainer of the user's own: what `trainer_factory` returns."""
+"""The user's trainer: what `trainer_factory` returns."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ if TYPE_CHECKING:
 
 
 def build(spec: WorkloadSpec) -> Trainer:
-    """The user's trainer, not yet started."""
+    """Return the user's trainer, not yet started."""
     return trainer_from_factory(spec)

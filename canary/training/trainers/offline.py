@@ -1,4 +1,4 @@
-"""Trainers on rows of the data: what SFT, DPO, KTO, ORPO and CPO are built alike in."""
+"""Build SFT, DPO, KTO, ORPO and CPO, which train on the rows of the data."""
 
 from __future__ import annotations
 
@@ -15,22 +15,19 @@ from canary.training.trainers.arguments import training_arguments
 
 
 def build(spec: WorkloadSpec) -> Any:
-    """trl's trainer of the config's `training_type`, not yet started.
-
-    Raises ConfigError where this trl offers no such trainer.
-    """
+    """Return trl's trainer, not yet started. Raises ConfigError if this trl has no such trainer."""
     config, row = spec.config, spec.config.trainer
     config_class, trainer_class = adapt.offered(row.title, row.takes)
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
-    weight = {"beta": config.beta} if "beta" in row.uses else {}
+    beta = {"beta": config.beta} if "beta" in row.uses else {}
     arguments = training_arguments(
         spec,
         config_class,
         max_length=config.max_length,
         trust_remote_code=config.trust_remote_code,
         **row.arguments,
-        **weight,
+        **beta,
     )
     model = load_model(spec, tokenizer)
     trainer = adapt.build(
@@ -49,17 +46,14 @@ def build(spec: WorkloadSpec) -> Any:
 
 
 def require_kept(spec: WorkloadSpec, trainer: Any) -> None:
-    """InputError where trl left too few rows: it drops those whose prompt alone fills
-    `max_length`, and of pairs those of which one is longer."""
+    """Raise InputError if trl kept too few rows: it drops rows whose prompt alone fills
+    `max_length`, and pairs with one sequence that is longer."""
     require_enough(spec, len(trainer.train_dataset))
 
 
 def require_completions(spec: WorkloadSpec, trainer: Any) -> None:
-    """Takes out the pairs that truncation left without a completion, which ORPO and CPO would keep:
-    their loss is not a number.
-
-    Raises InputError where too few rows are left.
-    """
+    """Remove the pairs that truncation left without a completion. ORPO and CPO keep them, and their
+    loss is NaN. Raises InputError if too few rows remain."""
     rows = trainer.train_dataset
     names = ("chosen_labels", "rejected_labels")
     usable = [

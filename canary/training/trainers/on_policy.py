@@ -1,13 +1,13 @@
-"""Whether completions are drawn from the policy that is trained, whatever draws them.
+"""Check that completions are sampled from the policy that is trained, whatever samples them.
 
-A training on given completions never uses what it would have sampled. So this lets `generate`
-sample as it is asked to, in the first step and in the last, and holds it against a plain forward of
-the same model: each sequence by itself, without padding, cache, autocast or compilation.
+A training on replayed completions never uses what it would have sampled. So in the first
+and the last step this check lets `generate` sample. It compares the result with a plain forward of
+the same model: each sequence alone, without padding, cache, autocast or compilation.
 
-`gap`: largest difference of a drawn token's log-probability, between the logits that `generate`
-had and those of the forward; rounding alone makes it more than 0. `rank`: where the drawn tokens
-lie among all tokens in order of the forward's probability, 0 the likeliest and 1 the least likely,
-each at the middle of its own share; its mean is 1/2 for draws from any distribution.
+`gap`: largest difference between a sampled token's log-probability in `generate` and in the
+forward; rounding alone makes it more than 0. `rank`: the position of the sampled tokens among all
+tokens, ordered by the forward's probability: 0 is the likeliest, 1 the least likely. Each token
+counts at the middle of its share of probability, so the mean is 1/2 for any distribution.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from canary.training.trainers.ppo.modes import evaluate
 Arguments = Mapping[str, Any]
 
 MOST_BYTES = 1 << 30
-"""Of the logits that `generate` is asked for; where all would be more, fewer tokens are looked at,
-the first ones."""
+"""Largest size of the logits that `generate` returns; more tokens than fit are not checked."""
 
 
 @dataclass
 class StepDrawn:
-    """What was seen of one step."""
+    """Sums over the sampled tokens of one step."""
 
     tokens: int = 0
     gap: float | None = None
@@ -41,7 +40,7 @@ class StepDrawn:
     rank_sum: float = 0.0
 
     def described(self, step: int) -> DrawnStep:
-        """As the record has it."""
+        """Return them as the record stores them."""
         return {
             "step": step,
             "tokens": self.tokens,
@@ -54,23 +53,23 @@ class StepDrawn:
 
 @dataclass
 class OnPolicyCheck:
-    """Looks at calls to `generate` in the first step and in step `last`."""
+    """Checks the calls to `generate` in the first step and in step `last`."""
 
     trainer: Any
     model: Any
     drawing: Callable[[], contextlib.AbstractContextManager[None]]
-    """Inside, random numbers of sampling are drawn, apart from all others."""
+    """Returns a context in which sampling draws from a separate random stream."""
     last: int
     steps: dict[int, StepDrawn] = field(default_factory=dict)
 
     def described(self) -> Generation:
-        """Of each step that was looked at; a figure is None where it could not be told."""
+        """Return the figures of each checked step; None for one that could not be measured."""
         return {"steps": [one.described(step) for step, one in sorted(self.steps.items())]}
 
     def look(
         self, original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
-        """Samples as this call asks for, and judges what comes; changes nothing."""
+        """Sample as this call would and check the result; the training is not affected."""
         step = int(self.trainer.state.global_step) + 1
         if step not in (1, self.last):
             return
@@ -79,15 +78,15 @@ class OnPolicyCheck:
             self._judge(output, args, kwargs, self.steps.setdefault(step, StepDrawn()))
 
     def _asked(self, args: Sequence[Any], kwargs: Arguments) -> dict[str, Any]:
-        """What `generate` is asked beside what the trainer asks: its logits, as the model gives
-        them, and after they are scaled and cut; of so many tokens as there is room for."""
+        """Return extra arguments for `generate`: return the logits, raw and after scaling and
+        filtering, for as many tokens as MOST_BYTES allows."""
         asked: dict[str, Any] = dict.fromkeys(
             ("return_dict_in_generate", "output_logits", "output_scores"), True
         )
         head = self.model.get_output_embeddings()
         if head is not None:
-            a_token = 2 * torch.float32.itemsize * len(_prompts(args, kwargs)) * len(head.weight)
-            most = max(1, MOST_BYTES // a_token)
+            per_token = 2 * torch.float32.itemsize * len(_prompts(args, kwargs)) * len(head.weight)
+            most = max(1, MOST_BYTES // per_token)
             for name in ("max_new_tokens", "min_new_tokens"):
                 wanted = self._setting(kwargs, name)
                 if wanted is not None and wanted > most:
@@ -109,11 +108,11 @@ class OnPolicyCheck:
             policy = self._plain(torch.cat([prompt, tokens]))[-len(tokens) - 1 : -1].float()
             into.tokens += len(tokens)
             if logits:
-                own = torch.stack([one[row] for one in logits[: len(tokens)]]).float()
-                apart = (_logprobs(own, tokens) - _logprobs(policy, tokens)).abs()
-                apart = apart.nan_to_num(torch.inf)
-                into.gap = max(into.gap or 0.0, float(apart.max()))
-                into.gap_sum += float(apart.sum())
+                used = torch.stack([one[row] for one in logits[: len(tokens)]]).float()
+                gaps = (_logprobs(used, tokens) - _logprobs(policy, tokens)).abs()
+                gaps = gaps.nan_to_num(torch.inf)
+                into.gap = max(into.gap or 0.0, float(gaps.max()))
+                into.gap_sum += float(gaps.sum())
             if sampled:
                 policy = policy / temperature
                 if scores:
@@ -123,21 +122,21 @@ class OnPolicyCheck:
                 into.rank_sum += float(ranks(policy, tokens).sum())
 
     def _drawn(self, completion: torch.Tensor, kwargs: Arguments) -> torch.Tensor:
-        """A completion up to and with the token that ends it."""
+        """Return a completion up to and including the token that ends it."""
         end = self._setting(kwargs, "eos_token_id")
         ends = torch.as_tensor([] if end is None else end, device=completion.device).reshape(-1)
         found = torch.isin(completion, ends.to(completion)).nonzero()
         return completion[: int(found[0]) + 1] if len(found) else completion
 
     def _setting(self, kwargs: Arguments, name: str) -> Any:
-        """A setting of this call to `generate`."""
-        given, own = kwargs.get("generation_config"), self.model.generation_config
-        values = (kwargs.get(name), getattr(given, name, None), getattr(own, name, None))
+        """Return a setting of this call to `generate`."""
+        given, default = kwargs.get("generation_config"), self.model.generation_config
+        values = (kwargs.get(name), getattr(given, name, None), getattr(default, name, None))
         return next((value for value in values if value is not None), None)
 
     def _plain(self, ids: torch.Tensor) -> torch.Tensor:
-        """Logits (tokens, words) of one sequence."""
-        # accelerate puts autocast around a model's forward and keeps the one inside.
+        """Return the logits (tokens, vocabulary) of one sequence."""
+        # accelerate wraps the model's forward in autocast and keeps the original here.
         forward = getattr(self.model, "_original_forward", self.model)
         with _eager(), _without_autocast(self.model, ids.device.type):
             logits: torch.Tensor = forward(input_ids=ids[None], use_cache=False).logits[0]
@@ -145,12 +144,12 @@ class OnPolicyCheck:
 
 
 def ranks(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """(tokens,): the share of the probability on words likelier than the drawn one, and half of
-    that on words as likely as it. Its expectation is 1/2 for any distribution, if the token was
-    drawn from it (the mid-distribution transform; Parzen 2004)."""
+    """Return (tokens,): the probability of all tokens likelier than the sampled one, plus half that
+    of all equally likely ones. If the token was sampled from this distribution, the expectation is
+    1/2 (the mid-distribution transform; Parzen 2004)."""
     shares = logits.softmax(dim=-1)
-    own = shares.gather(1, tokens[:, None])
-    likelier, as_likely = (shares * (shares > own), shares * (shares == own))
+    sampled = shares.gather(1, tokens[:, None])
+    likelier, as_likely = (shares * (shares > sampled), shares * (shares == sampled))
     return (likelier.sum(dim=1) + as_likely.sum(dim=1) / 2).nan_to_num(1.0)
 
 
@@ -165,7 +164,7 @@ def _prompts(args: Sequence[Any], kwargs: Arguments) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _evaluated(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout, which no two forwards would share."""
+    """Switch dropout off inside: two forwards would draw different masks."""
     modes = {module: module.training for module in model.modules()}
     evaluate(model)
     try:
@@ -176,13 +175,13 @@ def _evaluated(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _eager() -> contextlib.AbstractContextManager[Any]:
-    """What is compiled runs as it is written; before torch 2.6 it stays compiled."""
+    """Run compiled code in eager mode; before torch 2.6 it stays compiled."""
     stance = getattr(torch.compiler, "set_stance", None)
     return contextlib.nullcontext() if stance is None else stance("force_eager")
 
 
 def _without_autocast(model: Any, device: str) -> contextlib.AbstractContextManager[Any]:
-    """In the dtype of the parameters; kernels of flash attention have none but half precision."""
+    """Compute in the dtype of the parameters; flash attention only has half precision kernels."""
     if getattr(model.config, "_attn_implementation", None) in (None, "eager", "sdpa"):
         return torch.autocast(device, enabled=False)
     return contextlib.nullcontext()

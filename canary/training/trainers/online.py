@@ -1,4 +1,4 @@
-"""GRPO and RLOO: groups of completions, scored by functions, and the settings of generation."""
+"""GRPO and RLOO: their generation settings, and reward functions that score groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from canary.training.trainers.rewards import rewards_for
 
 
 def build(spec: WorkloadSpec) -> Any:
-    """trl's trainer of the config's `training_type`, not yet started."""
+    """Return trl's trainer for the config's `training_type`, not yet started."""
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
     rewards = rewards_for(spec, rows)
@@ -40,10 +40,10 @@ def build(spec: WorkloadSpec) -> Any:
 
 
 def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:
-    """Arguments of both trainers. Rollouts are the model's own `generate`, unless trainer_args ask
-    for vLLM, whose settings are trl's.
+    """Return the generation arguments of both trainers. Rollouts use the model's `generate`, unless
+    trainer_args ask for vLLM; its settings are trl's.
 
-    Raises ConfigError where vLLM is asked for and is not installed.
+    Raises ConfigError if vLLM is asked for but not installed.
     """
     config = spec.config
     if config.trainer_args.get("use_vllm") and importlib.util.find_spec("vllm") is None:
@@ -66,7 +66,7 @@ def generation_settings(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def load_policy(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """The model; with a KL term and no adapter, trl reads the reference from the saved copy."""
+    """Return the model. With a KL term and no adapter, save it: trl loads the reference from it."""
     model = load_model(spec, tokenizer)
     if spec.config.beta and not spec.config.use_peft:
         save_initial(spec, model)

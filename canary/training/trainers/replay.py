@@ -1,11 +1,11 @@
-"""Completions that are kept as they are sampled, or given again in the place of sampling.
+"""Record sampled completions, or replay them in place of sampling.
 
-With CANARY_RECORD_COMPLETIONS=FILE a launch keeps what `generate` returns; with
-CANARY_REPLAY_COMPLETIONS=FILE `generate` returns that again, each prompt's first completion at its
-first occurrence and so on, however the calls are batched and padded. So two trainings that compute
-in other ways are compared on the same completions, teacher-forced. Either way, sampling has a
-stream of random numbers of its own: what else draws some, as dropout does, draws the same. In a
-probe, generation itself is looked at meanwhile (`drawn`).
+With CANARY_RECORD_COMPLETIONS=FILE a launch saves what `generate` returns. With
+CANARY_REPLAY_COMPLETIONS=FILE `generate` returns the saved completions. Each prompt gets its first
+completion at its first occurrence and so on, however calls are batched and padded. So trainings
+that compute differently can be compared on the same completions (teacher forcing). In both cases
+sampling has a separate random stream, so that dropout draws the same numbers. In a probe,
+`on_policy` also checks the sampling itself.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ REPLAY = "CANARY_REPLAY_COMPLETIONS"
 
 Tokens = tuple[int, ...]
 Completions = dict[Tokens, list[list[int]]]
-"""Of each prompt, without padding, its completions in the order in which they were sampled."""
+"""Per prompt, without padding: its completions in the order in which they were sampled."""
 
 
 @contextmanager
 def completions_of(
     trainer: Any, kind: str, notes: list[str], last: int | None = None
 ) -> Iterator[OnPolicyCheck | None]:
-    """Around a training: keeps or gives again what the trainer's model generates, as the
-    environment asks. What was kept is written once the training has ended well.
+    """Record or replay the completions of the training inside, as the environment asks.
 
-    `kind` is that of the launch: a recording holds those of a probe and of a measured launch apart.
-    In a probe of `last` steps, gives what looks at generation itself while it does.
-
-    Raises:
-        InputError: there is no recording to give again.
+    A recording is written only after the training ends well. `kind` is the launch's kind: a
+    recording keeps the completions of probe and measured launches apart. In a probe of `last`
+    steps this yields the check of the sampling, otherwise None. Raises InputError if the recording
+    is missing or both variables are set.
     """
     record, replay = os.environ.get(RECORD), os.environ.get(REPLAY)
     model = getattr(trainer.model, "policy", trainer.model)
@@ -56,7 +54,8 @@ def completions_of(
     rank = int(os.environ.get("RANK", "0"))
     if record and replay:
         raise InputError(
-            f"{RECORD} and {REPLAY} are both set", "unset one: completions are kept or given again"
+            f"{RECORD} and {REPLAY} are both set",
+            "unset one: a launch either records completions or replays them",
         )
     seed = int(trainer.args.seed)
     watch = None
@@ -66,22 +65,21 @@ def completions_of(
     if replay:
         path = rank_path(Path(replay), rank)
         _wrap(model, _Replay(model, read(path, kind), path.name, watch))
-        notes.append("completions were given again from a recording, not sampled")
+        notes.append("completions were replayed from a recording, not sampled")
         yield watch
         return
     assert record
-    kept: Completions = defaultdict(list)
-    _wrap(model, functools.partial(_recorded, model, _Stream(seed), kept, watch))
-    notes.append("completions were kept as they were sampled")
+    sampled: Completions = defaultdict(list)
+    _wrap(model, functools.partial(_recorded, model, _Stream(seed), sampled, watch))
+    notes.append("completions were recorded as they were sampled")
     yield watch
-    write(rank_path(Path(record), rank), kind, kept)
+    write(rank_path(Path(record), rank), kind, sampled)
 
 
 def read(path: Path, kind: str) -> Completions:
-    """The recorded completions of a kind of launch; of the other kind where it recorded none.
+    """Return the recorded completions of this kind of launch, or else those of the other kind.
 
-    Raises:
-        InputError: there is no such file, or it holds none.
+    Raises InputError if the file is missing or holds no completions.
     """
     try:
         kinds = jsonio.loads(path.read_text(encoding="utf-8"))
@@ -90,20 +88,20 @@ def read(path: Path, kind: str) -> Completions:
     except (OSError, ValueError, StopIteration, AttributeError, TypeError) as error:
         raise InputError(
             f"{REPLAY} names {path}, which holds no completions",
-            f"record them first, with {RECORD}",
+            f"record them first with {RECORD}",
         ) from error
 
 
-def write(path: Path, kind: str, kept: Completions) -> None:
-    """Puts the completions of a kind of launch into the recording, beside the other kind's."""
+def write(path: Path, kind: str, sampled: Completions) -> None:
+    """Write the completions of one kind of launch; the recording keeps those of the other kind."""
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    found[kind] = [[list(prompt), completions] for prompt, completions in kept.items()]
+    found[kind] = [[list(prompt), completions] for prompt, completions in sampled.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     jsonio.replace_file(path, json.dumps(found))
 
 
 def _samples(trainer: Any) -> bool:
-    """Whether the trainer trains on what its model generates."""
+    """Return whether the trainer trains on what its model generates."""
     names = {base.__name__ for base in type(trainer).__mro__}
     return hasattr(trainer, "_generate_and_score_completions") or "PPOTrainer" in names
 
@@ -120,7 +118,7 @@ def _bound(original: Any, generate: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Stream:
-    """The random numbers of sampling, apart from all others of the process."""
+    """A random stream for sampling, separate from all other draws in the process."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -128,7 +126,7 @@ class _Stream:
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Inside, torch draws from this stream; outside, as if nothing had been drawn inside."""
+        """Let torch draw from this stream inside; restore the process's random state afterwards."""
         before = _states()
         if self._states is None:
             torch.manual_seed(self._seed)
@@ -158,7 +156,7 @@ def _cuda() -> bool:
 def _recorded(
     model: Any,
     stream: _Stream,
-    kept: Completions,
+    sampled: Completions,
     watch: OnPolicyCheck | None,
     original: Any,
     *args: Any,
@@ -175,30 +173,30 @@ def _recorded(
         completions = sequences[:, prompts.shape[1] :].tolist()
         for prompt, completion in zip(_unpadded(prompts, mask), completions, strict=True):
             end = next((i + 1 for i, token in enumerate(completion) if token in eos), None)
-            kept[prompt].append(completion[:end])
+            sampled[prompt].append(completion[:end])
     return output
 
 
 class _Replay:
-    """Gives the recorded completions; `name` is that of the recording, and `watch` looks at what
-    would have been sampled."""
+    """Returns recorded completions in place of `generate`. `name`: the recording's file name;
+    `watch`: checks what would have been sampled."""
 
     def __init__(
         self, model: Any, recorded: Completions, name: str, watch: OnPolicyCheck | None
     ) -> None:
         self._watch = watch
         self._model = model
-        self._left = {prompt: iter(completions) for prompt, completions in recorded.items()}
+        self._remaining = {prompt: iter(completions) for prompt, completions in recorded.items()}
         self._name = name
 
     def __call__(self, original: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """As `generate`: (rows, prompt + longest completion) of ids, padded on the right."""
+        """Return what `generate` would: ids (rows, prompt + longest completion), right-padded."""
         config = kwargs.get("generation_config") or self._model.generation_config
         if kwargs.get("return_dict_in_generate", config.return_dict_in_generate):
             raise RunFailed(
-                f"{REPLAY}: this trainer asks generate for more than ids",
+                f"{REPLAY}: this trainer asks generate for more than token ids",
                 "failed",
-                "only sampled ids are recorded",
+                "only token ids are recorded",
             )
         if self._watch is not None:
             self._watch.look(original, args, kwargs)
@@ -207,31 +205,31 @@ class _Replay:
         with _disable_current_modes():
             found = [self._next(prompt) for prompt in _unpadded(prompts, mask)]
             longest = max(map(len, found))
-            most = kwargs.get("max_new_tokens") or config.max_new_tokens
-            if most is not None and longest > most:
-                raise self._failed(f"a completion of {longest} tokens, and {most} are asked for")
+            allowed = kwargs.get("max_new_tokens") or config.max_new_tokens
+            if allowed is not None and longest > allowed:
+                raise self._failed(f"a completion of {longest} tokens; {allowed} are allowed")
             rows = [each + [pad] * (longest - len(each)) for each in found]
             completions = torch.tensor(rows, dtype=prompts.dtype, device=prompts.device)
             return torch.cat([prompts, completions], dim=1)
 
     def _next(self, prompt: Tokens) -> list[int]:
-        if prompt not in self._left:
-            raise self._failed(f"no completion of a prompt of {len(prompt)} tokens")
-        completion = next(self._left[prompt], None)
+        if prompt not in self._remaining:
+            raise self._failed(f"no completion for a prompt of {len(prompt)} tokens")
+        completion = next(self._remaining[prompt], None)
         if completion is None:
-            raise self._failed(f"too few completions of a prompt of {len(prompt)} tokens")
+            raise self._failed(f"too few completions for a prompt of {len(prompt)} tokens")
         return completion
 
     def _failed(self, what: str) -> RunFailed:
         return RunFailed(
             f"{REPLAY}: {self._name} holds {what}",
             "failed",
-            "record and give again with the same data, seed, steps and lengths",
+            "record and replay with the same data, seed, steps and lengths",
         )
 
 
 def _prompts(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Prompts (rows, tokens) of a call to `generate`, and their mask."""
+    """Return the prompts (rows, tokens) of a call to `generate`, and their mask."""
     prompts: torch.Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
     mask = kwargs.get("attention_mask")
     return prompts, torch.ones_like(prompts) if mask is None else mask
@@ -243,14 +241,14 @@ def _unpadded(prompts: torch.Tensor, mask: torch.Tensor) -> Iterator[Tokens]:
 
 
 def _ids_of(model: Any, kwargs: dict[str, Any]) -> tuple[frozenset[int], int]:
-    """Ids that end a completion in this call, and the one that fills up what has ended."""
-    own, given = model.generation_config, kwargs.get("generation_config")
+    """Return the ids that end a completion in this call, and the padding id."""
+    default, given = model.generation_config, kwargs.get("generation_config")
 
-    def asked(name: str) -> Any:
-        values = (kwargs.get(name), getattr(given, name, None), getattr(own, name, None))
+    def setting(name: str) -> Any:
+        values = (kwargs.get(name), getattr(given, name, None), getattr(default, name, None))
         return next((value for value in values if value is not None), None)
 
-    eos = asked("eos_token_id")
+    eos = setting("eos_token_id")
     ids = [] if eos is None else list(eos) if isinstance(eos, list | tuple) else [int(eos)]
-    pad = asked("pad_token_id")
+    pad = setting("pad_token_id")
     return frozenset(map(int, ids)), int(pad if pad is not None else ids[0] if ids else 0)

@@ -1,4 +1,4 @@
-"""Reward modelling with trl's RewardTrainer: one score a sequence, chosen above rejected."""
+"""Reward modelling with trl's RewardTrainer: one score per sequence, chosen above rejected."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def build(spec: WorkloadSpec) -> RewardTrainer:
-    """A RewardTrainer over a sequence classifier with one label, not yet started.
+    """Return a RewardTrainer over a sequence classifier with one label, not yet started.
 
-    The embedded checkpoint gets a new head, drawn from the seed; a model that is a classifier with
-    one label already keeps its own.
+    The embedded checkpoint gets a new head, drawn from the seed. A model that already is such a
+    classifier keeps its head.
     """
     tokenizer = load_tokenizer(spec)
     rows = load_rows(spec, tokenizer)
@@ -49,7 +49,7 @@ def build(spec: WorkloadSpec) -> RewardTrainer:
 
 
 def _head_in_float32(model: Any) -> None:
-    """The new head of a quantized model as its input is: trl casts all that trains to bfloat16."""
+    """Keep a quantized model's new head in float32, like its input; trl casts it to bfloat16."""
     for name, value in model.named_parameters():
         if value.requires_grad and "modules_to_save" in name:
             value.data = value.data.float()

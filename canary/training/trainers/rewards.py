@@ -1,4 +1,4 @@
-"""The rewards of online trainers: a score that can be checked, or functions of the user's own."""
+"""The rewards of online trainers: a built-in score, or the user's functions."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ CONTAINED_REWARD = 0.5
 
 
 def rewards_for(spec: WorkloadSpec, rows: Dataset) -> list[Reward]:
-    """The config's `reward_functions`; without any, the embedded tasks' own score, or the match
-    with the `answer` column of other data."""
-    own: list[Reward] = reward_functions(spec)
-    if own:
-        return own
+    """Return the config's `reward_functions`. Without any: the score of the embedded tasks, or for
+    other data the match with their `answer` column."""
+    functions: list[Reward] = reward_functions(spec)
+    if functions:
+        return functions
     name = spec.config.dataset_name
     if "answer" not in rows.column_names:
         trainer = spec.config.training_type.upper()
         raise InputError(
-            f"dataset '{name}' has no 'answer' column, and a {trainer} reward needs one",
-            "add a column 'answer' with the text that a right completion gives, or name "
-            "reward_functions",
+            f"dataset '{name}' has no 'answer' column, but the {trainer} reward needs one",
+            "add a column 'answer' with the correct completion, or set reward_functions",
         )
     return [task_reward if name == EMBEDDED_DATA else match_reward]
 
@@ -39,7 +38,7 @@ def rewards_for(spec: WorkloadSpec, rows: Dataset) -> list[Reward]:
 def task_reward(
     completions: list[Completion], answer: list[str], **_columns: Any
 ) -> list[float | None]:
-    """A score in [0, 1] a completion, by the rules of the embedded tasks."""
+    """Return a score in [0, 1] per completion, by the rules of the embedded tasks."""
     pairs = zip(completions, answer, strict=True)
     return [score(completion_text(completion), right) for completion, right in pairs]
 
@@ -47,7 +46,7 @@ def task_reward(
 def match_reward(
     completions: list[Completion], answer: list[object], **_columns: Any
 ) -> list[float | None]:
-    """1 where the completion is the answer, CONTAINED_REWARD where it contains it, else 0."""
+    """Return 1 if the completion is the answer, CONTAINED_REWARD if it contains it, else 0."""
     pairs = zip(completions, answer, strict=True)
     return [
         _match(completion_text(completion).strip(), str(right).strip())
@@ -62,7 +61,7 @@ def _match(text: str, right: str) -> float:
 
 
 def completion_text(completion: Completion) -> str:
-    """The text of a completion, plain or conversational."""
+    """Return the text of a completion, plain or conversational."""
     if isinstance(completion, str):
         return completion
     return "".join(str(message["content"]) for message in completion)

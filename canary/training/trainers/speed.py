@@ -1,9 +1,8 @@
-"""The switches of the config's `speed` section, for every trainer: arguments, and what no argument
-of transformers or trl reaches.
+"""Apply the switches of the config's `speed` section to any trainer.
 
-Each is one of three: an argument of the trainer's config class (`arguments`), one of the model's
-`generate` (`generation`), or a change of the built trainer, on the instance (`apply`). A switch
-that is null changes nothing.
+A switch is an argument of the trainer's config class (`arguments`), an argument of the model's
+`generate` (`generation`), or a change to the built trainer instance (`apply`). A switch that is
+null changes nothing.
 """
 
 from __future__ import annotations
@@ -26,18 +25,17 @@ ADAMW: Mapping[str, dict[str, bool]] = {
     "foreach": {"foreach": True, "fused": False},
     "fused": {"foreach": False, "fused": True},
 }
-"""What torch.optim.AdamW is told."""
+"""Arguments of torch.optim.AdamW."""
 
 CXX = ("g++", "clang++", "c++")
 CC = ("gcc", "clang", "cc")
-"""Compilers that torch.compile's C++ (on the CPU) and Triton's launchers (on a GPU) need."""
+"""Compilers for torch.compile: it needs C++ on the CPU, and C for Triton's launchers on a GPU."""
 
 
 def arguments(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
-    """Arguments of the trainer's config class; `cuda`: whether a GPU trains.
+    """Return arguments of the trainer's config class. `cuda`: whether a GPU trains.
 
-    Raises:
-        ConfigError: this machine, or what is installed on it, cannot do it.
+    Raises ConfigError if this machine or its packages do not support a switch.
     """
     speed = config.speed
     found: dict[str, Any] = {}
@@ -59,13 +57,13 @@ def arguments(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
             _require_liger(cuda)
         found["use_liger_kernel"] = speed.liger
     if speed.lengths == "fixed" and config.max_length is not None:
-        # Rows are never longer than max_length, so that its first multiple is itself.
+        # Rows are never longer than max_length, so all are padded to exactly that.
         found["pad_to_multiple_of"] = config.max_length
     return found
 
 
 def cache(config: CanaryConfig) -> dict[str, Any]:
-    """Arguments of `generate` for the config's cache."""
+    """Return arguments of `generate` for the config's cache."""
     speed = config.speed
     found: dict[str, Any] = {}
     if speed.kv_cache is not None:
@@ -76,22 +74,21 @@ def cache(config: CanaryConfig) -> dict[str, Any]:
 
 
 def generation(config: CanaryConfig) -> dict[str, Any]:
-    """Arguments of `generate` for the config's cache and for completions of one length."""
+    """Return arguments of `generate` for the config's cache and fixed completion length."""
     shortest = {"min_new_tokens": config.max_new_tokens} if config.fixed_length else {}
     return cache(config) | shortest
 
 
 def compilation(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
-    """Arguments of `generate` that say whether it compiles the decoding of a token.
+    """Return arguments of `generate` that switch compiled decoding on or off.
 
-    Raises:
-        ConfigError: there is no compiler.
+    Raises ConfigError if the compiler is missing.
     """
     decode = config.speed.decode
     if decode is None:
         return {}
     if decode != "compiled":
-        return {"disable_compile": True}  # transformers compiles a static cache's decoding itself
+        return {"disable_compile": True}  # by default transformers compiles with a static cache
     _require_compiler("speed.decode", cuda)
     from transformers import CompileConfig
 
@@ -101,14 +98,13 @@ def compilation(config: CanaryConfig, cuda: bool) -> dict[str, Any]:
 
 
 def apply(trainer: Any, config: CanaryConfig) -> None:
-    """Switches of a built trainer that no argument reaches, on this one instance."""
+    """Apply the switches that no argument reaches, on this trainer instance only."""
     speed = config.speed
     if speed.optimizer is not None:
         _choose_adamw(trainer, ADAMW[speed.optimizer])
-    own_loop = config.trainer.own_loop
-    if speed.lengths == "bucketed" and not own_loop:
+    if speed.lengths == "bucketed" and not config.trainer.own_loop:
         bucket_rows(trainer)
-    if speed.liger and own_loop:
+    if speed.liger and config.trainer.own_loop:
         _fuse_kernels(trainer)
     if speed.decode in ("static", "compiled"):
         keep_one_dtype(getattr(trainer.model, "policy", trainer.model))
@@ -131,8 +127,8 @@ def _choose_adamw(trainer: Any, flags: Mapping[str, bool]) -> None:
 
 
 def _fuse_kernels(trainer: Any) -> None:
-    """Liger's kernels in policy and reference of a loop that never runs transformers' own, which
-    would put them in when the training begins."""
+    """Put Liger's kernels into policy and reference. transformers does that only when its training
+    loop starts, and this trainer has another loop."""
     from liger_kernel.transformers import _apply_liger_kernel_to_instance
 
     for model in (trainer.model.policy, trainer.ref_model):
@@ -143,22 +139,22 @@ def _fuse_kernels(trainer: Any) -> None:
 
 def _needs_gpu(key: str) -> ConfigError:
     return ConfigError(
-        f"{key} needs a GPU, and the training is on the CPU", f"remove {key}", key=key
+        f"{key} needs a GPU, but the training runs on the CPU", f"remove {key}", key=key
     )
 
 
 def _require_compiler(key: str, cuda: bool) -> None:
     names = CC if cuda else CXX
-    own = os.environ.get("CC" if cuda else "CXX")
-    if not any(shutil.which(name) for name in ((own,) if own else names)):
+    chosen = os.environ.get("CC" if cuda else "CXX")
+    if not any(shutil.which(name) for name in ((chosen,) if chosen else names)):
         raise ConfigError(
-            f"{key} compiles, and there is no {'C' if cuda else 'C++'} compiler here "
-            f"({own or ', '.join(names)})",
+            f"{key} needs a {'C' if cuda else 'C++'} compiler, but this machine has none "
+            f"({chosen or ', '.join(names)})",
             f"install {names[0]}, or remove {key}",
             key=key,
         )
     if cuda and importlib.util.find_spec("triton") is None:
-        raise ConfigError(f"{key} needs triton", "install torch as it comes for GPUs", key=key)
+        raise ConfigError(f"{key} needs triton", "install a GPU build of torch", key=key)
 
 
 def _require_liger(cuda: bool) -> None:

@@ -1,7 +1,7 @@
-"""The same job as trl does it when it is told nothing of speed: CANARY_TRL_DEFAULTS=1.
+"""The same job with trl's defaults for everything that affects speed: CANARY_TRL_DEFAULTS=1.
 
-Model, data, steps, rows of a step, lengths, learning rate and losses stay the config's. Precision,
-checkpointing, optimizer kernel, attention, padding, caches and loading are trl's own.
+The config still sets model, data, steps, rows per step, lengths, learning rate and losses. trl's
+defaults set precision, checkpointing, optimizer kernel, attention, padding, caches and loading.
 """
 
 from __future__ import annotations
@@ -25,30 +25,26 @@ LEFT_TO_TRL = re.compile(
     r"|group_by_length|train_sampling_strategy|cache_implementation|use_vllm|vllm_.*"
     r"|use_transformers_.*"
 )
-"""Arguments that decide how fast a training goes, matched whole."""
+"""Arguments that affect speed; the pattern must match the whole name."""
 
 ADAMW = ("adamw_torch", "adamw_torch_fused")
-"""One optimizer, by other kernels."""
+"""The same optimizer with different kernels."""
 
 SHOWN = ("bf16", "gradient_checkpointing", "optim")
-"""Arguments that the record tells of."""
+"""Arguments that the record's note shows."""
 
 
 def asked() -> bool:
-    """Whether this process is to train as trl would by itself."""
+    """Return whether this process must train with trl's defaults."""
     return os.environ.get(VARIABLE) == "1"
 
 
 def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
-    """The same job with nothing said of its speed.
-
-    Raises:
-        ConfigError: the trainer is the user's own.
-    """
+    """Return the same job without speed settings. Raises ConfigError for a trainer_factory."""
     config = spec.config
     if config.trainer_factory is not None:
         raise ConfigError(
-            f"{VARIABLE} is set, and a trainer_factory builds what it likes",
+            f"{VARIABLE} is set, but it cannot change what a trainer_factory builds",
             f"unset {VARIABLE}",
             key="training_type",
         )
@@ -57,8 +53,8 @@ def without_switches(spec: WorkloadSpec) -> WorkloadSpec:
 
 
 def left_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of a trainer without those of speed. Another optimizer than AdamW is no matter of
-    speed: it learns something else."""
+    """Return a trainer's arguments without those for speed. An optimizer other than AdamW stays,
+    because it changes what is learned."""
     found = {name: value for name, value in arguments.items() if not LEFT_TO_TRL.fullmatch(name)}
     if arguments.get("optim", ADAMW[0]) not in ADAMW:
         found |= {name: arguments[name] for name in ("optim", "optim_args") if name in arguments}
@@ -66,12 +62,12 @@ def left_out(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe(spec: WorkloadSpec, trainer: Any) -> None:
-    """Puts into the record's notes what trl chose."""
+    """Add what trl chose to the record's notes."""
     given = [(name, getattr(trainer.args, name, None)) for name in SHOWN]
     shown = [f"{name} {getattr(value, 'value', value)}" for name, value in given]
     model = getattr(trainer.model, "policy", trainer.model)
     attention = getattr(model.config, "_attn_implementation", None)
     spec.notes.append(
-        f"trl {adapt.installed('trl')}'s own defaults in all that concerns speed, the config's "
-        f"set aside: {', '.join(shown)}, attention {attention}"
+        f"speed settings are the defaults of trl {adapt.installed('trl')}, not the config's: "
+        f"{', '.join(shown)}, attention {attention}"
     )

@@ -1,8 +1,7 @@
-"""PPO as trl's own PPOTrainer does it, to be timed beside the canary's; trl 1.12 is the last to
-have one.
+"""trl's PPOTrainer, to be timed beside the canary's PPO; trl 1.12 is the last version with it.
 
-Equal work: the same prompts in each rollout, as many tokens a completion, epochs and updates. trl's
-critic is a model of its own, as large as the policy; the canary's is a head on it.
+Both do equal work: the same prompts per rollout, tokens per completion, epochs and updates. But
+trl's critic is a separate model as large as the policy; the canary's is a head on the policy.
 """
 
 from __future__ import annotations
@@ -41,15 +40,11 @@ SAME_NAME = (
     "missing_eos_penalty",
 )
 NOT_IN_TRL = {"ent_coef": 0.0, "adap_kl_ctrl": False, "target_kl": None}
-"""Settings that trl's trainer does not have, and the values that do without them."""
+"""Settings that trl's trainer lacks, with the values that switch them off."""
 
 
 def build(spec: WorkloadSpec) -> Any:
-    """trl's PPOTrainer, not yet started.
-
-    Raises:
-        ConfigError: the installed trl has none.
-    """
+    """Return trl's PPOTrainer, not yet started. Raises ConfigError if this trl has no PPO."""
     config_class, trainer_class = _offered()
     config = spec.config
     assert config.ppo is not None
@@ -74,10 +69,10 @@ def build(spec: WorkloadSpec) -> Any:
         callbacks=callbacks(spec),
         peft_config=lora_config(spec),
     )
-    _in_the_order_of_ours(trainer)
-    _update_as_often(trainer, config.gradient_accumulation_steps)
+    _use_canary_order(trainer)
+    _update_per_mini_batch(trainer, config.gradient_accumulation_steps)
     if config.fixed_length:
-        # What is sampled then has no EOS, which trl's first ratio sees; the work is the same.
+        # EOS is then never sampled, which changes trl's first ratio; the work stays the same.
         policy.generation_config.min_new_tokens = config.max_new_tokens
     return trainer
 
@@ -88,19 +83,19 @@ def _offered() -> tuple[type[Any], type[Any]]:
     except ConfigError as error:
         raise ConfigError(
             f"trl {adapt.installed('trl')} has no PPO",
-            "pip install trl==1.12.0 has the last one",
+            "pip install trl==1.12.0, the last version with PPO",
             key="training_type",
         ) from error
 
 
 def _settings(spec: WorkloadSpec) -> dict[str, Any]:
-    """Arguments of trl's trainer for the same work."""
+    """Return arguments of trl's trainer for the same work."""
     config, ppo = spec.config, spec.config.ppo
     assert ppo is not None
-    for name, without in NOT_IN_TRL.items():
-        if getattr(ppo, name) != without:
-            spec.notes.append(f"ppo.{name} is not honoured: trl's PPO has no such setting")
-    # A rollout of trl is a micro-batch times its accumulation.
+    for name, off in NOT_IN_TRL.items():
+        if getattr(ppo, name) != off:
+            spec.notes.append(f"ppo.{name} is ignored: trl's PPO has no such setting")
+    # trl's rollout has micro-batch size times accumulation steps completions.
     accumulated = config.gradient_accumulation_steps * ppo.num_mini_batches
     return {
         **{name: getattr(ppo, name) for name in SAME_NAME},
@@ -117,7 +112,7 @@ def _settings(spec: WorkloadSpec) -> dict[str, Any]:
 
 
 def _critic(spec: WorkloadSpec, policy: Any) -> Any:
-    """A classifier of one label on a copy of the policy's weights."""
+    """Return a classifier with one label on a copy of the policy's weights."""
     from transformers import AutoModelForSequenceClassification
 
     folder = str(spec.scratch_dir / "policy")
@@ -126,9 +121,9 @@ def _critic(spec: WorkloadSpec, policy: Any) -> Any:
     return loader.from_pretrained(folder, num_labels=1, **adapt.dtype_option(torch.float32))
 
 
-def _in_the_order_of_ours(trainer: Any) -> None:
-    """The prompts of each step are those that transformers' Trainer, and so the canary's PPO, would
-    draw; trl's PPO draws others, which are shorter or longer."""
+def _use_canary_order(trainer: Any) -> None:
+    """Draw the prompts that transformers' Trainer, and so the canary's PPO, draws in each step.
+    trl's PPO would draw others, with other lengths."""
     loading = trainer.accelerator.dataloader_config
     loading.use_seedable_sampler = True
     loading.data_seed = trainer.args.data_seed
@@ -137,16 +132,16 @@ def _in_the_order_of_ours(trainer: Any) -> None:
     trainer.dataloader = Trainer.get_train_dataloader(trainer)
 
 
-def _update_as_often(trainer: Any, accumulated: int) -> None:
-    """An update after each mini-batch; trl by itself makes one an epoch where it accumulates."""
+def _update_per_mini_batch(trainer: Any, accumulated: int) -> None:
+    """Update after each mini-batch; with accumulation, trl would update only once per epoch."""
     accelerator = trainer.accelerator
     accelerator.gradient_accumulation_steps = accumulated
     accelerator.gradient_state.plugin_kwargs["sync_with_dataloader"] = False
 
 
 class _Scored(nn.Module):
-    """The canary's scorer as the model that trl takes: a trunk whose last hidden states are the
-    scores, and a head that gives them on."""
+    """The canary's scorer as the reward model that trl expects: the trunk's last hidden states are
+    the scores, and the head passes them on."""
 
     base_model_prefix = "trunk"
 
@@ -165,7 +160,7 @@ class _Trunk(nn.Module):
         self._lengths = sorted({len(ids) for ids in self._rows}, reverse=True)
 
     def forward(self, input_ids: Any, attention_mask: Any, **_: Any) -> Any:
-        """(rows, tokens, 1): a row's score at each of its tokens."""
+        """Return (rows, tokens, 1): a row's score at each of its tokens."""
         from transformers.modeling_outputs import BaseModelOutput
 
         ids = [
@@ -177,7 +172,7 @@ class _Trunk(nn.Module):
         return BaseModelOutput(last_hidden_state=states, hidden_states=(states,))
 
     def _parts(self, ids: Sequence[int]) -> tuple[dict[str, Any], list[int], list[int]]:
-        """The row of the data, and the ids of its prompt and of the completion."""
+        """Return the row of the data, and the ids of its prompt and of the completion."""
         length = next(n for n in self._lengths if tuple(ids[:n]) in self._rows)
         return self._rows[tuple(ids[:length])], list(ids[:length]), list(ids[length:])
 

@@ -1,4 +1,4 @@
-"""Reward functions of the user's own, sync or async, whose answers are checked."""
+"""The user's reward functions, sync or async, with a check of what they return."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ if TYPE_CHECKING:
     from canary.protocol.spec import WorkloadSpec
 
 LARGEST = 3.4028234663852886e38
-"""Of float32, which rewards become."""
+"""The largest float32: rewards become float32."""
 SHOWN = 100
-"""Characters of a completion in an error."""
+"""Characters of a completion that an error shows."""
 
 
 class NamedReward(NamedCall):
-    """A reward function whose answer is checked: one finite number, or None, a completion.
+    """A reward function that must return one finite number, or None, per completion.
 
-    A NaN is refused and no abstention: trl would take it for None, and a reward that cannot be
-    computed any more would pass for one that has nothing to say.
+    NaN is an error: trl treats it as None, so a broken reward would look like an abstention.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._checked(super().__call__(*args, **kwargs), args, kwargs)
 
     async def awaited(self, *args: Any, **kwargs: Any) -> Any:
-        """The same, of an async function."""
+        """Call an async function and check what it returns."""
         answer = await call_async(RunFailed, self.key, self.path, self.function, *args, **kwargs)
         return self._checked(answer, args, kwargs)
 
@@ -42,7 +41,7 @@ class NamedReward(NamedCall):
         except TypeError:
             values, wrong = [], rewards
         if wrong is not None or rewards is None:
-            raise self._refused(f"returned {type(wrong).__name__} where a number belongs")
+            raise self._refused(f"returned {type(wrong).__name__} instead of a number")
         if len(values) != len(completions):
             raise self._refused(
                 f"returned {len(values)} rewards for {len(completions)} completions"
@@ -72,13 +71,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _shown(completion: Any) -> str:
-    """The beginning of a completion, on one line."""
+    """Return the beginning of a completion, on one line."""
     text = repr(completion)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def reward_functions(spec: WorkloadSpec) -> list[Callable[..., Any]]:
-    """The config's reward functions in order, each checked; empty where it names none."""
+    """Return the config's reward functions in order, each with a check; empty if it names none."""
     key = "reward_functions"
     found = [
         NamedReward(key, path, load_callable(key, path)) for path in spec.config.reward_functions
@@ -87,13 +86,13 @@ def reward_functions(spec: WorkloadSpec) -> list[Callable[..., Any]]:
 
 
 def _is_async(function: Any) -> bool:
-    """Whether its answer is to be awaited; an instance has that from its `__call__`."""
+    """Return whether the result must be awaited; for an instance, its `__call__` decides."""
     call = None if inspect.isclass(function) else type(function).__call__
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
 def _coroutine_of(named: NamedReward) -> Callable[..., Any]:
-    """An async function of the same name: trl tells them by the kind of the function itself."""
+    """Return an async function of the same name: trl checks whether the function is async."""
 
     @functools.wraps(named.function)
     async def reward(*args: Any, **kwargs: Any) -> Any:

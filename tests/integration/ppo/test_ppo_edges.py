@@ -85,7 +85,7 @@ def test_what_its_loop_does_not_read_is_told(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, "ppo", 1, trainer_args=given)
     build_trainer(spec)
     told = [note for note in spec.notes if "is not used" in note]
-    assert told == ["trainer_args.neftune_noise_alpha is not used: PPO's loop is its own"]
+    assert told == ["trainer_args.neftune_noise_alpha is not used: PPO has another training loop"]
 
 
 def test_an_empty_prompt_is_named(tmp_path: Path) -> None:
@@ -159,5 +159,5 @@ def test_activations_are_recomputed_where_that_is_asked_for(tmp_path: Path, use_
 def test_a_policy_that_ranks_share_out_is_refused() -> None:
     for name in ("is_fsdp_enabled", "is_deepspeed_enabled"):
         flags = {"is_fsdp_enabled": False, "is_deepspeed_enabled": False, name: True}
-        with pytest.raises(ConfigError, match="whole on every rank"):
+        with pytest.raises(ConfigError, match="the whole policy on every rank"):
             building._require_whole_models(SimpleNamespace(**flags))

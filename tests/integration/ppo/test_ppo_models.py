@@ -12,7 +12,7 @@ import transformers
 from transformers import GenerationConfig, PreTrainedModel
 
 from canary.training.models.model import load_tokenizer
-from canary.training.trainers.ppo.model import ActorCritic, Asked
+from canary.training.trainers.ppo.model import ActorCritic, Request
 from canary.training.trainers.ppo.modes import without_dropout
 from canary.training.trainers.ppo.objective import completion_mask
 from canary.training.trainers.ppo.trainer import PPOTrainer
@@ -139,7 +139,7 @@ def test_trunk_and_head_are_called_apart_only_where_that_is_the_model(tmp_path: 
     for kind in ("absolute positions", "logits capped", "logits scaled"):
         place, _ = family(tmp_path / kind, kind)
         model = transformers.AutoModelForCausalLM.from_pretrained(place)
-        apart[kind] = ActorCritic(model)._language_model._apart
+        apart[kind] = ActorCritic(model)._language_model._splits
     assert apart == {"absolute positions": True, "logits capped": False, "logits scaled": False}
 
 
@@ -276,7 +276,7 @@ def test_values_are_in_float32_under_autocast(tmp_path: Path) -> None:
     torch.nn.init.normal_(trainer.model.value_head.weight)
     ids = torch.arange(5, 13)[None]
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        judged = trainer.model(ids, torch.ones_like(ids), 4, Asked(1.0))
+        judged = trainer.model(ids, torch.ones_like(ids), 4, Request(1.0))
     assert judged.values is not None
     assert judged.values.dtype == torch.float32
     assert not torch.equal(judged.values, judged.values.bfloat16().float())

@@ -20,7 +20,7 @@ import torch
 from canary.errors import ConfigError
 from canary.training.trainers import WorkloadSpec, build_trainer, trl_ppo
 from canary.training.trainers.ppo import objective
-from canary.training.trainers.ppo.model import Asked, positions
+from canary.training.trainers.ppo.model import Request, positions
 from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.ppo.watched_ppo import Listener
 from tests.integration.trainers.test_workload import make_spec
@@ -254,7 +254,7 @@ def _values_of_all(found: Both, rollout: dict[str, torch.Tensor]) -> torch.Tenso
     ids = torch.cat([rollout["prompt_ids"], rollout["completion_ids"]], dim=1)
     mask = torch.cat([rollout["prompt_mask"], rollout["completion_mask"].long()], dim=1)
     with torch.no_grad():
-        values = trainer.model(ids, mask, LONGEST, Asked(0.7)).values
+        values = trainer.model(ids, mask, LONGEST, Request(0.7)).values
     assert torch.allclose(
         values[rollout["completion_mask"]], rollout["values"][rollout["completion_mask"]], atol=1e-5
     )

@@ -306,7 +306,7 @@ trainer.compute_loss = compute_loss
         ({"dataset_name": "numbers.jsonl"}, "'completion' of usable row 1 is 1, a int"),
         ({"trainer_args": {"max_grad_norm": "abc"}}, "trainer_args.max_grad_norm is 'abc'"),
         ({"trainer_args": {"eval_strategy": "steps"}}, "trainer_args.eval_strategy"),
-        ({"trainer_args": {"resume_from_checkpoint": "x"}}, "starts anew"),
+        ({"trainer_args": {"resume_from_checkpoint": "x"}}, "always starts from the beginning"),
         ({"attn_implementation": "flash_attention_2"}, "FlashAttention2"),
         ({"batch_size": 25}, "a batch takes 25 rows"),
         ({"trainer_args": {"weight_decai": 0.1}}, "weight_decay"),

@@ -70,7 +70,7 @@ def test_a_reward_model_keeps_the_head_it_has(tmp_path: Path) -> None:
 def test_a_classifier_of_several_labels_is_no_reward_model(tmp_path: Path) -> None:
     folder = classifier(tmp_path / "topics", 3)
     text = refusal(make_spec(tmp_path, "reward", model_name=str(folder)))
-    assert "is a classifier of 3 labels, and a reward model has one" in text
+    assert "is a classifier of 3 labels, but a reward model has one" in text
 
 
 def test_whole_texts_without_a_prompt_train_a_reward_model(tmp_path: Path) -> None:

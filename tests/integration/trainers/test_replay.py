@@ -56,7 +56,7 @@ def test_a_replay_trains_on_what_was_recorded_however_it_asks(
     pieces, _ = train(tmp_path / "pieces", training_type, **by_two)
     monkeypatch.delenv(REPLAY)
     free, _ = train(tmp_path / "free", training_type, **by_two)
-    assert any("given again" in note for note in spec.notes)
+    assert any("replayed" in note for note in spec.notes)
     assert sum(map(len, read(file, "probe").values())) == 3 * 2 * 2
     for name, value in first.model.named_parameters():
         assert torch.equal(value, again.model.get_parameter(name)), name
@@ -87,7 +87,7 @@ def test_a_prompt_that_was_not_recorded_is_a_plain_error(
     with pytest.raises(InputError, match="holds no completions"):
         train(tmp_path / "absent", "grpo")
     file.write_text(json.dumps({"probe": [[[1, 2], [[3]]]]}))
-    with pytest.raises(RunFailed, match=r"completions\.json holds no completion of a prompt of"):
+    with pytest.raises(RunFailed, match=r"completions\.json holds no completion for a prompt of"):
         train(tmp_path / "unknown", "grpo")
 
 
@@ -110,7 +110,7 @@ def test_runs_of_the_command_line_keep_and_give_again(
     monkeypatch.setenv(REPLAY, str(file))
     again = run_config(tmp_path / "replay", values | {"temperature": 2.0})
     assert (first.code, again.code) == (0, 0), first.err + again.err
-    assert any("given again" in note for note in again.record().notes)
+    assert any("replayed" in note for note in again.record().notes)
     for name in ("completion_tokens", "reward"):
         ours, theirs = ([_figure(row, name) for row in run.rows()] for run in (again, first))
         assert ours == theirs

@@ -291,7 +291,7 @@ def test_no_compiler_is_said_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, switch: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "absent"))
-    with pytest.raises(ConfigError, match=r"there is no C\+\+ compiler here") as refused:
+    with pytest.raises(ConfigError, match=r"needs a C\+\+ compiler") as refused:
         built(tmp_path / "a", "grpo", speed=switch)
     assert refused.value.key == f"speed.{next(iter(switch))}"
 
@@ -301,7 +301,7 @@ def test_an_argument_that_ppo_does_not_have_is_told_without_a_class_nobody_knows
 ) -> None:
     with pytest.raises(ConfigError, match="neither PPO nor transformers' TrainingArg") as refused:
         built(tmp_path / "a", "ppo", trainer_args={"foo": 1})
-    assert refused.value.hint == "PPO's own keys stand under ppo:"
+    assert refused.value.hint == "PPO's keys go under ppo:"
 
 
 def test_what_needs_a_package_or_a_gpu_says_so(tmp_path: Path) -> None:

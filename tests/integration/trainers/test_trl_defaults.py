@@ -52,7 +52,7 @@ def test_what_concerns_speed_is_trls_and_the_rest_the_configs(
     assert trainer.args.per_device_train_batch_size == 2
     assert trainer.args.gradient_accumulation_steps == 2
     assert trainer.model.config._attn_implementation == "sdpa"
-    assert any("own defaults in all that concerns speed" in note for note in spec.notes)
+    assert any("speed settings are the defaults of trl" in note for note in spec.notes)
 
 
 def test_completions_keep_the_lengths_of_the_job(
@@ -80,7 +80,7 @@ def test_a_trainer_of_the_users_own_has_no_defaults_of_trl(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "1")
-    with pytest.raises(ConfigError, match="a trainer_factory builds what it likes"):
+    with pytest.raises(ConfigError, match="what a trainer_factory builds"):
         build_trainer(make_spec(tmp_path, "custom", trainer_factory="own:build"))
 
 

@@ -351,7 +351,7 @@ def test_a_missing_model_folder_is_named_and_not_looked_up(tmp_path: Path) -> No
 def test_an_unreachable_hub_model_says_so(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     text = refusal(make_spec(tmp_path, "sft", model_name="nobody-at-all/no-model"))
-    assert "neither a local folder nor a model" in text
+    assert "is not a local folder, and the Hugging Face hub" in text
 
 
 def test_unknown_embedded_names_are_not_looked_up(tmp_path: Path) -> None:
@@ -378,7 +378,7 @@ def test_an_unreachable_hub_dataset_says_so(tmp_path: Path, monkeypatch: Any) ->
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     text = refusal(make_spec(tmp_path, "sft", dataset_name="nobody-at-all/no-data"))
-    assert "neither a local file or folder nor a dataset" in text
+    assert "is not a local file or folder, and the Hugging Face" in text
 
 
 def test_a_missing_split_is_named(tmp_path: Path, preference_rows: list[dict[str, Any]]) -> None:

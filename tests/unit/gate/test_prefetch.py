@@ -123,6 +123,6 @@ def test_a_data_set_that_prefetch_left_is_read_without_network(tmp_path: Path) -
     assert offline(tmp_path, config.format("name")) == str(["four"])
     pinned = config.format("name") + f"dataset_revision: {'a' * 40}\n"
     assert offline(tmp_path, pinned) == str(["four"])
-    assert "neither a local file or folder nor a dataset" in offline(
+    assert "is not a local file or folder, and the Hugging Face" in offline(
         tmp_path, config.format("other")
     )

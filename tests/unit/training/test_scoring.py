@@ -98,7 +98,7 @@ def test_a_score_that_is_no_number_is_not_taken_for_an_abstention(tokenizer: Any
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"), [([0.5], "1 rewards"), ([0.5] * 4, "4 rewards"), (0.5, "gave 0.5")]
+    ("answer", "words"), [([0.5], "1 rewards"), ([0.5] * 4, "4 rewards"), (0.5, "returned 0.5")]
 )
 def test_as_many_rewards_as_completions_are_asked_for(
     tokenizer: Any, answer: Any, words: str
@@ -119,8 +119,8 @@ def test_completions_without_any_reward_are_told_of_once(tokenizer: Any) -> None
     for _ in range(2):
         assert silent.score(samples_of(tokenizer)).tolist() == [1.0, 0.0, 0.0]
     assert notes == [
-        "completions score 0 for which every reward function abstained: 2 of 3 in the first such "
-        f"step, among them {ANSWERS[1]!r}"
+        "completions score 0 if every reward function abstains: 2 of 3 in the first such "
+        f"step, for example {ANSWERS[1]!r}"
     ]
     told: list[str] = []
     RewardFunctions([lambda completions, **_: [1.0, 0.0, 2.0]], told).score(samples_of(tokenizer))

@@ -1,4 +1,4 @@
-"""Proximal policy optimization with a loop of the canary's own."""
+"""Proximal policy optimization (PPO) with the canary's training loop."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def build(spec: WorkloadSpec) -> PPOTrainer:
-    """A PPOTrainer, not yet started."""
-    # Here, because the formulas and settings of this package are used without the rest. The module
-    # has another name than this function, which it would stand in the place of once imported.
+    """Return a PPOTrainer, not yet started."""
+    # Imported here because other modules use the formulas and settings without the rest. A module
+    # named `build` would replace this function once imported.
     from canary.training.trainers.ppo.building import build_ppo
 
     return build_ppo(spec)

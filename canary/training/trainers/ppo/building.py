@@ -1,4 +1,4 @@
-"""From a config to a PPO trainer: policy, value head, reference, scorer, data."""
+"""Build a PPO trainer from a config: policy, value head, reference, scorer, data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from canary.training.trainers.speed import cache, compilation
 
 @dataclass
 class PPOArguments(TrainingArguments):
-    """See `canary.config.ppo` for what each means."""
+    """`canary.config.ppo` describes each argument."""
 
     max_new_tokens: int = 32
     temperature: float = 1.0
@@ -53,12 +53,12 @@ class PPOArguments(TrainingArguments):
 
     @property
     def mini_batch(self) -> int:
-        """Completions of one update, on one rank."""
+        """Completions per update on one rank."""
         return self.per_device_train_batch_size * self.gradient_accumulation_steps
 
     @property
     def rollout_size(self) -> int:
-        """Completions of one step, on one rank."""
+        """Completions per step on one rank."""
         return self.mini_batch * self.num_mini_batches
 
 
@@ -74,11 +74,11 @@ ELSEWHERE = (
     "eval_on_start",
     "load_best_model_at_end",
 )
-"""Arguments of transformers that its own training loop reads, and PPO's does not."""
+"""Arguments of transformers that its training loop reads and PPO's does not."""
 
 
 def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
-    """A PPOTrainer, not yet started."""
+    """Return a PPOTrainer, not yet started."""
     config = spec.config
     assert config.ppo is not None
     tokenizer = load_tokenizer(spec)
@@ -95,14 +95,14 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
         dataloader_drop_last=True,
     )
     spec.notes.extend(
-        f"trainer_args.{name} is not used: PPO's loop is its own"
+        f"trainer_args.{name} is not used: PPO has another training loop"
         for name in ELSEWHERE
         if config.trainer_args.get(name)
     )
     _require_a_horizon(spec, arguments)
     _require_prompts(spec, rows, tokenizer)
     policy = load_model(spec, tokenizer)
-    policy.generation_config = _nothing_cut_off(policy.generation_config)
+    policy.generation_config = _only_token_ids(policy.generation_config)
     reference = reference_of(spec, policy)
     adapt.checkpoint_activations(policy, arguments)
     trainer = PPOTrainer(
@@ -120,30 +120,30 @@ def build_ppo(spec: WorkloadSpec) -> PPOTrainer:
 
 
 def _require_whole_models(trainer: Any) -> None:
-    """ConfigError where a rank would hold a part of the policy that it samples from."""
+    """Raise ConfigError if the ranks hold only shards of the policy that they sample from."""
     if trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         raise ConfigError(
-            "PPO samples from a policy that is whole on every rank, and this one is shared out",
+            "PPO needs the whole policy on every rank, but FSDP or DeepSpeed shards it",
             "train with DDP (nproc), or on one device",
             key="training_type",
         )
 
 
 def _require_a_horizon(spec: WorkloadSpec, arguments: PPOArguments) -> None:
-    """ConfigError where one adaptation could take all of the KL's weight, or turn its sign."""
+    """Raise ConfigError if one adaptation could make the KL's weight zero or negative."""
     completions = arguments.rollout_size * spec.ranks
     least = math.floor(MOST * completions) + 1
     if arguments.adap_kl_ctrl and arguments.horizon < least:
         raise ConfigError(
             f"ppo.horizon {arguments.horizon} is too short for rollouts of {completions} "
-            "completions: the weight of the KL would turn negative",
-            f"{least} at least; 10000 is usual",
+            "completions: the weight of the KL could become zero or negative",
+            f"set it to at least {least}; 10000 is usual",
             key="ppo.horizon",
         )
 
 
 def _require_prompts(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -> None:
-    """InputError naming a row whose prompt has no token: nothing says what comes first then."""
+    """Raise InputError for a row whose prompt has no token: sampling needs a first token."""
     for number, prompt in enumerate(rows["prompt"], start=1):
         if prompt == "" and not prompt_ids({"prompt": prompt}, tokenizer):
             raise InputError(
@@ -152,17 +152,16 @@ def _require_prompts(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokeniz
             )
 
 
-def _nothing_cut_off(own: GenerationConfig) -> GenerationConfig:
-    """A model's own settings may shift what is sampled (top_k, repetition_penalty ...), and
-    `generate` takes each that is not said otherwise: then the log-probabilities that PPO learns by
-    would not be those that it sampled by."""
+def _only_token_ids(config: GenerationConfig) -> GenerationConfig:
+    """Drop a model's settings that change what is sampled (top_k, repetition_penalty ...).
+    `generate` would use them, and PPO would learn from other log-probabilities than it sampled."""
     tokens = ("bos_token_id", "eos_token_id", "pad_token_id")
-    return GenerationConfig(**{name: getattr(own, name) for name in tokens})
+    return GenerationConfig(**{name: getattr(config, name) for name in tokens})
 
 
 def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
-    """The policy with its adapter, where it has one, and a value head. Dropout is off: what is
-    sampled and what is trained are one policy."""
+    """Return the policy with its adapter (if any) and a value head. Dropout is off, so that the
+    policy that samples is the one that is trained."""
     adapter = lora_config(spec)
     if adapter is not None:
         from peft import get_peft_model
@@ -177,7 +176,7 @@ def _actor_critic(spec: WorkloadSpec, policy: Any) -> ActorCritic:
 
 
 def _widest(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Tokens of the longest prompt there is; None where nothing has its size."""
+    """Return the tokens of the longest prompt, or None if no tensor needs that width."""
     speed = spec.config.speed
     if speed.lengths != "fixed" and not has_fixed_cache(spec.config):
         return None
@@ -186,26 +185,26 @@ def _widest(spec: WorkloadSpec, rows: Any, tokenizer: PreTrainedTokenizerBase) -
 
 @dataclass(frozen=True)
 class Switches:
-    """How the work is done. What is learned stays the same but for rounding."""
+    """Ways to do the same work. They change what is learned only by rounding."""
 
     advantages_by_loop: bool = False
     whole_logprobs: bool = False
     shared_forward: bool = True
     bucketed: bool = False
     fixed_width: bool = False
-    """Pad prompts and completions to the longest there can be."""
+    """Pad prompts and completions to their largest possible length."""
     prompt_width: int | None = None
-    """Tokens that prompts are padded to, with `fixed_width`."""
+    """With `fixed_width`: prompts are padded to this many tokens."""
     rows_at_once: int | None = None
-    """Prompts that are sampled together; None: all of a rollout."""
+    """How many prompts are sampled together; None: all prompts of a rollout."""
     generation: tuple[tuple[str, Any], ...] = ()
-    """Arguments of `generate`: the cache."""
+    """Arguments of `generate` for the cache and compilation."""
 
 
 def switches_of(config: CanaryConfig, prompt_width: int | None) -> Switches:
-    """The switches as set, or where they are not, as they are fastest without a risk.
+    """Return the config's switches; a switch that is not set gets its fastest safe value.
 
-    `prompt_width`: tokens of the longest prompt, where something has its size.
+    `prompt_width`: tokens of the longest prompt, if a tensor needs that width.
     """
     speed = config.speed
     return Switches(
@@ -221,18 +220,18 @@ def switches_of(config: CanaryConfig, prompt_width: int | None) -> Switches:
 
 
 def has_fixed_cache(config: CanaryConfig) -> bool:
-    """Whether tokens are decoded with a cache of fixed size."""
+    """Return whether decoding uses a cache of fixed size."""
     return config.speed.decode in ("static", "compiled")
 
 
 def generation_options(
     config: CanaryConfig, prompt_width: int | None
 ) -> tuple[tuple[str, Any], ...]:
-    """Arguments of `generate` for the cache, and for compiled decoding.
+    """Return arguments of `generate` for the cache and for compiled decoding.
 
-    A cache of fixed size has room for the longest prompt from the first rollout on: it would grow
-    with each longer one, and what is compiled for its size be compiled again. Older
-    transformers cannot be told, and grow it.
+    A cache of fixed size gets room for the longest prompt at once. Otherwise it grows with each
+    longer prompt, and the code compiled for its size is compiled again. Older transformers have no
+    argument for that, so their cache grows.
     """
     settings = {"use_cache": True, **cache(config), **compilation(config, uses_cuda(config))}
     if has_fixed_cache(config) and hasattr(GenerationConfig(), "max_cache_len"):

@@ -1,4 +1,4 @@
-"""From a rollout and its scores to what the updates learn from: rewards, advantages, returns."""
+"""Compute rewards, advantages and returns of a scored rollout."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from canary.training.trainers.ppo.building import PPOArguments
 
 Measure = Callable[[torch.Tensor, torch.Tensor], Moments]
-"""Moments of values over a mask: of this rank, or of all."""
+"""Returns the moments of values over a mask, on this rank or on all."""
 
 
 @dataclass(frozen=True)
 class Experience:
-    """A rollout with its advantages, and the KL to the reference: (rows, tokens)."""
+    """A rollout with its advantages. `kl`: KL to the reference model, (rows, tokens)."""
 
     rollout: Rollout
     kl: torch.Tensor
     explained_variance: torch.Tensor
-    """See `explained`; over the tokens that `measure` saw, of all ranks."""
+    """See `explained`; over the tokens of all ranks that `measure` covers."""
 
 
 def experience(
@@ -46,10 +46,10 @@ def experience(
     *,
     by_loop: bool = False,
 ) -> Experience:
-    """Penalises, whitens where asked, and estimates advantages; these are always whitened.
+    """Apply the KL penalty, whiten rewards if configured, and estimate whitened advantages.
 
-    `rollout` has scores, log-probabilities of both models and values; `coefficient` is the weight
-    of the KL in this step.
+    `rollout` needs scores, values, and log-probabilities of policy and reference model.
+    `coefficient` is the weight of the KL in this step.
     """
     assert rollout.scores is not None
     assert rollout.logprobs is not None
@@ -66,5 +66,5 @@ def experience(
     returns = kept(raw + rollout.values, mask)
     of_raw = measure(raw, mask)
     advantages = whiten(raw, mask, of_raw)
-    told = rollout.with_(rewards=rewards, advantages=advantages, returns=returns)
-    return Experience(told, kl, explained(of_raw, measure(returns, mask)))
+    complete = rollout.with_(rewards=rewards, advantages=advantages, returns=returns)
+    return Experience(complete, kl, explained(of_raw, measure(returns, mask)))

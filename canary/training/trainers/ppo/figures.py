@@ -1,4 +1,4 @@
-"""The metrics of a step: of its rollout, and of its updates."""
+"""The metrics of a step, from its rollout and its updates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canary.training.trainers.ppo.objective import Loss, Moments, kept, moments
 
 
 class Figures:
-    """Sums over the tokens of each update; means of them over the updates of a step."""
+    """Sums over the tokens of each update, and their means over the updates of a step."""
 
     def __init__(self, accelerator: Any) -> None:
         self._accelerator = accelerator
@@ -25,7 +25,7 @@ class Figures:
         self._done = 0
 
     def begin(self, tokens: torch.Tensor) -> torch.Tensor:
-        """An update begins on so many tokens of this rank; returns those of all ranks."""
+        """Begin an update on `tokens` of this rank; return the tokens of all ranks."""
         self._sums = {}
         self._tokens = self._accelerator.reduce(tokens.float(), "sum")
         return self._tokens
@@ -39,8 +39,8 @@ class Figures:
         loss: torch.Tensor,
         entropy: torch.Tensor | None = None,
     ) -> None:
-        """A micro-batch of the update; `entropy` is summed over its tokens, None where it is no
-        part of the loss."""
+        """Add a micro-batch of the update. `entropy` is summed over its tokens, or None if the loss
+        has no entropy bonus."""
         with torch.no_grad():
             moved = kept(log_ratio.float(), mask)
             found = {
@@ -60,7 +60,7 @@ class Figures:
             self._sums["ratio_deviation"] = torch.maximum(before, most)
 
     def end(self) -> torch.Tensor:
-        """The update's loss, over the tokens of all ranks."""
+        """Return the update's loss, averaged over the tokens of all ranks."""
         deviation = self._sums.pop("ratio_deviation")
         names = sorted(self._sums)
         sums = self._accelerator.reduce(torch.stack([self._sums[n].float() for n in names]), "sum")
@@ -70,18 +70,19 @@ class Figures:
         return self._updates["loss"][-1]
 
     def updated(self) -> None:
-        """The update was made: the KL did not end the step before it."""
+        """Count an update that was made: the KL did not end the step before it."""
         self._done += 1
 
     def approx_kl(self) -> float:
-        """Of the newest update: mean a token of KL(policy of the rollout || policy), nats."""
+        """Return the newest update's KL(policy of the rollout || policy): mean per token, nats."""
         return float(self._updates["approx_kl"][-1])
 
     def means(self) -> dict[str, float]:
-        """`loss`, `policy_loss`, `value_loss`, `clip_ratio`, `value_clip_ratio`, `approx_kl`, and
-        `entropy_update` where the loss has a bonus for it: means over the updates, one that the KL
-        held back among them; `ratio_deviation`: the largest distance of a ratio from 1 in the first
-        of them, on any rank; `updates`: how many were made."""
+        """Return the means over the updates, including one that the KL stopped: `loss`,
+        `policy_loss`, `value_loss`, `clip_ratio`, `value_clip_ratio`, `approx_kl`, and
+        `entropy_update` if the loss has an entropy bonus. Also return `ratio_deviation`: the
+        largest distance of a ratio from 1 in the first update, on any rank; and `updates`: how many
+        were made."""
         deviation = self._updates.pop("ratio_deviation")
         found = {name: torch.stack(values).mean() for name, values in self._updates.items()}
         named = {**found, "ratio_deviation": largest(deviation[0])}
@@ -92,10 +93,11 @@ class Figures:
 def rollout_metrics(
     collected: Experience, coefficient: float, eos_id: int | None
 ) -> dict[str, float]:
-    """Of the completions of all ranks: `score` of the reward model or functions, `reward` and
-    `reward_std` of the scores less the penalty on a missing end; `kl`, `entropy`, `values_mean`,
-    and `logprobs` and `reference_logprobs` of what was sampled, means a token; `kl_sequence` mean a
-    completion; `explained_variance` of the returns; `completion_length`; `eos_rate`; `kl_coef`."""
+    """Return the metrics over the completions of all ranks.
+
+    `score` is that of the reward model or functions; `reward` and `reward_std` are of scores minus
+    the penalty for a missing EOS. `kl`, `entropy`, `values_mean`, `logprobs` and
+    `reference_logprobs` are means per token; `kl_sequence` is the mean per completion."""
     rollout, mask = collected.rollout, collected.rollout.completion_mask
     assert rollout.raw_scores is not None
     assert rollout.scores is not None
@@ -128,7 +130,7 @@ def rollout_metrics(
 
 
 def moments_of_ranks(values: torch.Tensor, mask: torch.Tensor, accelerator: Any) -> Moments:
-    """Mean and variance over the masked tokens of every rank."""
+    """Return mean and variance over the mask's tokens of all ranks."""
     if accelerator.num_processes == 1:
         return moments(values, mask)
     sums = torch.stack([kept(values, mask).sum(), mask.sum().to(values.dtype)])
@@ -139,21 +141,21 @@ def moments_of_ranks(values: torch.Tensor, mask: torch.Tensor, accelerator: Any)
 
 
 def every_row(columns: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Each column, (rows,), with the rows of every rank, which has as many as any other: float64 on
-    the host, gathered all together."""
-    own = torch.stack([column.float() for column in columns.values()], dim=1)
-    table = gather(own).cpu().double()
+    """Return each column, (rows,), with the rows of all ranks, as float64 on the host. One gather
+    serves all columns; each rank must have as many rows."""
+    local = torch.stack([column.float() for column in columns.values()], dim=1)
+    table = gather(local).cpu().double()
     return dict(zip(columns, table.unbind(dim=1), strict=True))
 
 
 def largest(value: torch.Tensor) -> torch.Tensor:
-    """Of a number a rank; NaN where one is."""
+    """Return the largest value over all ranks, or NaN if one is NaN."""
     found: torch.Tensor = gather(value.reshape(1)).max()
     return found
 
 
 def synchronised(accelerator: Any, model: Any, last: bool) -> AbstractContextManager[Any]:
-    """Gradients are exchanged between ranks with the last micro-batch alone."""
+    """Return a context that exchanges gradients between ranks only for the last micro-batch."""
     if last:
         return nullcontext()
     found: AbstractContextManager[Any] = accelerator.no_sync(model)

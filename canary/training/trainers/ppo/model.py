@@ -1,4 +1,4 @@
-"""What PPO computes with: a policy with a value head, and a reference that never changes."""
+"""The models of PPO: a policy with a value head, and a reference model that never changes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from canary.training.trainers.ppo.modes import evaluate
 from canary.training.trainers.ppo.objective import entropy_of
 
 
-class Judged(NamedTuple):
-    """What a forward tells of the completions of its rows, each (rows, completion); None where it
-    was not asked for. A tuple, so that accelerate can hand it through."""
+class ForwardOutput(NamedTuple):
+    """Outputs of a forward for the completions, each (rows, completion), or None if not asked for.
+    A tuple, because accelerate converts the outputs of a forward."""
 
     logprobs: torch.Tensor | None
     values: torch.Tensor | None
@@ -25,9 +25,9 @@ class Judged(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a forward is to compute. `whole`: log-probabilities of every position, prompts and
-    padding too, of which those of the completions are kept; slow, and the same."""
+class Request:
+    """Outputs to compute in a forward. `whole`: compute log-probabilities of all positions, prompts
+    and padding too, and keep those of the completions. This is slower and gives the same result."""
 
     temperature: float
     logprobs: bool = True
@@ -37,13 +37,12 @@ class Asked:
 
 
 def positions(attention_mask: torch.Tensor) -> torch.Tensor:
-    """(rows, tokens): each token's place in its sequence, however it is padded."""
+    """Return (rows, tokens): each token's place in its sequence, however it is padded."""
     return (attention_mask.long().cumsum(dim=1) - 1).clamp(min=0)
 
 
 class LanguageModel:
-    """The log-probabilities and last hidden states of a causal model of transformers, with or
-    without adapters."""
+    """Computes log-probabilities and last hidden states of a causal model, also with adapters."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -52,16 +51,16 @@ class LanguageModel:
         self._head = inner.get_output_embeddings()
         self._takes_positions = "position_ids" in inspect.signature(inner.forward).parameters
         self._whole = inner
-        self._apart = self._head is not None and self._trunk is not inner and self._same_apart()
+        self._splits = self._head is not None and self._trunk is not inner and self._same_split()
 
     @property
     def hidden_size(self) -> int:
         """Width of the hidden states."""
         return int(self._head.weight.shape[-1])
 
-    def _same_apart(self) -> bool:
-        """Whether trunk and head, called one after the other, give the model's own logits: some
-        models scale or cap them between or after."""
+    def _same_split(self) -> bool:
+        """Return whether trunk and head, called one after the other, give the model's logits: some
+        models scale or cap them in between or afterwards."""
         ids = torch.arange(2, device=self._head.weight.device).unsqueeze(0)
         mask = torch.ones_like(ids)
         training = self._whole.training
@@ -69,8 +68,8 @@ class LanguageModel:
         try:
             with torch.no_grad():
                 hidden = self._trunk(input_ids=ids, attention_mask=mask).last_hidden_state
-                own = self._whole(input_ids=ids, attention_mask=mask).logits
-                return bool(torch.equal(self._head(hidden), own))
+                logits = self._whole(input_ids=ids, attention_mask=mask).logits
+                return bool(torch.equal(self._head(hidden), logits))
         finally:
             self._whole.train(training)
 
@@ -81,45 +80,45 @@ class LanguageModel:
         return inputs | {"use_cache": False}
 
     def __call__(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> tuple[torch.Tensor | None, torch.Tensor, torch.Tensor | None]:
-        """(log-probabilities, hidden states, entropy) of the last `length` tokens of each row: the
-        model's state before a token is what gives its probability, and its value."""
+        """Return (log-probabilities, hidden states, entropy) of the last `length` tokens of each
+        row. A token's probability and value come from the hidden state before it."""
         inputs = self._inputs(input_ids, attention_mask)
-        if self._apart:
+        if self._splits:
             hidden = self._trunk(**inputs).last_hidden_state
         else:
             output = self._whole(**inputs, output_hidden_states=True)
             hidden = output.hidden_states[-1]
         before = slice(-length - 1, -1)
-        # Whole in memory: of a slice, matmul takes another way for weights that train than for
-        # frozen ones, and policy and reference would differ by rounding from the start.
+        # Contiguous: on a slice, matmul computes differently for trainable and for frozen weights.
+        # Policy and reference would then differ by rounding from the start.
         states = hidden[:, before].contiguous()
-        if not (asked.logprobs or asked.entropy):
+        if not (request.logprobs or request.entropy):
             return None, states, None
-        if asked.whole:
-            logits = self._head(hidden) if self._apart else output.logits
-            found, entropy = _of_tokens(logits[:, :-1], input_ids[:, 1:], asked)
+        if request.whole:
+            logits = self._head(hidden) if self._splits else output.logits
+            found, entropy = _of_tokens(logits[:, :-1], input_ids[:, 1:], request)
             found = found[:, -length:]
             entropy = None if entropy is None else entropy[:, -length:]
         else:
-            logits = self._head(states) if self._apart else output.logits[:, before]
-            found, entropy = _of_tokens(logits, input_ids[:, -length:], asked)
+            logits = self._head(states) if self._splits else output.logits[:, before]
+            found, entropy = _of_tokens(logits, input_ids[:, -length:], request)
         return found, states, entropy
 
 
 def _of_tokens(
-    logits: torch.Tensor, ids: torch.Tensor, asked: Asked
+    logits: torch.Tensor, ids: torch.Tensor, request: Request
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Log-probabilities of `ids` (rows, tokens) as they are sampled: at the temperature."""
-    every = torch.log_softmax(logits.float() / asked.temperature, dim=-1)
+    """Return the log-probabilities of `ids` (rows, tokens) at the sampling temperature."""
+    every = torch.log_softmax(logits.float() / request.temperature, dim=-1)
     chosen = every.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
-    return chosen, entropy_of(every) if asked.entropy else None
+    return chosen, entropy_of(every) if request.entropy else None
 
 
 class ActorCritic(nn.Module):
-    """The policy, and on its last hidden states a value head: one linear layer in float32 that
-    starts at 0, so that the first advantages are those of the rewards alone."""
+    """The policy, with a value head on its last hidden states: one linear layer in float32. It
+    starts at 0, so that the first advantages depend on the rewards alone."""
 
     def __init__(self, policy: Any) -> None:
         super().__init__()
@@ -136,36 +135,35 @@ class ActorCritic(nn.Module):
             self.peft_config = policy.peft_config
 
     def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
-    ) -> Judged:
-        """Of the last `length` tokens of each row: log-probabilities, values, entropy."""
-        found, hidden, entropy = self._language_model(input_ids, attention_mask, length, asked)
-        values = self._values(hidden) if asked.values else None
-        return Judged(found, values, entropy)
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
+    ) -> ForwardOutput:
+        """Return log-probabilities, values and entropy of the last `length` tokens of each row."""
+        found, hidden, entropy = self._language_model(input_ids, attention_mask, length, request)
+        values = self._values(hidden) if request.values else None
+        return ForwardOutput(found, values, entropy)
 
     def _values(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(rows, tokens), in float32 whatever the policy computes in."""
+        """Return (rows, tokens), in float32 whatever the policy computes in."""
         device = hidden.device.type
-        # Only where it is on: a graph that enters autocast is compiled anew in each process, as
-        # torch.compile's cache takes none.
+        # Only if autocast is on: torch.compile cannot cache a graph that enters autocast, and each
+        # process would compile it again.
         on = torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False) if on else contextlib.nullcontext():
             values: torch.Tensor = self.value_head(hidden.float()).squeeze(-1)
         return values
 
     def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """The policy's own."""
+        """Call the policy's `generate`."""
         return self.policy.generate(*args, **kwargs)
 
     @property
     def device(self) -> torch.device:
-        """Where the policy is."""
+        """The policy's device."""
         return next(self.policy.parameters()).device
 
 
 class Reference:
-    """Log-probabilities of the reference: a frozen copy of the policy, or the policy itself with
-    its adapter switched off."""
+    """The reference model: a frozen copy of the policy, or the policy without its adapter."""
 
     def __init__(self, copy: Any | None, policy: Any) -> None:
         self._policy = policy if copy is None else None
@@ -180,10 +178,10 @@ class Reference:
                 yield
 
     def logprobs(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, asked: Asked
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, length: int, request: Request
     ) -> torch.Tensor:
-        """(rows, length), of the last `length` tokens of each row."""
+        """Return (rows, length): log-probabilities of the last `length` tokens of each row."""
         with torch.no_grad(), self._switched_off():
-            found, _, _ = self._language_model(input_ids, attention_mask, length, asked)
+            found, _, _ = self._language_model(input_ids, attention_mask, length, request)
         assert found is not None
         return found

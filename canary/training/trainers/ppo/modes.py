@@ -1,4 +1,4 @@
-"""The one policy that PPO samples from, judges and trains: nothing random in it in any mode."""
+"""Modes of PPO's policy: without dropout, so that sampling and training use the same policy."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from torch.nn.modules.dropout import _DropoutNd
 
 
 def without_dropout(model: nn.Module) -> float:
-    """Switches off every dropout, that of adapters too; returns the largest there was.
+    """Switch off all dropout, also that of adapters; return the largest rate found.
 
-    With dropout the first ratio would not be 1: an update would learn from the masks that the
-    rollout had drawn, and the clipping would hold some of them back. Models of transformers have it
-    as modules, and as rates by many names, of modules or of their config, which they call
-    `torch.nn.functional.dropout` with.
+    With dropout the first ratio would not be 1: updates would learn from the random masks, and
+    clipping would stop some of them. Models of transformers have dropout modules. They also pass
+    rates, under many names in modules or configs, to `torch.nn.functional.dropout`.
     """
     found = [0.0]
     for module in model.modules():
@@ -27,14 +26,14 @@ def without_dropout(model: nn.Module) -> float:
 
 
 def rates(owner: object) -> list[str]:
-    """Attributes of a module or a config that are rates of dropout."""
-    held = getattr(owner, "__dict__", {})
-    return [name for name, value in held.items() if "drop" in name and isinstance(value, float)]
+    """Return the names of a module's or config's attributes that are dropout rates."""
+    values = getattr(owner, "__dict__", {})
+    return [name for name, value in values.items() if "drop" in name and isinstance(value, float)]
 
 
 def evaluate(model: nn.Module) -> None:
-    """Evaluation mode, but for 4-bit layers on a CPU with bfloat16 instructions: bitsandbytes would
-    pack their weights anew, for kernels that compute something else than those of training."""
+    """Set evaluation mode, except for 4-bit layers on a CPU with bfloat16 instructions: there
+    bitsandbytes would repack the weights for kernels that compute other values than training."""
     model.train(False)
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):

@@ -1,4 +1,4 @@
-"""A reward model as PPO's scorer: any sequence classifier with one label, frozen."""
+"""A reward model as PPO's scorer: any frozen sequence classifier with one label."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from canary.training.trainers.ppo.scoring import Prompt, Samples
 
 UNLIMITED = 10**9
-"""`model_max_length` of a tokenizer that knows no limit is larger than this."""
+"""A tokenizer without a limit has a `model_max_length` above this."""
 
 
 class RewardModel:
     """Scores with the model's only logit, in evaluation mode and without gradients.
 
-    A model whose tokenizer is the policy's reads the sampled ids as they are, so that a completion
-    that did not end is seen without an end. Another one reads the texts through its own chat
-    template, which ends every turn, and its own tokenizer.
+    A model with the policy's tokenizer reads the sampled ids directly, so an unfinished completion
+    has no end. Any other model reads the texts with its tokenizer and its chat template, which
+    ends every turn.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RewardModel:
         self._longest: int = min(tokenizer.model_max_length, _positions(model), UNLIMITED)
 
     def score(self, samples: Samples) -> torch.Tensor:
-        """One logit a row, float32 (rows,). Of a sequence too long for the model, its end."""
+        """Return one logit per row, float32 (rows,). Only the end of overlong sequences is read."""
         sequences = self._sequences(samples)
         shortest_first = sorted(range(len(sequences)), key=lambda row: len(sequences[row]))
         scores = torch.empty(len(sequences), device=self.model.device)
@@ -80,11 +80,11 @@ class RewardModel:
         return [ids[-self._longest :] for ids in whole]
 
     def _read(self, prompt: Prompt, completion: str, ended: bool) -> list[int]:
-        """The ids of a text as the model's own training had them."""
+        """Return the ids of a text in the format that the model was trained on."""
         if isinstance(prompt, str):
             end = str(self.tokenizer.eos_token or "") if ended else ""
-            # Cut here, and not later: what the tokenizer puts before a text stays, and a classifier
-            # such as RoBERTa reads its score there.
+            # Truncated by the tokenizer, so that its first special token stays: a classifier such
+            # as RoBERTa reads its score there.
             plain: list[int] = self.tokenizer(
                 prompt + completion + end, truncation=True, max_length=self._longest
             )["input_ids"]
@@ -95,7 +95,7 @@ class RewardModel:
         return templated
 
     def _logits(self, sequences: list[list[int]]) -> torch.Tensor:
-        """Float32 (len(sequences),); padded on the right."""
+        """Return float32 (len(sequences),); the inputs are padded on the right."""
         width = max(map(len, sequences))
         device = self.model.device
         ids = torch.tensor([row + [self._pad] * (width - len(row)) for row in sequences])
@@ -114,12 +114,12 @@ class RewardModel:
 def load_reward_model(
     spec: WorkloadSpec, name: str, tokenizer: PreTrainedTokenizerBase, device: torch.device
 ) -> RewardModel:
-    """The reward model by that name, for a policy that has `tokenizer`.
+    """Return the reward model by that name, for a policy with `tokenizer`.
 
-    Raises InputError where it cannot be had or is no sequence classifier with one label.
+    Raises InputError if it cannot be loaded or is not a sequence classifier with one label.
     """
     trusted = spec.config.trust_remote_code
-    own: PreTrainedTokenizerBase = from_named(
+    reward_tokenizer: PreTrainedTokenizerBase = from_named(
         name,
         lambda source, access: AutoTokenizer.from_pretrained(
             source, **access, padding_side="right", truncation_side="left"
@@ -127,8 +127,8 @@ def load_reward_model(
         trusted=trusted,
         what="reward model",
     )
-    if own.chat_template is None and tokenizer.chat_template is not None:
-        own.chat_template = DEFAULT_CHAT_TEMPLATE
+    if reward_tokenizer.chat_template is None and tokenizer.chat_template is not None:
+        reward_tokenizer.chat_template = DEFAULT_CHAT_TEMPLATE
     model: PreTrainedModel = from_named(
         name,
         lambda source, access: _classifier(name, source, access),
@@ -137,7 +137,7 @@ def load_reward_model(
     )
     return RewardModel(
         model.to(device),
-        own,
+        reward_tokenizer,
         tokenizer,
         rows_at_once=spec.config.batch_size,
         dtype=getattr(torch, spec.config.dtype),
@@ -145,10 +145,10 @@ def load_reward_model(
 
 
 def _positions(model: PreTrainedModel) -> int:
-    """How many tokens of a sequence it has positions for.
+    """Return the longest sequence that the model has positions for.
 
-    RoBERTa and its kin (XLM-R, CamemBERT, Longformer, MPNet, ESM) count them from behind the row of
-    their table that is padding's own.
+    RoBERTa and its relatives count positions from the row after the padding row of their table
+    (XLM-R, CamemBERT, Longformer, MPNet, ESM).
     """
     config = model.config.get_text_config()
     found: int = getattr(config, "max_position_embeddings", None) or UNLIMITED
@@ -168,7 +168,7 @@ def _classifier(name: str, source: str, access: dict[str, Any]) -> PreTrainedMod
         raise InputError(f"reward model '{name}' is a {what}, not a sequence classifier", hint)
     if config.num_labels != 1:
         raise InputError(
-            f"reward model '{name}' has {config.num_labels} labels, and a reward is one number",
+            f"reward model '{name}' has {config.num_labels} labels, but a reward is one number",
             hint,
         )
     model, loading = AutoModelForSequenceClassification.from_pretrained(
@@ -186,7 +186,7 @@ def _classifier(name: str, source: str, access: dict[str, Any]) -> PreTrainedMod
 
 
 def _same_tokens(one: PreTrainedTokenizerBase, other: PreTrainedTokenizerBase) -> bool:
-    """Whether both make the same ids of a conversation; how they pad may differ."""
+    """Return whether both give the same ids for a conversation; padding may differ."""
     return (
         _vocabulary(one) == _vocabulary(other)
         and one.eos_token == other.eos_token

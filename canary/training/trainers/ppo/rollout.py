@@ -1,4 +1,4 @@
-"""Rollouts: prompts as the policy reads them, completions it samples, and what is known of both."""
+"""Rollouts: prompts as token ids, the completions that the policy samples, and their values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from canary.training.trainers.ppo.objective import completion_mask
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-Row = dict[str, Any]
+DataRow = dict[str, Any]
 
 
 def prompt_text(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> str:
-    """The prompt as text; conversations through the chat template, up to the answer's beginning."""
+    """Return the prompt as text; conversations go through the chat template."""
     prompt = row["prompt"]
     if isinstance(prompt, str):
         return prompt
@@ -26,34 +26,34 @@ def prompt_text(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> s
 
 
 def prompt_ids(row: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Token ids of the prompt; a chat template brings its special tokens along."""
-    bare = not isinstance(row["prompt"], str)
+    """Return the token ids of the prompt; a chat template already contains its special tokens."""
     text = prompt_text(row, tokenizer)
-    ids: list[int] = tokenizer(text, add_special_tokens=not bare)["input_ids"]
+    plain = isinstance(row["prompt"], str)
+    ids: list[int] = tokenizer(text, add_special_tokens=plain)["input_ids"]
     return ids
 
 
 @dataclass(frozen=True)
 class Prompts:
-    """Prompts padded on the left: `ids` and `mask` (rows, tokens), and the rows they come from."""
+    """Prompts padded on the left: `ids` and `mask` (rows, tokens), and their rows of the data."""
 
     ids: torch.Tensor
     mask: torch.Tensor
-    rows: tuple[Row, ...]
+    rows: tuple[DataRow, ...]
 
 
 class PromptCollator:
-    """Rows of the data as one batch of prompts; runs in the processes that load data.
+    """Collates rows of the data into a batch of prompts; runs in the data loader's processes.
 
-    `width`: pad to so many tokens; None: to the longest of the batch.
+    `width`: pad to this many tokens; None: to the longest prompt of the batch.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, width: int | None) -> None:
         self._tokenizer = tokenizer
         self._width = width
 
-    def __call__(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """`{ids, mask, rows}`, see `Prompts`."""
+    def __call__(self, rows: Sequence[DataRow]) -> dict[str, Any]:
+        """Return `{ids, mask, rows}`, see `Prompts`."""
         found = [prompt_ids(row, self._tokenizer) for row in rows]
         width = self._width or max(map(len, found))
         pad = self._tokenizer.pad_token_id
@@ -64,27 +64,28 @@ class PromptCollator:
 
 @dataclass(frozen=True)
 class Rollout:
-    """Completions of a batch of prompts, and what PPO makes of them. All tensors have a row a
-    completion; those marked (rows, tokens) are over the completion's tokens and padded on the
-    right; prompts are padded on the left."""
+    """Completions of a batch of prompts, and what PPO computes from them.
+
+    All tensors have one row per completion. Those marked (rows, tokens) hold the completion's
+    tokens, padded on the right; prompts are padded on the left."""
 
     prompt_ids: torch.Tensor
     prompt_mask: torch.Tensor
     completion_ids: torch.Tensor
     completion_mask: torch.Tensor
-    """(rows, tokens), true up to and with the first EOS."""
+    """(rows, tokens), true up to and including the first EOS."""
     raw_scores: torch.Tensor | None = None
-    """(rows,), what the reward says of each completion."""
+    """(rows,), the scorer's score of each completion."""
     scores: torch.Tensor | None = None
-    """(rows,), less the penalty where a completion has no end."""
+    """(rows,), `raw_scores` minus the penalty for completions without EOS."""
     logprobs: torch.Tensor | None = None
     """(rows, tokens), of the policy that sampled."""
     reference_logprobs: torch.Tensor | None = None
     entropy: torch.Tensor | None = None
-    """(rows, tokens), of the policy that sampled, nats."""
+    """(rows, tokens), of the policy that sampled, in nats."""
     values: torch.Tensor | None = None
     rewards: torch.Tensor | None = None
-    """(rows, tokens), the penalty on the KL and, at the last token, the score."""
+    """(rows, tokens), the KL penalty, plus the score at the last token."""
     advantages: torch.Tensor | None = None
     """(rows, tokens), whitened."""
     returns: torch.Tensor | None = None
@@ -93,15 +94,15 @@ class Rollout:
         return len(self.completion_ids)
 
     def take(self, order: torch.Tensor) -> Rollout:
-        """The rows of `order`."""
+        """Return the rows of `order`."""
         return self._each(lambda value: value[order])
 
     def with_(self, **found: torch.Tensor) -> Rollout:
-        """With more known of it."""
+        """Return a copy with these tensors."""
         return replace(self, **found)
 
     def trimmed(self) -> Rollout:
-        """Without columns that are padding in every row."""
+        """Return a copy without columns that are padding in every row."""
         prompt = int(self.prompt_mask.sum(dim=1).max())
         length = int(self.completion_mask.sum(dim=1).max())
         prompts = ("prompt_ids", "prompt_mask")
@@ -114,7 +115,7 @@ class Rollout:
         return Rollout(**{name: cut(name, value) for name, value in self.tensors().items()})
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """What is known, by name."""
+        """Return the tensors that are set, by name."""
         named = ((field.name, getattr(self, field.name)) for field in fields(self))
         return {name: value for name, value in named if value is not None}
 
@@ -122,7 +123,7 @@ class Rollout:
         return Rollout(**{name: change(value) for name, value in self.tensors().items()})
 
     def ended(self, eos_id: int | None) -> torch.Tensor:
-        """(rows,), whether a completion came to its own end."""
+        """Return (rows,): whether a completion ended with EOS."""
         if eos_id is None:
             return torch.zeros(len(self), dtype=torch.bool, device=self.completion_ids.device)
         return (self.completion_ids.eq(eos_id) & self.completion_mask).any(dim=1)
@@ -134,19 +135,18 @@ class Rollout:
 
     @property
     def attention_mask(self) -> torch.Tensor:
-        """(rows, prompt + completion); what follows an EOS is not attended to."""
+        """(rows, prompt + completion); tokens after EOS are masked."""
         return torch.cat([self.prompt_mask, self.completion_mask.to(self.prompt_mask)], dim=1)
 
 
 def micro_batches(rows: int, size: int) -> Iterator[slice]:
-    """Slices of `size` rows, the last of what is left."""
+    """Yield slices of `size` rows; the last one may be shorter."""
     return (slice(start, start + size) for start in range(0, rows, size))
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How completions are sampled: from the policy's own distribution at a temperature, with
-    nothing cut off it."""
+    """How completions are sampled: with a temperature, but without top-k or top-p."""
 
     max_new_tokens: int
     temperature: float
@@ -155,14 +155,14 @@ class Sampling:
     fixed_length: bool = False
     """No completion ends before `max_new_tokens`."""
     rows_at_once: int | None = None
-    """Prompts that are sampled together; None: all."""
+    """How many prompts are sampled together; None: all."""
     width: int | None = None
-    """Completions are padded to so many tokens; None: to the longest."""
+    """Completions are padded to this many tokens; None: to the longest."""
     options: tuple[tuple[str, Any], ...] = ()
-    """Further arguments of `generate`: the cache."""
+    """Further arguments of `generate`, for the cache and compilation."""
 
     def arguments(self) -> dict[str, Any]:
-        """Of `generate`."""
+        """Return the arguments of `generate`."""
         shortest = {"min_new_tokens": self.max_new_tokens} if self.fixed_length else {}
         return {
             "max_new_tokens": self.max_new_tokens,
@@ -178,7 +178,7 @@ class Sampling:
 
 
 def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
-    """Samples a completion of each prompt."""
+    """Sample one completion for each prompt."""
     found = []
     for rows in micro_batches(len(prompts.ids), sampling.rows_at_once or len(prompts.ids)):
         ids, mask = prompts.ids[rows], prompts.mask[rows]
@@ -195,5 +195,5 @@ def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
 
 
 def _padded(ids: torch.Tensor, width: int, pad_id: int) -> torch.Tensor:
-    """Filled up on the right. Shorter than `width` are batches in which all rows had ended."""
+    """Pad on the right to `width`: a batch is shorter if all its rows ended early."""
     return torch.nn.functional.pad(ids, (0, width - ids.shape[1]), value=pad_id)

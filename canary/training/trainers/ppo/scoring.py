@@ -1,4 +1,4 @@
-"""What scores PPO's completions: reward functions, or a reward model that stays as it is."""
+"""Score PPO's completions with reward functions or with a frozen reward model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,11 @@ Prompt = str | list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Samples:
-    """Completions to be scored, one a row.
+    """Completions to be scored, one per row.
 
-    `completions` are their texts without special tokens. The ids are int64 (rows, length), padded
-    on either side; the masks, of the same shapes, are 1 where a token counts: those of a prompt,
-    and those of a completion up to its first EOS, EOS included. `columns` are the columns of the
-    data beside `prompt`, a value a row.
+    `completions` are texts without special tokens. Ids are int64 (rows, length), padded on either
+    side. Masks have the same shapes and are 1 on real tokens; a completion's mask includes its
+    first EOS and nothing after it. `columns`: the other columns of the data, one value per row.
     """
 
     prompts: Sequence[Prompt]
@@ -45,27 +44,27 @@ class Samples:
     def of_rows(
         cls, rows: Sequence[Mapping[str, Any]], texts: Sequence[str], **tensors: torch.Tensor
     ) -> Samples:
-        """Of rows of the data, with the texts that answer them, and ids and masks by name."""
+        """Build samples from rows of the data, their completions, and ids and masks by name."""
         columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
         return cls([row["prompt"] for row in rows], texts, columns=columns, **tensors)
 
     def prompt_tokens(self) -> list[list[int]]:
-        """The ids of each prompt, without padding."""
-        return _counting(self.prompt_ids, self.prompt_mask)
+        """Return the ids of each prompt, without padding."""
+        return _unmasked(self.prompt_ids, self.prompt_mask)
 
     def completion_tokens(self) -> list[list[int]]:
-        """The ids of each completion, without padding."""
-        return _counting(self.completion_ids, self.completion_mask)
+        """Return the ids of each completion, without padding."""
+        return _unmasked(self.completion_ids, self.completion_mask)
 
 
-def _counting(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
-    """The ids whose mask is not 0, row by row."""
+def _unmasked(ids: torch.Tensor, mask: torch.Tensor) -> list[list[int]]:
+    """Return each row's ids whose mask is not 0."""
     rows = zip(ids.tolist(), mask.tolist(), strict=True)
-    return [[token for token, counts in zip(*row, strict=True) if counts] for row in rows]
+    return [[token for token, keep in zip(*row, strict=True) if keep] for row in rows]
 
 
 class Scorer(Protocol):
-    """Gives each completion one number, float32 (rows,), on the device of the ids."""
+    """Returns one number per completion, float32 (rows,), on the device of the ids."""
 
     def score(self, samples: Samples) -> torch.Tensor: ...
 
@@ -76,9 +75,9 @@ def build_scorer(
     tokenizer: PreTrainedTokenizerBase,
     device: torch.device,
 ) -> Scorer:
-    """The scorer that the config's `ppo.reward_model` names; without one, the reward functions.
+    """Return the config's `ppo.reward_model` as scorer, or else the reward functions.
 
-    Raises InputError where it cannot be had or the data lacks the column that it reads.
+    Raises InputError if it cannot be loaded or the data lacks a column that it reads.
     """
     name = spec.config.ppo.reward_model if spec.config.ppo is not None else None
     if name is None:
@@ -87,10 +86,10 @@ def build_scorer(
 
 
 class RewardFunctions:
-    """The sum of functions as trl calls them; one that gives None for a completion abstains.
+    """Sums reward functions, called as trl calls them. A function that returns None abstains.
 
-    A completion for which all abstain scores 0, and `notes` says so once. A score that is no number
-    stays one, so that it is seen.
+    A completion scores 0 if all functions abstain; `notes` says so once. A NaN score stays NaN, so
+    that the checks see it.
     """
 
     def __init__(
@@ -98,12 +97,12 @@ class RewardFunctions:
     ) -> None:
         self.functions = functions
         self._notes = notes
-        self._told = False
+        self._noted = False
 
     def score(self, samples: Samples) -> torch.Tensor:
-        """The sum of the functions' rewards, float32 (rows,).
+        """Return the sum of the functions' rewards, float32 (rows,).
 
-        Raises InputError where a function gives another number of them.
+        Raises InputError if a function returns the wrong number of rewards.
         """
         arguments = {
             **{name: list(values) for name, values in samples.columns.items()},
@@ -112,18 +111,19 @@ class RewardFunctions:
             "completion_ids": samples.completion_tokens(),
         }
         columns = [_called(function, arguments) for function in self.functions]
-        said = [[float(r) for r in row if r is not None] for row in zip(*columns, strict=True)]
-        self._tell_of_silence([not row for row in said], samples.completions)
+        rewards = [[float(r) for r in row if r is not None] for row in zip(*columns, strict=True)]
+        self._note_abstentions([not row for row in rewards], samples.completions)
         device = samples.completion_ids.device
-        return torch.tensor([sum(row) for row in said], dtype=torch.float32, device=device)
+        return torch.tensor([sum(row) for row in rewards], dtype=torch.float32, device=device)
 
-    def _tell_of_silence(self, silent: Sequence[bool], completions: Sequence[str]) -> None:
-        if self._notes is None or self._told or not any(silent):
+    def _note_abstentions(self, abstained: Sequence[bool], completions: Sequence[str]) -> None:
+        if self._notes is None or self._noted or not any(abstained):
             return
-        self._told = True
+        self._noted = True
+        first = completions[abstained.index(True)]
         self._notes.append(
-            f"completions score 0 for which every reward function abstained: {sum(silent)} of "
-            f"{len(silent)} in the first such step, among them {completions[silent.index(True)]!r}"
+            "completions score 0 if every reward function abstains: "
+            f"{sum(abstained)} of {len(abstained)} in the first such step, for example {first!r}"
         )
 
 
@@ -136,8 +136,8 @@ def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> list[flo
         name = getattr(function, "__name__", type(function).__name__)
         given = f"{len(found)} rewards" if isinstance(answer, Iterable) else repr(answer)
         raise InputError(
-            f"reward function '{name}' gave {given} for {wanted} completions",
-            "give a list with a number, or None, for each",
+            f"reward function '{name}' returned {given} for {wanted} completions",
+            "return a list with one number, or None, per completion",
         )
     return found
 
@@ -147,7 +147,7 @@ async def _awaited(answer: Any) -> Any:
 
 
 def _as_prompted(samples: Samples) -> list[str] | list[list[dict[str, str]]]:
-    """Completions in the form of their prompts: texts, or lists of one message."""
+    """Return the completions in the form of their prompts: texts, or lists of one message."""
     if not samples.prompts or isinstance(samples.prompts[0], str):
         return list(samples.completions)
     return [[{"role": "assistant", "content": text}] for text in samples.completions]

@@ -1,4 +1,4 @@
-"""How a rollout is cut: into mini-batches, one an update, and these into micro-batches."""
+"""Split a rollout into mini-batches, one per update, and these into micro-batches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from canary.training.trainers.ppo.rollout import Rollout
 
 @dataclass(frozen=True)
 class Splitter:
-    """Counts of completions. `bucketed`: the rows of a mini-batch sorted by length, so that its
-    micro-batches hold little padding; the mini-batch stays the same."""
+    """Sizes are in completions. `bucketed`: sort the rows of a mini-batch by length, so that its
+    micro-batches have little padding; the mini-batch stays the same."""
 
     mini_batch: int
     micro_batch: int
     bucketed: bool = False
 
     def of(self, rollout: Rollout, order: torch.Tensor | None = None) -> list[list[torch.Tensor]]:
-        """For each mini-batch, the rows of each of its micro-batches; in the rollout's own order,
-        or in `order`."""
+        """Return each mini-batch's rows per micro-batch, in the rollout's order or in `order`."""
         device = rollout.completion_ids.device
         rows = torch.arange(len(rollout)) if order is None else order
         lengths = rollout.attention_mask.sum(dim=1).cpu() if self.bucketed else None

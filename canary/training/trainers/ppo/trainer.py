@@ -1,6 +1,6 @@
-"""Proximal policy optimization on a language model: a rollout a step, and the updates on it.
+"""Proximal policy optimization of a language model: each step is a rollout and its updates.
 
-Reads from top to bottom: `train` is the loop, `_collect` samples, scores and judges completions,
+Read it from top to bottom: `train` is the loop, `_collect` samples and scores completions,
 `_update` learns from them. The formulas are in `objective`.
 """
 
@@ -27,7 +27,7 @@ from canary.training.trainers.ppo.figures import (
     rollout_metrics,
     synchronised,
 )
-from canary.training.trainers.ppo.model import ActorCritic, Asked, Reference
+from canary.training.trainers.ppo.model import ActorCritic, Reference, Request
 from canary.training.trainers.ppo.modes import evaluate
 from canary.training.trainers.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
 from canary.training.trainers.ppo.scoring import Samples, Scorer
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from canary.training.trainers.ppo.building import PPOArguments, Switches
 
 EARLY_STOP = 1.5
-"""Times `target_kl`: from there on a step's updates end (Achiam 2018, Spinning Up)."""
+"""Times `target_kl`: beyond it a step makes no more updates (Achiam 2018, Spinning Up)."""
 
 
 class PPOTrainer(Trainer):
-    """One optimizer step of the canary is one rollout and all updates on it."""
+    """One step of the canary is one rollout and all updates on it."""
 
     args: PPOArguments
     state: TrainerState
@@ -62,7 +62,7 @@ class PPOTrainer(Trainer):
         processing_class: PreTrainedTokenizerBase,
         callbacks: Any = None,
     ) -> None:
-        """`reference`: a frozen copy of the policy; None: the policy without its adapter."""
+        """`reference`: a frozen copy of the policy, or None for the policy without its adapter."""
         super().__init__(
             model=model,
             args=args,
@@ -92,10 +92,10 @@ class PPOTrainer(Trainer):
             switches.generation,
         )
         self._split = Splitter(args.mini_batch, args.per_device_train_batch_size, switches.bucketed)
-        self._asked = Asked(args.temperature, whole=switches.whole_logprobs)
+        self._request = Request(args.temperature, whole=switches.whole_logprobs)
 
     def train(self, *_: Any, **__: Any) -> TrainOutput:
-        """Runs `max_steps` steps from the beginning."""
+        """Run `max_steps` steps from the beginning."""
         self._set_up()
         prompts = self._prompts()
         losses = 0.0
@@ -119,7 +119,7 @@ class PPOTrainer(Trainer):
         return TrainOutput(done, losses / done, {})
 
     def _set_up(self) -> None:
-        """Optimizer, schedule and what accelerate wraps; the seed anew, a different one a rank."""
+        """Set the seed (a different one per rank), and create optimizer and schedule."""
         arguments = self.args
         set_seed(arguments.seed + self.accelerator.process_index)
         self.create_optimizer_and_scheduler(arguments.max_steps)
@@ -134,22 +134,22 @@ class PPOTrainer(Trainer):
         handler.train_dataloader = self.get_train_dataloader()
 
     def _prompts(self) -> Iterator[Prompts]:
-        """Batches of prompts without end; the data in a new order each time through."""
+        """Yield batches of prompts forever; each epoch has a new order."""
         while True:
             for batch in self.callback_handler.train_dataloader:
                 device = self.args.device
                 yield Prompts(batch["ids"].to(device), batch["mask"].to(device), batch["rows"])
 
     def _collect(self, prompts: Prompts) -> Experience:
-        """A rollout of the policy as it is, and what it is worth."""
+        """Sample a rollout with the current policy, score it, and estimate its advantages."""
         evaluate(self.model)
         with self.watch.phase("generation"), self.accelerator.autocast():
             rollout = sample(self.model, prompts, self.sampling)
         with self.watch.phase("reward"):
             scores = self._scores(prompts, rollout)
-            rollout = rollout.with_(raw_scores=scores, scores=self._fined(scores, rollout))
+            rollout = rollout.with_(raw_scores=scores, scores=self._penalised(scores, rollout))
         with self.watch.phase("logprob"):
-            rollout = self._judged(rollout)
+            rollout = self._with_model_outputs(rollout)
         with self.watch.phase("advantage"):
             found = experience(
                 rollout,
@@ -162,7 +162,7 @@ class PPOTrainer(Trainer):
         return found
 
     def _scores(self, prompts: Prompts, rollout: Rollout) -> torch.Tensor:
-        """(rows,), what the reward model or functions say."""
+        """Return (rows,): the scores of the reward model or functions."""
         texts = self.tokenizer_in_use.batch_decode(rollout.completion_ids, skip_special_tokens=True)
         samples = Samples.of_rows(
             prompts.rows,
@@ -174,16 +174,16 @@ class PPOTrainer(Trainer):
         )
         return self.scorer.score(samples).to(rollout.completion_ids.device, torch.float32)
 
-    def _fined(self, scores: torch.Tensor, rollout: Rollout) -> torch.Tensor:
-        """(rows,), less a penalty where a completion was cut."""
+    def _penalised(self, scores: torch.Tensor, rollout: Rollout) -> torch.Tensor:
+        """Return (rows,): scores minus the penalty for completions without EOS."""
         if self.args.missing_eos_penalty is None:
             return scores
         ended = rollout.ended(self.sampling.eos_id)
         return scores - self.args.missing_eos_penalty * (~ended).float()
 
-    def _judged(self, rollout: Rollout) -> Rollout:
-        """With the log-probabilities of policy and reference, the values, and the entropy. In the
-        micro-batches of the first pass of updates, so that its first ratio is exactly 1."""
+    def _with_model_outputs(self, rollout: Rollout) -> Rollout:
+        """Return the rollout with log-probabilities of policy and reference, values and entropy.
+        It uses the micro-batches of the first epoch, so that their first ratio is exactly 1."""
         found: dict[str, torch.Tensor] = {}
 
         def keep(name: str, rows: torch.Tensor, value: torch.Tensor) -> None:
@@ -211,32 +211,32 @@ class PPOTrainer(Trainer):
         length = micro.completion_ids.shape[1]
         with self.accelerator.autocast():
             return self.reference.logprobs(
-                micro.input_ids, micro.attention_mask, length, self._asked
+                micro.input_ids, micro.attention_mask, length, self._request
             )
 
     def _forward(
         self, micro: Rollout, *, with_entropy: bool
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Log-probabilities, values and entropy of a micro-batch, each (rows, tokens); the entropy
-        is 0 where it is not wanted."""
+        """Return log-probabilities, values and entropy of a micro-batch, each (rows, tokens).
+        Without `with_entropy` the entropy is 0."""
         model = self.model_wrapped if self.model.training else self.model
         inputs = (micro.input_ids, micro.attention_mask, micro.completion_ids.shape[1])
         if self.args.torch_compile:
             for tensor in inputs[:2]:
-                # One graph for all widths; else there is one for the first, and one for the others.
+                # One graph for all widths; otherwise the first width gets a separate graph.
                 torch._dynamo.maybe_mark_dynamic(tensor, 1)
-        asked = replace(self._asked, entropy=with_entropy)
+        request = replace(self._request, entropy=with_entropy)
         if self.switches.shared_forward:
-            found = model(*inputs, asked)
+            found = model(*inputs, request)
             values = found.values
         else:
-            found = model(*inputs, replace(asked, values=False))
-            values = model(*inputs, replace(asked, logprobs=False, entropy=False)).values
+            found = model(*inputs, replace(request, values=False))
+            values = model(*inputs, replace(request, logprobs=False, entropy=False)).values
         entropy = found.entropy if with_entropy else torch.zeros_like(found.logprobs)
         return found.logprobs, values, entropy
 
     def _update(self, collected: Experience) -> dict[str, float]:
-        """All updates on a rollout; returns their mean figures."""
+        """Make all updates on a rollout; return their mean metrics."""
         rollout, arguments = collected.rollout, self.args
         figures = Figures(self.accelerator)
         self.model.train()
@@ -244,10 +244,7 @@ class PPOTrainer(Trainer):
             order = None if epoch == 0 else torch.randperm(len(rollout))
             for mini in self._split.of(rollout, order):
                 self._differentiate(rollout, mini, figures)
-                beyond = arguments.target_kl and figures.approx_kl() > (
-                    EARLY_STOP * arguments.target_kl
-                )
-                if beyond:
+                if arguments.target_kl and figures.approx_kl() > EARLY_STOP * arguments.target_kl:
                     self.optimizer.zero_grad()
                     return figures.means()
                 if arguments.max_grad_norm:
@@ -260,7 +257,7 @@ class PPOTrainer(Trainer):
         return figures.means()
 
     def _differentiate(self, rollout: Rollout, mini: list[torch.Tensor], figures: Figures) -> None:
-        """The gradient of one mini-batch: means over its tokens, summed over its micro-batches."""
+        """Compute the gradient of one mini-batch (a mean over its tokens) by micro-batches."""
         tokens = figures.begin(rollout.completion_mask[torch.cat(mini)].sum())
         for place, rows in enumerate(mini, start=1):
             micro = self._micro(rollout, rows)
@@ -271,7 +268,7 @@ class PPOTrainer(Trainer):
         self.watch.loss(figures.end())
 
     def _loss(self, micro: Rollout, tokens: torch.Tensor, figures: Figures) -> torch.Tensor:
-        """The micro-batch's part of the loss of its mini-batch, which has `tokens` on all ranks."""
+        """Return the micro-batch's part of the loss of its mini-batch of `tokens` on all ranks."""
         arguments, mask = self.args, micro.completion_mask
         assert micro.logprobs is not None
         assert micro.values is not None
@@ -293,7 +290,7 @@ class PPOTrainer(Trainer):
         return loss / tokens
 
     def _end_step(self, step: int, metrics: dict[str, float]) -> None:
-        """Counts the step, tells of it, logs it, and saves where that is asked for."""
+        """Count the step, report it, and log and save if the callbacks ask for it."""
         rate = self.lr_scheduler.get_last_lr()[0]
         self.lr_scheduler.step()
         self.state.global_step = step
@@ -306,7 +303,6 @@ class PPOTrainer(Trainer):
         self.watch.step_over()
 
     def _log_and_save(self, metrics: dict[str, float], rate: float) -> None:
-        """Where the callbacks ask for it."""
         if self.control.should_log:
             first = {name: metrics[name] for name in ("loss",) if name in metrics}
             self.log({**first, **metrics, "learning_rate": rate})
@@ -315,7 +311,7 @@ class PPOTrainer(Trainer):
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """The policy as transformers keeps a model, its tokenizer, and the value head beside it."""
+        """Save the policy in transformers' format, with its tokenizer and the value head."""
         folder = output_dir or self.args.output_dir
         self.model.policy.save_pretrained(folder)
         self.tokenizer_in_use.save_pretrained(folder)
