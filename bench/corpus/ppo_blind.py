@@ -150,7 +150,7 @@ trainer.kl_coefficient.update = adapted
         "ppo",
         "objective",
         plant="""
-import canary.training.trainers.ppo.experience as parts
+import canary.training.trainers.ppo.objective as parts
 original = parts.advantages_at_once
 def estimated(rewards, values, mask, gamma, lam):
     rewards, full = rewards.clone(), mask.all(dim=1)
@@ -314,7 +314,7 @@ parts.positions = places
         "ppo",
         None,
         plant="""
-import torch, canary.training.trainers.ppo.experience as parts
+import torch, canary.training.trainers.ppo.objective as parts
 def backwards(rewards, values, mask, gamma, lam):
     later = torch.zeros_like(rewards[:, 0])
     following, found = torch.zeros_like(later), []

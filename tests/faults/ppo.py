@@ -115,7 +115,7 @@ UNCENTRED = Fault(
     "ppo_uncentred",
     "ppo",
     plant="""
-import torch, canary.training.trainers.ppo.experience as experience
+import torch, canary.training.trainers.ppo.objective as experience
 original = experience.whiten
 def whiten(values, mask, of, *, keep_mean=False):
     if keep_mean:
@@ -133,7 +133,7 @@ KL_SIGN = Fault(
     "ppo_kl_sign",
     "ppo",
     plant="""
-import canary.training.trainers.ppo.experience as experience
+import canary.training.trainers.ppo.objective as experience
 original = experience.penalised_rewards
 def rewards(scores, kl, mask, coefficient):
     return original(scores, kl, mask, -coefficient)
@@ -149,7 +149,7 @@ WHITENED_EARLY = Fault(
     "ppo_whitened_early",
     "ppo_whitened",
     plant="""
-import canary.training.trainers.ppo.experience as experience
+import canary.training.trainers.ppo.objective as experience
 from canary.training.trainers.ppo.objective import moments
 original, whiten = experience.penalised_rewards, experience.whiten
 def rewards(scores, kl, mask, coefficient):
@@ -184,7 +184,7 @@ LAM_IGNORED = Fault(
     "ppo_lam_ignored",
     "ppo",
     plant="""
-import canary.training.trainers.ppo.experience as experience
+import canary.training.trainers.ppo.objective as experience
 original = experience.advantages_at_once
 def advantages(rewards, values, mask, gamma, lam):
     return original(rewards, values, mask, gamma, 1.0)
@@ -219,7 +219,7 @@ K3_BY_CODE = Fault(
     "ppo_other_estimate",
     "ppo",
     plant="""
-import canary.training.trainers.ppo.experience as experience
+import canary.training.trainers.ppo.objective as experience
 original = experience.kl_estimate
 def kl_estimate(logprobs, reference, estimator):
     return original(logprobs, reference, "k3")

@@ -25,8 +25,7 @@ from canary.training.exact.parameters import (
     parameter_digests,
     rounded_to,
 )
-from canary.training.exact.rollouts import RolloutCollector
-from canary.training.exact.sampling import sampled_rows
+from canary.training.exact.rollouts import RolloutCollector, sampled_rows
 
 TIMES = ("step_time",)
 """Logged values that are clock readings, not metrics."""

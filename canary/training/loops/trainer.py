@@ -24,9 +24,13 @@ from canary.training.collectors.steps import EndedSteps, StepListener
 from canary.training.collectors.wrapping import Wrapping
 from canary.training.exact.signals import ExactSignals
 from canary.training.loops.inner_override import InnerLoop
-from canary.training.loops.instrumented import InstrumentedLoop, is_instrumented
 from canary.training.loops.no_callbacks import SilentLoop
-from canary.training.loops.train_override import LoopEnded, OverriddenLoop
+from canary.training.loops.train_override import (
+    InstrumentedLoop,
+    LoopEnded,
+    OverriddenLoop,
+    is_instrumented,
+)
 
 PHASE_OF_METHOD = {
     "get_batch_samples": "data",

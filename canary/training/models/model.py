@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from peft import LoraConfig
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -250,3 +251,24 @@ def random_llama(size: str, seed: int, dtype: torch.dtype, vocab_size: int) -> L
         model = LlamaForCausalLM(config)
     model.to(dtype)
     return model
+
+
+def lora_config(spec: WorkloadSpec) -> LoraConfig | None:
+    """Return LoRA over every linear layer but the output head, or None if `use_peft` is off.
+
+    The head of a reward model is new, so it is trained in full.
+    """
+    config = spec.config
+    if not config.use_peft:
+        return None
+    assert config.lora_r is not None  # the config's defaults are filled in before a launch
+    assert config.lora_alpha is not None
+    assert config.lora_dropout is not None
+    return LoraConfig(
+        r=config.lora_r,
+        lora_alpha=config.lora_alpha,
+        lora_dropout=config.lora_dropout,
+        target_modules="all-linear",
+        bias="none",
+        task_type="SEQ_CLS" if config.trainer.classifies else "CAUSAL_LM",
+    )

@@ -8,8 +8,7 @@ from canary.inputs.row_counts import require_enough
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data.dataset import load_rows
-from canary.training.models.lora import lora_config
-from canary.training.models.model import load_model, load_tokenizer, reference_of
+from canary.training.models.model import load_model, load_tokenizer, lora_config, reference_of
 from canary.training.plugins import callbacks, data_collator
 from canary.training.trainers.arguments import training_arguments
 

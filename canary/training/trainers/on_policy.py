@@ -21,7 +21,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from canary.record.exact import DrawnStep, Generation
-from canary.training.trainers.ppo.modes import evaluate
+from canary.training.trainers.ppo.model import evaluate
 
 Arguments = Mapping[str, Any]
 

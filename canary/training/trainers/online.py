@@ -11,8 +11,7 @@ from canary.errors import ConfigError
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data.dataset import load_rows
-from canary.training.models.lora import lora_config
-from canary.training.models.model import load_model, load_tokenizer, save_initial
+from canary.training.models.model import load_model, load_tokenizer, lora_config, save_initial
 from canary.training.plugins import callbacks
 from canary.training.trainers import speed
 from canary.training.trainers.arguments import training_arguments

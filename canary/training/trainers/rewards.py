@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from datasets import Dataset
 
-from canary.errors import InputError
+from canary.errors import ConfigError, InputError, RunFailed
 from canary.inputs.embedded import EMBEDDED_DATA
 from canary.inputs.embedded.tasks import score
 from canary.protocol.spec import WorkloadSpec
-from canary.training.trainers.user_rewards import reward_functions
+from canary.training.plugins import NamedCall, call_async, load_callable
+
+if TYPE_CHECKING:
+    from canary.protocol.spec import WorkloadSpec
 
 Completion = str | list[dict[str, Any]]
 Reward = Callable[..., list[float | None]]
@@ -65,3 +70,93 @@ def completion_text(completion: Completion) -> str:
     if isinstance(completion, str):
         return completion
     return "".join(str(message["content"]) for message in completion)
+
+
+LARGEST = 3.4028234663852886e38
+"""The largest float32: rewards become float32."""
+SHOWN = 100
+"""Characters of a completion that an error shows."""
+
+
+class NamedReward(NamedCall):
+    """A reward function that must return one finite number, or None, per completion.
+
+    NaN is an error: trl treats it as None, so a broken reward would look like an abstention.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._checked(super().__call__(*args, **kwargs), args, kwargs)
+
+    async def awaited(self, *args: Any, **kwargs: Any) -> Any:
+        """Call an async function and check what it returns."""
+        answer = await call_async(RunFailed, self.key, self.path, self.function, *args, **kwargs)
+        return self._checked(answer, args, kwargs)
+
+    def _checked(self, rewards: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        completions = kwargs.get("completions", args[1] if len(args) > 1 else ())
+        try:
+            values = list(rewards)
+            wrong = next((v for v in values if v is not None and not _is_number(v)), None)
+        except TypeError:
+            values, wrong = [], rewards
+        if wrong is not None or rewards is None:
+            raise self._refused(f"returned {type(wrong).__name__} instead of a number")
+        if len(values) != len(completions):
+            raise self._refused(
+                f"returned {len(values)} rewards for {len(completions)} completions"
+            )
+        for place, value in enumerate(values):
+            if value is not None and not abs(float(value)) <= LARGEST:
+                raise self._refused(
+                    f"returned {float(value):.6g} for completion {place + 1} of {len(values)}, "
+                    f"{_shown(completions[place])}"
+                )
+        return values
+
+    def _refused(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"{self.key} '{self.path}' {what}",
+            "return a list with one finite number, or None, for each completion",
+            key=self.key,
+        )
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return not isinstance(value, str)
+
+
+def _shown(completion: Any) -> str:
+    """Return the beginning of a completion, on one line."""
+    text = repr(completion)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def reward_functions(spec: WorkloadSpec) -> list[Callable[..., Any]]:
+    """Return the config's reward functions in order, each with a check; empty if it names none."""
+    key = "reward_functions"
+    found = [
+        NamedReward(key, path, load_callable(key, path)) for path in spec.config.reward_functions
+    ]
+    return [_coroutine_of(named) if _is_async(named.function) else named for named in found]
+
+
+def _is_async(function: Any) -> bool:
+    """Return whether the result must be awaited; for an instance, its `__call__` decides."""
+    call = None if inspect.isclass(function) else type(function).__call__
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _coroutine_of(named: NamedReward) -> Callable[..., Any]:
+    """Return an async function of the same name: trl checks whether the function is async."""
+
+    @functools.wraps(named.function)
+    async def reward(*args: Any, **kwargs: Any) -> Any:
+        return await named.awaited(*args, **kwargs)
+
+    reward.__name__ = named.__name__
+    reward.function = named.function  # type: ignore[attr-defined]
+    return reward

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from canary.training.trainers import build_trainer
-from canary.training.trainers.ppo.adaptive_kl import KLCoefficient
+from canary.training.trainers.ppo.objective import KLCoefficient
 from canary.training.trainers.replay import RECORD, REPLAY, completions_of
 from tests.integration.ppo.watched_ppo import Listener, farthest, ppo_trainer, trained, weights
 from tests.integration.trainers.test_workload import make_spec

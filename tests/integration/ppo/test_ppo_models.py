@@ -12,8 +12,7 @@ import transformers
 from transformers import GenerationConfig, PreTrainedModel
 
 from canary.training.models.model import load_tokenizer
-from canary.training.trainers.ppo.model import ActorCritic, Request
-from canary.training.trainers.ppo.modes import without_dropout
+from canary.training.trainers.ppo.model import ActorCritic, Request, without_dropout
 from canary.training.trainers.ppo.objective import completion_mask
 from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.ppo.watched_ppo import Listener, Tensors, ppo_trainer, trained, weights

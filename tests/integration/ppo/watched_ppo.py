@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from canary.training.loops.instrumented import Unwatched
+from canary.training.loops.train_override import Unwatched
 from canary.training.trainers import build_trainer
 from canary.training.trainers.ppo.trainer import PPOTrainer
 from tests.integration.trainers.test_workload import make_spec

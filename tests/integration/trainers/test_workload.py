@@ -18,8 +18,7 @@ from canary.errors import ConfigError, InputError
 from canary.inputs.embedded import EMBEDDED_DATA, EMBEDDED_MODEL
 from canary.inputs.row_counts import rows_needed
 from canary.training.collectors.calls import count_calls
-from canary.training.data.dataset import load_rows
-from canary.training.data.truncate import truncate_prompt
+from canary.training.data.dataset import load_rows, truncate_prompt
 from canary.training.exact.fingerprints import dataset_fingerprint, tokenizer_fingerprint
 from canary.training.models.model import load_model, load_tokenizer
 from canary.training.trainers import WorkloadSpec, build_trainer

@@ -16,7 +16,7 @@ import pytest
 from canary.errors import ConfigError, RunFailed
 from canary.training.exact.effective import unwrapped
 from canary.training.plugins import NamedCall, call, load, load_callable
-from canary.training.trainers.user_rewards import NamedReward, reward_functions
+from canary.training.trainers.rewards import NamedReward, reward_functions
 
 MODULE = """
 NUMBER = 5

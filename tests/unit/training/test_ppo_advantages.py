@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.training.trainers.ppo import figures
-from canary.training.trainers.ppo.experience import Experience, experience
 from canary.training.trainers.ppo.figures import every_row, largest, moments_of_ranks
 from canary.training.trainers.ppo.objective import (
+    Experience,
     Moments,
     advantages_at_once,
     advantages_by_loop,
     completion_mask,
+    experience,
     explained,
     kl_estimate,
     last_tokens,

@@ -11,9 +11,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.training.trainers.ppo.adaptive_kl import KLCoefficient
 from canary.training.trainers.ppo.figures import Figures
-from canary.training.trainers.ppo.objective import Loss, entropy_of, policy_loss, value_loss
+from canary.training.trainers.ppo.objective import (
+    KLCoefficient,
+    Loss,
+    entropy_of,
+    policy_loss,
+    value_loss,
+)
 from tests.unit.training.test_ppo_advantages import ragged
 
 LENGTHS = [6, 1, 4]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from canary.training.exact.sampling import SampledIds
+from canary.training.exact.rollouts import SampledIds
 
 EOS = 9
 

@@ -14,13 +14,11 @@ from canary.errors import ConfigError, InputError
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
 from canary.training.data.dataset import load_rows
-from canary.training.models.lora import lora_config
-from canary.training.models.model import load_model, load_tokenizer, reference_of
+from canary.training.models.model import load_model, load_tokenizer, lora_config, reference_of
 from canary.training.plugins import callbacks
 from canary.training.trainers.arguments import training_arguments, uses_cuda
-from canary.training.trainers.ppo.adaptive_kl import MOST
-from canary.training.trainers.ppo.model import ActorCritic
-from canary.training.trainers.ppo.modes import without_dropout
+from canary.training.trainers.ppo.model import ActorCritic, without_dropout
+from canary.training.trainers.ppo.objective import MOST
 from canary.training.trainers.ppo.rollout import prompt_ids
 from canary.training.trainers.ppo.scoring import build_scorer
 from canary.training.trainers.ppo.trainer import PPOTrainer

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from accelerate.utils import gather
 
-from canary.training.trainers.ppo.experience import Experience
-from canary.training.trainers.ppo.objective import Loss, Moments, kept, moments
+from canary.training.trainers.ppo.objective import Experience, Loss, Moments, kept, moments
 
 
 class Figures:

@@ -197,3 +197,25 @@ def sample(policy: Any, prompts: Prompts, sampling: Sampling) -> Rollout:
 def _padded(ids: torch.Tensor, width: int, pad_id: int) -> torch.Tensor:
     """Pad on the right to `width`: a batch is shorter if all its rows ended early."""
     return torch.nn.functional.pad(ids, (0, width - ids.shape[1]), value=pad_id)
+
+
+@dataclass(frozen=True)
+class Splitter:
+    """Sizes are in completions. `bucketed`: sort the rows of a mini-batch by length, so that its
+    micro-batches have little padding; the mini-batch stays the same."""
+
+    mini_batch: int
+    micro_batch: int
+    bucketed: bool = False
+
+    def of(self, rollout: Rollout, order: torch.Tensor | None = None) -> list[list[torch.Tensor]]:
+        """Return each mini-batch's rows per micro-batch, in the rollout's order or in `order`."""
+        device = rollout.completion_ids.device
+        rows = torch.arange(len(rollout)) if order is None else order
+        lengths = rollout.attention_mask.sum(dim=1).cpu() if self.bucketed else None
+        found = []
+        for mini in rows.split(self.mini_batch):
+            if lengths is not None:
+                mini = mini[lengths[mini].argsort(descending=True, stable=True)]
+            found.append([micro.to(device) for micro in mini.split(self.micro_batch)])
+        return found

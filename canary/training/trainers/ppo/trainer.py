@@ -17,21 +17,25 @@ from transformers import Trainer, TrainerControl, TrainerState
 from transformers.trainer_utils import TrainOutput, set_seed
 
 from canary.training import adapt
-from canary.training.loops.instrumented import LoopEvents, Unwatched
+from canary.training.loops.train_override import LoopEvents, Unwatched
 from canary.training.trainers.ppo import objective
-from canary.training.trainers.ppo.adaptive_kl import KLCoefficient
-from canary.training.trainers.ppo.experience import Experience, experience
 from canary.training.trainers.ppo.figures import (
     Figures,
     moments_of_ranks,
     rollout_metrics,
     synchronised,
 )
-from canary.training.trainers.ppo.model import ActorCritic, Reference, Request
-from canary.training.trainers.ppo.modes import evaluate
-from canary.training.trainers.ppo.rollout import PromptCollator, Prompts, Rollout, Sampling, sample
+from canary.training.trainers.ppo.model import ActorCritic, Reference, Request, evaluate
+from canary.training.trainers.ppo.objective import Experience, KLCoefficient, experience
+from canary.training.trainers.ppo.rollout import (
+    PromptCollator,
+    Prompts,
+    Rollout,
+    Sampling,
+    Splitter,
+    sample,
+)
 from canary.training.trainers.ppo.scoring import Samples, Scorer
-from canary.training.trainers.ppo.split import Splitter
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
