@@ -16,8 +16,7 @@ NAMED = 3
 
 
 def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
-    """Return one alert per type, with the count of the type; the worst come first, then the
-    earliest."""
+    """Return one alert per type with the count of the type, worst first, then earliest."""
     found: dict[str, RaisedAlert] = {}
     for record in records:
         for alert in sorted(record.alerts, key=lambda one: _order(one["severity"], one["step"])):

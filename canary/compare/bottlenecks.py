@@ -9,9 +9,7 @@ from canary.record.types import RunRecord
 
 
 def new_bottlenecks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
-    """Return a line for each bottleneck that all current runs have and no baseline run has.
-
-    A bottleneck that no baseline run was checked for is left out."""
+    """Return a line per bottleneck that all current runs have and no checked baseline run has."""
     judged = [record for record in baseline if record.bottlenecks is not None]
     found = []
     for one in (current[-1].bottlenecks or []) if current else []:

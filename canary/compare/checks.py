@@ -1,7 +1,4 @@
-"""The table of all checks: names, titles, limits, and which accepted change excuses a failure.
-
-A check that is not in this table cannot be made.
-"""
+"""The table of all checks. A check that is not in it cannot be made."""
 
 from __future__ import annotations
 
@@ -75,11 +72,7 @@ _TABLE = (
     _times("step_time_mean", "mean step time", (_STEP, "sensitivity"), clock="wall"),
     _times("cpu_time", "CPU time per step", (_CPU, "sensitivity"), clock="cpu"),
     _times(
-        "step_time_drift",
-        f"step time {_LAST}",
-        (_STEP, "sensitivity"),
-        clock="wall",
-        drift=True,
+        "step_time_drift", f"step time {_LAST}", (_STEP, "sensitivity"), clock="wall", drift=True
     ),
     _times(
         "cpu_time_drift",
@@ -133,10 +126,7 @@ _TABLE = (
     _count("operators", "operator calls per step", ("max_operators_increase_pct",), _PACKAGES),
     _count("flops", "FLOPs per step", ("max_flops_increase_pct",)),
     _count(
-        "dataset_maps",
-        "dataset maps that ran, not cached",
-        ("max_dataset_maps_increase",),
-        _ROWS,
+        "dataset_maps", "dataset maps that ran, not cached", ("max_dataset_maps_increase",), _ROWS
     ),
     _count("tokenizer_calls", "tokenizer calls", ("max_tokenizer_calls_increase_pct",), _ROWS),
     _count(

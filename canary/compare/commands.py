@@ -37,10 +37,9 @@ Options = dict[str, tuple[str, Any]]
 
 
 def command_changes(baseline: Any, current: Any) -> tuple[KeyChange, ...]:
-    """Return the options, launchers and program that differ between two commands (lists of words).
+    """Return what differs between two commands (lists of words): options, launchers, program.
 
-    Options that name paths or runs are cosmetic, and so is the folder of the program.
-    """
+    Options that name paths or runs are cosmetic, and so is the folder of the program."""
     # Older records were written with their secrets.
     baseline, current = (hidden(c) if _is_strings(c) else c for c in (baseline, current))
     if baseline == current or not (baseline or current):

@@ -35,8 +35,8 @@ def analyze_regression(
         causes: the causes to check; pass `(*CAUSES, mine)` to add one.
 
     Returns:
-        Suspects, the likeliest first; `unknown` if something got worse for no recorded reason.
-        Only suspects with a confidence of at least `LIKELY` if nothing is known to be worse.
+        Suspects, the likeliest first; `unknown` if something got worse for no recorded reason. If
+        nothing is known to be worse, only suspects with a confidence of at least `LIKELY`.
     """
     now, before = (
         [side] if isinstance(side, RunRecord) else list(side) for side in (current, baseline)

@@ -31,11 +31,9 @@ def memory_checks(
 def reserved_memory(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check | None:
-    """Check the peak that the allocator reserves: fragmentation raises it even if the peak of
-    allocated memory does not change.
+    """Check the peak that the allocator reserves, which fragmentation raises; None without devices.
 
-    It fails if the median is over the limit and every run is above all baseline runs. None
-    without a device on both sides."""
+    It fails if the median is over the limit and every run is above all baseline runs."""
     before, after = (
         [r.memory.peak_reserved_bytes / MB for r in side if r.memory.peak_reserved_bytes]
         for side in (baseline, current)

@@ -43,11 +43,9 @@ def _mean(records: Records, name: str, part: str = "mean") -> float | None:
 def _means(
     quantity: Quantity, current: Records, baseline: Records
 ) -> tuple[str, float, float] | Check | None:
-    """Return (metric name, baseline mean, current mean), or None if a side does not log it.
+    """Return (metric name, baseline mean, current mean); None if a side does not log it.
 
-    Returns a failed check if the current mean is not finite, and a skipped check if the sides log
-    the quantity under different names.
-    """
+    Instead a failed check if the current mean is not finite, or a skipped one if names differ."""
     broken = _not_finite(quantity, current)
     if broken is not None:
         return broken
@@ -119,7 +117,7 @@ def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float)
         status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
     elif quantity.too_good and -drop > SUSPICIOUS * limit:
         status = "warn"
-        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; data leak or reward hack?"
+        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; check for leaks or hacking"
     return replace(
         check_of(name, status, message),
         baseline=before,

@@ -1,7 +1,6 @@
 """Checks that the baseline has data for and the current side does not: they never pass.
 
-A record compared with itself shows which checks it has data for. A check is missing if the
-baseline has its data and a current run does not.
+A record compared with itself shows which checks it has data for.
 """
 
 from __future__ import annotations
@@ -56,8 +55,7 @@ def with_missing_checks(
 ) -> list[Check]:
     """Return the checks, with missing ones as `inconclusive` unless they failed.
 
-    Looks at the launches of every current record and at the compared probe. The exact lane reports
-    a side without any probe."""
+    Covers the launches of every current record, and the compared probe if there is one."""
     before = newest_probed(baseline)
     missing: dict[str, Check] = {}
 

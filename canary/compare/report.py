@@ -15,9 +15,9 @@ Group = Literal["performance", "memory", "stability", "correctness"]
 Lane = Literal["exact", "invariant", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
 Unjudged = Literal["crowded", "scattered", "untimed", "inapplicable"]
-"""Why times were not judged: other work on the machine explains them, the baseline's launches
-scatter more than the noise model says, or a side ran only its probe. `inapplicable`: the check is
-for other trainers."""
+"""`crowded`: other work on the machine explains the times. `scattered`: the baseline's launches
+scatter more than the noise model says. `untimed`: a side ran only its probe. `inapplicable`: the
+check is for other trainings."""
 
 Shown = float | int | str | None
 
@@ -75,11 +75,9 @@ class Difference:
     count: int = 1
     """Items that differ."""
     relative: float | None = None
-    """The difference as a share of the baseline (1 if that is 0) or of `scale`; for a sequence,
-    the largest."""
+    """Share of the baseline (1 if that is 0) or of `scale`; for a sequence, the largest."""
     scale: str = ""
-    """The reference of `relative` in words, if it is not the baseline: such a difference has no
-    percentage."""
+    """What `relative` is a share of, if not the baseline; such a difference has no percentage."""
     detail: str = ""
     learned: bool = False
     """Whether it changes learning by more than the tolerance."""

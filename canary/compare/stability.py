@@ -1,5 +1,4 @@
-"""Stability: does training still work? Trends over the steps, against absolute limits and the
-baseline."""
+"""Checks whether training still works: trends over the steps, with limits and the baseline."""
 
 from __future__ import annotations
 
@@ -47,10 +46,7 @@ def bad_steps(record: RunRecord, name: BadSteps) -> int | None:
 
 
 def _bad_steps(
-    name: BadSteps,
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    limit: int,
+    name: BadSteps, current: Sequence[RunRecord], baseline: Sequence[RunRecord], limit: int
 ) -> Check:
     if all(bad_steps(record, name) is None for record in current):
         return check_of(name, "skip", "no losses were recorded")
@@ -95,7 +91,7 @@ def end_loss(record: RunRecord) -> float | None:
 
 
 def _rises(records: Sequence[RunRecord]) -> list[float]:
-    """Return last tenth / first tenth of the losses per record, without losses around zero."""
+    """Return last tenth / first tenth of each record's losses, if they do not cancel to zero."""
     rises = []
     for record in records:
         losses = record.stability.loss_values

@@ -132,8 +132,7 @@ def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> 
     copies = [*named_twice(now), *named_twice(before)]
     if copies:
         raise InputError(
-            f"run {copies[0]} is named twice on one side: it counts as one run",
-            "name it once",
+            f"run {copies[0]} is named twice on one side: it counts as one run", "name it once"
         )
     twice = same_runs(now, before)
     if twice:
@@ -144,10 +143,7 @@ def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> 
 
 
 def _with_differences(
-    refused: Comparison,
-    now: Sequence[RunRecord],
-    good: Sequence[RunRecord],
-    thresholds: Thresholds,
+    refused: Comparison, now: Sequence[RunRecord], good: Sequence[RunRecord], thresholds: Thresholds
 ) -> Comparison:
     """Add the differences of config and probe (if it ran) of a failed run, for its diagnosis only:
     they do not judge it."""
@@ -333,9 +329,4 @@ def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -
     )
 
 
-__all__ = [
-    "Check",
-    "Comparison",
-    "compare_to_baseline",
-    "load_metrics",
-]
+__all__ = ["Check", "Comparison", "compare_to_baseline", "load_metrics"]

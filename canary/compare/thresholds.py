@@ -85,9 +85,7 @@ def check_values(base: Thresholds, values: dict[str, Any], source: str) -> Thres
         key = ".".join(str(part) for part in first["loc"])
         message = first["msg"][0].lower() + first["msg"][1:]
         raise ConfigError(
-            f"{key} in {source}: {message}, got {first['input']!r}",
-            file=source,
-            key=key,
+            f"{key} in {source}: {message}, got {first['input']!r}", file=source, key=key
         ) from error
 
 

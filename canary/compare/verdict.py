@@ -14,9 +14,7 @@ MIN_HISTORY = 3
 
 
 def with_acceptance(checks: Sequence[Check], environment: Sequence[KeyChange]) -> tuple[Check, ...]:
-    """Turn failed checks into `changed` if accepting the change of learning accepts them too.
-
-    See `CheckType.accepted_with`."""
+    """Turn failed checks into `changed` if a change of this comparison is in `accepted_with`."""
     changed = {check.name for check in checks if check.status == "changed"}
     accepted = {"learning"} if changed else set()
     if changed and any(change.key.startswith("packages.") for change in environment):
@@ -94,7 +92,7 @@ def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
     every = ordered_failures(checks)
     failed = [check for check in every if check.status == "fail"]
     lead = failed[0]
-    others = len(every) - 1  # equals the length of the list "Failed checks" below, less this one
+    others = len(every) - 1  # counts the same checks as the list "Failed checks"
     more = f" ({others} more check{'' if others == 1 else 's'} failed)" if others else ""
     learned = [c for c in failed if c.lane == "exact" and c.group == "correctness"]
     if learned and lead.lane == "exact":

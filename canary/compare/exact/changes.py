@@ -76,9 +76,7 @@ def _value(leaves: Mapping[str, Any], key: str) -> Any:
 def key_changes(
     baseline: Mapping[str, Any], current: Mapping[str, Any], cosmetic: tuple[str, ...]
 ) -> tuple[KeyChange, ...]:
-    """Return the leaves that differ, in the order of the current side.
-
-    A missing leaf, null, an empty list and an empty mapping are equal."""
+    """Return the leaves that differ. A missing leaf, null and an empty list are equal."""
     if baseline == current:
         return ()
     before, after = dict(flatten(baseline)), dict(flatten(current))
@@ -124,9 +122,7 @@ def _comparable_config(record: RunRecord, other: RunRecord) -> dict[str, Any]:
 
 
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
-    """Return the keys of the resolved configs that differ.
-
-    A key that an older version did not know counts as its default."""
+    """Return the config keys that differ. A key that an older version lacks has its default."""
     was, now = _comparable_config(baseline, current), _comparable_config(current, baseline)
     found = key_changes(was, now, COSMETIC_CONFIG)
     loaded = _dtype_shown_by_model(baseline, current)

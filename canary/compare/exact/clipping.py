@@ -27,10 +27,8 @@ def before_clipping(compare: Compare) -> Compare:
 
 
 def clipped_on_one_side(sides: Sides) -> bool:
-    """Whether one side recorded its first gradient only at the optimizer, and the two sides agree
-    there.
-
-    Older records of custom loops are like that unless the loop named a phase `backward`."""
+    """Whether one side recorded its first gradient only at the optimizer, and the sides agree
+    there. Older records of custom loops do so, unless the loop named a phase `backward`."""
     both = (sides.baseline, sides.current)
     known = [side.exact for side in both if has_clipping(side)]
     others = [side.exact for side in both if not has_clipping(side)]
@@ -44,9 +42,8 @@ def clipped_on_one_side(sides: Sides) -> bool:
 
 
 def applied_gradient(signal: Signal, sides: Sides) -> list[Difference]:
-    """Return the first step whose gradient differs at the optimizer but not before clipping.
-
-    An empty list if a gradient before clipping differs at that step or earlier."""
+    """Return the first step whose gradient differs at the optimizer, if no gradient before
+    clipping differs up to that step."""
     before, after = sides.read(lambda exact: exact.get("clipping", {}))
     tolerance = sides.tolerance
     norms = (before.get("before", []), after.get("before", []))

@@ -109,9 +109,7 @@ def of_step(
 def host_reads(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """Allow the reads that come with additional micro-batches.
-
-    One new read per micro-batch fails; fewer warn."""
+    """Allow the reads of added micro-batches: one new read per micro-batch fails, fewer warn."""
     step = _work(current.exact).get("step", 1)
     was_cut, now_cut = (max(1, len(_micro(side, step))) for side in (baseline, current))
     found = in_step(row, baseline, current, thresholds)
@@ -160,8 +158,8 @@ def growth_of_live_tensors(record: RunRecord) -> float | None:
 def live_tensors(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """Report only failures with several ranks: their communication threads free buffers at random
-    times."""
+    """Count live tensors; with several ranks without warnings, as communication threads free
+    buffers at random times."""
     found = plain(row, baseline, current, thresholds)
     if None in (found.baseline, found.current):
         return replace(found, why_not="too few probe steps to compare live tensors")
@@ -170,8 +168,7 @@ def live_tensors(
 
 
 def held_mb(record: RunRecord) -> float | None:
-    """Return the MB alive between two steps: parameters, reference model, optimizer state and
-    everything else, exactly."""
+    """Return the exact MB alive between two steps: parameters, optimizer state and all else."""
     held = held_bytes(_memory(record), SETTLED_STEP)
     return None if held is None else held / MB
 

@@ -122,19 +122,12 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
     if pads[0] != pads[1]:
         words += f" (pad tokens {pads[0]} -> {pads[1]} over {len(before)} steps)"
     return Difference(
-        "batches",
-        "micro_batches",
-        was,
-        now,
-        count=steps,
-        detail=words,
-        step=first + 1,
+        "batches", "micro_batches", was, now, count=steps, detail=words, step=first + 1
     )
 
 
 def _recorded_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether one side is equal except for an older version, which did not record values in
-    lists."""
+    """Whether the only difference is that an older version did not record tensors in lists."""
     return len(before) == len(after) and all(
         was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
         for was, now in zip(before, after, strict=True)
@@ -189,9 +182,7 @@ ELSEWHERE = ("attention", "policy_sha256", "rounded_to")
 
 
 def model_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Compare initial parameters, trainable parameters, dtypes and the reference model.
-
-    The attention kernel is not compared here: it shows in the work."""
+    """Compare initial parameters, trainable parameters, dtypes and the reference model."""
     found = []
     before: Mapping[str, Any] = baseline.exact.get("model", {})
     after: Mapping[str, Any] = current.exact.get("model", {})

@@ -26,10 +26,10 @@ from canary.compare.exact.recorded_stages import (
     not_recorded,
     recorded_on_both,
 )
-from canary.compare.exact.repeatability import follows_a_seed, lapse_of
+from canary.compare.exact.repeatability import follows_a_seed, missing_seed
 from canary.compare.exact.signal_kinds import Sides
 from canary.compare.exact.signals import SIGNALS
-from canary.compare.exact.tolerances import Widened
+from canary.compare.exact.tolerances import RepeatDifferences
 from canary.compare.exact.work import work_checks
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -139,30 +139,27 @@ def exact_lane(
         config = tuple(replace(change, cosmetic=True) for change in config)
     else:
         config = without_repeats(config, options)
-    links = [
-        *change_difference("environment", environment),
-        *change_difference("config", config),
-    ]
+    links = [*change_difference("environment", environment), *change_difference("config", config)]
     explained = any(not change.cosmetic for change in (*config, *environment))
     reason = _why_not_compared(before, after)
     if reason is not None:
         stages = compared_stages(before, after)
         checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
-    known = Widened({**(noise.inexact if noise else {}), **inexact_signals(baseline)})
+    known = RepeatDifferences({**(noise.inexact if noise else {}), **inexact_signals(baseline)})
     everything = [
         difference
         for difference in learned_differences(before, after)
         if recorded_on_both(difference.stage, before, after)
     ]
     seeded = [found for found in everything if follows_a_seed(found)]
-    lapse = lapse_of(before, [*baseline, after]) if seeded else None
-    if lapse is not None:
+    unseeded = missing_seed(before, [*baseline, after]) if seeded else None
+    if unseeded is not None:
         known = known.with_all(seeded)
     learned, allowed = _split(everything, known)
-    suspicious = bool(learned) and lapse_of(before) is None
+    suspicious = bool(learned) and missing_seed(before) is None
     checks = [
-        *([lapse.check(seeded)] if lapse else _repeatability(current, known, suspicious)),
+        *([unseeded.check(seeded)] if unseeded else _repeatability(current, known, suspicious)),
         *_learned_checks(learned, everything, explained, before, after, known),
     ]
     work, differing = work_checks(before, after, thresholds)
@@ -186,7 +183,7 @@ def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
 
 
 def _split(
-    found: Sequence[Difference], known: Widened
+    found: Sequence[Difference], known: RepeatDifferences
 ) -> tuple[list[Difference], list[Difference]]:
     """Return (differences that count, differences that repeated runs show too)."""
     counting: list[Difference] = []
@@ -209,7 +206,9 @@ def _not_judged(check: Check) -> Check:
     return replace(check, status="skip", message=NOT_REPEATED)
 
 
-def _unsteady(stage: str, everything: Sequence[Difference], known: Widened) -> Check | None:
+def _unsteady(
+    stage: str, everything: Sequence[Difference], known: RepeatDifferences
+) -> Check | None:
     """Return the check of a stage whose differences repeated runs show too; None without any.
 
     Inconclusive if those runs differ by more than rounding can."""
@@ -230,7 +229,7 @@ def _learned_checks(
     explained: bool,
     before: RunRecord,
     after: RunRecord,
-    known: Widened,
+    known: RepeatDifferences,
 ) -> list[Check]:
     """Return one check per stage. Inputs that differ while learning does not only warn."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
@@ -288,13 +287,15 @@ def _percent_delta(difference: Difference) -> float | None:
     return percent if math.isfinite(percent) else None
 
 
-def _repeatability(current: Sequence[RunRecord], known: Widened, suspicious: bool) -> list[Check]:
+def _repeatability(
+    current: Sequence[RunRecord], known: RepeatDifferences, suspicious: bool
+) -> list[Check]:
     """Warn if the baseline is reproducible and the current side is not.
 
     `suspicious`: learning differs, which a missing seed on the current side could explain."""
-    lapse = lapse_of(newest_probed(current), current) if suspicious else None
-    if lapse is not None:
-        return [lapse.warning()]
+    unseeded = missing_seed(newest_probed(current), current) if suspicious else None
+    if unseeded is not None:
+        return [unseeded.warning()]
     if len(current) < 2 or not newest_probed(current).exact:
         return []
     new = {key for key in inexact_signals(current) if key not in known.seen}

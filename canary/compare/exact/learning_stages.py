@@ -25,11 +25,11 @@ OTHER_SIGNALS = ("num_tokens", "loss", "explained_variance")
 """Logged metrics that other signals compare better: batches, the raw loss, values and returns.
 `explained_variance` is a quotient of small variances, so it shows rounding."""
 METRIC_FACTOR = 100.0
-"""Tolerance of a metric: this many times the loss's, relative to the metric's largest value.
-Metrics are means over few tokens, or differences of large sums."""
+"""A metric's tolerance is this many times the loss's, relative to the metric's largest value:
+metrics are means over few tokens, or differences of large sums."""
 KL_FLOOR = 0.01
-"""A smaller KL is compared on this scale: it is a difference of log-probabilities of order one or
-more, whose rounding shows (another attention kernel moved a KL of 1e-3 by 5e-7)."""
+"""A smaller KL is compared on this scale. It is a difference of log-probabilities of at least
+order one, so rounding shows: another attention kernel moved a KL of 1e-3 by 5e-7."""
 GRADIENT_NORM_FACTOR = 10.0
 VANISHING = 0.05
 """Share of the largest gradient norm of a rollout trainer; a smaller norm is compared on this
@@ -44,8 +44,7 @@ def loss_floor(record: RunRecord) -> float:
 def micro_losses(signal: Signal, sides: Sides) -> list[Difference]:
     """Return the micro-batch loss of step 1 that differs most.
 
-    An empty list if the loss of the whole step differs, because that is reported instead, or if
-    the sides cut the step differently."""
+    An empty list if the loss of the whole step differs, or if the sides cut it differently."""
     floor, allowed = loss_floor(sides.current), sides.tolerance.first_loss
     whole = sides.read(lambda exact: exact.get("first_loss", {}).get("loss"))
     if relative_difference(*whole, floor) > allowed or _cut_in(sides, 1):
@@ -169,9 +168,7 @@ def _comparable(sides: Sides, read: Callable[[Exact], Series]) -> tuple[Series, 
 
 
 def losses(signal: Signal, sides: Sides) -> list[Difference]:
-    """Compare the losses of the probe's steps.
-
-    On a CPU the measured launch is bitwise reproducible too, so all its losses are compared."""
+    """Compare the probe's losses; on a CPU also the measured launch's, which repeat exactly."""
     baseline, current = sides.baseline, sides.current
     floor = loss_floor(current)
     found = _sequence(signal, sides, *told_losses(sides), floor)

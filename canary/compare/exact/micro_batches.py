@@ -35,8 +35,8 @@ def cut_otherwise(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
 
 
 def same_size(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether two steps have the same rows or the same tensor sizes, so that their work can be
-    compared even if their micro-batches differ."""
+    """Whether two steps have the same rows or tensor sizes: then their work can be compared, in
+    any micro-batches."""
     return same_rows(before, after) or _numbers(before) == _numbers(after)
 
 

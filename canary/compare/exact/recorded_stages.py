@@ -40,9 +40,8 @@ def compared_stages(before: RunRecord, after: RunRecord) -> dict[str, str]:
 
 
 def _named(stage: str, record: RunRecord) -> bool:
-    """Whether the record has the signal that the stage's words name.
-
-    The trajectory needs losses, although its metrics and norms are compared without them."""
+    """Whether the record has what the stage's words name: the trajectory needs losses, although
+    its metrics and norms are compared without them."""
     one = STAGE_OF[stage]
     return bool((one.named or one.recorded)(record.exact))
 
@@ -58,9 +57,9 @@ def _of_nothing(record: RunRecord) -> bool:
 def not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
     """Return the check of a stage that a side did not record in full; None if both did."""
     words, series = LEARNED_STAGES[stage], STAGE_OF[stage].steps
-    unlike = not_compared(before, after) if stage == ROLLOUT else None
-    if unlike is not None:
-        return unlike
+    skipped = not_compared(before, after) if stage == ROLLOUT else None
+    if skipped is not None:
+        return skipped
     was, now = (_named(stage, record) for record in (before, after))
     if stage == "batches" and was != now and _of_nothing(before if was else after):
         was = now = False

@@ -33,7 +33,7 @@ EQUAL_SO_FAR = "batches and initial parameters are equal: seed dropout and sampl
 
 
 @dataclass(frozen=True)
-class Lapse:
+class MissingSeed:
     """A number that differs between measured launch and probe of the same training."""
 
     figure: str
@@ -78,25 +78,25 @@ def follows_a_seed(found: Difference) -> bool:
     return found.signal != "tensors_without_gradient"
 
 
-def lapse_of(record: RunRecord, others: Sequence[RunRecord] = ()) -> Lapse | None:
+def missing_seed(record: RunRecord, others: Sequence[RunRecord] = ()) -> MissingSeed | None:
     """Return how a record's measured launch and probe differ at their start; None if reproducible.
 
     It counts as reproducible if another record starts like one of the two."""
     if is_rollout(record):
         return None
     rest = [other for other in others if other is not record]
-    return _token_lapse(record, rest) or _loss_lapse(record, rest)
+    return _token_mismatch(record, rest) or _loss_mismatch(record, rest)
 
 
-def _token_lapse(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+def _token_mismatch(record: RunRecord, others: Sequence[RunRecord]) -> MissingSeed | None:
     launched, probed = record.first_step_tokens, _probed_tokens(record)
     pairs = [*zip(launched, probed, strict=False)]
-    apart = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
-    if apart is None:
+    first = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
+    if first is None:
         return None
     if any(o.first_step_tokens == launched or _probed_tokens(o) == probed for o in others):
         return None
-    return Lapse(f"the number of tokens in step {apart + 1}", *pairs[apart])
+    return MissingSeed(f"the number of tokens in step {first + 1}", *pairs[first])
 
 
 def _probed_tokens(record: RunRecord) -> list[int]:
@@ -108,7 +108,7 @@ def _probed_tokens(record: RunRecord) -> list[int]:
     return [sum(step) for step in counts] if all(all(step) for step in counts) else []
 
 
-def _loss_lapse(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+def _loss_mismatch(record: RunRecord, others: Sequence[RunRecord]) -> MissingSeed | None:
     launched, probed = _launched(record), _probed(record)
     if launched is None or probed is None or _equal(record, launched, probed):
         return None
@@ -116,7 +116,7 @@ def _loss_lapse(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
         pairs = ((_launched(other), launched), (_probed(other), probed))
         if any(theirs is not None and _equal(record, theirs, ours) for theirs, ours in pairs):
             return None
-    return Lapse("the loss of step 1", launched, probed)
+    return MissingSeed("the loss of step 1", launched, probed)
 
 
 def _equal(record: RunRecord, one: float, other: float) -> bool:

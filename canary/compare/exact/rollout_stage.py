@@ -61,7 +61,7 @@ def _sequences(step: Sequence[Micro]) -> list[object]:
 def rollout_differences(
     baseline: RunRecord, current: RunRecord, tolerance: Tolerance
 ) -> list[Difference]:
-    """Return the signals of the first step at which one differs, while completions are equal.
+    """Return the signals that differ at the first step where one does, while completions are equal.
 
     After step 1 they depend on what was learned and belong to the trajectory."""
     if not (recorded(baseline) and recorded(current)):

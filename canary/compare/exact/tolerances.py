@@ -80,7 +80,7 @@ def tolerance_for(record: RunRecord) -> Tolerance:
 
 
 @dataclass(frozen=True)
-class Widened:
+class RepeatDifferences:
     """Signals that differ between repeated runs, with the largest relative difference (infinite
     for signals that are not numbers)."""
 
@@ -93,9 +93,11 @@ class Widened:
             return False
         return relative is None or relative <= 3 * known
 
-    def with_all(self, found: Sequence[Difference]) -> Widened:
+    def with_all(self, found: Sequence[Difference]) -> RepeatDifferences:
         """Also allow these signals to differ by any amount."""
-        return Widened(self.seen | {f"{one.stage}.{one.signal}": float("inf") for one in found})
+        return RepeatDifferences(
+            self.seen | {f"{one.stage}.{one.signal}": float("inf") for one in found}
+        )
 
 
 def relative_difference(before: Any, after: Any, floor: float = 0.0) -> float:

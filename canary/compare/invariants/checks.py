@@ -220,9 +220,7 @@ INVARIANTS: tuple[Callable[[RunRecord], Invariant], ...] = (
 def invariant_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
 ) -> Iterator[Check]:
-    """Check every invariant on all current records with a probe, against the baseline's newest.
-
-    Yields nothing if no current record has a probe."""
+    """Yield the check of every invariant, over all current records that have a probe."""
     probed = [record for record in current if record.exact]
     before = newest_probed(baseline) if baseline else None
     for invariant in INVARIANTS if probed else ():

@@ -130,10 +130,8 @@ def advantages_sum_to_zero(record: RunRecord) -> Invariant:
 
 
 def advantages_scaled(record: RunRecord) -> Invariant:
-    """Advantages have variance 1 per group, or per step for PPO.
-
-    Scaled by the group's standard deviation, the squares of a group with unequal rewards sum to
-    its size minus 1."""
+    """Advantages have variance 1 per group, or per step for PPO: the squares of a group with
+    unequal rewards sum to its size minus 1."""
     name = "advantages_scaled"
     if _advantages_of_tokens(record).get("rms"):
         return _whitened_to_one(record, name)
