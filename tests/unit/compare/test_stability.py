@@ -81,7 +81,7 @@ def test_a_loss_that_rises_diverges_within_a_hundred_steps() -> None:
 def test_a_loss_that_always_rises_so_did_not_diverge_anew() -> None:
     made = check("loss_divergence", rising(1.0, 2.1), rising(1.0, 2.0))
     assert made.status == "warn"
-    assert made.message.endswith("as in the baseline")
+    assert made.message.endswith("as on the baseline")
     assert check("loss_divergence", rising(1.0, 4.0), rising(1.0, 2.0)).status == "fail"
 
 
@@ -124,7 +124,7 @@ def test_the_end_of_the_losses_against_the_baselines(factor: float, status: str)
 def test_learning_suspiciously_well_says_what_to_look_for() -> None:
     message = check("final_loss", scaled("sft", 0.5)).message
     assert "suspiciously good" in message
-    assert "labels that leaked" in message
+    assert "leaked labels" in message
 
 
 def test_the_final_loss_is_a_mean_of_the_last_tenth() -> None:

@@ -65,10 +65,10 @@ SKIPPED = {
         "sampled_ids_trained": "for online RL",
     },
     "grpo": {
-        "loss_not_negative": "this loss may be negative",
+        "loss_not_negative": "this loss can be negative",
         "dpo_first_loss": "for DPO",
         "kto_first_loss": "for KTO",
-        "labels_contain_eos": "the model's own completions may be cut",
+        "labels_contain_eos": "completions may be cut before EOS",
         "rewards_add_up": "for PPO",
         "sampled_ids_trained": "what was sampled was not seen (an engine of its own, or tools)",
     },
@@ -158,12 +158,12 @@ def test_a_broken_invariant_fails_with_its_size(
         ("kto_first_loss", "dpo", [KTO, args(desirable_weight=2.0)], "the sides are weighted"),
         ("kto_first_loss", "dpo", [KTO, args(loss_type="other")], "for the losses kto and"),
         ("kto_first_loss", "dpo", [KTO, config("lora_dropout", 0.1)], "dropout"),
-        ("loss_not_negative", "dpo", [KTO, args(undesirable_weight=-1)], "may be negative"),
+        ("loss_not_negative", "dpo", [KTO, args(undesirable_weight=-1)], "can be negative"),
         (
             "loss_not_negative",
             "dpo",
             [config("training_type", "cpo"), args(loss_type="hinge")],
-            "may be negative",
+            "can be negative",
         ),
         ("labels_contain_eos", "dpo", [config("training_type", "reward")], "has no labels"),
         ("advantages_scaled", "grpo", [RLOO], "RLOO does not scale"),
@@ -218,7 +218,7 @@ def test_a_second_bos_is_broken() -> None:
     path = (*FIRST, 1, "bos_most_in_a_sequence")
     check = invariant("at_most_one_bos", made("dpo", (path, 2)))
     assert check.status == "fail"
-    assert check.message == "at most 2 BOS in a sequence"
+    assert check.message == "up to 2 BOS per sequence"
 
 
 def test_advantages_of_another_scale_are_broken() -> None:
@@ -239,8 +239,8 @@ def test_rewards_without_spread_are_broken() -> None:
 
 
 REASONS: list[tuple[str, str, list[Change], str]] = [
-    ("loss_not_negative", "sft", [args(loss_type="dft")], "this loss may be negative"),
-    ("loss_not_negative", "dpo", [args(label_smoothing=0.1)], "this loss may be negative"),
+    ("loss_not_negative", "sft", [args(loss_type="dft")], "this loss can be negative"),
+    ("loss_not_negative", "dpo", [args(label_smoothing=0.1)], "this loss can be negative"),
     ("dpo_first_loss", "dpo", [args(loss_type="ipo")], "for the sigmoid loss"),
     ("dpo_first_loss", "dpo", [args(label_smoothing=0.1)], "without label smoothing"),
     (
@@ -261,10 +261,10 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         "advantages_scaled",
         "grpo",
         [((*TRAJECTORY, "rl", "frac_reward_zero_std"), [1.0] * 12)],
-        "every group is saturated",
+        "the rewards are equal in every group",
     ),
-    ("advantages_scaled", "grpo", [config("num_generations", None)], "saturated groups was not"),
-    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards recorded"),
+    ("advantages_scaled", "grpo", [config("num_generations", None)], "equal rewards was not"),
+    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards were recorded"),
     ("labels_contain_eos", "sft", [config("max_length", 16)], "every batch is cut at max_length"),
     (
         "labels_contain_eos",
@@ -276,7 +276,7 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         "at_most_one_bos",
         "sft",
         [((EXACT, "data", "tokenizer", "special_tokens", "bos_token", "id"), 2)],
-        "BOS is EOS or pad",
+        "BOS is also EOS or pad",
     ),
     ("at_most_one_bos", "sft", [args(packing=True)], "packed sequences"),
     ("at_most_one_bos", "sft", [args(padding_free=True)], "packed sequences"),
@@ -314,7 +314,7 @@ DOUBTED: list[tuple[str, str, list[Change], str]] = [
         "learning_rate_positive",
         "sft",
         [((*TRAJECTORY, "learning_rates", 0), 0.0)],
-        "1 step at learning rate 0; only the first steps: is this a warm-up",
+        "1 step with learning rate 0; only the first steps: is this a warm-up",
     ),
     (
         "trainable_changed",
@@ -323,13 +323,13 @@ DOUBTED: list[tuple[str, str, list[Change], str]] = [
             ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
             ((EXACT, "first_gradient", "tensors_without_gradient"), ["pooler.weight"]),
         ],
-        "no gradient reaches them: are they unused by the loss",
+        "they get no gradient: are they unused by the loss",
     ),
     (
         "loss_not_negative",
         "sft",
         [NEGATIVE, ((EXACT, "evidence"), {"code": {"trainer.compute_loss": {"name": "f"}}})],
-        "the trainer has its own compute_loss",
+        "the trainer overrides compute_loss",
     ),
 ]
 
@@ -349,7 +349,7 @@ def test_text_without_any_eos_in_its_inputs_may_be_plain_language_modelling() ->
     plain = every_micro(example(), eos_labels=0, eos_inputs=0)
     check = invariant("labels_contain_eos", plain)
     assert check.status == "warn"
-    assert "no input has one" in check.message
+    assert "no input has EOS" in check.message
     masked = every_micro(example(), eos_labels=0, eos_inputs=4)
     assert invariant("labels_contain_eos", masked).status == "fail"
     special = (EXACT, "data", "tokenizer", "special_tokens", "mask_token")
