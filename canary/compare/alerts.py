@@ -72,7 +72,7 @@ def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> 
         plural = "" if types == 1 else "s"
         return f"{types} alert type{plural}, also in the baseline" if types else "no alerts"
     shown = "; ".join(map(_words, new[:NAMED]))
-    more = f"; {len(new) - NAMED} more types" if len(new) > NAMED else ""
+    more = f"; {len(new) - NAMED} more" if len(new) > NAMED else ""
     caveat = "" if baseline_watched else " (no alert detectors ran on the baseline)"
     return f"{shown}{more}{caveat}"
 

@@ -52,7 +52,7 @@ SIGNALS: tuple[Signal, ...] = (
         EVERY_KEY,
         lambda exact: exact.get("batches"),
         lambda _, sides: batch_differences(sides.baseline, sides.current),
-        "the batches: their tokens or masks",
+        "the content of the batches",
     ),
     Signal(
         "model",
@@ -80,7 +80,7 @@ SIGNALS: tuple[Signal, ...] = (
         "micro_losses",
         lambda exact: exact.get("first_loss", {}).get("micro_losses"),
         micro_losses,
-        "the loss of a micro-batch, but not of its step",
+        "the loss of a micro-batch (not of its step)",
     ),
     Signal(
         "first_gradient",
@@ -101,7 +101,7 @@ SIGNALS: tuple[Signal, ...] = (
         APPLIED_GRADIENT,
         lambda exact: exact.get("clipping"),
         applied_gradient,
-        "the clipping: equal gradients reach the optimizer with different norms",
+        "the clipping of equal gradients",
     ),
     Signal(
         "first_update",

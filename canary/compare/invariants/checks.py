@@ -76,7 +76,7 @@ def loss_not_negative(record: RunRecord) -> Invariant:
     return result(
         name,
         bool(negative),
-        f"{len(negative)} losses are negative, but this loss cannot be"
+        f"negative losses: {len(negative)}, but this loss cannot be negative"
         if negative
         else "no loss is negative",
         float(len(negative)),

@@ -208,7 +208,7 @@ def test_a_negative_loss_is_a_regression(canary: Canary, tmp_path: Path) -> None
     now, before = write(tmp_path / "now.json", bad), write(tmp_path / "before.json", record(0))
     answer = canary("compare", now, before)
     assert answer.code == 1
-    assert "1 losses are negative, but this loss cannot be" in answer.out
+    assert "negative losses: 1, but this loss cannot be negative" in answer.out
 
 
 MISSHAPEN: dict[str, RunRecord] = {

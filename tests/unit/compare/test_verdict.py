@@ -323,7 +323,7 @@ def test_a_side_is_repeats_of_one_thing() -> None:
     other = altered(record(101), "config", "learning_rate", to=1.0)
     found = compare_to_baseline([HEALTHY, other], STORED)
     assert found.verdict == "error"
-    assert "several configs (learning_rate differs)" in found.first_line
+    assert "configs of the current runs differ in learning_rate" in found.first_line
     commits = [committed(record(n), letter * 40) for n, letter in ((101, "a"), (102, "b"))]
     found = compare_to_baseline(commits, STORED)
     assert found.verdict == "error"

@@ -93,4 +93,4 @@ def test_other_rows_of_another_size_are_not_the_same_step() -> None:
         step[0]["shapes"]["input_ids"] = [4, 7]
     found = compared(other)
     assert found.check("operators").status == "skip"
-    assert "other shapes" in found.check("operators").message
+    assert "different shapes" in found.check("operators").message

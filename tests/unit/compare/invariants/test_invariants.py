@@ -46,31 +46,31 @@ def every_micro(whole: RunRecord, **values: Any) -> RunRecord:
 NAMES = {check.name for check in invariant_checks([example("dpo")])}
 SKIPPED = {
     "sft": {
-        "dpo_first_loss": "for DPO",
-        "kto_first_loss": "for KTO",
-        "starts_at_ratio_one": "for online RL",
-        "advantages_sum_to_zero": "for online RL",
-        "advantages_scaled": "for online RL",
-        "reward_varies": "for online RL",
-        "rewards_add_up": "for PPO",
-        "sampled_ids_trained": "for online RL",
+        "dpo_first_loss": "only for DPO",
+        "kto_first_loss": "only for KTO",
+        "starts_at_ratio_one": "only for online RL",
+        "advantages_sum_to_zero": "only for online RL",
+        "advantages_scaled": "only for online RL",
+        "reward_varies": "only for online RL",
+        "rewards_add_up": "only for PPO",
+        "sampled_ids_trained": "only for online RL",
     },
     "dpo": {
-        "kto_first_loss": "for KTO",
-        "starts_at_ratio_one": "for online RL",
-        "advantages_sum_to_zero": "for online RL",
-        "advantages_scaled": "for online RL",
-        "reward_varies": "for online RL",
-        "rewards_add_up": "for PPO",
-        "sampled_ids_trained": "for online RL",
+        "kto_first_loss": "only for KTO",
+        "starts_at_ratio_one": "only for online RL",
+        "advantages_sum_to_zero": "only for online RL",
+        "advantages_scaled": "only for online RL",
+        "reward_varies": "only for online RL",
+        "rewards_add_up": "only for PPO",
+        "sampled_ids_trained": "only for online RL",
     },
     "grpo": {
         "loss_not_negative": "this loss can be negative",
-        "dpo_first_loss": "for DPO",
-        "kto_first_loss": "for KTO",
+        "dpo_first_loss": "only for DPO",
+        "kto_first_loss": "only for KTO",
         "labels_contain_eos": "completions may be cut before EOS",
-        "rewards_add_up": "for PPO",
-        "sampled_ids_trained": "what was sampled was not seen (an engine of its own, or tools)",
+        "rewards_add_up": "only for PPO",
+        "sampled_ids_trained": "the sampled ids were not seen (separate engine, or tools)",
     },
 }
 
@@ -88,7 +88,7 @@ def test_a_healthy_run_keeps_all_that_apply_to_it(kind: str) -> None:
     found = {check.name: check for check in invariant_checks([unsampled(example(kind))])}
     assert len(found) == len(INVARIANTS)
     skipped = {name: check.message for name, check in found.items() if check.status == "skip"}
-    assert skipped == SKIPPED[kind] | {"ranks_agree": "for several ranks"}
+    assert skipped == SKIPPED[kind] | {"ranks_agree": "only for several ranks"}
     assert {check.status for check in found.values()} == {"pass", "skip"}
     assert all(check.lane == "invariant" for check in found.values())
 
@@ -247,7 +247,7 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         "dpo_first_loss",
         "dpo",
         [((EXACT, "model", "reference_sha256"), "0" * 64)],
-        "the reference is not the policy",
+        "policy and reference model differ",
     ),
     ("dpo_first_loss", "dpo", [config("lora_dropout", 0.1)], "dropout makes"),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss"), {})], "was not recorded"),
@@ -264,7 +264,7 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         "the rewards are equal in every group",
     ),
     ("advantages_scaled", "grpo", [config("num_generations", None)], "equal rewards was not"),
-    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards were recorded"),
+    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards were"),
     ("labels_contain_eos", "sft", [config("max_length", 16)], "every batch is cut at max_length"),
     (
         "labels_contain_eos",
@@ -278,8 +278,8 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         [((EXACT, "data", "tokenizer", "special_tokens", "bos_token", "id"), 2)],
         "BOS is also EOS or pad",
     ),
-    ("at_most_one_bos", "sft", [args(packing=True)], "packed sequences"),
-    ("at_most_one_bos", "sft", [args(padding_free=True)], "packed sequences"),
+    ("at_most_one_bos", "sft", [args(packing=True)], "each packed sequence"),
+    ("at_most_one_bos", "sft", [args(padding_free=True)], "each packed sequence"),
     ("at_most_one_bos", "sft", [((EXACT, "batches"), [])], "was not counted"),
     ("trainable_changed", "sft", [((EXACT, "first_update"), {})], "was not recorded"),
     (
@@ -562,7 +562,10 @@ def test_ranks_with_equal_parameters_agree_and_ranks_with_a_part_each_are_not_as
     assert invariant("ranks_agree", agreeing).status == "pass"
     sharded = made("sft", ((EXACT, "ranks"), APART | {"sharded": True}))
     check = invariant("ranks_agree", sharded)
-    assert (check.status, check.message) == ("skip", "each rank holds a part of the parameters")
+    assert (check.status, check.message) == (
+        "skip",
+        "each rank holds only a part of the parameters",
+    )
 
 
 def test_every_invariant_is_broken_by_a_test_above() -> None:
