@@ -54,7 +54,7 @@ def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference
 
 
 def _came_later(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether an older version did not record the key, such as a tokenizer inside the collator."""
+    """Whether the key differs only because an older version did not record it."""
     if key.startswith("tokenizer.") and _has_tokenizer(before) != _has_tokenizer(after):
         return True
     return key == "tokenizer.pipeline_sha256" and not (key in before and key in after)
@@ -127,7 +127,7 @@ def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
 
 
 def _recorded_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether the only difference is that an older version did not record tensors in lists."""
+    """Whether the difference can come from an older version that left out tensors in lists."""
     return len(before) == len(after) and all(
         was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
         for was, now in zip(before, after, strict=True)

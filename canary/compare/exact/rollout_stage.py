@@ -1,4 +1,4 @@
-"""Compares the values that online RL computes from its completions, before the first update.
+"""Compares the values that online RL computes from its completions before it learns from them.
 
 Scores, log-probabilities, values, rewards, advantages and returns follow from each other. The
 first of them that differs shows which computation changed.

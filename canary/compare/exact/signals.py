@@ -1,7 +1,7 @@
 """The table of the exact lane's signals, in the order in which training produces them.
 
-A new signal needs a key in `canary.record.exact`, a line in the probe that writes it, and an entry
-here. Its number is that of its stage (`canary.compare.exact.stages`).
+A new signal needs an entry here, a key in `canary.record.exact` and a line in the probe. Its number
+is that of its stage (`canary.compare.exact.stages`).
 """
 
 from __future__ import annotations

@@ -409,7 +409,7 @@ def test_a_history_beside_a_run(canary: Canary, tmp_path: Path) -> None:
     folder = tmp_path / "history"
     folder.mkdir()
     line = one_line(canary("compare", now, "--baseline", folder, "--baseline", before), 2)
-    assert "is not a run: name a history" in line
+    assert "is not a run: a history or a folder" in line
 
 
 def test_thresholds_of_the_baseline_that_cannot_be_used(canary: Canary, tmp_path: Path) -> None:
