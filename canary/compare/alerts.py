@@ -1,4 +1,4 @@
-"""Alerts that the current side raised and the baseline did not: worth a look, no failure alone."""
+"""Alerts that only the current side raised: a warning, never a failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMED = 3
 
 
 def alerts_of(records: Sequence[RunRecord]) -> tuple[RaisedAlert, ...]:
-    """One alert of each type, the worst and then the first, with how many there were."""
+    """Return one alert per type with the count of the type, worst first, then earliest."""
     found: dict[str, RaisedAlert] = {}
     for record in records:
         for alert in sorted(record.alerts, key=lambda one: _order(one["severity"], one["step"])):
@@ -39,18 +39,17 @@ def _order(severity: str, step: int) -> tuple[int, int]:
 
 
 def _watched(record: RunRecord) -> bool:
-    """Whether detectors looked on; nothing does so in a probe."""
+    """Whether alert detectors ran: they do not run in a probe."""
     return record.alert_summary is not None and not probe_alone(record)
 
 
 def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[Check]:
-    """The check `alerts`; none where neither side was watched."""
+    """Return the check `alerts`; an empty list if detectors ran on neither side."""
     watched = list(map(_watched, (*current, *baseline)))
     if not any(record.alert_summary is not None for record in (*current, *baseline)):
         return []
     if not any(watched[: len(current)]):
-        reason = "nothing watched the current side while it trained"
-        return [check_of("alerts", "skip", reason)]
+        return [check_of("alerts", "skip", "no alert detectors ran on the current side")]
     after = alerts_of(current)
     known = {alert["type"] for record in baseline for alert in record.alerts}
     new = [alert for alert in after if alert.type not in known]
@@ -70,11 +69,12 @@ def alert_checks(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) ->
 
 def _message(new: Sequence[RaisedAlert], types: int, baseline_watched: bool) -> str:
     if not new:
-        return f"{types} types of alerts, all in the baseline too" if types else "no alerts"
+        plural = "" if types == 1 else "s"
+        return f"{types} alert type{plural}, also in the baseline" if types else "no alerts"
     shown = "; ".join(map(_words, new[:NAMED]))
-    more = f"; {len(new) - NAMED} more types" if len(new) > NAMED else ""
-    unlike = "" if baseline_watched else " (the baseline was not watched)"
-    return f"{shown}{more}{unlike}"
+    more = f"; {len(new) - NAMED} more" if len(new) > NAMED else ""
+    caveat = "" if baseline_watched else " (no alert detectors ran on the baseline)"
+    return f"{shown}{more}{caveat}"
 
 
 def _words(alert: RaisedAlert) -> str:

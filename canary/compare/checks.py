@@ -1,5 +1,4 @@
-"""Every check of a comparison: its name, what it asks, the limits that it reads, and what its
-failure means beside other changes. A check that is not in this table cannot be made."""
+"""The table of all checks. A check that is not in it cannot be made."""
 
 from __future__ import annotations
 
@@ -12,28 +11,28 @@ from canary.compare.report import Check, CheckStatus, Group, Lane
 from canary.record.metric_names import QUANTITIES
 
 Change = Literal["learning", "packages", "rows"]
-"""What a person accepts: another way of learning; with it other packages; with it other rows."""
+"""What a person accepts: a change of learning, alone, or with other packages or other rows."""
 
 
 @dataclass(frozen=True)
 class CheckType:
-    """A row of the table."""
+    """One check of the table."""
 
     name: str
     title: str
-    """What it looks at, for people."""
+    """What it measures, as messages and docs say it."""
     limits: tuple[str, ...] = ()
     """Keys of `Thresholds` that it reads."""
     accepted_with: tuple[Change, ...] = ()
-    """Changes with which its failure is accepted too. A trend against the baseline's own may have
-    another scale where another objective is learned; how many times a package reads or writes is
-    its own matter. Work itself (FLOPs, tokens fed, time, memory) is never excused."""
+    """Accepting one of these changes accepts its failure too: a new objective can have another
+    scale, and a new package version may read or write more often. More work (FLOPs, tokens fed,
+    time, memory) is never excused."""
     fatal: bool = False
-    """Whether its failure says the most, so that the answer names it first."""
+    """The first line of the verdict names a fatal failure first."""
     clock: Literal["", "wall", "cpu"] = ""
-    """What a check of how long a step takes is measured with."""
+    """The clock that measures a step; empty for checks of anything else."""
     drift: bool = False
-    """Whether it is held against the first runs after the last accepted change."""
+    """Compare with the first runs after the last accepted change."""
     group: Group = field(kw_only=True)
     lane: Lane = field(kw_only=True)
 
@@ -55,29 +54,25 @@ _ROWS: tuple[Change, ...] = ("packages", "rows")
 _FINAL_LOSS = ("max_final_loss_increase_pct", "max_final_loss_drop_pct")
 
 _TABLE = (
-    _bad_steps("nan_steps", "steps with a loss of NaN", ("max_nan_steps",)),
-    _bad_steps("inf_steps", "steps with a loss of Inf", ("max_inf_steps",)),
+    _bad_steps("nan_steps", "steps with a NaN loss", ("max_nan_steps",)),
+    _bad_steps("inf_steps", "steps with an infinite loss", ("max_inf_steps",)),
     _invariant("raw_loss_finite", "losses and gradients of the probe are finite", fatal=True),
     _stability(
-        "loss_divergence", "last tenth of the losses over the first", ("max_loss_rise",), fatal=True
+        "loss_divergence", "loss of the last tenth / first tenth", ("max_loss_rise",), fatal=True
     ),
-    _stability("final_loss", "mean of the last tenth of the losses", _FINAL_LOSS, _LEARNING),
+    _stability("final_loss", "mean loss of the last tenth of steps", _FINAL_LOSS, _LEARNING),
     _stability("gradient_explosion", "largest gradient norm", ("max_grad_norm_ratio",), _LEARNING),
     *(
         _stability(one.name, f"mean {one.words or one.name}", (one.limit,), _LEARNING)
         for one in QUANTITIES.values()
         if one.limit
     ),
-    _stability("alerts", "types of alerts that the baseline has not"),
+    _stability("alerts", "alert types that the baseline does not have"),
     _times("step_time_median", "median step time", (_STEP, "sensitivity"), clock="wall"),
     _times("step_time_mean", "mean step time", (_STEP, "sensitivity"), clock="wall"),
     _times("cpu_time", "CPU time per step", (_CPU, "sensitivity"), clock="cpu"),
     _times(
-        "step_time_drift",
-        f"step time {_LAST}",
-        (_STEP, "sensitivity"),
-        clock="wall",
-        drift=True,
+        "step_time_drift", f"step time {_LAST}", (_STEP, "sensitivity"), clock="wall", drift=True
     ),
     _times(
         "cpu_time_drift",
@@ -95,7 +90,7 @@ _TABLE = (
         lane="trend",
     ),
     _times("tokens_per_sec", "tokens per second", ("max_tps_drop_pct", "sensitivity")),
-    _times("step_time_spread", "scatter of the launches' step times"),
+    _times("step_time_spread", "scatter of step times across launches"),
     CheckType(
         "gpu_utilization",
         "GPU utilisation",
@@ -110,14 +105,14 @@ _TABLE = (
     ),
     _memory(
         "live_tensors",
-        "tensors more alive after each step",
+        "growth of live tensors per step",
         ("max_live_tensors_per_step",),
         lane="exact",
     ),
     _memory(
-        "live_memory", "MB of tensors alive between steps", ("max_mem_increase_pct",), lane="exact"
+        "live_memory", "MB of live tensors between steps", ("max_mem_increase_pct",), lane="exact"
     ),
-    _exact("repeatability", "equal runs are equal"),
+    _exact("repeatability", "repeated runs give equal results"),
     *(_exact(stage, words) for stage, words in LEARNED_STAGES.items()),
     _count("tokens_fed", "token positions fed per step", ("max_tokens_fed_increase_pct",)),
     _count(
@@ -130,12 +125,7 @@ _TABLE = (
     _count("recompiles", "recompilations per step", ("max_recompiles_increase",)),
     _count("operators", "operator calls per step", ("max_operators_increase_pct",), _PACKAGES),
     _count("flops", "FLOPs per step", ("max_flops_increase_pct",)),
-    _count(
-        "dataset_maps",
-        "passes over the dataset not found in the cache",
-        ("max_dataset_maps_increase",),
-        _ROWS,
-    ),
+    _count("dataset_maps", "uncached dataset maps", ("max_dataset_maps_increase",), _ROWS),
     _count("tokenizer_calls", "tokenizer calls", ("max_tokenizer_calls_increase_pct",), _ROWS),
     _count(
         "files_written", "files opened for writing in the probe", ("max_files_increase",), _PACKAGES
@@ -148,31 +138,31 @@ _TABLE = (
     _invariant("kto_first_loss", "the first loss is 1/2"),
     _invariant("starts_at_ratio_one", "training starts at ratio 1 and KL 0"),
     _invariant("advantages_sum_to_zero", "advantages sum to zero"),
-    _invariant("advantages_scaled", "advantages are scaled"),
+    _invariant("advantages_scaled", "advantages have variance 1"),
     _invariant("reward_varies", "the reward varies"),
-    _invariant("rewards_add_up", "rewards sum to the score less the KL"),
+    _invariant("rewards_add_up", "rewards sum to the score minus the KL"),
     _invariant("labels_contain_eos", "labels contain EOS"),
     _invariant("at_most_one_bos", "a sequence has at most one BOS"),
     _invariant("trainable_changed", "trainable parameters change"),
-    _invariant("frozen_unchanged", "frozen parameters stay"),
+    _invariant("frozen_unchanged", "frozen parameters do not change"),
     _invariant("learning_rate_positive", "learning rates are positive"),
-    _invariant("sampled_ids_trained", "the sampled ids are the trained ids"),
-    _invariant("ranks_agree", "ranks agree"),
+    _invariant("sampled_ids_trained", "the trained ids are the sampled ids"),
+    _invariant("ranks_agree", "all ranks hold the same parameters"),
 )
 CHECKS: dict[str, CheckType] = {row.name: row for row in _TABLE}
 SPEED = tuple(name for name, row in CHECKS.items() if row.clock and not row.drift)
-"""What tells how long a step takes now, the surest first."""
+"""Checks of step time without drift, the most reliable first."""
 
 
 def check_of(name: str, status: CheckStatus, message: str) -> Check:
-    """A check of the table with its answer; figures are added by `dataclasses.replace`."""
+    """Make a check of the table; add its numbers with `dataclasses.replace`."""
     row = CHECKS[name]
     return Check(name, row.group, row.lane, status, message)
 
 
 def markdown_table() -> str:
-    """Every check with its group, lane and limits, as a Markdown table."""
-    lines = ["| it looks at | check | group | lane | limits |", "|---|---|---|---|---|"]
+    """Render all checks as a Markdown table."""
+    lines = ["| measures | check | group | lane | limits |", "|---|---|---|---|---|"]
     for name, row in CHECKS.items():
         limits = ", ".join(f"`{key}`" for key in row.limits)
         lines.append(f"| {row.title} | `{name}` | {row.group} | {row.lane} | {limits} |")

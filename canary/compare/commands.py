@@ -1,4 +1,4 @@
-"""Two training commands, option by option. Pure."""
+"""Compares two training commands option by option. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canary.config.secret_names import is_secret
 from canary.config.trainers import OWN_KEYS
 
 PROGRAM, LAUNCHER, ARGUMENTS = "command", "launcher", "arguments"
-"""Keys of what is no option: the program, what starts it, and the words that stand alone."""
+"""Keys of the words that are not options: the program, its launcher, positional arguments."""
 USUAL = {
     "lr": "learning_rate",
     "bs": "batch_size",
@@ -27,27 +27,26 @@ USUAL = {
     "model": "model_name",
     "model_name_or_path": "model_name",
 }
-"""Short names that scripts have for the settings of a trainer."""
+"""Short names that scripts use for trainer settings."""
 SETTING = re.compile(r"[+~]*[A-Za-z_@][\w./@-]*=", re.ASCII)
 OPTION = re.compile(r"--?[A-Za-z]")
 MOST_WORDS = 1000
-"""A longer command is compared whole."""
-Spoken = dict[str, tuple[str, Any]]
-"""Plain name -> (as it was written, value)."""
+"""A longer command is compared as a whole."""
+Options = dict[str, tuple[str, Any]]
+"""Normalized name -> (name as written, value)."""
 
 
 def command_changes(baseline: Any, current: Any) -> tuple[KeyChange, ...]:
-    """Options, launchers and program that differ between two commands, each a list of words.
+    """Return what differs between two commands (lists of words): options, launchers, program.
 
-    Those of places and names are cosmetic, and so is the folder of a program.
-    """
-    # Older records hold their secrets.
+    Options that name paths or runs are cosmetic, and so is the folder of the program."""
+    # Older records were written with their secrets.
     baseline, current = (hidden(c) if _is_strings(c) else c for c in (baseline, current))
     if baseline == current or not (baseline or current):
         return ()
     if not (_is_words(baseline) and _is_words(current)):
         return (KeyChange(PROGRAM, baseline or None, current or None),)
-    was, now = _spoken(baseline), _spoken(current)
+    was, now = _options_of(baseline), _options_of(current)
     found = []
     for name in (*now, *(name for name in was if name not in now)):
         written, after = now.get(name, (name, None))
@@ -61,24 +60,24 @@ def command_changes(baseline: Any, current: Any) -> tuple[KeyChange, ...]:
 
 
 def without_repeats(
-    changes: Sequence[KeyChange], spoken: Sequence[KeyChange]
+    changes: Sequence[KeyChange], command: Sequence[KeyChange]
 ) -> tuple[KeyChange, ...]:
-    """The changes without settings of the trainer that say what an option of the command says."""
+    """Drop trainer settings that repeat a change of a command's option."""
     return tuple(
         change
         for change in changes
-        if change in spoken or not any(_repeats(change, option) for option in spoken)
+        if change in command or not any(_repeats(change, option) for option in command)
     )
 
 
 def setting_name(key: str) -> str:
-    """The setting that a key or an option of a command names, as a trainer calls it."""
+    """Return the trainer's name for the setting that a key or a command's option sets."""
     name = plain_name(key).rpartition(".")[2]
     return USUAL.get(name) or OWN_KEYS.get(name) or name
 
 
 def as_number(value: Any) -> Any:
-    """A number that stands in a command as text; anything else as it is."""
+    """Convert a number that a command holds as text; return anything else unchanged."""
     if isinstance(value, str):
         try:
             return float(value)
@@ -90,7 +89,7 @@ def as_number(value: Any) -> Any:
 def _repeats(change: KeyChange, option: KeyChange) -> bool:
     same = setting_name(change.key) == setting_name(option.key)
     pairs = ((change.baseline, option.baseline), (change.current, option.current))
-    return same and all(_same(told, said) for told, said in pairs)
+    return same and all(_same(ours, theirs) for ours, theirs in pairs)
 
 
 def _is_words(command: Any) -> bool:
@@ -111,8 +110,8 @@ def _same_file(before: Any, after: Any) -> bool:
     return PurePath(str(before)).name == PurePath(str(after)).name
 
 
-def _spoken(command: Sequence[str]) -> Spoken:
-    """What the words say, without their order."""
+def _options_of(command: Sequence[str]) -> Options:
+    """Return the options, launchers, program and arguments of a command, by normalized name."""
     values: dict[str, list[str]] = {}
     written: dict[str, str] = {}
 
@@ -134,7 +133,7 @@ def _spoken(command: Sequence[str]) -> Spoken:
 
 
 def _launchers(one: Started, keep: Any) -> Iterator[str]:
-    """The programs before the one that trains, by their names alone; `keep` gets their options."""
+    """Yield the file names of the launchers, and pass their options to `keep`."""
     for key, found in _options(one.launch, most=1):
         if key != ARGUMENTS:
             keep(key, *found)
@@ -146,8 +145,8 @@ def _launchers(one: Started, keep: Any) -> Iterator[str]:
 
 
 def _options(words: Sequence[str], most: int) -> Iterator[tuple[str, list[str]]]:
-    """(option, its values): the words after it, at most so many; settings as hydra has them; and
-    words that stand alone."""
+    """Yield (option, its values): at most `most` following words, or the value after `=` (also for
+    Hydra settings). Positional words come as `ARGUMENTS`."""
     place = 0
     while place < len(words):
         word = words[place]

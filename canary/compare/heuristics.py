@@ -1,4 +1,4 @@
-"""Why it got worse: suspects from the facts of a comparison, ranked by how much tells for each."""
+"""Finds suspects for a regression and ranks them by their evidence."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from canary.compare.diagnosis.suspects import Diagnosis, Evidence, RegressionCat
 from canary.compare.report import Comparison, Verdict
 from canary.record.types import RunRecord
 
-STANDS_OUT = 0.5
-"""A suspect that is right more often than not is named in the first line."""
+LIKELY = 0.5
+"""The first line names a suspect with at least this confidence."""
 
 
 def analyze_regression(
@@ -25,19 +25,18 @@ def analyze_regression(
     source: SourceChanges | None = None,
     causes: Sequence[Cause] = CAUSES,
 ) -> Diagnosis:
-    """Who is behind what `report` found.
+    """Find the likely causes of what `report` found.
 
     Args:
         report: the comparison of both sides.
-        current: its current record, or several.
-        baseline: the baseline's.
-        source: what the commits changed, where somebody could tell.
-        causes: who is asked; `(*CAUSES, mine)` asks one more.
+        current: the current record, or several.
+        baseline: the baseline's record, or several.
+        source: what the commits changed, if known.
+        causes: the causes to check; pass `(*CAUSES, mine)` to add one.
 
     Returns:
-        Suspects, the likeliest first. `unknown` where something got worse and nothing that was
-        recorded tells why. Where it is not decided whether anything did: those that stand out, or
-        none.
+        Suspects, the likeliest first; `unknown` if something got worse for no recorded reason. If
+        nothing is known to be worse, only suspects with a confidence of at least `LIKELY`.
     """
     now, before = (
         [side] if isinstance(side, RunRecord) else list(side) for side in (current, baseline)
@@ -47,14 +46,13 @@ def analyze_regression(
     facts = Facts(report, now, before, source or SourceChanges())
     found = [finding for cause in causes for finding in cause(facts)]
     if any(check.unjudged == "crowded" for check in report.checks):
-        # Other work on the machine made the times: a phase of them tells of nothing else.
+        # Other work on the machine explains the times, so a slower phase is no evidence.
         found = [one for one in found if speed_failed(facts) or not is_timed(one)]
     suspects = ranked(found, facts)
     if not _is_worse(report):
-        # Nothing is decided: only what stands out by itself is worth a word.
-        suspects = tuple(s for s in suspects if s.confidence >= STANDS_OUT and _known(s))
+        suspects = tuple(s for s in suspects if s.confidence >= LIKELY and _known(s))
     if report.verdict == "error" and now[-1].status == "completed":
-        # As of too few steps to time: advice on a slower step would be of none that was seen.
+        # For example, too few steps to time: advice on a slower step would be a guess.
         failed = any(check.failed for check in report.checks)
         suspects = tuple(s for s in suspects if failed and _known(s))
     if now[-1].status != "completed":
@@ -63,7 +61,7 @@ def analyze_regression(
 
 
 def _is_worse(report: Comparison) -> bool:
-    """Whether something is known to be worse, or to differ."""
+    """Whether something is known to be worse or different."""
     loud = any(
         check.failed or (check.status == "warn" and check.lane != "invariant")
         for check in report.checks
@@ -72,22 +70,22 @@ def _is_worse(report: Comparison) -> bool:
 
 
 def _summary(suspects: Sequence[Suspect]) -> str:
-    """The first suspect in a line, and who else there is."""
+    """Return one line: the first suspect, then the next two."""
     if not suspects:
         return ""
     first = suspects[0]
     others = suspects[1:3]
-    # A suspect of another effect may be as likely.
+    # Suspects of different effects can be equally likely.
     how = "Less likely" if all(s.confidence < first.confidence for s in others) else "Also"
     tail = f" {how}: {', '.join(map(_named, others))}." if others else ""
     return f"{_named(first)}: {first.description}{tail}"
 
 
 def _of_a_crash(unknown: Suspect, record: RunRecord) -> Suspect:
-    """What to do about a run that ended early: nothing of it was timed."""
+    """Return the suspect with advice for a run that ended early and has no times."""
     actions = (
         f"read the end of log.txt in the folder of run {record.run_id}",
-        "run the same config at both commits, head and baseline, to see which one completes",
+        "run the same config at both commits, head and baseline, and see which one completes",
     )
     return replace(unknown, suggested_actions=actions)
 
@@ -103,9 +101,9 @@ def _named(suspect: Suspect) -> str:
 
 
 def with_likely_cause(first_line: str, verdict: Verdict, diagnosis: Diagnosis) -> str:
-    """The first line of a verdict that fails, with the mechanism behind it where one stands out."""
+    """Append the first suspect to the first line of a failing verdict, if it is likely enough."""
     top = diagnosis.top_suspect
-    if top is None or verdict not in ("regression", "changed") or top.confidence < STANDS_OUT:
+    if top is None or verdict not in ("regression", "changed") or top.confidence < LIKELY:
         return first_line
     if top.category is RegressionCategory.UNKNOWN:
         return first_line
@@ -113,7 +111,7 @@ def with_likely_cause(first_line: str, verdict: Verdict, diagnosis: Diagnosis) -
 
 
 def format_suspects_markdown(diagnosis: Diagnosis | Sequence[Suspect]) -> str:
-    """The suspects as Markdown: a heading, the evidence and the actions of each."""
+    """Render suspects as Markdown: a heading, the evidence and the suggested actions of each."""
     suspects = diagnosis.suspects if isinstance(diagnosis, Diagnosis) else tuple(diagnosis)
     if not suspects:
         return "No suspects: nothing got worse.\n"

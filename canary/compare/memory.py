@@ -1,4 +1,4 @@
-"""Memory beside its peak: what the allocator reserves, and what grows from step to step."""
+"""Checks of memory other than its peak: reserved device memory, and growth from step to step."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from canary.record.types import Growth, RunRecord
 
 MB = 2**20
 RESIDENT_GRAIN_MB = 48.0
-"""Resident memory that allocators and libraries take or keep over a run without a leak."""
+"""Resident memory that allocators and libraries gain or keep over a run without a leak."""
 
 
 def memory_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> list[Check]:
-    """Reserved device memory, where there is a device, and the slope of memory."""
+    """Return the checks of reserved device memory (if both sides have a device) and of growth."""
     reserved = reserved_memory(current, baseline, thresholds)
     growth = memory_growth(current, baseline, thresholds)
     return [growth] if reserved is None else [reserved, growth]
@@ -31,9 +31,9 @@ def memory_checks(
 def reserved_memory(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check | None:
-    """Peak of the allocator's reservation: it grows with fragmentation while the peak of what is
-    allocated stays. Fails above the tolerance of the peak where every run lies above all of the
-    baseline's; None without a device on both sides."""
+    """Check the peak that the allocator reserves, which fragmentation raises; None without devices.
+
+    It fails if the median is over the limit and every run is above all baseline runs."""
     before, after = (
         [r.memory.peak_reserved_bytes / MB for r in side if r.memory.peak_reserved_bytes]
         for side in (baseline, current)
@@ -47,7 +47,7 @@ def reserved_memory(
     if change > limit:
         status = "fail" if min(after) > max(before) else "warn"
     words = f"reserved device memory {signed_percent(change)}"
-    words += f", over the tolerance of {limit:.3g}%" if change > limit else ""
+    words += f", limit {limit:.3g}%" if change > limit else ""
     return replace(
         check_of("reserved_memory", status, words),
         baseline=was,
@@ -62,13 +62,13 @@ def reserved_memory(
 def memory_growth(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check:
-    """The slope of memory while training, with its interval; over the baseline's own slope."""
+    """Check the slope of memory during training, less the baseline's slope, with its interval."""
     found = [r.memory.growth for r in current if r.memory.growth is not None]
     before = [r.memory.growth for r in baseline if r.memory.growth is not None]
     if not found or not before:
-        return check_of("memory_growth", "skip", "too few steps on both sides to see a slope")
+        return check_of("memory_growth", "skip", "too few steps to measure memory growth")
     if len({growth.kind for growth in (*found, *before)}) > 1:
-        words = "the slope of device memory stands against that of resident memory"
+        words = "device memory was measured on one run and resident memory on another"
         return check_of("memory_growth", "inconclusive", words)
     kind = found[0].kind
     base, base_half = _slope(before)
@@ -95,8 +95,9 @@ def memory_growth(
 
 
 def _slope(launches: Sequence[Growth]) -> tuple[float, float]:
-    """(slope, half of its 95% interval) in MB a step: the median launch, whose interval is widened
-    by what an allocator keeps and what launches differ by."""
+    """Return (slope, half of its 95% interval) in MB per step for the median launch.
+
+    The interval covers what allocators keep and how much the launches scatter."""
     slopes = [growth.bytes_per_step / MB for growth in launches]
     half = statistics.median((growth.high - growth.low) / 2 / MB for growth in launches)
     if launches[0].kind == "resident":

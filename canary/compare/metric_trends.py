@@ -1,4 +1,4 @@
-"""What trainers tell of rewards, margins, KL and entropy: means over the steps, compared."""
+"""Compares the metrics that trainers log (rewards, margins, KL, entropy): means over the steps."""
 
 from __future__ import annotations
 
@@ -14,40 +14,38 @@ from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.types import RunRecord
 
 KL_FLOOR = 0.01
-"""KL below this is no blow-up, whatever its ratio."""
+"""A smaller KL is never a blow-up."""
 SUSPICIOUS = 2.0
-"""A rise of reward or margin by so many times the tolerated drop is worth a look."""
+"""A rise of reward or margin above this many times the allowed drop is a warning."""
 
 Records = Sequence[RunRecord]
 
 
 def metric_checks(current: Records, baseline: Records, thresholds: Thresholds) -> list[Check]:
-    """A check for each quantity that both sides tell, in the order of their limits."""
-    held = {quantity.limit: quantity for quantity in QUANTITIES.values() if quantity.limit}
+    """Return a check for each quantity that both sides log, in the order of `Thresholds`."""
+    limited = {quantity.limit: quantity for quantity in QUANTITIES.values() if quantity.limit}
     found = []
     for key in Thresholds.model_fields:
-        if key in held:
+        if key in limited:
             limit = float(getattr(thresholds, key))
-            judge = _rise if held[key].worse == "higher" else _drop
-            found.append(judge(held[key], current, baseline, limit))
+            judge = _rise if limited[key].worse == "higher" else _drop
+            found.append(judge(limited[key], current, baseline, limit))
     return [check for check in found if check is not None]
 
 
 def _mean(records: Records, name: str, part: str = "mean") -> float | None:
-    """Of a part of the metric's distribution, over the records that tell it as a number."""
-    told = [float(getattr(record.rl[name], part)) for record in records if name in record.rl]
-    values = [value for value in told if math.isfinite(value)]
+    """Return the mean over the records where `part` of the metric's distribution is finite."""
+    logged = [float(getattr(record.rl[name], part)) for record in records if name in record.rl]
+    values = [value for value in logged if math.isfinite(value)]
     return statistics.fmean(values) if values else None
 
 
-def _told(
+def _means(
     quantity: Quantity, current: Records, baseline: Records
 ) -> tuple[str, float, float] | Check | None:
-    """(the name under which both sides tell a quantity, the baseline's mean, the current one's).
+    """Return (metric name, baseline mean, current mean); None if a side does not log it.
 
-    In its place a check: failed where it is no number any more, skipped where each side has a name
-    of its own. None where a side is mute.
-    """
+    Instead a failed check if the current mean is not finite, or a skipped one if names differ."""
     broken = _not_finite(quantity, current)
     if broken is not None:
         return broken
@@ -61,12 +59,12 @@ def _told(
     if not before or not after:
         return None
     was, now = next(iter(before)), next(iter(after))
-    words = f"the baseline logs {was}, the current side {now}: the scales may differ"
+    words = f"the baseline logs {was}, the current side logs {now}: the scales may differ"
     return check_of(quantity.name, "skip", words)
 
 
 def _not_finite(quantity: Quantity, current: Records) -> Check | None:
-    """A failed check where the mean of a recorded metric is NaN or infinite."""
+    """Return a failed check if the mean of a recorded metric is NaN or infinite."""
     bad = [
         metric
         for record in current
@@ -82,11 +80,11 @@ def _not_finite(quantity: Quantity, current: Records) -> Check | None:
 
 
 def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
-    """A mean over the steps that rose to too many times the baseline's."""
-    told = _told(quantity, current, baseline)
-    if not isinstance(told, tuple):
-        return told
-    _, before, after = told
+    """Fail if the mean rises to more than `limit` times the baseline's."""
+    means = _means(quantity, current, baseline)
+    if not isinstance(means, tuple):
+        return means
+    _, before, after = means
     failed = after / max(before, KL_FLOOR) > limit
     words = f"{CHECKS[quantity.name].title} {before:.3g} -> {after:.3g}"
     words += ": blow-up" if failed else ""
@@ -103,12 +101,12 @@ def _rise(quantity: Quantity, current: Records, baseline: Records, limit: float)
 
 
 def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float) -> Check | None:
-    """A mean over the steps that fell by too much, in percent or in deviations of the baseline."""
-    told = _told(quantity, current, baseline)
-    if not isinstance(told, tuple):
-        return told
+    """Fail if the mean drops by more than `limit`, in percent or baseline standard deviations."""
+    means = _means(quantity, current, baseline)
+    if not isinstance(means, tuple):
+        return means
     name, scale = quantity.name, "std" if quantity.limit.endswith("_std") else "%"
-    metric, before, after = told
+    metric, before, after = means
     unit = _mean(baseline, metric, "std") if scale == "std" else abs(before) / 100
     if not unit or unit < 1e-9:
         return check_of(name, "skip", f"the baseline's {name} does not vary")
@@ -119,7 +117,7 @@ def _drop(quantity: Quantity, current: Records, baseline: Records, limit: float)
         status, message = "fail", f"{message}, a drop of {drop:.3g} {scale}: collapse"
     elif quantity.too_good and -drop > SUSPICIOUS * limit:
         status = "warn"
-        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; look for leaks or hacking"
+        message += f", a rise of {-drop:.3g} {scale}: suspiciously good; check for leaks or hacking"
     return replace(
         check_of(name, status, message),
         baseline=before,

@@ -1,7 +1,6 @@
-"""What the baseline was judged by and the current side cannot be: never a pass.
+"""Checks that the baseline has data for and the current side does not: they never pass.
 
-A record is compared with itself, which tells what it holds: a check that is judged there for the
-baseline, and skipped or absent there for the current side, has been lost.
+A record compared with itself shows which checks it has data for.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from canary.record.types import RunRecord
 WALL_AND_MEMORY: tuple[Metric, ...] = tuple(
     metric for metric in GATE_WEIGHTS if metric not in DRIFTS and CHECKS[metric].clock != "cpu"
 )
-"""Where CPU time is lost, as with a second thread, wall time still decides."""
+"""CPU time is left out: if it is missing, for example with a second thread, wall time decides."""
 
 
 def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
-    """What a measured launch is judged by where it is held against itself, by name."""
+    """Return by name the checks that a record's measured launches have data for."""
     side = [record]
     return _judged(
         *timing_checks(side, side, thresholds, gates=WALL_AND_MEMORY),
@@ -37,7 +36,7 @@ def launch_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]
 
 
 def probe_checks(record: RunRecord, thresholds: Thresholds) -> dict[str, Check]:
-    """What a probe is judged by where it is held against itself, by name; nothing without one."""
+    """Return by name the checks that a record's probe has data for; empty without a probe."""
     if not record.exact:
         return {}
     side = [record]
@@ -48,38 +47,39 @@ def _judged(*checks: Check) -> dict[str, Check]:
     return {check.name: check for check in checks if check.status != "skip"}
 
 
-def with_what_was_lost(
+def with_missing_checks(
     checks: Sequence[Check],
     current: Sequence[RunRecord],
     baseline: Sequence[RunRecord],
     thresholds: Thresholds,
 ) -> list[Check]:
-    """The checks, with those that were lost as `inconclusive`: of the launches of any current
-    record, and of the probe that is compared. Of a side without a probe the exact lane says so."""
-    before = newest_probed(baseline)
-    lost: dict[str, Check] = {}
+    """Return the checks, with missing ones as `inconclusive` unless they failed.
 
-    def lose(expected: dict[str, Check], held: dict[str, Check], record: RunRecord) -> None:
+    Covers the launches of every current record, and the compared probe if there is one."""
+    before = newest_probed(baseline)
+    missing: dict[str, Check] = {}
+
+    def collect(expected: dict[str, Check], found: dict[str, Check], record: RunRecord) -> None:
         for name, check in expected.items():
-            if name not in held:
-                lost[name] = _lost(check, record)
+            if name not in found:
+                missing[name] = _missing(check, record)
 
     expected = launch_checks(before, thresholds)
     for record in current:
-        lose(expected, launch_checks(record, thresholds), record)
+        collect(expected, launch_checks(record, thresholds), record)
     after = most_different(current, before)
     if after.exact:
-        lose(probe_checks(before, thresholds), probe_checks(after, thresholds), after)
-    decided = {check.name for check in checks if check.failed}
-    kept = [check for check in checks if check.name not in lost or check.name in decided]
-    return [*kept, *(check for name, check in lost.items() if name not in decided)]
+        collect(probe_checks(before, thresholds), probe_checks(after, thresholds), after)
+    failed = {check.name for check in checks if check.failed}
+    kept = [check for check in checks if check.name not in missing or check.name in failed]
+    return [*kept, *(check for name, check in missing.items() if name not in failed)]
 
 
-def _lost(check: Check, record: RunRecord) -> Check:
+def _missing(check: Check, record: RunRecord) -> Check:
     return replace(
         check,
         status="inconclusive",
-        message=f"{check.name}: recorded on the baseline, not in run {record.run_id}",
+        message=f"{check.name}: recorded on the baseline but not in run {record.run_id}",
         current=None,
         delta=None,
         delta_pct=None,

@@ -1,4 +1,4 @@
-"""Comparing what lies on the disk: run folders, record files, histories, folders of runs."""
+"""Compares paths: run folders, record files, histories, folders of runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from canary.record.types import RunRecord
 
 @dataclass(frozen=True)
 class Request:
-    """What `canary compare` was asked."""
+    """The arguments of `canary compare`."""
 
     current: tuple[Path, ...]
     baseline: tuple[Path, ...]
@@ -33,12 +33,12 @@ class Request:
     noise_file: Path | None = None
     accept: str | None = None
     source: Callable[[RunRecord, RunRecord], SourceChanges] | None = None
-    """Asks what the commits of (baseline, current) changed."""
+    """Returns what changed between the commits of (baseline, current)."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison and the records that it is of."""
+    """A comparison and the compared records."""
 
     found: Comparison
     current: tuple[RunRecord, ...] = ()
@@ -57,12 +57,13 @@ class _Baseline:
 def sides(
     paths: Sequence[Path], baseline: Sequence[Path]
 ) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """Current and baseline paths, patterns such as `out/*/metrics.json` filled in; without
-    `--baseline`, the last of the positional ones is it.
+    """Return (current paths, baseline paths) with patterns such as `out/*/metrics.json` expanded.
+
+    Without `--baseline`, the last positional path is the baseline.
 
     Raises:
-        UsageError: it does not say which are which.
-        InputError: a pattern that nothing matches.
+        UsageError: a side is not named.
+        InputError: nothing matches a pattern.
     """
     named = _matches(paths)
     if baseline:
@@ -77,7 +78,7 @@ def sides(
 
 
 def _matches(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Each path, or what it matches where it is a pattern that the shell left as it is."""
+    """Expand the patterns that the shell did not expand."""
     found: list[Path] = []
     for path in paths:
         if path.exists() or not set("*?[") & set(str(path)):
@@ -92,62 +93,64 @@ def _matches(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 @dataclass(frozen=True)
 class Newest:
-    """The run that is taken of several."""
+    """The run chosen from several."""
 
     path: Path
     run_id: str
     canary: str
-    """Empty where any canary's was looked for."""
+    """Empty if runs of all canaries were considered."""
     incomplete: tuple[str, ...]
-    """Newer runs that were passed over, with how they ended ..."""
+    """Newer runs that did not complete, with their status."""
     of_others: tuple[str, ...]
-    """... and those of other canaries, with their names."""
+    """Newer runs of other canaries, with their names."""
 
 
 def newest_of(paths: Sequence[Path], baseline: Sequence[Path]) -> Newest:
-    """The newest completed run of several, or the newest where none completed: of the canary of the
-    baseline, where that is a run which names one that some of them are of.
+    """Return the newest completed run, or the newest of all if none completed.
+
+    Only runs of the baseline's canary count, if the baseline is a run and there are such runs.
 
     Raises:
-        InputError, RecordError: one that is not there, or cannot be read.
+        InputError, RecordError: a run is missing or unreadable.
     """
     records = {path: load_record(path) for path in paths}
     canary = _canary_of(baseline)
     if canary not in {record.name for record in records.values()}:
         canary = ""
     ordered = sorted(paths, key=lambda path: (records[path].timestamp, records[path].run_id))
-    own = [path for path in ordered if canary in ("", records[path].name)]
-    newest = next((path for path in reversed(own) if records[path].status == "completed"), own[-1])
-    newer = [(path in own, records[path]) for path in ordered[ordered.index(newest) + 1 :]]
+    same = [path for path in ordered if canary in ("", records[path].name)]
+    completed = (path for path in reversed(same) if records[path].status == "completed")
+    newest = next(completed, same[-1])
+    newer = [(path in same, records[path]) for path in ordered[ordered.index(newest) + 1 :]]
     return Newest(
         newest,
         records[newest].run_id,
         canary,
-        tuple(f"{record.run_id} ({record.status})" for is_own, record in newer if is_own),
-        tuple(f"{record.run_id} ({record.name!r})" for is_own, record in newer if not is_own),
+        tuple(f"{record.run_id} ({record.status})" for is_same, record in newer if is_same),
+        tuple(f"{record.run_id} ({record.name!r})" for is_same, record in newer if not is_same),
     )
 
 
 def _canary_of(baseline: Sequence[Path]) -> str:
-    """The canary that a baseline is of; empty where it is no run that says so."""
+    """Return the baseline's canary; empty if the baseline is not a readable run."""
     for path in baseline:
-        # A run that cannot be read is told where both sides are loaded.
+        # Loading both sides reports an unreadable run.
         with contextlib.suppress(InputError, RecordError):
             return load_record(path).name
     return ""
 
 
 def compare_paths(request: Request) -> Comparison:
-    """As `compared_paths`, the comparison alone."""
+    """Return only the comparison of `compared_paths`."""
     return compared_paths(request).found
 
 
 def compared_paths(request: Request) -> Compared:
-    """Loads both sides and compares them; a record that cannot be read is verdict `error`.
+    """Load both sides and compare them; an unreadable record gives the verdict `error`.
 
     Raises:
-        InputError: a path that is not there, or one run on both sides.
-        ConfigError: thresholds that are not.
+        InputError: a path is missing, or a run is on both sides.
+        ConfigError: the thresholds are invalid.
     """
     if request.accept is not None and not request.accept.strip():
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
@@ -179,27 +182,24 @@ def compared_paths(request: Request) -> Compared:
 
 
 def require_same_machine(noise: NoiseModel, record: RunRecord) -> None:
-    """Refuses the noise of another canary or machine.
-
-    Raises:
-        InputError: the model was measured on another canary or class of runner.
-    """
+    """Raise InputError if the noise was measured on another canary or machine type."""
     here = machine_key(record)
     if record.name and noise.canary and noise.canary != record.name:
         raise InputError(
-            f"the noise model is of canary {noise.canary!r}, the runs are of {record.name!r}",
-            "canary calibrate measures each canary",
+            f"the noise model is for canary {noise.canary!r}, the runs are of {record.name!r}",
+            "run canary calibrate for this canary",
         )
     if noise.machine_key != here:
         raise InputError(
-            f"the noise model is of {noise.machine_key}, the runs are of {here}",
-            "canary calibrate measures it here",
+            f"the noise model is for {noise.machine_key}, the runs are from {here}",
+            "run canary calibrate on this machine type",
         )
 
 
 def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thresholds, str]:
-    """Thresholds and the name of their tier: as asked, or else from the baseline's own config, so
-    that a change cannot loosen the gate that it must pass."""
+    """Return the thresholds and the name of their tier.
+
+    By default they come from the baseline's config: a change must not loosen its own gate."""
     if request.threshold_file is not None:
         name = request.tier or request.threshold_file.name
         return load_thresholds(request.threshold_file, request.tier), name
@@ -215,8 +215,9 @@ def thresholds_for(request: Request, records: Sequence[RunRecord]) -> tuple[Thre
             f"thresholds.{key} in the config of run {records[0].run_id}: {first['msg']}",
             "give --threshold-tier or --threshold-file",
         ) from error
-    own = {key for key in section if key != "base_tier" and section[key] is not None}
-    return from_config(config), config.base_tier + (" with the config's own" if own else "")
+    changed = any(key != "base_tier" and section[key] is not None for key in section)
+    extra = " with limits from the config" if changed else ""
+    return from_config(config), f"{config.base_tier}{extra}"
 
 
 def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
@@ -229,15 +230,16 @@ def _load_baseline(paths: Sequence[Path], current: RunRecord) -> _Baseline:
     for path in paths:
         if path.is_dir() and not (path / "metrics.json").exists():
             raise InputError(
-                f"{path} is not a run: name a history or a folder of runs alone",
-                f"--baseline {path}, and no other",
+                f"{path} is not a run: a history or a folder of runs must be the only baseline",
+                f"use only --baseline {path}",
             )
     return _Baseline(tuple(load_record(path) for path in paths))
 
 
 def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
-    """Says that a history has runs, though none of this canary on this machine: a new name or
-    dtype begins an empty one."""
+    """Return a note naming the history's runs, since none is of this canary on this machine type.
+
+    A new name or dtype starts an empty history."""
     found = [f"{canary} on {machine}" for canary, machine, *_ in rows(root)]
     if not found:
         return ()
@@ -246,10 +248,10 @@ def _what_else(root: Path, current: RunRecord) -> tuple[str, ...]:
 
 
 def _folder_of_runs(folder: Path, current: RunRecord) -> tuple[RunRecord, ...]:
-    """The newest completed runs of the same canary among run folders, without the run itself."""
+    """Return the newest completed runs of the same canary in a folder, without the run itself."""
     if not any(folder.glob("*/metrics.json")):
         raise InputError(
-            f"{folder} holds neither a record, nor runs, nor a baseline history",
+            f"{folder} contains no record, no runs and no baseline history",
             "name a run's folder, its metrics.json, or a folder that save-baseline filled",
         )
     found: list[RunRecord] = []

@@ -1,4 +1,4 @@
-"""What a comparison returns: checks, the first difference, and one verdict. Pure data."""
+"""The result of a comparison: checks, the first difference, one verdict. Pure data."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ Group = Literal["performance", "memory", "stability", "correctness"]
 Lane = Literal["exact", "invariant", "timing", "trend"]
 Verdict = Literal["pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
 Unjudged = Literal["crowded", "scattered", "untimed", "inapplicable"]
-"""Why no time decides: other work on the machine explains it, the baseline's launches scatter more
-than the noise model says, or a side ran its probe alone."""
+"""`crowded`: other work on the machine explains the times. `scattered`: the baseline's launches
+scatter more than the noise model says. `untimed`: a side ran only its probe. `inapplicable`: the
+check is for other trainings."""
 
 Shown = float | int | str | None
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question put to both sides, and its answer."""
+    """One question about both sides, and its answer."""
 
     name: str
     group: Group
@@ -36,22 +37,21 @@ class Check:
     unit: str = ""
     """Unit of `baseline`, `current` and `delta`."""
     delta: float | None = None
-    """current - baseline, infinite where the current side is not finite; for hashes and names, the
+    """current - baseline; infinite if the current value is not finite. For hashes and names, the
     number of items that differ."""
     delta_pct: float | None = None
-    """The same as a share of the baseline."""
+    """`delta` in percent of the baseline."""
     interval: tuple[float, float] | None = None
-    """The change is in here: lower end at the family's error budget, upper end one-sided at 95%."""
+    """Range of the change: lower end at the family's error budget, upper end one-sided at 95%."""
     threshold: float | None = None
     detectable: float | None = None
-    """Smallest change that would be found in four of five such comparisons."""
+    """Smallest change that four of five such comparisons would find."""
     scale: str = "%"
     """Unit of `interval`, `threshold` and `detectable`."""
     noise: str | None = None
-    """Where the spread behind the interval comes from."""
+    """Where the noise behind the interval was measured."""
     unjudged: Unjudged | None = None
-    """Why a check of times was left undecided on purpose, or that a check is for other trainings;
-    None for every other check, and in comparisons that were saved before this field."""
+    """None if judged or skipped for another reason, and in comparisons saved before this field."""
 
     @property
     def failed(self) -> bool:
@@ -60,13 +60,13 @@ class Check:
 
     @property
     def in_noise(self) -> bool:
-        """Whether there may be no change at all: the interval includes zero."""
+        """Whether the interval includes zero, so that there may be no change."""
         return self.interval is not None and self.interval[0] <= 0.0 <= self.interval[1]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One signal of the exact lane that is not the same on both sides."""
+    """One signal of the exact lane that differs between the sides."""
 
     stage: str
     signal: str
@@ -75,20 +75,18 @@ class Difference:
     count: int = 1
     """Items that differ."""
     relative: float | None = None
-    """The difference of numbers as a share of the baseline (1 where that is 0), or on `scale`; of a
-    sequence the largest."""
+    """Share of the baseline (1 if that is 0) or of `scale`; for a sequence, the largest."""
     scale: str = ""
-    """What `relative` is a share of, in words, where that is not the baseline. A change on another
-    scale has no percentage."""
+    """What `relative` is a share of, if not the baseline; such a difference has no percentage."""
     detail: str = ""
     learned: bool = False
-    """Whether it is one of what is learned, beyond tolerance."""
+    """Whether it changes learning by more than the tolerance."""
     step: int | None = None
-    """The first step at which it differs, where its stage has many; None where nobody said."""
+    """The first step at which it differs, if known and its stage has several."""
 
     @property
     def order(self) -> int:
-        """The place of its stage."""
+        """The position of its stage."""
         return ORDER.get(self.stage, len(ORDER))
 
     def sentence(self) -> str:
@@ -111,7 +109,7 @@ class KeyChange:
 
 @dataclass(frozen=True)
 class RaisedAlert:
-    """A type of alert of the current side: the worst one, and how many there were."""
+    """The worst alert of one type on the current side, and the count of the type."""
 
     severity: str
     category: str
@@ -143,7 +141,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The answer: a `verdict`, and beside it whether it `passed`."""
+    """The result of a comparison: a `verdict`, and whether it `passed`."""
 
     verdict: Verdict
     first_line: str
@@ -156,16 +154,16 @@ class Comparison:
     current: Side = field(default_factory=lambda: Side(()))
     tier: str = ""
     accepted: str | None = None
-    """Reason for which a change of what is learned was accepted."""
+    """A person's reason for accepting a change of learning."""
     notes: tuple[str, ...] = ()
     alerts: tuple[RaisedAlert, ...] = ()
-    """What the detectors saw on the current side, the worst first."""
+    """Alerts of the current side, the worst first."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
 
     @property
     def passed(self) -> bool:
-        """No check failed, and the exact lane decided: true for `pass`, and for `inconclusive`
-        where speed or memory, measured on both sides, is all that is open. Never for others."""
+        """True for `pass`, and for `inconclusive` if the exact lane decided and only speed or
+        memory, measured on both sides, is undecided."""
         if self.verdict != "inconclusive":
             return self.verdict == "pass"
         decided = any(
@@ -182,22 +180,18 @@ class Comparison:
 
     @property
     def failed_checks(self) -> tuple[Check, ...]:
-        """Checks that failed, or that need acceptance."""
+        """Checks that failed or need acceptance."""
         return tuple(check for check in self.checks if check.failed)
 
     def check(self, name: str) -> Check:
-        """The check of that name.
-
-        Raises:
-            KeyError: there is none.
-        """
+        """Return the check of that name, or raise KeyError."""
         for check in self.checks:
             if check.name == name:
                 return check
         raise KeyError(name)
 
     def exit_code(self, strict: bool = False) -> int:
-        """Exit code of the process; `strict` turns inconclusive into a failure."""
+        """Return the exit code of the process; with `strict`, inconclusive is a failure."""
         if self.verdict == "changed":
             return EXIT_OK if self.accepted else EXIT_REGRESSION
         if self.verdict == "inconclusive":

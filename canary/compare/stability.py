@@ -1,5 +1,4 @@
-"""Stability: does the training still train. Trends over the steps, with absolute limits and the
-baseline's own range."""
+"""Checks whether training still works: trends over the steps, with limits and the baseline."""
 
 from __future__ import annotations
 
@@ -20,13 +19,13 @@ from canary.record.types import RunRecord
 TAIL_SHARE = 10
 MIN_LOSSES = 20
 USUAL_RISE = 1.1
-"""A loss that rises by no more than this over the baseline's own rise did not diverge anew."""
+"""A rise up to this many times the baseline's rise is not a new divergence."""
 
 
 def stability_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> list[Check]:
-    """All checks of the lane; the worst record of the current side speaks for it."""
+    """Return all checks of stability; the worst current record decides."""
     found = [
         _bad_steps("nan_steps", current, baseline, thresholds.max_nan_steps),
         _bad_steps("inf_steps", current, baseline, thresholds.max_inf_steps),
@@ -41,27 +40,25 @@ BadSteps = Literal["nan_steps", "inf_steps"]
 
 
 def bad_steps(record: RunRecord, name: BadSteps) -> int | None:
-    """Steps of a run whose loss was none; None where it told no losses."""
+    """Return how many steps had a NaN (or infinite) loss; None if no losses were recorded."""
     count: int = getattr(record.stability, name)
     return count if count or record.stability.loss_values else None
 
 
 def _bad_steps(
-    name: BadSteps,
-    current: Sequence[RunRecord],
-    baseline: Sequence[RunRecord],
-    limit: int,
+    name: BadSteps, current: Sequence[RunRecord], baseline: Sequence[RunRecord], limit: int
 ) -> Check:
-    word = "NaN" if name == "nan_steps" else "Inf"
     if all(bad_steps(record, name) is None for record in current):
-        return check_of(name, "skip", "the loop told no losses")
+        return check_of(name, "skip", "no losses were recorded")
     worst = max(current, key=lambda record: getattr(record.stability, name))
     count = int(getattr(worst.stability, name))
     counts = [bad_steps(record, name) for record in baseline]
     before = max((known for known in counts if known is not None), default=None)
-    places = worst.stability.nan_at if name == "nan_steps" else worst.stability.inf_at
-    where = f", first at step {places[0]}" if places else ""
-    words = f"{count} step{'' if count == 1 else 's'} with a loss of {word}{where}"
+    kind, steps = "a NaN", worst.stability.nan_at
+    if name == "inf_steps":
+        kind, steps = "an infinite", worst.stability.inf_at
+    first = f", first at step {steps[0]}" if steps else ""
+    words = f"{count} step{'' if count == 1 else 's'} with {kind} loss{first}"
     return replace(
         check_of(name, "fail" if count > limit else "pass", words),
         baseline=before,
@@ -74,19 +71,19 @@ def _bad_steps(
 
 
 def finite(values: Sequence[float]) -> list[float]:
-    """The finite ones."""
+    """Return the finite values."""
     return [value for value in values if math.isfinite(value)]
 
 
 def tail_mean(values: Sequence[float]) -> float | None:
-    """Mean of the last tenth of the finite values, of two at least; None below that."""
+    """Return the mean of the last tenth (at least two) of the finite values; None if fewer."""
     kept = finite(values)
     count = max(2, len(kept) // TAIL_SHARE)
     return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
 
 
 def end_loss(record: RunRecord) -> float | None:
-    """Mean of the last tenth of a run's losses; the last one, where that is not finite."""
+    """Return the mean of the last tenth of the losses, or the last loss if it is not finite."""
     losses = record.stability.loss_values
     return (
         tail_mean(losses) if losses and math.isfinite(losses[-1]) else next(iter(losses[-1:]), None)
@@ -94,7 +91,7 @@ def end_loss(record: RunRecord) -> float | None:
 
 
 def _rises(records: Sequence[RunRecord]) -> list[float]:
-    """The last tenth of the losses over the first; of losses that cancel to zero there is none."""
+    """Return last tenth / first tenth of each record's losses, if they do not cancel to zero."""
     rises = []
     for record in records:
         losses = record.stability.loss_values
@@ -112,22 +109,22 @@ def _rises(records: Sequence[RunRecord]) -> list[float]:
 def _divergence(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> Check:
-    """A loss that rose from the first tenth of the steps to the last, and not as it always does."""
+    """Fail if the loss rises from the first tenth to the last, and more than on the baseline."""
     rises, usual = _rises(current), max(_rises(baseline), default=0.0)
     if not rises:
-        words = f"needs {MIN_LOSSES} losses that start above zero"
+        words = f"needs at least {MIN_LOSSES} losses, and a first tenth above zero"
         return check_of("loss_divergence", "skip", words)
     rise = max(rises)
     known = usual if 0 < usual < math.inf else None
     over = rise > thresholds.max_loss_rise
     failed = over and (math.isinf(rise) or rise > USUAL_RISE * usual)
-    words = (
-        "the last loss is not finite" if math.isinf(rise) else f"last tenth over first {rise:.3g}"
-    )
-    if failed:
-        words += f", over {thresholds.max_loss_rise:g}: the loss diverged"
+    words = f"loss of the last tenth is {rise:.3g} times the first tenth"
+    if math.isinf(rise):
+        words = "the loss diverged: the last loss is not finite"
+    elif failed:
+        words = f"the loss diverged: {words}, limit {thresholds.max_loss_rise:g}"
     elif over:
-        words += f", over {thresholds.max_loss_rise:g}, as in the baseline"
+        words += f", limit {thresholds.max_loss_rise:g}, as on the baseline"
     return replace(
         check_of("loss_divergence", "fail" if failed else "warn" if over else "pass", words),
         baseline=known,
@@ -145,7 +142,7 @@ def _final_loss(
 ) -> Check:
     name, words = "final_loss", CHECKS["final_loss"].title
     if any(is_rollout(record) for record in current):
-        return check_of(name, "skip", "a policy objective cancels to zero")
+        return check_of(name, "skip", "a policy loss is about zero by design")
     after = _worst([tail_mean(r.stability.loss_values) for r in current])
     before = _middle([tail_mean(r.stability.loss_values) for r in baseline])
     broken = _first_broken(current)
@@ -164,10 +161,10 @@ def _final_loss(
     status: CheckStatus = "pass"
     message = f"{words} {before:.4g} -> {after:.4g}"
     if change > thresholds.max_final_loss_increase_pct:
-        status, message = "fail", f"{message}: learns worse"
+        status, message = "fail", f"{message}: the model learns worse"
     elif change < -thresholds.max_final_loss_drop_pct:
         status = "warn"
-        message += ": suspiciously good; look for labels that leaked or sequences packed together"
+        message += ": suspiciously good; check for leaked labels or packed sequences"
     return replace(
         check_of(name, status, message),
         baseline=before,
@@ -179,7 +176,7 @@ def _final_loss(
 
 
 def _ends_broken(record: RunRecord) -> str | None:
-    """The name of what a run's last loss is, where it is not finite."""
+    """Return a run's last loss as text if it is not finite."""
     last = record.stability.loss_values[-1:]
     return None if all(map(math.isfinite, last)) else str(last[0])
 
@@ -215,17 +212,17 @@ def _gradient_explosion(
         return check_of(name, "skip", "no gradient norms to compare")
     ratio = after / before
     failed = ratio > thresholds.max_grad_norm_ratio
-    told: float | str = after
+    largest: float | str = after
     if not math.isfinite(after):
         norms = (norm for record in current for norm in record.stability.grad_norm_values)
-        told = next(str(norm) for norm in norms if norm is not None and not math.isfinite(norm))
-    found = shown(told) if isinstance(told, str) else f"{told:.4g}"
+        largest = next(str(norm) for norm in norms if norm is not None and not math.isfinite(norm))
+    found = shown(largest) if isinstance(largest, str) else f"{largest:.4g}"
     words = f"{CHECKS[name].title} {before:.4g} -> {found}"
-    words += ", far outside the baseline's range" if failed else ""
+    words += f", limit {thresholds.max_grad_norm_ratio:g} times the baseline" if failed else ""
     return replace(
         check_of(name, "fail" if failed else "pass", words),
         baseline=before,
-        current=told,
+        current=largest,
         delta=after - before if math.isfinite(after) else math.inf,
         delta_pct=100 * (ratio - 1) if math.isfinite(ratio) else None,
         threshold=thresholds.max_grad_norm_ratio,

@@ -1,4 +1,4 @@
-"""The public entry: records in, a comparison out. No clock, no network, no torch."""
+"""The public entry point: records in, a comparison out. Needs no clock, network or torch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from canary.compare.exact.lane import exact_lane, newest_probed
 from canary.compare.heuristics import analyze_regression, with_likely_cause
 from canary.compare.invariants.checks import invariant_checks
 from canary.compare.memory import memory_checks
-from canary.compare.missing import with_what_was_lost
+from canary.compare.missing import with_missing_checks
 from canary.compare.report import Check, Comparison
 from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -33,21 +33,21 @@ from canary.compare.timing.lane import FAMILY_BUDGET, Metric
 from canary.compare.timing.noise import NoiseModel
 from canary.compare.timing.side_figures import figures_of_checks, side_of
 from canary.compare.timing.within_run import within_run_checks
-from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_the_change
+from canary.compare.verdict import MIN_HISTORY, decide, first_line, with_acceptance
 from canary.errors import InputError
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
 
 CRASHED = ("failed", "oom", "timeout")
-NO_DIFFERENCE = "the probe saw no difference from the baseline in what both sides recorded"
+NO_DIFFERENCE = "the probe found no difference from the baseline in what both sides recorded"
 
 
 def load_metrics(path: Path | str) -> RunRecord:
-    """Reads a record from a run's folder or its `metrics.json`.
+    """Read a record from a run's folder or its `metrics.json`.
 
     Raises:
-        InputError: nothing there.
-        RecordError: there, but not readable, not strict JSON, or of another schema.
+        InputError: the path is missing.
+        RecordError: it is unreadable, not strict JSON, or of another schema.
     """
     return load_record(path)
 
@@ -66,25 +66,23 @@ def compare_to_baseline(
     accept: str | None = None,
     source: SourceChanges | None = None,
 ) -> Comparison:
-    """Did the current side get worse than the baseline, and how sure is that?
+    """Judge whether the current side is worse than the baseline.
 
     Args:
         current: one record, or several of one commit.
-        baseline: one record, or several; with `history`, those of a stored history, of which at
-            least three are needed to gate.
-        thresholds: what may change before a check fails.
-        paired: the records of both sides ran alternately, the i-th of one beside the i-th of the
-            other (`canary ab`).
-        noise: the measured noise of this canary on this class of runner.
+        baseline: one record, or several; a `history` needs at least three to gate.
+        thresholds: how much each check allows.
+        paired: whether the sides ran alternately, the i-th runs next to each other (`canary ab`).
+        noise: the measured noise of this canary on this machine type.
         history: whether `baseline` is a stored history.
-        anchor: the first runs after the last accepted change, for the drift since then.
-        budget: false alarms allowed to the family of timing gates.
-        gates: timing gates to judge.
-        accept: a person's reason for accepting a change of what is learned.
+        anchor: the first runs after the last accepted change, to measure drift since then.
+        budget: the probability of a false alarm, shared by all timing gates.
+        gates: the timing gates to judge.
+        accept: a person's reason for accepting a change of learning.
         source: what the commits changed, as evidence for the diagnosis.
 
     Raises:
-        InputError: no current record, or one run on both sides.
+        InputError: there is no current record, or a run is named twice.
     """
     now = _in_order(current)
     before = _in_order(baseline)
@@ -99,14 +97,14 @@ def compare_to_baseline(
     notes = (*found.notes, *_left_out(before, good))
     found = replace(found, alerts=alerts_of(now), notes=notes)
     judged = found.verdict != "error" and now[-1].status == "completed"
-    # Where both sides fail after their training, their probes still tell what differs.
-    told = good or [record for record in before if record.exact]
-    seen = found if judged else _with_what_differs(found, now, told, thresholds)
+    # If both sides fail after training, their probes still show what differs.
+    probed = good or [record for record in before if record.exact]
+    seen = found if judged else _with_differences(found, now, probed, thresholds)
     diagnosis = Diagnosis()
-    if found.verdict != "error" or _alike(now, told):
-        diagnosis = analyze_regression(seen, now, told if seen is not found else good, source)
-    if seen is not found and _both_probed(now, told):
-        found = _with_what_the_probe_saw(found, seen)
+    if found.verdict != "error" or _comparable(now, probed):
+        diagnosis = analyze_regression(seen, now, probed if seen is not found else good, source)
+    if seen is not found and _both_probed(now, probed):
+        found = _with_probe_differences(found, seen)
     line = with_likely_cause(found.first_line, found.verdict, diagnosis)
     return replace(found, first_line=line, diagnosis=diagnosis)
 
@@ -122,37 +120,33 @@ def _with_sides(
 
 
 def _left_out(before: Sequence[RunRecord], good: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Why runs of the baseline are not among those compared."""
+    """Return notes on why baseline runs were left out."""
     unused = [judgeable(record) for record in before if record not in good] if good else []
     return tuple(f"left out of the baseline: {reason}" for reason in unused)
 
 
 def _require_distinct(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> None:
-    """Raises InputError where there is no current run, or one run stands twice."""
+    """Raise InputError if there is no current run, or a run is named twice."""
     if not now:
         raise InputError("no current run to compare")
     copies = [*named_twice(now), *named_twice(before)]
     if copies:
         raise InputError(
-            f"run {copies[0]} is named twice on one side: a copy is not a second run",
-            "name it once",
+            f"run {copies[0]} is named twice on one side: it counts as one run", "name it once"
         )
     twice = same_runs(now, before)
     if twice:
         raise InputError(
-            f"run {twice[0]} is on both sides: a run equals itself and proves nothing",
+            f"run {twice[0]} is on both sides: comparing a run with itself proves nothing",
             "name two different runs",
         )
 
 
-def _with_what_differs(
-    refused: Comparison,
-    now: Sequence[RunRecord],
-    good: Sequence[RunRecord],
-    thresholds: Thresholds,
+def _with_differences(
+    refused: Comparison, now: Sequence[RunRecord], good: Sequence[RunRecord], thresholds: Thresholds
 ) -> Comparison:
-    """For the diagnosis of a run that failed: what its probe, if it came so far, and its config
-    tell. It is judged by none of it."""
+    """Add the differences of config and probe (if it ran) of a failed run, for its diagnosis only:
+    they do not judge it."""
     if not good or mismatch(good[-1], now[-1]):
         return refused
     lane = exact_lane(now, good, thresholds)
@@ -168,8 +162,8 @@ def _with_what_differs(
     )
 
 
-def _alike(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> bool:
-    """Whether all are runs of one trainer, model family and machine: between others everything
+def _comparable(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> bool:
+    """Whether all runs have one trainer, model family and machine type: otherwise everything
     differs, and no difference is a cause."""
     return not any(mismatch(record, now[-1]) for record in (*before, *now))
 
@@ -178,8 +172,8 @@ def _both_probed(now: Sequence[RunRecord], good: Sequence[RunRecord]) -> bool:
     return bool(good and newest_probed(good).exact and newest_probed(now).exact)
 
 
-def _with_what_the_probe_saw(found: Comparison, seen: Comparison) -> Comparison:
-    """Shows the differences of a run that ended; no check of them, for it is not judged."""
+def _with_probe_differences(found: Comparison, seen: Comparison) -> Comparison:
+    """Show the differences of a failed run, without their checks: it is not judged by them."""
     silent = not seen.differences and seen.notes == found.notes
     return replace(
         found,
@@ -204,7 +198,7 @@ class _Timing:
 def _refusal(
     now: Sequence[RunRecord], before: Sequence[RunRecord], good: Sequence[RunRecord], paired: bool
 ) -> Comparison | None:
-    """The answer where nothing can be judged: a crash, an unusable run, no common ground."""
+    """Return the answer if nothing can be judged: a crash, or runs that cannot be compared."""
     crash = _crashed(now, good)
     if crash:
         other = mismatch(good[-1], now[-1])
@@ -225,14 +219,15 @@ def _refusal(
 
 
 def _not_one_thing(now: Sequence[RunRecord]) -> str:
-    """Why the current runs are not repeats of one thing; empty where they are."""
+    """Return why the current runs are not repeats of one commit and config; empty if they are."""
     commits = {str(record.git["sha"])[:9] for record in now if record.git.get("sha")}
     if len(commits) > 1:
-        return f"the current runs are of several commits ({', '.join(sorted(commits))}); name one"
+        found = ", ".join(sorted(commits))
+        return f"the current runs are of several commits ({found}); name runs of one commit"
     for record in now[:-1]:
         for change in config_changes(record, now[-1]):
             if not change.cosmetic:
-                return f"the current runs have several configs ({change.key} differs); name one"
+                return f"the configs of the current runs differ in {change.key}; name one run"
     return ""
 
 
@@ -243,7 +238,7 @@ def _first_runs(
     history: bool,
     accept: str | None,
 ) -> Comparison:
-    """Without any baseline: invariants and absolute limits alone."""
+    """Judge runs without a baseline, only by invariants and absolute limits."""
     checks = (
         *invariant_checks(now),
         *stability_checks(now, good, options.thresholds),
@@ -267,8 +262,8 @@ def _compare(
         *invariant_checks(now, good),
         *exact.checks,
     ]
-    found = with_what_was_lost(found, now, good, options.thresholds)
-    checks = with_the_change(found, exact.environment_changes)
+    found = with_missing_checks(found, now, good, options.thresholds)
+    checks = with_acceptance(found, exact.environment_changes)
     verdict = decide(checks, enough_history=not history or len(good) >= MIN_HISTORY)
     accepted = accept if verdict == "changed" else None
     return Comparison(
@@ -295,9 +290,9 @@ def _compare(
 def _measured(
     now: Sequence[RunRecord], good: Sequence[RunRecord], options: _Timing
 ) -> Iterator[Check]:
-    """The checks of what measured launches tell; one that says so where a side has none."""
+    """Yield the checks of measured launches, or one skipped check if a side has none."""
     if any(map(probe_alone, (*now, *good))):
-        why = "a side ran its probe alone (repeats: 0)"
+        why = "one side ran only its probe (repeats: 0)"
         yield Check("step_time_median", "performance", "timing", "skip", why, unjudged="untimed")
         return
     timed = timing_checks(
@@ -317,26 +312,21 @@ def _measured(
 
 
 def _in_order(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:
-    """A side as a list. Sorting by time makes its order as given irrelevant."""
+    """Return a side as a list in order of time, so that the given order does not matter."""
     records = [side] if isinstance(side, RunRecord) else list(side)
     return sorted(records, key=lambda record: (record.timestamp, record.run_id))
 
 
 def _crashed(current: Sequence[RunRecord], good_baseline: Sequence[RunRecord]) -> str:
-    """The sentence for a current side that crashed at least twice where the baseline completes."""
+    """Return the first line if all current runs (at least two) crash and the baseline completes."""
     crashed = [record for record in current if record.status in CRASHED]
     if len(crashed) < 2 or len(crashed) < len(current) or not good_baseline:
         return ""
     last = crashed[-1]
     return (
-        f"Regression: the current side ended {len(crashed)} times as {last.status} where the "
+        f"Regression: all {len(crashed)} current runs ended early ({last.status}), but the "
         f"baseline completes: {how_it_ended(last)}."
     )
 
 
-__all__ = [
-    "Check",
-    "Comparison",
-    "compare_to_baseline",
-    "load_metrics",
-]
+__all__ = ["Check", "Comparison", "compare_to_baseline", "load_metrics"]

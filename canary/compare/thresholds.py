@@ -1,4 +1,4 @@
-"""The limits of a comparison, by tier, from a config or a file. A check reads every one."""
+"""The limits of a comparison: by tier, from a config or from a file. A check reads each limit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ from canary.errors import ConfigError, did_you_mean, nearest
 
 
 def tier_thresholds(name: str) -> Thresholds:
-    """The tolerances of a tier.
-
-    Raises:
-        ConfigError: no such tier.
-    """
+    """Return the limits of a tier, or raise ConfigError for an unknown tier."""
     for tier, thresholds in TIER_THRESHOLDS.items():
         if tier == name:
             return thresholds
@@ -35,17 +31,18 @@ def tier_thresholds(name: str) -> Thresholds:
 
 
 def from_config(config: ThresholdsConfig) -> Thresholds:
-    """The tier that a config names, with what the config sets over it."""
+    """Return the limits of the config's tier, with the config's changes."""
     given = config.model_dump(exclude={"base_tier"}, exclude_none=True)
     return check_values(tier_thresholds(config.base_tier), given, "the config")
 
 
 def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
-    """Reads a YAML file of thresholds: `base_tier` and any of the keys of `Thresholds`, at the top
-    or under `thresholds:` (so that a canary's config serves too). `tier` replaces `base_tier`.
+    """Read a YAML file with `base_tier` and keys of `Thresholds`; `tier` replaces `base_tier`.
+
+    The keys are at the top or under `thresholds:`, so a canary's config works too.
 
     Raises:
-        ConfigError: not readable, an unknown key, or a wrong value; names file and key.
+        ConfigError: unreadable, an unknown key or a wrong value; names file and key.
     """
     file = Path(path)
     document, _ = read_chain(file)
@@ -55,7 +52,7 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
         check_values(DEFAULT_THRESHOLDS, beside, str(file))
         for key in beside:
             raise ConfigError(
-                f"{key} in {file} is beside `thresholds:`, where nothing reads it",
+                f"{key} in {file} has no effect outside `thresholds:`",
                 "move it under `thresholds:`",
                 file=file,
                 key=key,
@@ -74,11 +71,7 @@ def load_thresholds(path: Path | str, tier: str | None = None) -> Thresholds:
 
 
 def check_values(base: Thresholds, values: dict[str, Any], source: str) -> Thresholds:
-    """`base` with `values` over it.
-
-    Raises:
-        ConfigError: a key that no check reads, or a value out of range.
-    """
+    """Return `base` changed by `values`; raise ConfigError for an unknown key or a bad value."""
     for key in values:
         if key not in Thresholds.model_fields:
             hint = did_you_mean(nearest(key, Thresholds.model_fields), "no check reads it")
@@ -92,9 +85,7 @@ def check_values(base: Thresholds, values: dict[str, Any], source: str) -> Thres
         key = ".".join(str(part) for part in first["loc"])
         message = first["msg"][0].lower() + first["msg"][1:]
         raise ConfigError(
-            f"{key} in {source}: {message}, got {first['input']!r}",
-            file=source,
-            key=key,
+            f"{key} in {source}: {message}, got {first['input']!r}", file=source, key=key
         ) from error
 
 

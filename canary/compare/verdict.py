@@ -1,4 +1,4 @@
-"""From checks to one verdict and the sentence that says it."""
+"""Turns checks into one verdict and its first line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from canary.compare.report import Check, Difference, KeyChange, Verdict
 MIN_HISTORY = 3
 
 
-def with_the_change(checks: Sequence[Check], environment: Sequence[KeyChange]) -> tuple[Check, ...]:
-    """Failed checks that a person accepts with what the change needs acceptance for, where there is
-    such a change: see `CheckType.accepted_with`."""
+def with_acceptance(checks: Sequence[Check], environment: Sequence[KeyChange]) -> tuple[Check, ...]:
+    """Turn failed checks into `changed` if a change of this comparison is in `accepted_with`."""
     changed = {check.name for check in checks if check.status == "changed"}
     accepted = {"learning"} if changed else set()
     if changed and any(change.key.startswith("packages.") for change in environment):
@@ -35,7 +34,7 @@ def _accepted_with(check: Check) -> tuple[Change, ...]:
 
 
 def decide(checks: Sequence[Check], *, enough_history: bool) -> Verdict:
-    """The verdict of a comparison of usable records."""
+    """Return the verdict for usable records."""
     statuses = {check.status for check in checks}
     if "fail" in statuses:
         return "regression"
@@ -60,7 +59,7 @@ def first_line(
     history: int,
     accepted: str | None = None,
 ) -> str:
-    """The answer in words."""
+    """Return the verdict as a sentence."""
     if verdict == "regression":
         return _regression_line(checks, first)
     if verdict == "changed":
@@ -76,7 +75,7 @@ def first_line(
 
 
 def ordered_failures(checks: Sequence[Check]) -> list[Check]:
-    """Failed checks, the most telling first."""
+    """Return the failed checks, the most important first."""
     failed = [check for check in checks if check.failed]
     fatal = [name for name, row in CHECKS.items() if row.fatal]
 
@@ -93,7 +92,7 @@ def _regression_line(checks: Sequence[Check], first: Difference | None) -> str:
     every = ordered_failures(checks)
     failed = [check for check in every if check.status == "fail"]
     lead = failed[0]
-    others = len(every) - 1  # as many as stand below under "Failed checks"
+    others = len(every) - 1  # counts the same checks as the list "Failed checks"
     more = f" ({others} more check{'' if others == 1 else 's'} failed)" if others else ""
     learned = [c for c in failed if c.lane == "exact" and c.group == "correctness"]
     if learned and lead.lane == "exact":
@@ -121,7 +120,7 @@ def _changed_line(
     moved = next((c for c in checks if c.status == "changed" and c.name in LEARNED_STAGES), None)
     worse = [c.message for c in checks if c.status == "changed" and _accepted_with(c)]
     outcome = next((c for c in checks if c.status == "changed" and c.name in OUTCOME_STAGES), None)
-    said = [f"{moved.name} moved first: {moved.message}"] if moved else []
+    said = [f"{moved.name} differs first: {moved.message}"] if moved else []
     if outcome is not None and outcome is not moved:
         said.append(outcome.message)
     said += worse
@@ -134,13 +133,13 @@ def _changed_line(
 
 def _inconclusive_line(checks: Sequence[Check]) -> str:
     undecided = [check for check in checks if check.status == "inconclusive"]
-    # That it does not repeat itself comes before everything that follows from it.
+    # A training that does not repeat itself explains the rest, so it comes first.
     undecided.sort(key=lambda check: check.name != "repeatability")
     inputs = next((c for c in checks if c.status == "warn" and c.name in LEARNED_STAGES), None)
-    tail = f" To look at: {inputs.name}: {inputs.message}." if inputs else ""
-    same = _learns_the_same(checks)
+    tail = f" Warning: {inputs.name}: {inputs.message}." if inputs else ""
+    same = _learning_unchanged(checks)
     if undecided and same and all(check.lane == "timing" for check in undecided):
-        return f"{same} Speed is not decided: {undecided[0].message}.{tail}"
+        return f"{same} Speed is undecided: {undecided[0].message}.{tail}"
     if undecided:
         return f"Inconclusive: {undecided[0].message}.{tail}"
     skipped = next(
@@ -152,7 +151,7 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
         return f"{same} Speed was not measured: {untimed.message}.{tail}"
     if "exact" in lanes and untimed is not None:
         return (
-            "Inconclusive: nothing exact got worse, and speed was not measured: "
+            "Inconclusive: no exact check failed, but speed was not measured: "
             f"{untimed.message}.{tail}"
         )
     absent = " and ".join(lane for lane in ("exact", "timing") if lane not in lanes)
@@ -162,14 +161,14 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     )
 
 
-def _learns_the_same(checks: Sequence[Check]) -> str:
-    """Says so where every exact signal was compared and is equal; empty where not."""
+def _learning_unchanged(checks: Sequence[Check]) -> str:
+    """Return a sentence if every exact signal was compared and is equal; otherwise empty."""
     exact = [check for check in checks if check.lane == "exact"]
     judged = [check for check in exact if check.status != "skip"]
     left_out = any(check.name in LEARNED_STAGES for check in exact if check.status == "skip")
     if left_out or not judged or any(c.status != "pass" or c.delta != 0 for c in judged):
         return ""
-    return "Learns the same: batches, losses, gradients and updates are identical."
+    return "Learning is unchanged: batches, losses, gradients and updates are identical."
 
 
 def _pass_line(checks: Sequence[Check]) -> str:
@@ -179,7 +178,9 @@ def _pass_line(checks: Sequence[Check]) -> str:
     warned = [check for check in checks if check.status == "warn"]
     worse = [check for check in warned if check.lane == "timing"]
     if worse:
-        more = f"; {len(warned) - 1} more to look at" if len(warned) > 1 else ""
-        return f"Pass, within what is tolerated: {worse[0].message}{more}."
-    tail = f"; {len(warned)} to look at: {warned[0].message}" if warned else ""
+        others = len(warned) - 1
+        more = f"; {others} more warning{'' if others == 1 else 's'}" if others else ""
+        return f"Pass, worse but within the limit: {worse[0].message}{more}."
+    plural = "" if len(warned) == 1 else "s"
+    tail = f"; {len(warned)} warning{plural}: {warned[0].message}" if warned else ""
     return f"Pass: nothing got worse{speed}{tail}."

@@ -1,4 +1,4 @@
-"""Config and environment of two records, key by key: the exact lane's stages of settings."""
+"""Compares config and environment key by key: the `setting` stages of the exact lane."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from canary.config.trainers import EXEC_KEYS
 from canary.record.types import RunRecord
 
 NOT_SHOWN = ("output_dir", "save_model", "command")
-"""Where a record or a model lies says nothing of what is in it; a command is read by its words."""
+"""Paths of records and models do not change their content; a command is compared by its words."""
 
 COSMETIC_CONFIG = (
     "name",
@@ -30,8 +30,8 @@ COSMETIC_CONFIG = (
     "profiler",
     "thresholds",
 )
-"""Keys that cannot change what is trained: they never excuse a difference in what is learned. Of a
-trainer's own arguments, and of a command's options, those that name a place are such too."""
+"""Keys that cannot change training, so they never excuse a change of learning. Trainer arguments
+and command options that name a path are cosmetic too."""
 
 COSMETIC_ENVIRONMENT = (
     "ram_bytes",
@@ -49,12 +49,12 @@ DEFAULTS: dict[str, Any] = CanaryConfig().model_dump(mode="json")
 
 
 def shown(value: Any) -> str:
-    """A value of a config as a sentence holds it."""
+    """Return a config value as text for a sentence."""
     return "not set" if value is None else str(value)
 
 
 def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields dotted keys and their leaves; lists are leaves."""
+    """Yield (dotted key, leaf); lists are leaves."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
@@ -76,8 +76,7 @@ def _value(leaves: Mapping[str, Any], key: str) -> Any:
 def key_changes(
     baseline: Mapping[str, Any], current: Mapping[str, Any], cosmetic: tuple[str, ...]
 ) -> tuple[KeyChange, ...]:
-    """Leaves that differ, in the order of the current side; a missing one counts as null, and so
-    does an empty list."""
+    """Return the leaves that differ. A missing leaf, null and an empty list are equal."""
     if baseline == current:
         return ()
     before, after = dict(flatten(baseline)), dict(flatten(current))
@@ -90,7 +89,7 @@ def key_changes(
 
 
 def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what names one specimen of a device instead of its kind."""
+    """Drop facts that identify one particular GPU instead of its model."""
     known = dict(env)
     known["gpus"] = [
         {k: v for k, v in gpu.items() if k not in ("uuid", "index", "serial", "pci_bus_id")}
@@ -101,9 +100,9 @@ def _comparable_environment(env: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(record: RunRecord, other: RunRecord) -> dict[str, Any]:
-    """Defaults of the keys that the other record's config has, for the one that lacks them."""
+    """Return the defaults of keys that only the other record's config has."""
     if record.config.get("command"):
-        # It states what was asked and seen: a default is one of an older version, never seen.
+        # Its config holds only settings that were set or seen: a missing key equals only a default.
         return {k: v for k, v in DEFAULTS.items() if k in other.config and other.config[k] == v}
     return {
         key: DEFAULTS[key]
@@ -112,23 +111,23 @@ def _defaults(record: RunRecord, other: RunRecord) -> dict[str, Any]:
     }
 
 
-def _stated(record: RunRecord, other: RunRecord) -> dict[str, Any]:
-    """What a record's config says that can be compared with the other's."""
+def _comparable_config(record: RunRecord, other: RunRecord) -> dict[str, Any]:
+    """Return the part of a record's config that can be compared with the other's."""
     config = _defaults(record, other) | record.config
     if any(r.config.get("command") and "trainer" not in r.config for r in (record, other)):
-        # One of them never got to its training: nobody saw its settings.
+        # One command ended before its training, so its settings are unknown.
         known = set(EXEC_KEYS) - {"training_type"}
         config = {key: value for key, value in config.items() if key in known}
     return {key: value for key, value in config.items() if key not in NOT_SHOWN}
 
 
 def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
-    """Keys of the resolved configs that differ. A key that one version did not know yet had its
-    default."""
-    found = key_changes(_stated(baseline, current), _stated(current, baseline), COSMETIC_CONFIG)
-    loaded = _told_by_the_model(baseline, current)
+    """Return the config keys that differ. A key that an older version lacks has its default."""
+    was, now = _comparable_config(baseline, current), _comparable_config(current, baseline)
+    found = key_changes(was, now, COSMETIC_CONFIG)
+    loaded = _dtype_shown_by_model(baseline, current)
     return (
-        *spoken_changes(baseline, current),
+        *changed_options(baseline, current),
         *(
             change
             for change in found
@@ -139,7 +138,7 @@ def config_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, 
 
 
 def _token_came_later(key: str, *sides: RunRecord) -> bool:
-    """Whether it is a special token that a side's version left out, together with the secrets."""
+    """Whether the key is a special token: older versions left those out together with secrets."""
     section, _, name = key.rpartition(".")
     return (
         section == "trainer_args"
@@ -149,43 +148,43 @@ def _token_came_later(key: str, *sides: RunRecord) -> bool:
     )
 
 
-def spoken_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
-    """Words of a user's own command that differ."""
+def changed_options(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
+    """Return the words of the user's command that differ."""
     return command_changes(baseline.config.get("command"), current.config.get("command"))
 
 
 def environment_changes(baseline: RunRecord, current: RunRecord) -> tuple[KeyChange, ...]:
-    """Packages, drivers, devices and variables that differ."""
+    """Return the packages, drivers, devices and variables that differ."""
     found = key_changes(
         _comparable_environment(baseline.env),
         _comparable_environment(current.env),
         COSMETIC_ENVIRONMENT,
     )
-    loaded = _told_by_the_model(baseline, current)
+    loaded = _dtype_shown_by_model(baseline, current)
     return tuple(change for change in found if not (loaded and change.key == "device.dtype"))
 
 
-def _told_by_the_model(baseline: RunRecord, current: RunRecord) -> bool:
-    """Whether nobody asked for another dtype: where one shows all the same, the parameters are of
-    another, or a version before read them in another way."""
+def _dtype_shown_by_model(baseline: RunRecord, current: RunRecord) -> bool:
+    """Whether both sides ask for the same dtype and record their parameters' dtypes: a difference
+    is then one of the parameters, or of how an older version read them."""
     asked = asked_dtype(baseline.config) == asked_dtype(current.config)
     return asked and all(side.exact.get("model", {}).get("dtypes") for side in (baseline, current))
 
 
 def change_difference(stage: str, changes: tuple[KeyChange, ...]) -> list[Difference]:
-    """The first change that can matter, as a difference of its stage."""
-    telling = [change for change in changes if not change.cosmetic]
-    if not telling:
+    """Return the first change that is not cosmetic as a difference of its stage."""
+    relevant = [change for change in changes if not change.cosmetic]
+    if not relevant:
         return []
-    first = telling[0]
-    more = f" and {len(telling) - 1} more" if len(telling) > 1 else ""
+    first = relevant[0]
+    more = f" and {len(relevant) - 1} more" if len(relevant) > 1 else ""
     return [
         Difference(
             stage,
             first.key,
             first.baseline,
             first.current,
-            count=len(telling),
+            count=len(relevant),
             detail=f"{first.key} {shown(first.baseline)} -> {shown(first.current)}{more}",
         )
     ]

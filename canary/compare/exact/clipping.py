@@ -1,5 +1,4 @@
-"""Clipping in a loop of one's own: what lies between the gradient of a backward and the one that
-the optimizer gets. Pure."""
+"""Clipping in a custom training loop: the gradient after backward and at the optimizer. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +14,11 @@ Compare = Callable[[Signal, Sides], list[Difference]]
 
 SIGNAL = "applied_gradient"
 CUT = 1e-3
-"""A norm that is smaller by more than this share was clipped."""
+"""A norm that drops by more than this share was clipped."""
 
 
 def before_clipping(compare: Compare) -> Compare:
-    """Of the first gradient: nothing where one side has it only as the optimizer got it, and the
-    other side's was the same there."""
+    """Wrap a comparison of first gradients: no differences if `clipped_on_one_side`."""
 
     def compared(signal: Signal, sides: Sides) -> list[Difference]:
         return [] if clipped_on_one_side(sides) else compare(signal, sides)
@@ -29,8 +27,8 @@ def before_clipping(compare: Compare) -> Compare:
 
 
 def clipped_on_one_side(sides: Sides) -> bool:
-    """Whether one side holds its first gradient only as the optimizer got it, and the other side's
-    was the same there. So do older records of such loops, unless they named a phase `backward`."""
+    """Whether one side recorded its first gradient only at the optimizer, and the sides agree
+    there. Older records of custom loops do so, unless the loop named a phase `backward`."""
     both = (sides.baseline, sides.current)
     known = [side.exact for side in both if has_clipping(side)]
     others = [side.exact for side in both if not has_clipping(side)]
@@ -44,8 +42,8 @@ def clipped_on_one_side(sides: Sides) -> bool:
 
 
 def applied_gradient(signal: Signal, sides: Sides) -> list[Difference]:
-    """The first step at which the optimizer gets another gradient, where no gradient differed
-    before clipping up to it."""
+    """Return the first step whose gradient differs at the optimizer, if no gradient before
+    clipping differs up to that step."""
     before, after = sides.read(lambda exact: exact.get("clipping", {}))
     tolerance = sides.tolerance
     norms = (before.get("before", []), after.get("before", []))
@@ -59,8 +57,8 @@ def applied_gradient(signal: Signal, sides: Sides) -> list[Difference]:
         if size > allowed:
             shown = [f"{v:.6g}" if v is not None else "none" for v in (was_applied, now_applied)]
             words = (
-                f"gradient norm at the optimizer {' -> '.join(shown)} at step {step} "
-                f"(after backward {now:.6g} on both sides)"
+                f"gradient norm at the optimizer {' -> '.join(shown)} at step {step}, but after "
+                f"backward {now:.6g} on both sides"
             )
             found = signal.differs(was_applied, now_applied, words, relative=size, step=step)
             return [found if step == 1 else replace(found, stage="trajectory")]

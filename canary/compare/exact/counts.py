@@ -1,4 +1,4 @@
-"""How the counts of the work done are taken from two records, and how far each may rise. Pure."""
+"""Reads counts of work from two records, and how far each may rise. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canary.record.exact import Exact, LiveMemory, Micro, Work
 from canary.record.types import RunRecord
 
 SETTLED_STEP = 3
-"""Live tensors are followed from here: the first steps make the optimizer's state."""
+"""Live tensors are compared from this step on: earlier steps create the optimizer's state."""
 MB = 2**20
 
 
@@ -23,29 +23,27 @@ Taken: TypeAlias = "Callable[[Count, RunRecord, RunRecord, Thresholds], Counted]
 
 @dataclass(frozen=True)
 class Count:
-    """A count of the work done, as a row of the table `COUNTS`."""
+    """A count of work, listed in `COUNTS`."""
 
     stage: str
     name: str
-    """Of its check, whose title says what is counted."""
+    """The name of its check."""
     read: Callable[[RunRecord], float | None]
-    """Where the record has it."""
     limit: Callable[[Thresholds], float]
     """How far it may rise, in its unit or in percent of the baseline."""
     percent: bool = False
     unit: str = ""
     quiet_below: float = 0.0
-    """Differences up to this are not worth a word."""
+    """Differences up to this are not reported."""
     taken: Taken | None = None
-    """How it is taken, where that is not just reading it."""
+    """Compares both sides, if reading them is not enough."""
 
     @property
     def words(self) -> str:
-        """What is counted."""
         return CHECKS[self.name].title
 
     def of(self, baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> Counted:
-        """The count of both sides."""
+        """Return the count of both sides."""
         if self.taken is not None:
             return self.taken(self, baseline, current, thresholds)
         return plain(self, baseline, current, thresholds)
@@ -53,7 +51,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Counted:
-    """One count on both sides and how far it may rise."""
+    """One count on both sides, and how far it may rise."""
 
     row: Count
     baseline: float | None
@@ -61,21 +59,21 @@ class Counted:
     limit: float
     """In the unit of the count."""
     limit_pct: float | None = None
-    """The limit in percent of the baseline, where it was given so."""
+    """The limit in percent of the baseline, if the config sets it so."""
     quiet_below: float = 0.0
     why_not: str = ""
     """Reason to skip."""
 
     @property
     def delta(self) -> float | None:
-        """What came; None where a side did not count."""
+        """current - baseline; None if a side did not count."""
         if self.baseline is None or self.current is None:
             return None
         return self.current - self.baseline
 
 
 def plain(row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> Counted:
-    """The count as it was read."""
+    """Return the count as the records hold it."""
     was, now = row.read(baseline), row.read(current)
     limit = row.limit(thresholds)
     if not row.percent:
@@ -84,7 +82,7 @@ def plain(row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thres
 
 
 def in_step(row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds) -> Counted:
-    """A count of one step: skipped where the sides counted other steps, or other sizes of one."""
+    """Return the count of one step; skipped if the sides counted different steps or batch sizes."""
     found = plain(row, baseline, current, thresholds)
     reason = _not_the_same_step(baseline, current)
     if not reason and row.percent and found.baseline == 0:
@@ -100,7 +98,7 @@ def of_step(
     percent: bool = False,
     taken: Taken = in_step,
 ) -> Count:
-    """The row of a count of one step."""
+    """Make a `Count` of one step's work."""
 
     def in_record(record: RunRecord) -> float | None:
         return read(_work(record.exact))
@@ -111,8 +109,7 @@ def of_step(
 def host_reads(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """The reads of a micro-batch come with each further one, and are no new ones. A read in every
-    micro-batch fails; a smaller number warns."""
+    """Allow the reads of added micro-batches: one new read per micro-batch fails, fewer warn."""
     step = _work(current.exact).get("step", 1)
     was_cut, now_cut = (max(1, len(_micro(side, step))) for side in (baseline, current))
     found = in_step(row, baseline, current, thresholds)
@@ -125,22 +122,22 @@ def _work(exact: Exact) -> Work:
 
 
 def _micro(record: RunRecord, step: int) -> list[Micro]:
-    """The micro-batches of a step; of several ranks those of the first, whose work is counted."""
+    """Return the micro-batches of a step on rank 0, whose work is counted."""
     batches = record.exact.get("batches", [])
     of_step = batches[step - 1] if 0 < step <= len(batches) else []
     return [micro for micro in of_step if not micro.get("rank")]
 
 
 def _not_the_same_step(baseline: RunRecord, current: RunRecord) -> str:
-    """Why the counted steps cannot be compared; empty where they can."""
+    """Return why the counted steps cannot be compared; empty if they can."""
     before, after = _work(baseline.exact), _work(current.exact)
     if not before or not after:
         return "the work of a step was not counted on both sides"
     if before.get("step") != after.get("step"):
-        return "another step was counted"
+        return "the sides counted different steps"
     step = after.get("step", 1)
     if not same_size(_micro(baseline, step), _micro(current, step)):
-        return f"the batches of the counted step {step} have other shapes"
+        return f"the batches of step {step}, which was counted, have different shapes"
     return ""
 
 
@@ -153,7 +150,7 @@ def _settled(record: RunRecord) -> list[int]:
 
 
 def growth_of_live_tensors(record: RunRecord) -> float | None:
-    """Tensors more alive after each step; None of too few steps."""
+    """Return how many more tensors are alive after each step; None with too few steps."""
     counts = _settled(record)
     return round(tensor_growth(counts), 3) if len(counts) >= 3 else None
 
@@ -161,18 +158,17 @@ def growth_of_live_tensors(record: RunRecord) -> float | None:
 def live_tensors(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """Of several ranks, the threads that exchange gradients let go of their buffers when they
-    please."""
+    """Count live tensors; with several ranks without warnings, as communication threads free
+    buffers at random times."""
     found = plain(row, baseline, current, thresholds)
     if None in (found.baseline, found.current):
-        return replace(found, why_not="too few probe steps to follow live tensors")
+        return replace(found, why_not="too few probe steps to compare live tensors")
     several = any(side.ranks for side in (baseline, current))
     return replace(found, quiet_below=found.limit) if several else found
 
 
 def held_mb(record: RunRecord) -> float | None:
-    """What is alive between two steps: parameters, reference, optimizer state and what else is
-    kept, exactly."""
+    """Return the exact MB alive between two steps: parameters, optimizer state and all else."""
     held = held_bytes(_memory(record), SETTLED_STEP)
     return None if held is None else held / MB
 
@@ -180,7 +176,7 @@ def held_mb(record: RunRecord) -> float | None:
 def live_memory(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """A fiftieth of it is not worth a word."""
+    """Report no change of 2% or less."""
     found = plain(row, baseline, current, thresholds)
     if found.baseline and found.current:
         return replace(found, quiet_below=0.02 * found.baseline)
@@ -190,8 +186,9 @@ def live_memory(
 def tokenizer_calls(
     row: Count, baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> Counted:
-    """Those of the measured launches where they differ, otherwise those of the probes. A percentage
-    of no call is none: then of one call per step."""
+    """Compare the calls of the measured launches if they differ, otherwise those of the probes.
+
+    A baseline without calls has no percentage: the limit is then a share of one call per step."""
     found = plain(row, baseline, current, thresholds)
     measured = [side.io.get("tokenizer_calls") for side in (baseline, current)]
     steps: int | None = current.exact.get("steps")
@@ -202,6 +199,6 @@ def tokenizer_calls(
 
 
 def written_mb(record: RunRecord) -> float | None:
-    """Of the probe."""
+    """Return the MB that the probe wrote."""
     written = record.exact.get("calls", {}).get("bytes_written")
     return None if written is None else written / MB

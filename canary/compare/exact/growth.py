@@ -1,4 +1,4 @@
-"""How a count grows over the steps of a launch."""
+"""Growth of live tensors over the steps of a launch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from canary.record.exact import LiveMemory
 
 
 def slope(values: Sequence[float]) -> float:
-    """Least-squares slope of equally spaced values, a step."""
+    """Return the least-squares slope per step of equally spaced values."""
     count = len(values)
     centre = (count - 1) / 2
     spread = sum((i - centre) ** 2 for i in range(count))
@@ -18,15 +18,18 @@ def slope(values: Sequence[float]) -> float:
 
 
 def tensor_growth(counts: Sequence[float]) -> float:
-    """Tensors a step that stay alive, 0 where they settle: the steady step and the trend, whichever
-    is larger, so that neither one release in between nor a leak every few steps hides it."""
-    steady = median(after - before for before, after in pairwise(counts))
-    return max(0.0, steady, slope(counts))
+    """Return how many tensors per step stay alive, 0 if the count settles.
+
+    The larger of median and slope: a single release lowers only the slope, and the median misses
+    a leak every few steps."""
+    typical = median(after - before for before, after in pairwise(counts))
+    return max(0.0, typical, slope(counts))
 
 
 def held_bytes(memory: LiveMemory, settled_step: int) -> float | None:
-    """Bytes alive between two steps, those from before the training among them; None where a probe
-    did not count them, or had too few steps."""
+    """Return the bytes alive between two steps, including those from before training.
+
+    None if the probe did not count them or had too few steps."""
     steps = memory.get("live_bytes", [])[settled_step - 1 :]
     start = memory.get("start_bytes")
     return None if start is None or not steps else start + float(median(steps))

@@ -1,4 +1,4 @@
-"""What is learned from: data, batches, the initial model."""
+"""The input stages: data, batches, the initial model."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ TOKEN_COUNTS: tuple[TokenCount, ...] = (
     "sequences",
     "pad_tokens",
 )
-"""Totals that tell one cause from another, the most telling first."""
+"""Totals that separate one cause from another, the most specific first."""
 
 
 def is_rollout(record: RunRecord) -> bool:
-    """Whether the trainer generates what it trains on."""
+    """Whether the trainer generates its training data."""
     return trainer_row(record.config.get("training_type")).online
 
 
 def short(value: Any) -> Any:
-    """A hash as people read it."""
+    """Shorten a hash for people."""
     return value[:12] if isinstance(value, str) and len(value) == 64 else value
 
 
 def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Dataset fingerprint, tokenizer vocabulary, chat template, special tokens."""
+    """Compare dataset fingerprint, tokenizer vocabulary, chat template and special tokens."""
     before = dict(flatten(baseline.exact.get("data", {})))
     after = dict(flatten(current.exact.get("data", {})))
     return [
@@ -54,8 +54,7 @@ def data_differences(baseline: RunRecord, current: RunRecord) -> list[Difference
 
 
 def _came_later(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a side is of a version that did not record this yet, such as a tokenizer that only
-    the collator has."""
+    """Whether the key differs only because an older version did not record it."""
     if key.startswith("tokenizer.") and _has_tokenizer(before) != _has_tokenizer(after):
         return True
     return key == "tokenizer.pipeline_sha256" and not (key in before and key in after)
@@ -66,15 +65,15 @@ def _has_tokenizer(data: Mapping[str, Any]) -> bool:
 
 
 def _cause_first(key: str) -> int:
-    """A chat template changes the rows made with it, never the other way round."""
+    """Sort key that puts causes first: a chat template changes the rows made with it."""
     causes = ("tokenizer.chat_template_sha256", "tokenizer")
     return next((i for i, cause in enumerate(causes) if key.startswith(cause)), len(causes))
 
 
 def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """The first step whose batches differ, and how their token counts do.
+    """Return the first step whose batches differ, with their token counts.
 
-    What a rollout trainer generates after step 1 follows from what it learned: such a difference
+    Completions of a rollout trainer after step 1 depend on what it learned, so their difference
     belongs to the trajectory.
     """
     before, after = baseline.exact.get("batches", []), current.exact.get("batches", [])
@@ -83,7 +82,7 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
         step
         for step in range(common)
         if _hashes(before[step]) != _hashes(after[step])
-        and not _told_less(before[step], after[step])
+        and not _recorded_less(before[step], after[step])
     ]
     if not differing:
         return []
@@ -97,7 +96,7 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
         - sum(a == b for a, b in zip(_hashes(before[s]), _hashes(after[s]), strict=False))
         for s in differing
     )
-    signal, was, now, detail = _telling(before[:common], after[:common], first)
+    signal, was, now, detail = _described(before[:common], after[:common], first)
     late = first > 0 and is_rollout(current)
     return [
         Difference(
@@ -113,33 +112,22 @@ def batch_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
     ]
 
 
-def _cut(
-    before: Steps,
-    after: Steps,
-    first: int,
-    steps: int,
-) -> Difference:
-    """The same rows in other micro-batches: another way to the same update, for most trainers."""
+def _cut(before: Steps, after: Steps, first: int, steps: int) -> Difference:
+    """Return a difference in micro-batches alone: most trainers still compute the same update."""
     was, now = len(before[first]), len(after[first])
     words = f"the same rows in {now} micro-batches per step, {was} in the baseline"
     if was == now:
-        words = f"the same rows in other micro-batches, from step {first + 1} on"
+        words = f"the same rows in different micro-batches, from step {first + 1} on"
     pads = [_total(side, "pad_tokens") for side in (before, after)]
     if pads[0] != pads[1]:
         words += f" (pad tokens {pads[0]} -> {pads[1]} over {len(before)} steps)"
     return Difference(
-        "batches",
-        "micro_batches",
-        was,
-        now,
-        count=steps,
-        detail=words,
-        step=first + 1,
+        "batches", "micro_batches", was, now, count=steps, detail=words, step=first + 1
     )
 
 
-def _told_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether one side is of a version that left out what stands in lists, and is else as large."""
+def _recorded_less(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
+    """Whether the difference can come from an older version that left out tensors in lists."""
     return len(before) == len(after) and all(
         was.get("sha256") == now.get("sha256") or _left_out(was, now) or _left_out(now, was)
         for was, now in zip(before, after, strict=True)
@@ -156,12 +144,8 @@ def _hashes(step: Sequence[Micro]) -> list[str | None]:
     return [micro.get("sha256") for micro in step]
 
 
-def _telling(
-    before: Steps,
-    after: Steps,
-    first: int,
-) -> tuple[str, Any, Any, str]:
-    """Signal, both values, and a sentence: token totals where they differ, otherwise the hash."""
+def _described(before: Steps, after: Steps, first: int) -> tuple[str, Any, Any, str]:
+    """Return (signal, baseline, current, sentence): token totals if they differ, else the hash."""
     totals = []
     for key in TOKEN_COUNTS:
         was, now = _total(before, key), _total(after, key)
@@ -177,29 +161,28 @@ def _telling(
 
 
 def _without_counts(before: Steps, after: Steps) -> str:
-    """What differs where no count does: no more than the rows tell."""
+    """Describe the difference of batches with equal token counts, by their row hashes."""
     sides = [[micro.get("rows") for step in side for micro in step] for side in (before, after)]
     if not all(rows for side in sides for rows in side):
-        return "other values of the same shape"
+        return "different values, same shape"
     if sides[0] == sides[1]:
-        return "the same sequences with other masks or labels"
+        return "same sequences, different masks or labels"
     counted = all(_total(side, "input_tokens") is not None for side in (before, after))
-    return "other tokens in equal numbers" if counted else "other sequences or another order"
+    return "different tokens, equal counts" if counted else "different sequences or order"
 
 
 def _total(steps: Steps, key: TokenCount) -> int | None:
-    """Over all micro-batches; None where one did not count it."""
+    """Sum a count over all micro-batches; None if one did not record it."""
     micro = [micro for step in steps for micro in step]
     return sum(one[key] for one in micro) if micro and all(key in one for one in micro) else None
 
 
 ELSEWHERE = ("attention", "policy_sha256", "rounded_to")
-"""What of the model shows in the work, and what its parameters' hash holds too."""
+"""Model facts judged by other signals: the work, or the hash of the parameters."""
 
 
 def model_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Initial parameters, what is trainable, dtypes, the reference model. The attention kernel is
-    not part of the model: it shows in the work."""
+    """Compare initial parameters, trainable parameters, dtypes and the reference model."""
     found = []
     before: Mapping[str, Any] = baseline.exact.get("model", {})
     after: Mapping[str, Any] = current.exact.get("model", {})
@@ -209,7 +192,7 @@ def model_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
         if key not in before or key not in after:
             was, now = before.get(key), after.get(key)
             if key == "model_type" or not (was or now):
-                continue  # what an older version did not record, and what is off
+                continue  # not recorded by an older version, or switched off
         else:
             was, now = before[key], after[key]
         difference = _model_difference(key, was, now)
@@ -222,7 +205,7 @@ def model_differences(baseline: RunRecord, current: RunRecord) -> list[Differenc
 
 
 def _in_groups(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """The module groups in which other parameters are trained, as the end of a sentence."""
+    """Return the end of a sentence: the module groups whose trainable parameters differ."""
     names = [
         name for name in dict.fromkeys((*before, *after)) if before.get(name) != after.get(name)
     ]

@@ -1,7 +1,7 @@
-"""The exact lane: what has no noise, stage by stage, in order.
+"""The exact lane: compares signals without noise, stage by stage.
 
-The candidate's record is held against the newest of the baseline's. Signals that differ between
-equal runs (the baseline's own repeats, or a noise model) leave the lane by themselves.
+The current record is compared with the newest baseline record. Signals that differ between
+repeated runs (of the baseline, or of a noise model) are not judged.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from canary.compare.commands import without_repeats
 from canary.compare.exact.changes import (
     change_difference,
+    changed_options,
     config_changes,
     environment_changes,
-    spoken_changes,
 )
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.recorded_stages import (
@@ -26,10 +26,10 @@ from canary.compare.exact.recorded_stages import (
     not_recorded,
     recorded_on_both,
 )
-from canary.compare.exact.repeatability import follows_a_seed, lapse_of
+from canary.compare.exact.repeatability import follows_a_seed, missing_seed
 from canary.compare.exact.signal_kinds import Sides
 from canary.compare.exact.signals import SIGNALS
-from canary.compare.exact.tolerances import Widened
+from canary.compare.exact.tolerances import RepeatDifferences
 from canary.compare.exact.work import work_checks
 from canary.compare.report import Check, CheckStatus, Difference, KeyChange
 from canary.compare.thresholds import DEFAULT_THRESHOLDS, Thresholds
@@ -37,14 +37,14 @@ from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
 REPEATS_LOOKED_AT = 4
-NOT_REPEATED = "differs between equal runs (the baseline's, or the noise model's)"
+NOT_REPEATED = "differs between repeated runs of the baseline or the noise model"
 ARITHMETIC = 1e-2
-"""Equal runs whose losses differ by more than this do not differ by the order of additions."""
+"""A larger relative difference between repeated runs is not rounding in another order."""
 
 
 @dataclass(frozen=True)
 class ExactResult:
-    """What the lane found."""
+    """The checks and differences that the lane found."""
 
     checks: tuple[Check, ...]
     differences: tuple[Difference, ...]
@@ -54,12 +54,12 @@ class ExactResult:
 
     @property
     def first(self) -> Difference | None:
-        """The difference of the earliest stage."""
+        """Return the difference of the earliest stage."""
         return self.differences[0] if self.differences else None
 
 
 def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Differences of what is learned, in order; of a rollout trainer's trajectory by step."""
+    """Return the differences in learning by stage; for a rollout trainer, then by step."""
     sides = Sides(baseline, current)
     found = [one for signal in SIGNALS for one in signal.compare(signal, sides)]
     by_step = is_rollout(current)
@@ -67,23 +67,22 @@ def learned_differences(baseline: RunRecord, current: RunRecord) -> list[Differe
 
 
 def newest_probed(records: Sequence[RunRecord]) -> RunRecord:
-    """The newest record of a side that has a probe; the newest of all where none has."""
+    """Return the newest record with a probe, or the newest of all if none has one."""
     return next((record for record in reversed(records) if record.exact), records[-1])
 
 
 def most_different(records: Sequence[RunRecord], baseline: RunRecord) -> RunRecord:
-    """Of the records with a probe, the newest of those with the most differences: a fault in one
-    of several runs is a fault."""
+    """Return the record with the most differences (the newest of equals): a fault in one of
+    several runs is a fault."""
     newest = newest_probed(records)
     probed = [record for record in records if record.exact]
     if len(probed) < 2 or not baseline.exact:
         return newest
-
     return max(reversed(probed), key=lambda record: len(learned_differences(baseline, record)))
 
 
 def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Those of a side that repeat its newest one: same clean commit, config and environment."""
+    """Return the records that repeat the newest one: same clean commit, config, environment."""
     newest = newest_probed(records)
     sha = newest.git.get("sha")
     if not sha or newest.git.get("dirty"):
@@ -101,7 +100,7 @@ def equal_runs(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]:
-    """Differences of what is learned and of the work done, whatever their size."""
+    """Return all differences in learning and work, whatever their size."""
     return [
         *learned_differences(baseline, current),
         *work_checks(baseline, current, DEFAULT_THRESHOLDS)[1],
@@ -109,7 +108,7 @@ def all_differences(baseline: RunRecord, current: RunRecord) -> list[Difference]
 
 
 def inexact_signals(records: Sequence[RunRecord]) -> dict[str, float]:
-    """Signals that differ between equal runs, with the largest relative difference seen."""
+    """Return signals that differ between repeated runs, with the largest relative difference."""
     seen: dict[str, float] = {}
     newest = newest_probed(records)
     if not newest.exact:
@@ -128,49 +127,46 @@ def exact_lane(
     thresholds: Thresholds,
     noise: NoiseModel | None = None,
 ) -> ExactResult:
-    """Compares the newest record of the baseline with the one of the current side that differs
-    most from it; both sides in order of time, neither empty."""
+    """Compare the newest baseline record with the current record that differs most from it.
+
+    Both sides are in order of time and not empty."""
     before = newest_probed(baseline)
     after = most_different(current, before)
     config, environment = config_changes(before, after), environment_changes(before, after)
-    spoken = spoken_changes(before, after)
-    if _only(spoken, config, environment) and not learned_differences(before, after):
-        # Another command that trains the same: its words say nothing of where work or memory went.
+    options = changed_options(before, after)
+    if _only(options, config, environment) and not learned_differences(before, after):
+        # The new command trains the same, so its words do not explain a change of work or memory.
         config = tuple(replace(change, cosmetic=True) for change in config)
     else:
-        config = without_repeats(config, spoken)
-    links = [
-        *change_difference("environment", environment),
-        *change_difference("config", config),
-    ]
+        config = without_repeats(config, options)
+    links = [*change_difference("environment", environment), *change_difference("config", config)]
     explained = any(not change.cosmetic for change in (*config, *environment))
     reason = _why_not_compared(before, after)
     if reason is not None:
         stages = compared_stages(before, after)
         checks = [Check(s, "correctness", "exact", "skip", reason) for s in stages]
         return ExactResult(tuple(checks), tuple(links), config, environment, (reason,))
-    own = inexact_signals(baseline)
-    known = Widened({**(noise.inexact if noise else {}), **own})
+    known = RepeatDifferences({**(noise.inexact if noise else {}), **inexact_signals(baseline)})
     everything = [
         difference
         for difference in learned_differences(before, after)
         if recorded_on_both(difference.stage, before, after)
     ]
     seeded = [found for found in everything if follows_a_seed(found)]
-    lapse = lapse_of(before, [*baseline, after]) if seeded else None
-    if lapse is not None:
+    unseeded = missing_seed(before, [*baseline, after]) if seeded else None
+    if unseeded is not None:
         known = known.with_all(seeded)
-    learned, allowed = _parted(everything, known)
-    newly = bool(learned) and lapse_of(before) is None
+    learned, allowed = _split(everything, known)
+    suspicious = bool(learned) and missing_seed(before) is None
     checks = [
-        *([lapse.check(seeded)] if lapse else _repeatability(current, known, newly)),
+        *([unseeded.check(seeded)] if unseeded else _repeatability(current, known, suspicious)),
         *_learned_checks(learned, everything, explained, before, after, known),
     ]
     work, differing = work_checks(before, after, thresholds)
-    kept, unsteady = _parted(differing, known)
+    kept, unsteady = _split(differing, known)
     signals = {d.signal for d in unsteady}
     work = [_not_judged(c) if c.name in signals else c for c in work]
-    notes = [f"{d.stage}.{d.signal}: {NOT_REPEATED}, not judged" for d in (*allowed, *unsteady)]
+    notes = [f"{d.stage}.{d.signal}: not judged, {NOT_REPEATED}" for d in (*allowed, *unsteady)]
     ordered = sorted([*links, *learned, *kept], key=lambda d: d.order)
     return ExactResult((*checks, *work), tuple(ordered), config, environment, tuple(notes))
 
@@ -181,15 +177,15 @@ def _why_not_compared(before: RunRecord, after: RunRecord) -> str | None:
     if missing:
         return "neither side has a probe" if missing[1:] else f"{missing[0]} has no probe"
     if before.first_step != after.first_step:
-        began = (f"{side} begins at step {record.first_step}" for side, record in sides)
-        return f"{', '.join(began)}: one of them resumed from a checkpoint"
+        starts = (f"{side} starts at step {record.first_step}" for side, record in sides)
+        return f"{', '.join(starts)}: one of them resumed from a checkpoint"
     return None
 
 
-def _parted(
-    found: Sequence[Difference], known: Widened
+def _split(
+    found: Sequence[Difference], known: RepeatDifferences
 ) -> tuple[list[Difference], list[Difference]]:
-    """(differences that count, those that were seen between equal runs)."""
+    """Return (differences that count, differences that repeated runs show too)."""
     counting: list[Difference] = []
     allowed: list[Difference] = []
     for one in found:
@@ -199,20 +195,23 @@ def _parted(
 
 
 def _only(
-    spoken: Sequence[KeyChange], config: Sequence[KeyChange], environment: Sequence[KeyChange]
+    options: Sequence[KeyChange], config: Sequence[KeyChange], environment: Sequence[KeyChange]
 ) -> bool:
-    """Whether nothing that can matter differs but words of the command."""
-    telling = [change for change in (*config, *environment) if not change.cosmetic]
-    return bool(telling) and all(change in spoken for change in telling)
+    """Whether all changes that are not cosmetic are words of the command."""
+    relevant = [change for change in (*config, *environment) if not change.cosmetic]
+    return bool(relevant) and all(change in options for change in relevant)
 
 
 def _not_judged(check: Check) -> Check:
     return replace(check, status="skip", message=NOT_REPEATED)
 
 
-def _unsteady(stage: str, everything: Sequence[Difference], known: Widened) -> Check | None:
-    """The check of a stage whose differences were all seen between equal runs; None without any.
-    Where those differ by more than arithmetic ever does, they decide nothing."""
+def _unsteady(
+    stage: str, everything: Sequence[Difference], known: RepeatDifferences
+) -> Check | None:
+    """Return the check of a stage whose differences repeated runs show too; None without any.
+
+    Inconclusive if those runs differ by more than rounding can."""
     found = [d for d in everything if d.stage == stage]
     if not found:
         return None
@@ -220,7 +219,7 @@ def _unsteady(stage: str, everything: Sequence[Difference], known: Widened) -> C
     wild = stage in OUTCOME_STAGES and max(sizes, default=0.0) > ARITHMETIC
     words = f"{LEARNED_STAGES[stage]}: {NOT_REPEATED}"
     if wild and math.isfinite(max(sizes)):
-        words += f" by up to {max(sizes):.1e}, more than arithmetic does"
+        words += f" by up to {max(sizes):.1e}, more than rounding explains"
     return Check(stage, "correctness", "exact", "inconclusive" if wild else "skip", words)
 
 
@@ -230,11 +229,11 @@ def _learned_checks(
     explained: bool,
     before: RunRecord,
     after: RunRecord,
-    known: Widened,
+    known: RepeatDifferences,
 ) -> list[Check]:
-    """One check a stage. Inputs that differ while nothing learned does are worth a warning."""
+    """Return one check per stage. Inputs that differ while learning does not only warn."""
     outcome = any(d.stage in OUTCOME_STAGES for d in differences)
-    alike = equal_outcomes(before, after)
+    equal = equal_outcomes(before, after)
     checks = []
     for stage, words in compared_stages(before, after).items():
         found = [d for d in differences if d.stage == stage]
@@ -248,7 +247,7 @@ def _learned_checks(
         status: CheckStatus = "warn"
         if outcome:
             status = "changed" if explained else "fail"
-        tail = "" if outcome else alike
+        tail = "" if outcome else equal
         first = found[0]
         checks.append(
             Check(
@@ -271,7 +270,7 @@ def _shown(value: object) -> float | int | str | None:
 
 
 def _numeric_delta(difference: Difference) -> float:
-    """The change of a number, otherwise how many items differ; never null for a failed check."""
+    """Return the change of a number, otherwise the count of items that differ."""
     was, now = difference.baseline, difference.current
     if all(isinstance(value, int | float) and math.isfinite(value) for value in (was, now)):
         return float(now - was) or float(difference.count)
@@ -288,16 +287,19 @@ def _percent_delta(difference: Difference) -> float | None:
     return percent if math.isfinite(percent) else None
 
 
-def _repeatability(current: Sequence[RunRecord], known: Widened, newly: bool) -> list[Check]:
-    """Whether the current side repeats itself where the baseline does; `newly`: whether something
-    differs that a lapse of its own could explain."""
-    lapse = lapse_of(newest_probed(current), current) if newly else None
-    if lapse is not None:
-        return [lapse.warning()]
+def _repeatability(
+    current: Sequence[RunRecord], known: RepeatDifferences, suspicious: bool
+) -> list[Check]:
+    """Warn if the baseline is reproducible and the current side is not.
+
+    `suspicious`: learning differs, which a missing seed on the current side could explain."""
+    unseeded = missing_seed(newest_probed(current), current) if suspicious else None
+    if unseeded is not None:
+        return [unseeded.warning()]
     if len(current) < 2 or not newest_probed(current).exact:
         return []
-    own = {key for key in inexact_signals(current) if key not in known.seen}
-    if not own:
+    new = {key for key in inexact_signals(current) if key not in known.seen}
+    if not new:
         return []
     return [
         Check(
@@ -305,8 +307,8 @@ def _repeatability(current: Sequence[RunRecord], known: Widened, newly: bool) ->
             "correctness",
             "exact",
             "warn",
-            f"equal runs of the current side differ in {', '.join(sorted(own)[:3])}; "
+            f"repeated runs of the current side differ in {', '.join(sorted(new)[:3])}; "
             "those of the baseline do not",
-            delta=float(len(own)),
+            delta=float(len(new)),
         )
     ]

@@ -1,4 +1,4 @@
-"""What is learned: first loss, first gradient, first update, trajectory."""
+"""The learning stages: first loss, first gradient, first update, trajectory."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from canary.compare.report import Difference
 from canary.record.exact import Exact, FirstGradient, FirstUpdate, Series
 from canary.record.types import RunRecord
 
-TOLD_ELSEWHERE = ("num_tokens", "loss", "explained_variance")
-"""Metrics of a trainer's log whose difference is that of the batches, of the raw loss, or of a
-rollout's values and returns (of which a quotient of small variances shows the rounding)."""
+OTHER_SIGNALS = ("num_tokens", "loss", "explained_variance")
+"""Logged metrics that other signals compare better: batches, the raw loss, values and returns.
+`explained_variance` is a quotient of small variances, so it shows rounding."""
 METRIC_FACTOR = 100.0
-"""Metrics are means over few tokens, differences of large sums: their tolerance is that of the
-loss, so many times, of their largest value."""
+"""A metric's tolerance is this many times the loss's, relative to the metric's largest value:
+metrics are means over few tokens, or differences of large sums."""
 KL_FLOOR = 0.01
-"""A KL is a difference of log-probabilities of order one and more: below this their rounding shows
-(5e-7 moved with the attention kernel, at a KL of 1e-3)."""
+"""A smaller KL is compared on this scale. It is a difference of log-probabilities of at least
+order one, so rounding shows: another attention kernel moved a KL of 1e-3 by 5e-7."""
 GRADIENT_NORM_FACTOR = 10.0
 VANISHING = 0.05
-"""Of the largest gradient norm of a rollout trainer: where every group earned the same, what is
-left of the gradient is rounding, and has no scale of its own."""
+"""Share of the largest gradient norm of a rollout trainer; a smaller norm is compared on this
+scale. If all rewards of every group are equal, the gradient is only rounding."""
 
 
 def loss_floor(record: RunRecord) -> float:
-    """Losses of policy objectives are sums that cancel to zero: they are compared on a scale of 1;
-    those of the others on their own, down to 0.01."""
+    """Return the smallest scale for losses: 1 for policy losses, as they cancel to zero."""
     return 1.0 if is_rollout(record) else 0.01
 
 
 def micro_losses(signal: Signal, sides: Sides) -> list[Difference]:
-    """The loss of the micro-batch of step 1 that differs most, where the whole step's does not and
-    both sides have the same ones: what is learned is the whole step's."""
+    """Return the micro-batch loss of step 1 that differs most.
+
+    An empty list if the loss of the whole step differs, or if the sides cut it differently."""
     floor, allowed = loss_floor(sides.current), sides.tolerance.first_loss
     whole = sides.read(lambda exact: exact.get("first_loss", {}).get("loss"))
     if relative_difference(*whole, floor) > allowed or _cut_in(sides, 1):
@@ -60,7 +60,7 @@ def micro_losses(signal: Signal, sides: Sides) -> list[Difference]:
 
 
 def _cut_in(sides: Sides, steps: int) -> bool:
-    """Whether one of the first steps is cut into other micro-batches."""
+    """Whether one of the first steps is cut into different micro-batches."""
     before, after = sides.read(lambda exact: exact.get("batches", [])[:steps])
     return any(cut_otherwise(was, now) for was, now in zip(before, after, strict=False))
 
@@ -70,7 +70,7 @@ def _first_gradient(exact: Exact) -> FirstGradient:
 
 
 def first_gradient(signal: Signal, sides: Sides) -> list[Difference]:
-    """Gradient norm of step 1 before clipping, in all and a module group at a time."""
+    """Compare the gradient norm of step 1 before clipping: total, and per module group."""
     before, after = sides.read(_first_gradient)
     was, now = before.get("total"), after.get("total")
     groups, groups_now = before.get("groups", {}), after.get("groups", {})
@@ -94,7 +94,7 @@ def first_gradient(signal: Signal, sides: Sides) -> list[Difference]:
 
 
 def tensors_without_gradient(signal: Signal, sides: Sides) -> list[Difference]:
-    """Tensors that the first gradient does not reach."""
+    """Compare the tensors that the first gradient does not reach."""
     was, now = sides.read(lambda exact: _first_gradient(exact).get("tensors_without_gradient", []))
     if was == now:
         return []
@@ -103,7 +103,7 @@ def tensors_without_gradient(signal: Signal, sides: Sides) -> list[Difference]:
 
 
 def learning_rate(signal: Signal, sides: Sides) -> list[Difference]:
-    """The first step whose learning rate differs."""
+    """Return the first step whose learning rate differs."""
     was, now = sides.read(lambda exact: exact.get("trajectory", {}).get("learning_rates", []))
     differing = [step for step, size in enumerate(_sizes(was, now)) if size > 1e-9]
     if not differing:
@@ -123,7 +123,7 @@ def _first_update(exact: Exact) -> FirstUpdate:
 
 
 def tensors_changed(signal: Signal, sides: Sides) -> list[Difference]:
-    """How many tensors the first update changed."""
+    """Compare how many tensors the first update changed."""
     before, after = sides.read(_first_update)
     was, now = before.get("tensors_changed"), after.get("tensors_changed")
     if was == now:
@@ -134,7 +134,7 @@ def tensors_changed(signal: Signal, sides: Sides) -> list[Difference]:
 
 
 def has_clipping(record: RunRecord) -> bool:
-    """Whether its gradients were read both before clipping and as they were applied."""
+    """Whether the record holds gradients both before clipping and at the optimizer."""
     return bool(record.exact.get("clipping"))
 
 
@@ -147,18 +147,19 @@ def _norms(exact: Exact) -> Series:
 
 
 def told_losses(sides: Sides) -> tuple[Series, Series]:
-    """The losses of both trajectories, as far as they can be compared (see `_told`)."""
-    return _told(sides, _losses)
+    """Return the losses of both trajectories, if they can be compared (see `_comparable`)."""
+    return _comparable(sides, _losses)
 
 
 def told_norms(sides: Sides) -> tuple[Series, Series]:
-    """The same of the gradient norms before clipping."""
-    return _told(sides, _norms)
+    """Return the gradient norms before clipping of both trajectories, if they can be compared."""
+    return _comparable(sides, _norms)
 
 
-def _told(sides: Sides, read: Callable[[Exact], Series]) -> tuple[Series, Series]:
-    """A series of both trajectories; empty where the baseline is of an older version that did not
-    see it: of training loops in place of a trainer's own, losses and norms before clipping."""
+def _comparable(sides: Sides, read: Callable[[Exact], Series]) -> tuple[Series, Series]:
+    """Return a series of both trajectories, or two empty ones if the baseline did not record it.
+
+    Older versions recorded no losses and no norms before clipping of custom training loops."""
     before, after = sides.read(read)
     newer = has_clipping(sides.current) and not has_clipping(sides.baseline)
     if newer and all(value is None for value in before):
@@ -167,8 +168,7 @@ def _told(sides: Sides, read: Callable[[Exact], Series]) -> tuple[Series, Series
 
 
 def losses(signal: Signal, sides: Sides) -> list[Difference]:
-    """Losses of the probe's steps, and on a CPU, where the measured launch repeats bit by bit too,
-    its losses to the end."""
+    """Compare the probe's losses; on a CPU also the measured launch's, which repeat exactly."""
     baseline, current = sides.baseline, sides.current
     floor = loss_floor(current)
     found = _sequence(signal, sides, *told_losses(sides), floor)
@@ -179,26 +179,26 @@ def losses(signal: Signal, sides: Sides) -> list[Difference]:
 
 
 def gradient_norms(signal: Signal, sides: Sides) -> list[Difference]:
-    """Gradient norms of the probe's steps."""
+    """Compare the gradient norms of the probe's steps."""
     before, after = told_norms(sides)
     floor = norm_floor(before) if is_rollout(sides.current) else 0.0
     return _sequence(signal, sides, before, after, floor, GRADIENT_NORM_FACTOR)
 
 
 def norm_floor(norms: Series) -> float:
-    """Of a rollout trainer: the scale below which a gradient norm has none of its own."""
+    """Return the smallest scale for a rollout trainer's gradient norms; see `VANISHING`."""
     return VANISHING * max((abs(norm) for norm in norms if is_finite(norm)), default=0.0)
 
 
 def metrics(signal: Signal, sides: Sides) -> list[Difference]:
-    """The trainer's own metrics: means of micro-batches, whatever each one holds. Of other
-    micro-batches they are others."""
+    """Compare the trainer's metrics; not if micro-batches are cut differently, for metrics are
+    unweighted means over micro-batches."""
     if _cut_in(sides, len(_norms(sides.baseline.exact))):
         return []
     was, now = sides.read(lambda exact: exact.get("trajectory", {}).get("rl", {}))
     found = []
     for name in was:
-        if name in TOLD_ELSEWHERE or name not in now:
+        if name in OTHER_SIGNALS or name not in now:
             continue
         scale = max((abs(v) for v in (*was[name], *now[name]) if is_finite(v)), default=0.0)
         if name.rpartition("/")[2] == "kl":
@@ -216,7 +216,7 @@ def _repeats_bitwise(record: RunRecord) -> bool:
 def _sizes(
     before: Sequence[float | None], after: Sequence[float | None], floor: float = 0.0
 ) -> list[float]:
-    """The relative difference at each place that both have."""
+    """Return the relative difference at each position that both sides have."""
     return [relative_difference(a, b, floor) for a, b in zip(before, after, strict=False)]
 
 
@@ -228,7 +228,7 @@ def _sequence(
     floor: float,
     factor: float = 1.0,
 ) -> list[Difference]:
-    """Of a value for each step: the first beyond so many times the tolerance of its step."""
+    """Return the first step that differs by more than `factor` times the step's tolerance."""
     sizes = _sizes(before, after, floor)
     allowed = sides.tolerance.at_step
     over = [place for place, size in enumerate(sizes) if size > factor * allowed(place + 1)]

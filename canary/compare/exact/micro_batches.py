@@ -1,4 +1,4 @@
-"""How a step's rows are cut into micro-batches, and whether two steps work on the same. Pure."""
+"""Compares how two steps cut their rows into micro-batches. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from canary.record.exact import Micro
 
 
 def rows_of(micro_batches: Iterable[Micro]) -> dict[str, Counter[str]]:
-    """Hashes of a step's rows, by the name of their ids; only where a mask tells of padding."""
+    """Return hashes of a step's rows by the name of their ids, if a mask shows the padding."""
     found: dict[str, Counter[str]] = {}
     for micro in micro_batches:
         for name, rows in micro.get("rows", {}).items():
@@ -21,13 +21,13 @@ def rows_of(micro_batches: Iterable[Micro]) -> dict[str, Counter[str]]:
 
 
 def same_rows(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether two steps train on the same rows, in whatever order and micro-batches."""
+    """Whether two steps train on the same rows, in any order and any micro-batches."""
     rows = rows_of(before)
     return bool(rows) and rows == rows_of(after)
 
 
 def cut_otherwise(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether a step has another number of micro-batches, or the same rows in others."""
+    """Whether the number of micro-batches differs, or the same rows are in different ones."""
     if len(before) != len(after):
         return True
     pairs = zip(before, after, strict=True)
@@ -35,8 +35,8 @@ def cut_otherwise(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
 
 
 def same_size(before: Sequence[Micro], after: Sequence[Micro]) -> bool:
-    """Whether two steps have the same rows, or as many numbers in each tensor: then their work can
-    be compared, whatever micro-batches they are cut into."""
+    """Whether two steps have the same rows or tensor sizes: then their work can be compared, in
+    any micro-batches."""
     return same_rows(before, after) or _numbers(before) == _numbers(after)
 
 

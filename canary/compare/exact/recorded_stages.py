@@ -1,4 +1,4 @@
-"""Which stages of what is learned two records can be compared in. Pure."""
+"""Finds the learning stages that two records can be compared in. Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from canary.record.types import RunRecord
 
 
 def recorded_on_both(stage: str, before: RunRecord, after: RunRecord) -> bool:
-    """Whether both probes have it."""
+    """Whether both probes recorded the stage."""
     return all(STAGE_OF[stage].recorded(record.exact) for record in (before, after))
 
 
 def losses_recorded(before: RunRecord, after: RunRecord) -> bool:
-    """Whether both probes have losses of steps."""
+    """Whether both probes recorded losses."""
     return all(_named("trajectory", record) for record in (before, after))
 
 
 def equal_outcomes(before: RunRecord, after: RunRecord) -> str:
-    """Of inputs that differ where no outcome does: which outcomes both sides recorded."""
+    """Return the end of a sentence about inputs that differ: the outcomes that are equal."""
     both = [s.outcome for s in STAGES if s.outcome and recorded_on_both(s.name, before, after)]
     if not both:
         return "; loss, gradient and update were not recorded on both sides"
@@ -33,14 +33,15 @@ def equal_outcomes(before: RunRecord, after: RunRecord) -> str:
 
 
 def compared_stages(before: RunRecord, after: RunRecord) -> dict[str, str]:
-    """Those that are compared: rollouts where a side told of any."""
-    told = recorded(before) or recorded(after)
-    return {name: words for name, words in LEARNED_STAGES.items() if told or name != ROLLOUT}
+    """Return the compared stages with their words; rollouts only if a side recorded them."""
+    has_rollouts = recorded(before) or recorded(after)
+    items = LEARNED_STAGES.items()
+    return {name: words for name, words in items if has_rollouts or name != ROLLOUT}
 
 
 def _named(stage: str, record: RunRecord) -> bool:
-    """Whether the record has what the check of the stage names: of the trajectory its losses,
-    though metrics and norms are compared without them."""
+    """Whether the record has what the stage's words name: the trajectory needs losses, although
+    its metrics and norms are compared without them."""
     one = STAGE_OF[stage]
     return bool((one.named or one.recorded)(record.exact))
 
@@ -49,16 +50,16 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def _of_nothing(record: RunRecord) -> bool:
-    """Whether all batches are hashes of nothing, which older versions recorded."""
+    """Whether all batch hashes are of empty input, which older versions could record."""
     return all(m.get("sha256") == NOTHING for step in record.exact["batches"] for m in step)
 
 
 def not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | None:
-    """The check of a stage that a side did not record, or not as far; None where both did."""
+    """Return the check of a stage that a side did not record in full; None if both did."""
     words, series = LEARNED_STAGES[stage], STAGE_OF[stage].steps
-    unlike = not_compared(before, after) if stage == ROLLOUT else None
-    if unlike is not None:
-        return unlike
+    skipped = not_compared(before, after) if stage == ROLLOUT else None
+    if skipped is not None:
+        return skipped
     was, now = (_named(stage, record) for record in (before, after))
     if stage == "batches" and was != now and _of_nothing(before if was else after):
         was = now = False
@@ -66,11 +67,11 @@ def not_recorded(stage: str, before: RunRecord, after: RunRecord) -> Check | Non
         steps, expected = (len(series(r.exact)) if series else 0 for r in (after, before))
         if steps >= expected:
             return None
-        reason = f"{words}: equal for {steps} steps, {expected} in the baseline (probe_steps)"
+        reason = f"{words}: equal for {steps} steps, but the baseline has {expected} (probe_steps)"
         return Check(stage, "correctness", "exact", "inconclusive", reason)
     if not was and not now:
         return Check(stage, "correctness", "exact", "skip", f"{words}: recorded on neither side")
     side = "baseline" if was else "current side"
     return Check(
-        stage, "correctness", "exact", "inconclusive", f"{words}: recorded on the {side} alone"
+        stage, "correctness", "exact", "inconclusive", f"{words}: recorded only on the {side}"
     )

@@ -1,5 +1,8 @@
-"""Whether a training is reproducible, by what one record holds: its launch and its probe both begin
-at step 1. Without a missing seed, both have the same tokens in a step, and one loss in step 1."""
+"""Finds out from one record whether training is reproducible.
+
+Measured launch and probe both start at step 1. If every seed is set, both have the same tokens in
+each step and the same loss in step 1.
+"""
 
 from __future__ import annotations
 
@@ -14,31 +17,31 @@ from canary.compare.report import Check, Difference
 from canary.record.types import RunRecord
 
 OTHER_KERNELS = 1e-3
-"""The probe runs deterministic kernels, in float32 proper: first losses of equal batches differ by
-less than this."""
+"""First losses of equal batches differ by less: the probe runs deterministic kernels, in true
+float32."""
 SAME_KERNELS = 1e-5
-"""On a CPU both run the same ones: 1e-7 was the most that was seen there."""
+"""On a CPU both run the same kernels; the largest difference seen was 1e-7."""
 TIMES_TOLERANCE = 4
-"""In a narrow dtype, so many times the tolerance of two equal probes."""
+"""In a narrow dtype, this many times the tolerance of two equal probes is allowed."""
 
 SEEDS = {
     "data": "the rows differ: seed how the rows are chosen",
     "batches": "the batches differ: seed the split, the shuffle and the sampler",
-    "model": "the initial parameters differ: set the seed before the model is made",
+    "model": "the initial parameters differ: set the seed before the model is created",
 }
 EQUAL_SO_FAR = "batches and initial parameters are equal: seed dropout and sampling"
 
 
 @dataclass(frozen=True)
-class Lapse:
-    """One figure of one training that is two."""
+class MissingSeed:
+    """A number that differs between measured launch and probe of the same training."""
 
     figure: str
     launched: float
     probed: float
 
     def check(self, differences: Sequence[Difference]) -> Check:
-        """Of the baseline: nothing that follows a seed is judged."""
+        """Return the check for a baseline: nothing that depends on a seed is judged."""
         stages = [found.stage for found in differences]
         seed = next((words for stage, words in SEEDS.items() if stage in stages), EQUAL_SO_FAR)
         return Check(
@@ -47,25 +50,25 @@ class Lapse:
             "exact",
             "inconclusive",
             f"the training is not reproducible: {self.figure} is {self.launched:,.6g} in "
-            f"the baseline's launch and {self.probed:,.6g} in its probe; {seed}",
+            f"the baseline's measured launch and {self.probed:,.6g} in its probe; {seed}",
             delta=float(len(differences)),
         )
 
     def warning(self) -> Check:
-        """Of the current side, where the baseline is reproducible."""
+        """Return the check for a current side whose baseline is reproducible."""
         return Check(
             "repeatability",
             "correctness",
             "exact",
             "warn",
-            f"{self.figure} is {self.launched:,.6g} in the launch and {self.probed:,.6g} in its "
-            "probe; the baseline is reproducible: set the seed that is missing",
+            f"{self.figure} is {self.launched:,.6g} in the measured launch and {self.probed:,.6g} "
+            "in the probe, but the baseline is reproducible: set the missing seed",
             delta=self.probed - self.launched,
         )
 
 
 def follows_a_seed(found: Difference) -> bool:
-    """Whether a missing seed alone may make this difference."""
+    """Whether a missing seed alone can cause this difference."""
     if found.stage == "data":
         return not found.signal.startswith("tokenizer")
     if found.stage == "model":
@@ -75,28 +78,29 @@ def follows_a_seed(found: Difference) -> bool:
     return found.signal != "tensors_without_gradient"
 
 
-def lapse_of(record: RunRecord, others: Sequence[RunRecord] = ()) -> Lapse | None:
-    """Where launch and probe of a record begin with other tokens or another loss, and no other
-    record begins as either of them. None where nothing speaks against its being reproducible."""
+def missing_seed(record: RunRecord, others: Sequence[RunRecord] = ()) -> MissingSeed | None:
+    """Return how a record's measured launch and probe differ at their start; None if reproducible.
+
+    It counts as reproducible if another record starts like one of the two."""
     if is_rollout(record):
         return None
     rest = [other for other in others if other is not record]
-    return _tokens_apart(record, rest) or _losses_apart(record, rest)
+    return _token_mismatch(record, rest) or _loss_mismatch(record, rest)
 
 
-def _tokens_apart(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+def _token_mismatch(record: RunRecord, others: Sequence[RunRecord]) -> MissingSeed | None:
     launched, probed = record.first_step_tokens, _probed_tokens(record)
     pairs = [*zip(launched, probed, strict=False)]
-    apart = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
-    if apart is None:
+    first = next((place for place, (one, two) in enumerate(pairs) if one != two), None)
+    if first is None:
         return None
     if any(o.first_step_tokens == launched or _probed_tokens(o) == probed for o in others):
         return None
-    return Lapse(f"the number of tokens in step {apart + 1}", *pairs[apart])
+    return MissingSeed(f"the number of tokens in step {first + 1}", *pairs[first])
 
 
 def _probed_tokens(record: RunRecord) -> list[int]:
-    """Of each step of the probe; empty where the launch counts those of other ranks, too."""
+    """Return the probe's tokens per step; empty with several ranks, as their launch counts all."""
     if record.env.get("world_size", 1) > 1:
         return []
     batches = record.exact.get("batches", [])
@@ -104,15 +108,15 @@ def _probed_tokens(record: RunRecord) -> list[int]:
     return [sum(step) for step in counts] if all(all(step) for step in counts) else []
 
 
-def _losses_apart(record: RunRecord, others: Sequence[RunRecord]) -> Lapse | None:
+def _loss_mismatch(record: RunRecord, others: Sequence[RunRecord]) -> MissingSeed | None:
     launched, probed = _launched(record), _probed(record)
     if launched is None or probed is None or _equal(record, launched, probed):
         return None
     for other in others:
         pairs = ((_launched(other), launched), (_probed(other), probed))
-        if any(one is not None and _equal(record, one, own) for one, own in pairs):
+        if any(theirs is not None and _equal(record, theirs, ours) for theirs, ours in pairs):
             return None
-    return Lapse("the loss of step 1", launched, probed)
+    return MissingSeed("the loss of step 1", launched, probed)
 
 
 def _equal(record: RunRecord, one: float, other: float) -> bool:

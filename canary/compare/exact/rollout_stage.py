@@ -1,7 +1,7 @@
-"""What online RL made of its completions, before anything is learned.
+"""Compares the values that online RL computes from its completions before it learns from them.
 
-Scores, log-probabilities, values, rewards, advantages and returns follow from each other in this
-order, so that the first of them that differs names what computes otherwise.
+Scores, log-probabilities, values, rewards, advantages and returns follow from each other. The
+first of them that differs shows which computation changed.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ STAGE = "rollout"
 
 SIGNALS = {
     "scores": "the reward model's or the reward functions' scores of the completions",
-    "logprobs": "the policy's log-probabilities of its own tokens",
-    "entropy": "the policy's entropy over its tokens",
-    "reference_logprobs": "the reference's log-probabilities of these tokens",
+    "logprobs": "the policy's log-probabilities of the sampled tokens",
+    "entropy": "the policy's entropy over the sampled tokens",
+    "reference_logprobs": "the reference model's log-probabilities of these tokens",
     "values": "the value head's estimates",
-    "rewards": "the rewards of the tokens, made of scores and KL",
-    "advantages": "the advantages, made of rewards and values",
-    "returns": "the returns, made of advantages and values",
+    "rewards": "the rewards of the tokens, from scores and KL",
+    "advantages": "the advantages, from rewards and values",
+    "returns": "the returns, from advantages and values",
 }
-"""What each is, in the order of cause and effect."""
+"""The signals in the order of cause and effect."""
 STATISTICS = ("mean", "rms", "placed")
 WORDS = {"mean": "mean", "rms": "root mean square"}
 SHOWN = 0.1
-"""A statistic is shown that moved by at least this share of what moved most."""
+"""A statistic is shown if it differs by more than this share of the largest difference."""
 SCALES = {"values": "returns"}
-"""Signals that begin at 0 and are compared on the scale of another."""
+"""Signals that start at 0, and the signal whose scale they are compared on."""
 
 
 def recorded(record: RunRecord) -> bool:
-    """Whether the probe was told of rollouts."""
+    """Whether the probe recorded rollouts."""
     return bool(_rollout(record).get("tokens"))
 
 
@@ -44,7 +44,7 @@ def _rollout(record: RunRecord) -> Rollout:
 
 
 def steps_with_same_completions(baseline: RunRecord, current: RunRecord) -> int:
-    """Steps before the first whose prompts or completions differ, padding aside."""
+    """Return how many first steps have equal prompts and completions, apart from padding."""
     before, after = (side.exact.get("batches", []) for side in (baseline, current))
     same = 0
     for was, now in zip(before, after, strict=False):
@@ -61,8 +61,9 @@ def _sequences(step: Sequence[Micro]) -> list[object]:
 def rollout_differences(
     baseline: RunRecord, current: RunRecord, tolerance: Tolerance
 ) -> list[Difference]:
-    """The signals that differ at the first step at which one does, as long as the completions are
-    the same. After step 1 they follow from what was learned and belong to the trajectory."""
+    """Return the signals that differ at the first step where one does, while completions are equal.
+
+    After step 1 they depend on what was learned and belong to the trajectory."""
     if not (recorded(baseline) and recorded(current)):
         return []
     steps = min(
@@ -91,10 +92,10 @@ def _at_step(
     if size <= tolerance.rollout_at_step(step):
         return None
     first = step == 1
-    moved = [key for key in WORDS if sizes[key] > SHOWN * size]
-    words = ", ".join(f"{WORDS[key]} {_show(was[key])} -> {_show(now[key])}" for key in moved)
+    differing = [key for key in WORDS if sizes[key] > SHOWN * size]
+    words = ", ".join(f"{WORDS[key]} {_show(was[key])} -> {_show(now[key])}" for key in differing)
     share = f"of the root mean square of {SCALES.get(signal, signal)}"
-    words = words or "other values with equal mean and root mean square"
+    words = words or "different values with equal mean and root mean square"
     return Difference(
         STAGE if first else "trajectory",
         signal,
@@ -109,49 +110,49 @@ def _at_step(
 
 
 def apart_at_step(baseline: RunRecord, current: RunRecord, signal: str, step: int) -> float:
-    """The largest difference of a signal's statistics at a step, of its root mean square; 0 where a
-    side has none."""
+    """Return the largest difference of a signal's statistics at a step, as a share of its root
+    mean square; 0 if a side did not record it."""
     if not all(_statistics(side, signal, step) for side in (baseline, current)):
         return 0.0
     return max(_sizes(baseline, current, signal, step).values())
 
 
 def _sizes(baseline: RunRecord, current: RunRecord, signal: str, step: int) -> dict[str, float]:
-    """Of each statistic, on the scale of the signal."""
+    """Return the relative difference of each statistic, on the scale of the signal."""
     was, now = (_statistics(side, signal, step) for side in (baseline, current))
     scale = _scale((baseline, current), signal, step)
     return {key: relative_difference(was[key], now[key], scale) for key in STATISTICS}
 
 
 def _statistics(record: RunRecord, signal: str, step: int) -> dict[str, float]:
-    """`{mean, rms, placed}` of a step, counted from 1; empty where it was not recorded."""
-    held = _rollout(record).get("signals", {}).get(signal, {})
-    series = (held.get("mean", []), held.get("rms", []), held.get("placed", []))
+    """Return `{mean, rms, placed}` of a step, counted from 1; empty if not recorded."""
+    values_of = _rollout(record).get("signals", {}).get(signal, {})
+    series = (values_of.get("mean", []), values_of.get("rms", []), values_of.get("placed", []))
     if any(len(values) < step for values in series):
         return {}
     return {key: values[step - 1] for key, values in zip(STATISTICS, series, strict=True)}
 
 
 def _scale(sides: Sequence[RunRecord], signal: str, step: int) -> float:
-    """The largest root mean square of a side; what is not finite has none."""
+    """Return the largest finite root mean square of both sides."""
     names = (signal, SCALES.get(signal, signal))
     found = [_statistics(side, name, step).get("rms", 0.0) for side in sides for name in names]
     return max((value for value in found if abs(value) < float("inf")), default=0.0)
 
 
 def not_compared(baseline: RunRecord, current: RunRecord) -> Check | None:
-    """The check where nothing could be compared although both sides recorded it; None otherwise."""
+    """Return a skipped check if there is nothing to compare for a harmless reason; else None."""
     if recorded(baseline) and recorded(current):
         if steps_with_same_completions(baseline, current):
             return None
-        return _skipped("other completions from step 1 on")
+        return _skipped("the completions differ from step 1 on")
     if recorded(current):
-        return _skipped("the baseline is of a version that did not record it")
+        return _skipped("the baseline's version did not record them")
     return None
 
 
 def _skipped(reason: str) -> Check:
-    words = f"what is made of the completions: {reason}"
+    words = f"values computed from the completions: {reason}"
     return Check(STAGE, "correctness", "exact", "skip", words)
 
 

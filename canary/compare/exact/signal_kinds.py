@@ -1,4 +1,4 @@
-"""A signal of the exact lane as a row of the table `SIGNALS`, and the usual ways to compare one."""
+"""The type of a signal of the exact lane, and the usual ways to compare signals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from canary.record.types import RunRecord
 
 T = TypeVar("T")
 EVERY_KEY = "*"
-"""The name of a row whose signals are the keys of what it reads."""
+"""The name of an entry that reports one signal per key of what it reads."""
 
 
 @dataclass(frozen=True)
@@ -28,39 +28,39 @@ class Sides:
 
     @property
     def tolerance(self) -> Tolerance:
-        """How far arithmetic alone may move a signal."""
+        """Return how far rounding alone may move a signal."""
         return tolerance_for(self.current)
 
     def read(self, read: Callable[[Exact], T]) -> tuple[T, T]:
-        """What both hold in one place."""
+        """Apply `read` to the exact signals of both sides."""
         return read(self.baseline.exact), read(self.current.exact)
 
 
 @dataclass(frozen=True)
 class Signal:
-    """A signal of what is learned."""
+    """A signal that shows learning."""
 
     stage: str
     name: str
     read: Callable[[Exact], object]
-    """Where the record has it."""
     compare: Callable[[Signal, Sides], list[Difference]]
     means: str
-    """What it shows: the X of "X differs"."""
+    """The X of the sentence "X differs"."""
     points_to: RegressionCategory | None = None
-    """The cause that a difference tells for; None where a file of `canary.compare.causes` asks for
-    the signal, and for what else differs."""
+    """The cause that a difference is evidence for; None if a module of `canary.compare.causes`
+    decides."""
 
     def differs(self, was: Any, now: Any, detail: str, **more: Any) -> Difference:
-        """Its difference; `more` are further fields."""
+        """Make its difference; `more` are further fields."""
         return Difference(self.stage, self.name, was, now, detail=detail, learned=True, **more)
 
 
 def number(
     tolerance: Callable[[Tolerance], float], floor: Callable[[RunRecord], float] = lambda _: 0.0
 ) -> Callable[[Signal, Sides], list[Difference]]:
-    """Compares one number, within a tolerance, on a scale of at least `floor` of the current side.
-    What one side alone has recorded is of another version."""
+    """Return a comparison of one number within a tolerance, on a scale of at least `floor`.
+
+    A number that only one side recorded comes from another version and is no difference."""
 
     def compare(signal: Signal, sides: Sides) -> list[Difference]:
         was, now = sides.read(signal.read)
@@ -75,8 +75,7 @@ def number(
 
 
 def equal(signal: Signal, sides: Sides) -> list[Difference]:
-    """Compares a hash, a name or a count, which are equal or not. What one side alone has recorded
-    is of another version."""
+    """Compare a hash, a name or a count; one that only one side recorded is no difference."""
     was, now = sides.read(signal.read)
     if was is None or now is None or was == now:
         return []
@@ -84,7 +83,7 @@ def equal(signal: Signal, sides: Sides) -> list[Difference]:
 
 
 def number_difference(signal: Signal, was: Any, now: Any, floor: float) -> Difference:
-    """Of numbers that are compared on a scale of at least `floor`."""
+    """Return the difference of two numbers, on a scale of at least `floor`."""
     relative, scale = of_baseline(was, now, floor)
     size = f"{relative:.1e} {scale or 'relative'}" if math.isfinite(relative) else "not finite"
     size = "missing on one side" if was is None or now is None else size
@@ -93,22 +92,23 @@ def number_difference(signal: Signal, was: Any, now: Any, floor: float) -> Diffe
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Whether it is a number, and one that can be computed with."""
+    """Whether it is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)
 
 
 def show(value: object) -> str:
-    """A number as a sentence holds it."""
+    """Return a value as text for a sentence."""
     return shown(f"{value:.6g}" if isinstance(value, int | float) else str(value))
 
 
 def of_baseline(was: object, now: object, floor: float = 0.0) -> tuple[float, str]:
-    """(a difference as a share of the baseline, ""); where the baseline is below `floor`, the
-    difference on that scale, and the scale in words. What is decided by is `relative_difference`.
-    """
+    """Return (difference as a share of the baseline, ""), for messages only.
+
+    If the baseline is below `floor`: (difference as a share of `floor`, the scale in words).
+    `relative_difference` decides."""
     if not (is_finite(was) and is_finite(now)):
         return relative_difference(was, now, floor), ""
-    own = floor == 1.0 and abs(now) > 1.0  # see `loss_floor`: a loss above 1 has its own scale
-    if abs(was) < floor and not own:
+    large = floor == 1.0 and abs(now) > 1.0  # a policy loss above 1 needs no floor: `loss_floor`
+    if abs(was) < floor and not large:
         return abs(now - was) / floor, f"on a scale of {floor:.3g}"
     return (abs(now - was) / abs(was) if was else 1.0), ""

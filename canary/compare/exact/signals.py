@@ -1,7 +1,7 @@
-"""The signals of the exact lane: a row for each, in the order in which a training makes them.
+"""The table of the exact lane's signals, in the order in which training produces them.
 
-A new signal is a key of `canary.record.exact`, the line of the probe that writes it, and a
-row here. Its number is that of its stage (`canary.compare.exact.stages`).
+A new signal needs an entry here, a key in `canary.record.exact` and a line in the probe. Its number
+is that of its stage (`canary.compare.exact.stages`).
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ SIGNALS: tuple[Signal, ...] = (
         EVERY_KEY,
         lambda exact: exact.get("batches"),
         lambda _, sides: batch_differences(sides.baseline, sides.current),
-        "the tokens that enter the steps, or their masks",
+        "the content of the batches",
     ),
     Signal(
         "model",
         EVERY_KEY,
         lambda exact: exact.get("model"),
         lambda _, sides: model_differences(sides.baseline, sides.current),
-        "the initial parameters, their dtypes, or what is trained of them",
+        "the initial parameters, their dtypes, or the trainable part",
     ),
     Signal(
         "rollout",
         EVERY_KEY,
         lambda exact: exact.get("rollout", {}).get("signals"),
         lambda _, sides: rollout_differences(sides.baseline, sides.current, sides.tolerance),
-        f"what follows from the completions: {', '.join(MADE_OF_ROLLOUT)}",
+        f"a value computed from the completions: {', '.join(MADE_OF_ROLLOUT)}",
     ),
     Signal(
         "first_loss",
@@ -80,7 +80,7 @@ SIGNALS: tuple[Signal, ...] = (
         "micro_losses",
         lambda exact: exact.get("first_loss", {}).get("micro_losses"),
         micro_losses,
-        "the loss of a micro-batch, and not that of the step",
+        "the loss of a micro-batch (not of its step)",
     ),
     Signal(
         "first_gradient",
@@ -101,7 +101,7 @@ SIGNALS: tuple[Signal, ...] = (
         APPLIED_GRADIENT,
         lambda exact: exact.get("clipping"),
         applied_gradient,
-        "the clipping: the same gradient reaches the optimizer as another one",
+        "the clipping of equal gradients",
     ),
     Signal(
         "first_update",
@@ -146,7 +146,7 @@ SIGNALS: tuple[Signal, ...] = (
         "a metric of the trainer",
     ),
 )
-"""What is learned: equal, or within the tolerance of arithmetic."""
+"""Signals of learning: equal, or within the tolerance of rounding."""
 
 COUNTS: tuple[Count, ...] = (
     of_step(
@@ -227,7 +227,7 @@ COUNTS: tuple[Count, ...] = (
         written_mb,
         lambda limits: limits.max_bytes_written_increase_mb,
         unit="MB",
-        quiet_below=0.05,  # the training's own log is part of it, and its words vary
+        quiet_below=0.05,  # includes the log of the training, whose length varies
     ),
 )
-"""The work done: a rise above its limit fails, a smaller one warns."""
+"""Counts of work: a rise above the limit fails, a smaller one warns."""

@@ -1,4 +1,4 @@
-"""The stages of the exact lane, in order: a stage's number is its place in this table. Pure."""
+"""The table of the exact lane's stages; a stage's number is its position. Pure."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ class Stage:
 
     name: str
     kind: Literal["setting", "input", "outcome", "work"]
-    """A setting links causes and effects. Inputs are what is learned from, outcomes show what is
-    learned, and work is judged by its size."""
+    """`setting`: config and environment, the causes. `input`: data and model. `outcome`: the
+    effects of learning. `work`: judged by its size."""
     words: str
-    """What it compares, as the check of the stage says it."""
+    """What it compares, for the messages of its check."""
     recorded: Callable[[Exact], object] = bool
-    """Whether a probe has it: what nobody recorded is not equal."""
+    """Whether a probe recorded it: a stage that neither side recorded is not equal."""
     named: Callable[[Exact], object] | None = None
-    """Whether a probe has what the words name, where more is compared."""
+    """Whether a probe recorded what `words` names, if the stage compares more than that."""
     steps: Callable[[Exact], Sized] | None = None
-    """What it has of each step, where it has many."""
+    """Its values per step, if it has several steps."""
     outcome: str = ""
-    """What it shows of step 1, in a word."""
+    """What it shows about step 1, in one word."""
     verb: str = "differ"
 
     @property
     def learned(self) -> bool:
-        """Whether it is one of what is learned, from and to."""
+        """Whether it is a learning stage: an input or an outcome."""
         return self.kind in ("input", "outcome")
 
 
-def _told(series: Iterable[object]) -> bool:
-    """Whether a step told a value: a list of nothing is not recorded."""
+def _has_values(series: Iterable[object]) -> bool:
+    """Whether a step has a value: a list of only None counts as not recorded."""
     return any(value is not None for value in series)
 
 
@@ -55,7 +55,7 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "rollout",
         "outcome",
-        "what is made of the completions of step 1",
+        "values computed from the completions of step 1",
         lambda exact: exact.get("rollout", {}).get("tokens"),
         steps=lambda exact: exact.get("rollout", {}).get("tokens", []),
     ),
@@ -92,24 +92,24 @@ STAGES: tuple[Stage, ...] = (
     Stage(
         "trajectory",
         "outcome",
-        "the losses that follow",
+        "the losses of the following steps",
         lambda exact: any(
-            _told(series)
+            _has_values(series)
             for series in (
                 exact.get("trajectory", {}).get("losses", []),
                 exact.get("trajectory", {}).get("grad_norms", []),
                 exact.get("trajectory", {}).get("rl", {}).values(),
             )
         ),
-        named=lambda exact: _told(exact.get("trajectory", {}).get("losses", [])),
+        named=lambda exact: _has_values(exact.get("trajectory", {}).get("losses", [])),
         steps=lambda exact: exact.get("trajectory", {}).get("losses", []),
     ),
     Stage("work", "work", "the work of one step"),
-    Stage("memory", "work", "what is alive between two steps"),
+    Stage("memory", "work", "live memory between two steps"),
     Stage("calls", "work", "calls, files and bytes"),
 )
 STAGE_OF = {stage.name: stage for stage in STAGES}
 ORDER = {stage.name: place for place, stage in enumerate(STAGES)}
 LEARNED_STAGES = {stage.name: stage.words for stage in STAGES if stage.learned}
-"""Words of the stages of what is learned, in order."""
+"""Words of the learning stages, in order."""
 OUTCOME_STAGES = tuple(stage.name for stage in STAGES if stage.kind == "outcome")

@@ -1,17 +1,19 @@
-"""How much a healthy change may move an exact signal: arithmetic alone, nothing else.
+"""Tolerances of exact signals: how far rounding alone moves them, as relative differences.
 
-Relative differences. The float32 and bfloat16 rows were measured on the embedded canaries (SFT and
-DPO, CPU): another attention kernel moved losses by at most 7e-7 over 100 steps, group gradients by
-5e-7 and gradient norms by 1.1e-6 in float32, and bfloat16 losses by 1.2e-2 over 12 steps; another
-thread count moved nothing. The smallest real faults (beta2, weight decay) reach 2.9e-6 in ten steps
-and 3e-5 in sixty. Reward, KTO, ORPO and CPO stayed within the float32 row over 12 steps. Over
-packed weights (4 or 8 bits) trl keeps the adapters in bfloat16: another kernel moved losses by
-5.4e-6, group gradients by 3.3e-5 and updates by 3e-6 over 12 steps. The float16 row was not
-measured.
+The largest differences that another attention kernel caused:
+- float32 (embedded canaries, SFT and DPO, CPU), 100 steps: losses 7e-7, group gradients 5e-7,
+  gradient norms 1.1e-6;
+- bfloat16 (the same canaries), 12 steps: losses 1.2e-2;
+- packed weights (4 or 8 bits; trl keeps adapters in bfloat16), 12 steps: losses 5.4e-6, group
+  gradients 3.3e-5, updates 3e-6;
+- float16: not measured.
 
-What PPO makes of a rollout moved by at most 2.9e-7 of its root mean square over 6 steps in float32
-(threads, attention kernel, other micro-batches, orders and widths, two forwards instead of one),
-and by 4.8e-3 in bfloat16 (kernel, micro-batches, orders); over packed weights it was not measured.
+Another thread count moved nothing. Reward, KTO, ORPO and CPO stayed within the float32 tolerances
+for 12 steps. The smallest real faults (beta2, weight decay) reach 2.9e-6 in 10 steps, 3e-5 in 60.
+
+PPO's values of a rollout, as shares of their root mean square: up to 2.9e-7 over 6 steps in
+float32 (threads, attention kernel, micro-batches, order, width, two forwards instead of one);
+4.8e-3 in bfloat16 (kernel, micro-batches, order); packed weights were not measured.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ class Tolerance:
     update: float
     trajectory: float
     rollout: float
-    """Of a signal's root mean square."""
+    """As a share of a signal's root mean square."""
 
     def rollout_at_step(self, step: int) -> float:
-        """For what is made of a step's rollout, counted from 1: growing as the loss's does."""
+        """Return the tolerance of a step's rollout values; it grows like the loss's."""
         return self.rollout * self.at_step(step) / self.trajectory
 
     def at_step(self, step: int) -> float:
-        """For the loss of a step, counted from 1: tight at first, then growing with its square."""
+        """Return the tolerance of a step's loss: constant at first, then growing with step^2."""
         return self.trajectory * max(1.0, step / TIGHT_STEPS) ** 2
 
 
@@ -52,12 +54,13 @@ TOLERANCES: dict[str, Tolerance] = {
     "quantized": Tolerance(1e-6, gradient=1e-4, update=1e-5, trajectory=2e-5, rollout=2e-4),
     "float16": Tolerance(5e-4, gradient=1e-2, update=1e-3, trajectory=5e-3, rollout=5e-3),
 }
-"""The first value is that of the first loss."""
+"""The first value is for the first loss."""
 
 
 def arithmetic_of(record: RunRecord) -> str:
-    """The dtype whose rounding shows: the record's, float32 where it says none. Of `mixed`
-    parameters the narrowest, and `quantized` where some are packed integers."""
+    """Return the dtype whose rounding shows: the config's, by default float32.
+
+    For `mixed` parameters, `quantized` if some are packed integers, else the narrowest dtype."""
     name = str(record.config.get("dtype", "float32"))
     if name != "mixed":
         return name
@@ -68,7 +71,7 @@ def arithmetic_of(record: RunRecord) -> str:
 
 
 def tolerance_for(record: RunRecord) -> Tolerance:
-    """By the dtype that the record computes in, and by the base's where it is packed."""
+    """Return the tolerance for the record's dtype, `quantized` if a float32 base is packed."""
     name = arithmetic_of(record)
     packed = record.config.get("load_in_4bit") or record.config.get("load_in_8bit")
     if packed and name == "float32":
@@ -77,26 +80,28 @@ def tolerance_for(record: RunRecord) -> Tolerance:
 
 
 @dataclass(frozen=True)
-class Widened:
-    """Signals seen to differ between equal runs, with the largest relative difference (infinite
-    for what is not a number)."""
+class RepeatDifferences:
+    """Signals that differ between repeated runs, with the largest relative difference (infinite
+    for signals that are not numbers)."""
 
     seen: dict[str, float]
 
     def allows(self, stage: str, signal: str, relative: float | None) -> bool:
-        """Whether such a difference has been seen between equal runs, or one a third as large."""
+        """Whether repeated runs showed such a difference, or one at least a third as large."""
         known = self.seen.get(f"{stage}.{signal}")
         if known is None:
             return False
         return relative is None or relative <= 3 * known
 
-    def with_all(self, found: Sequence[Difference]) -> Widened:
-        """The same, and these whatever their size."""
-        return Widened(self.seen | {f"{one.stage}.{one.signal}": float("inf") for one in found})
+    def with_all(self, found: Sequence[Difference]) -> RepeatDifferences:
+        """Also allow these signals to differ by any amount."""
+        return RepeatDifferences(
+            self.seen | {f"{one.stage}.{one.signal}": float("inf") for one in found}
+        )
 
 
 def relative_difference(before: Any, after: Any, floor: float = 0.0) -> float:
-    """|a - b| over the larger magnitude, at least `floor`; infinite where one is not a number."""
+    """Return |a - b| / max(|a|, |b|, floor); infinite if they differ and one is not a number."""
     if not isinstance(before, int | float) or not isinstance(after, int | float):
         return 0.0 if before == after else float("inf")
     if before != before or after != after:

@@ -1,7 +1,6 @@
-"""The work done, live memory, files and calls: the counts of the exact lane.
+"""Compares the counts of the exact lane: work, live memory, files and calls.
 
-Counts have no noise, so any difference is real; each is judged by its size against a threshold of
-its own, and a difference below it warns.
+Counts have no noise, so any difference is real. A rise above the limit fails, a smaller one warns.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from canary.record.types import RunRecord
 def work_checks(
     baseline: RunRecord, current: RunRecord, thresholds: Thresholds
 ) -> tuple[list[Check], list[Difference]]:
-    """Checks of all counts, and their differences in order."""
+    """Return the checks of all counts, and their differences in order."""
     checks: list[Check] = []
     differences: list[tuple[bool, Difference]] = []
     for item in (count.of(baseline, current, thresholds) for count in COUNTS):
@@ -29,8 +28,8 @@ def work_checks(
         ):
             failed = checks[-1].status == "fail"
             differences.append((failed, _difference(item, baseline, current)))
-    # Within a stage, what fails tells more than what warns; and collectives tell more than the
-    # reads and operators that each of them brings along.
+    # Within a stage, failures come before warnings, and collectives before other counts, because
+    # each collective causes reads and operators.
     differences.sort(key=lambda p: (p[1].order, not p[0], p[1].signal != "collectives"))
     return checks, [difference for _, difference in differences]
 
@@ -64,7 +63,7 @@ def _check(item: Counted) -> Check:
 
 
 def _limit(item: Counted) -> str:
-    """How far a count may rise, in words."""
+    """Return in words how far a count may rise."""
     if item.limit_pct is not None:
         return f"{item.limit_pct:g}%"
     return f"{item.limit:+,.6g} {item.row.unit.partition('/')[0]}".rstrip()
@@ -85,7 +84,7 @@ def _difference(item: Counted, baseline: RunRecord, current: RunRecord) -> Diffe
 
 
 def _operators_that_differ(baseline: RunRecord, current: RunRecord) -> str:
-    """The operators that changed most, by name."""
+    """Return the end of a sentence: the operators whose counts changed most."""
     sides = (baseline, current)
     was, now = (side.exact.get("work", {}).get("operators", {}) for side in sides)
     changes = {

@@ -1,7 +1,7 @@
-"""What holds in every healthy run. One function an invariant.
+"""Checks of what holds in every healthy run: one function per invariant.
 
-Each looks at one record alone and returns its check; an invariant whose precondition does not hold
-is skipped with the reason. Only then is it held against the baseline's (`invariant_sides`).
+Each function judges one record, or skips it with a reason if its precondition does not hold.
+Then `sides` compares the result with the baseline's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from canary.compare.invariants.parts import (
     arguments,
     micro_batches,
     not_for,
-    own_loss,
+    overridden_loss,
     result,
     skip,
     special,
@@ -51,7 +51,7 @@ FIRST_LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-2, "float16": 1e-3}
 
 
 def probe_finite(record: RunRecord) -> Invariant:
-    """Raw losses and gradient norms of the probe."""
+    """Raw losses and gradient norms of the probe are finite."""
     trajectory = record.exact.get("trajectory", {})
     bad = [
         f"{what} of step {step}"
@@ -62,36 +62,36 @@ def probe_finite(record: RunRecord) -> Invariant:
         for step, value in enumerate(series, start=1)
         if value is not None and not math.isfinite(value)
     ]
-    words = f"{len(bad)} losses or gradients not finite"
+    words = f"{len(bad)} losses or gradient norms are not finite"
     return result("raw_loss_finite", bool(bad), words, float(len(bad)), items=bad)
 
 
 def loss_not_negative(record: RunRecord) -> Invariant:
-    """A negative log-likelihood is never below zero, nor is what is made of such terms."""
+    """A negative log-likelihood is never below zero, nor is a loss of such terms."""
     name = "loss_not_negative"
     if not trainer_of(record).never_negative(arguments(record)):
-        return skip(name, "this loss may be negative")
+        return skip(name, "this loss can be negative")
     losses = [*record.exact.get("trajectory", {}).get("losses", []), *record.stability.loss_values]
     negative = [v for v in losses if v is not None and v < -_rounding(record)]
     return result(
         name,
         bool(negative),
-        f"{len(negative)} losses below zero, which this loss cannot be"
+        f"negative losses: {len(negative)}, but this loss cannot be negative"
         if negative
-        else "no loss below zero",
+        else "no loss is negative",
         float(len(negative)),
         items=("loss",) if negative else (),
-        doubt=own_loss(record),
+        doubt=overridden_loss(record),
     )
 
 
 def _rounding(record: RunRecord) -> float:
-    """How far arithmetic alone may move a loss from what it is."""
+    """Return how far rounding alone may move a loss."""
     return FIRST_LOSS_TOLERANCE.get(arithmetic_of(record), 1e-5)
 
 
 def _first_loss(name: str, record: RunRecord) -> Invariant:
-    """Whether the first loss is what it must be where policy and reference are one."""
+    """The first loss has its known value if policy and reference model are equal."""
     row = TRAINERS[FIRST_LOSSES[name]]
     if trainer_of(record) is not row:
         return not_for(name, row.title)
@@ -101,9 +101,9 @@ def _first_loss(name: str, record: RunRecord) -> Invariant:
     if other:
         return skip(name, other)
     if not starts_at_reference(record):
-        return skip(name, "the reference is not the policy at the start")
+        return skip(name, "policy and reference model differ at the start")
     if record.config.get("lora_dropout"):
-        return skip(name, "dropout makes policy and reference differ")
+        return skip(name, "dropout makes policy and reference model differ")
     loss = record.exact.get("first_loss", {}).get("loss")
     if loss is None:
         return skip(name, "the first loss was not recorded")
@@ -111,19 +111,19 @@ def _first_loss(name: str, record: RunRecord) -> Invariant:
     broken = not abs(off) <= _rounding(record)
     words = f"first loss {loss:.6f}, {expected.words}"
     if broken:
-        words += f": policy and reference do not agree before training{expected.why}"
-    return result(name, broken, words, off, loss, doubt=own_loss(record))
+        words += f": policy and reference model differ before training{expected.why}"
+    return result(name, broken, words, off, loss, doubt=overridden_loss(record))
 
 
-GUESSED = "no tokenizer is known, and EOS is what the model's config says"
+GUESSED = "the tokenizer is unknown, and EOS comes from the model's config"
 
 
 def labels_contain_eos(record: RunRecord) -> Invariant:
-    """Without EOS in what is trained on, the model never learns to stop."""
+    """Without EOS in its labels, the model never learns to stop."""
     name = "labels_contain_eos"
     micro = micro_batches(record)
     if is_rollout(record):
-        return skip(name, "the model's own completions may be cut")
+        return skip(name, "completions may be cut before EOS")
     if trainer_of(record).classifies:
         return skip(name, "a reward model scores sequences and has no labels")
     if not any("label_tokens" in one for one in micro):
@@ -146,32 +146,32 @@ def labels_contain_eos(record: RunRecord) -> Invariant:
 
 
 def _other_text(record: RunRecord) -> str:
-    """What in the data says that its labels are no answers that end; empty where nothing does."""
+    """Return a hint that the labels are not answers with an end; empty without one."""
     if special(record, "mask") is not None:
         return "the tokenizer has a mask token: is this a masked language model?"
     seen = [micro.get("eos_inputs") for micro in micro_batches(record)]
     if seen and not any(count is None or count for count in seen):
-        return "no input has one either: is this plain text without EOS?"
+        return "no input has EOS either: is this plain text without EOS?"
     return ""
 
 
 def at_most_one_bos(record: RunRecord) -> Invariant:
-    """A second BOS comes from tokenizing a text that a chat template has already begun."""
+    """A second BOS comes from tokenizing a text to which a chat template already added BOS."""
     name = "at_most_one_bos"
     bos = special(record, "bos")
     micro = [m for m in micro_batches(record) if "bos_most_in_a_sequence" in m]
     if bos is None or not micro:
         return skip(name, "no BOS token, or it was not counted")
     if bos in (special(record, "eos"), special(record, "pad")):
-        return skip(name, "BOS is EOS or pad as well")
+        return skip(name, "BOS is also EOS or pad")
     if argument(record, "packing", False) or argument(record, "padding_free", False):
-        return skip(name, "packed sequences have one each")
+        return skip(name, "each packed sequence has its BOS")
     most = max(m["bos_most_in_a_sequence"] for m in micro)
     packed = not any(m.get("pad_tokens", 1) for m in micro)
     return result(
         name,
         most > 1,
-        f"at most {most} BOS in a sequence",
+        f"up to {most} BOS per sequence",
         float(most - 1),
         most,
         items=("BOS of packed rows",) if packed and most > 1 else (),
@@ -180,20 +180,20 @@ def at_most_one_bos(record: RunRecord) -> Invariant:
 
 
 def ranks_agree(record: RunRecord) -> Invariant:
-    """Ranks that each hold the whole model begin and end with equal parameters."""
+    """Ranks that each hold the whole model start and end with equal parameters."""
     name = "ranks_agree"
     ranks = record.exact.get("ranks")
     if not ranks:
         return not_for(name, "several ranks")
     if ranks.get("sharded"):
-        return skip(name, "each rank holds a part of the parameters")
+        return skip(name, "each rank holds only a part of the parameters")
     for moment, hashes in (
         ("final", ranks.get("final_parameters_sha256", {})),
         ("initial", ranks.get("initial_parameters_sha256", {})),
     ):
         others = [rank for rank, found in hashes.items() if found != next(iter(hashes.values()))]
         if others:
-            words = f"{moment} parameters of rank {', '.join(others)} are not those of rank 0"
+            words = f"{moment} parameters of rank {', '.join(others)} differ from rank 0"
             return result(name, True, words, float(len(others)))
     return result(name, False, "all ranks hold the same parameters", 0.0)
 
@@ -220,8 +220,7 @@ INVARIANTS: tuple[Callable[[RunRecord], Invariant], ...] = (
 def invariant_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord] = ()
 ) -> Iterator[Check]:
-    """Every invariant on every record that has a probe, held against the newest of the baseline
-    that has one. Nothing where no current record has one."""
+    """Yield the check of every invariant, over all current records that have a probe."""
     probed = [record for record in current if record.exact]
     before = newest_probed(baseline) if baseline else None
     for invariant in INVARIANTS if probed else ():

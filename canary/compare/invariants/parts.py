@@ -1,4 +1,4 @@
-"""What the invariants share: their result, and the facts of a record that they ask for."""
+"""Shared by the invariants: their result, and the facts that they read from a record."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from canary.record.exact import Micro
 from canary.record.types import RunRecord
 
 LOSSES = ("compute_loss", "_compute_loss", "dpo_loss", "kto_loss", "get_batch_loss_metrics")
-"""Methods of trl's and transformers' trainers that make the loss."""
+"""Methods that compute the loss in trainers of trl and transformers."""
 FIRST_LOSSES = {
     f"{name}_first_loss": name for name, row in TRAINERS.items() if row.first_loss is not None
 }
-"""The checks of a first loss whose value is known, and the trainer of each."""
+"""The checks of a known first loss, and their trainers."""
 
 
 @dataclass(frozen=True)
 class Invariant(Check):
-    """The check of one record's invariant, before it is held against the baseline's."""
+    """An invariant of one record, before the comparison with the baseline's."""
 
     items: frozenset[str] = frozenset()
-    """What is broken, by name, where it has names; `delta` is its size where it has none."""
+    """Names of what is broken; without names, `delta` is its size."""
     doubt: str = ""
-    """What in the data speaks against its being broken at all: alone, it is no failure."""
+    """A reason to think that nothing is broken: without a baseline it only warns."""
     guessed: bool = False
-    """Rests on a guess: it is judged only against a baseline that keeps it."""
+    """Based on a guess: it fails only if the baseline passes."""
 
 
 def skip(name: str, reason: str) -> Invariant:
-    """A check that does not apply, with the reason."""
+    """Make a skipped check with its reason."""
     return Invariant(name, "correctness", "invariant", "skip", reason)
 
 
-def not_for(name: str, whom: str) -> Invariant:
-    """A check of other trainings than this one: of `whom`."""
-    return replace(skip(name, f"for {whom}"), unjudged="inapplicable")
+def not_for(name: str, others: str) -> Invariant:
+    """Make a skipped check that applies only to other trainings, such as `online RL`."""
+    return replace(skip(name, f"only for {others}"), unjudged="inapplicable")
 
 
 def result(
@@ -51,7 +51,7 @@ def result(
     items: Iterable[str] = (),
     doubt: str = "",
 ) -> Invariant:
-    """An invariant that holds, or is broken."""
+    """Make a check that passes, or fails if `broken`."""
     return Invariant(
         name,
         "correctness",
@@ -66,35 +66,35 @@ def result(
 
 
 def arguments(record: RunRecord) -> Mapping[str, Any]:
-    """The config's `trainer_args`."""
+    """Return the config's `trainer_args`."""
     return record.config.get("trainer_args") or {}
 
 
 def argument(record: RunRecord, name: str, default: Any) -> Any:
-    """One of the config's `trainer_args`."""
+    """Return one of the config's `trainer_args`."""
     return arguments(record).get(name, default)
 
 
 def whole_number(record: RunRecord, key: str) -> int:
-    """A number of the config; 0 where it is none, as a stranger's may be anything."""
+    """Return a number of the config; 0 if it is not one, since a record can hold anything."""
     value = record.config.get(key)
     return value if isinstance(value, int) else 0
 
 
 def trainer_of(record: RunRecord) -> TrainerRow:
-    """What is known of the trainer that made a record."""
+    """Return the facts of the record's trainer."""
     return trainer_row(record.config.get("training_type"))
 
 
-def own_loss(record: RunRecord) -> str:
-    """Doubt in what the trainer's class says of its loss; empty where nothing gives rise to it."""
+def overridden_loss(record: RunRecord) -> str:
+    """Return a doubt about the loss if the user's trainer overrides it; otherwise empty."""
     code = record.exact.get("evidence", {}).get("code", {})
-    own = next((slot for slot in code if slot.removeprefix("trainer.") in LOSSES), None)
-    return f"the trainer has its own {own.removeprefix('trainer.')}" if own else ""
+    method = next((slot for slot in code if slot.removeprefix("trainer.") in LOSSES), None)
+    return f"the trainer overrides {method.removeprefix('trainer.')}" if method else ""
 
 
 def starts_at_reference(record: RunRecord) -> bool:
-    """Whether policy and reference are equal before training."""
+    """Whether policy and reference model are equal before training."""
     model = record.exact.get("model", {})
     reference = model.get("reference_sha256")
     if reference is None:
@@ -104,11 +104,11 @@ def starts_at_reference(record: RunRecord) -> bool:
 
 
 def special(record: RunRecord, name: str) -> int | None:
-    """Id of a special token (bos, eos, pad); None where there is none."""
+    """Return the id of a special token (bos, eos, pad, mask), or None."""
     tokens = record.exact.get("data", {}).get("tokenizer", {}).get("special_tokens", {})
     return tokens.get(f"{name}_token", {}).get("id")
 
 
 def micro_batches(record: RunRecord) -> list[Micro]:
-    """Every micro-batch of the probe, in order."""
+    """Return all micro-batches of the probe, in order."""
     return [micro for step in record.exact.get("batches", []) for micro in step]

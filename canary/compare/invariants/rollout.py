@@ -22,77 +22,81 @@ from canary.record.exact import Series, Signal
 from canary.record.types import RunRecord
 
 ADVANTAGE_SUM_TOLERANCE = 1e-3
-"""Of an advantage, on average; scaled advantages are of size 1."""
+"""Of the mean advantage; scaled advantages have size 1."""
 ADVANTAGE_SCALE_TOLERANCE = 0.1
 KL_AT_START = 1e-5
 RATIO_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
-"""Of a ratio from 1 before its first update: log-probabilities of equal parameters differ by the
-order of additions alone."""
+"""Of the policy ratio from 1 before the first update: log-probabilities of equal parameters differ
+only by the order of additions."""
 LEAST_SPREAD = 1e-3
-"""Of scores: with less, what is whitened may be rounding alone."""
+"""Smallest standard deviation of scores to judge: with less, whitening can amplify rounding."""
 REWARD_SUM_TOLERANCE = 1e-4
 """Of the mean reward of a completion, on a scale of at least 1."""
 
 
 def _metrics(record: RunRecord) -> dict[str, Series]:
-    """What the trainer told of the probe's steps."""
+    """Return the metrics that the trainer logged in the probe."""
     return record.exact.get("trajectory", {}).get("rl", {})
 
 
 def starts_at_ratio_one(record: RunRecord) -> Invariant:
-    """The first step of online RL: nothing clipped, KL 0. Of a loop that tells of it, the ratios of
-    each step's first update, and the KL of the first step."""
+    """Online RL starts with nothing clipped and KL 0.
+
+    With a recorded `ratio_deviation`, the first update of every step must start at ratio 1."""
     name = "starts_at_ratio_one"
     if not is_rollout(record):
         return not_for(name, "online RL")
     rl = _metrics(record)
     if any(value is not None for value in rl.get("ratio_deviation", ())):
-        return _starts_at_itself(record, rl)
+        return _every_step_starts_at_one(record, rl)
     clipped = [v[0] for k, v in rl.items() if k.startswith("clip_ratio") and v and v[0] is not None]
     kl = (rl.get("kl") or [None])[0]
     if not clipped and kl is None:
         return skip(name, "neither clip ratio nor KL was recorded")
     off = [v for v in clipped if v != 0]
     if kl is not None and starts_at_reference(record) and not abs(kl) <= KL_AT_START:
-        return result(name, True, f"KL {kl:.3g} before any update, 0 expected", float(kl), kl)
-    return result(
-        name, bool(off), f"clipped {max(off, default=0.0):.3g} of the ratios in step 1", len(off)
-    )
+        return result(name, True, _kl_words(kl), float(kl), kl)
+    words = f"{max(off, default=0.0):.3g} of the policy ratios are clipped in step 1"
+    return result(name, bool(off), words, len(off))
 
 
-def _starts_at_itself(record: RunRecord, rl: Mapping[str, Series]) -> Invariant:
-    """PPO begins each step's updates at the policy that sampled (Schulman et al. 2017, eq. 6), and
-    its training at the reference."""
+def _kl_words(kl: float) -> str:
+    return f"KL is {kl:.3g} before the first update, expected 0"
+
+
+def _every_step_starts_at_one(record: RunRecord, rl: Mapping[str, Series]) -> Invariant:
+    """PPO starts each step's updates at the policy that sampled (Schulman et al. 2017, eq. 6), and
+    its training at the reference model."""
     name = "starts_at_ratio_one"
-    told = [float(v) for v in rl["ratio_deviation"] if v is not None]
-    worst = max(told, key=lambda value: value if value == value else math.inf)
+    deviations = [float(v) for v in rl["ratio_deviation"] if v is not None]
+    worst = max(deviations, key=lambda value: value if value == value else math.inf)
     allowed = RATIO_TOLERANCE.get(arithmetic_of(record), 1e-4)
     kl = (rl.get("kl") or [None])[0]
+    words = f"policy ratios differ from 1 by up to {worst:.3g}"
     if not worst <= allowed:
-        words = f"ratios are off 1 by up to {worst:.3g} before their step's first update"
-        return result(name, True, words, worst, worst)
+        return result(name, True, f"{words} before the first update of a step", worst, worst)
     if kl is not None and starts_at_reference(record) and not abs(kl) <= KL_AT_START:
-        return result(name, True, f"KL {kl:.3g} before any update, 0 expected", float(kl), kl)
-    return result(name, False, f"ratios are off 1 by at most {worst:.3g}", worst, worst)
+        return result(name, True, _kl_words(kl), float(kl), kl)
+    return result(name, False, words, worst, worst)
 
 
 def _advantages_of_tokens(record: RunRecord) -> Signal:
-    """The whitened advantages of PPO; empty where they were not recorded."""
+    """Return PPO's whitened advantages; empty if not recorded."""
     return record.exact.get("rollout", {}).get("signals", {}).get("advantages", {})
 
 
 def _farthest(values: Sequence[float], expected: float) -> float:
-    """The value farthest from what is expected; one that is no number is farther than any."""
+    """Return the value farthest from the expected one; NaN counts as farthest."""
     return max(values, key=lambda v: abs(v - expected) if v == v else math.inf)
 
 
 def _whole_groups(record: RunRecord) -> str:
-    """Why a step's advantages are not whole groups; empty where they are."""
+    """Return why a step's advantages are not whole groups; empty if they are."""
     if trainer_of(record).advantages == "whitened":
         return f"{trainer_of(record).title} has no groups, and its advantages were not recorded"
     for key in ("steps_per_generation", "num_iterations", "generation_batch_size"):
         if argument(record, key, None) not in (None, 1):
-            return f"{key} is set: a step is not a whole generation"
+            return f"{key} is set: a step may not hold whole groups"
     micro = micro_batches(record)
     if not micro or any("advantages" not in m for m in micro):
         return "advantages were not recorded"
@@ -101,14 +105,14 @@ def _whole_groups(record: RunRecord) -> str:
 
 def advantages_sum_to_zero(record: RunRecord) -> Invariant:
     """Advantages are deviations from their group's mean (Shao et al. 2024, section 4.1), or from
-    the mean of the others in it (RLOO: Ahmadian et al. 2024, eq. 7). Those of PPO are whitened
+    the mean of the group's other members (RLOO: Ahmadian et al. 2024, eq. 7). PPO whitens them
     over the tokens of a rollout."""
     name = "advantages_sum_to_zero"
     whitened = _advantages_of_tokens(record).get("mean", [])
     if whitened:
         worst = _farthest(whitened, 0.0)
         broken = not abs(worst) <= ADVANTAGE_SUM_TOLERANCE
-        words = f"mean advantage of a step's tokens at most {worst:.2g}, 0 expected"
+        words = f"mean advantage of a step's tokens is up to {worst:.2g}, expected 0"
         return result(name, broken, words, worst, worst)
     if not is_rollout(record):
         return not_for(name, "online RL")
@@ -121,12 +125,13 @@ def advantages_sum_to_zero(record: RunRecord) -> Invariant:
         mean = sum(values) / len(values) if values else 0.0
         worst = mean if not abs(mean) <= abs(worst) else worst
     broken = not abs(worst) <= ADVANTAGE_SUM_TOLERANCE
-    return result(name, broken, f"mean advantage of a step at most {worst:.2g}", worst, worst)
+    words = f"mean advantage of a step is up to {worst:.2g}, expected 0"
+    return result(name, broken, words, worst, worst)
 
 
 def advantages_scaled(record: RunRecord) -> Invariant:
-    """Scaled by the group's standard deviation, the squares of an unsaturated group sum to its
-    size less one; those of PPO have a mean square of 1."""
+    """Advantages have variance 1 per group, or per step for PPO: the squares of a group with
+    unequal rewards sum to its size minus 1."""
     name = "advantages_scaled"
     if _advantages_of_tokens(record).get("rms"):
         return _whitened_to_one(record, name)
@@ -145,7 +150,7 @@ def advantages_scaled(record: RunRecord) -> Invariant:
     if reason:
         return skip(name, reason)
     if not saturated or not size:
-        return skip(name, "the share of saturated groups was not recorded")
+        return skip(name, "the share of groups with equal rewards was not recorded")
     ratios = []
     for step, share in zip(record.exact["batches"], saturated, strict=False):
         values = [v for micro in step for v in micro["advantages"] if v is not None]
@@ -153,16 +158,15 @@ def advantages_scaled(record: RunRecord) -> Invariant:
         if expected > 0.5:
             ratios.append(sum(v * v for v in values) / expected)
     if not ratios:
-        return skip(name, "every group is saturated")
+        return skip(name, "the rewards are equal in every group")
     worst = max(ratios, key=lambda r: abs(r - 1))
     broken = not abs(worst - 1) <= ADVANTAGE_SCALE_TOLERANCE
-    return result(
-        name, broken, f"variance of advantages in a group {worst:.3g}, 1 expected", worst - 1, worst
-    )
+    words = f"variance of advantages in a group is {worst:.3g}, expected 1"
+    return result(name, broken, words, worst - 1, worst)
 
 
 def _whitened_to_one(record: RunRecord, name: str) -> Invariant:
-    """The variance with Bessel's correction, of steps whose scores have a spread."""
+    """Judge the standard deviation (with Bessel's correction) of steps whose scores vary."""
     advantages = _advantages_of_tokens(record)
     counts, squares = advantages.get("count", []), advantages.get("rms", [])
     spreads = [spread or 0.0 for spread in _metrics(record).get("reward_std", ())]
@@ -172,25 +176,25 @@ def _whitened_to_one(record: RunRecord, name: str) -> Invariant:
         if spread > LEAST_SPREAD and count > 1
     ]
     if not scaled:
-        return skip(name, "no step whose scores have a spread")
+        return skip(name, "the scores vary in no step")
     worst = _farthest(scaled, 1.0)
     broken = not abs(worst - 1) <= ADVANTAGE_SCALE_TOLERANCE
-    words = f"standard deviation of a step's advantages {worst:.3g}, 1 expected"
+    words = f"standard deviation of a step's advantages is {worst:.3g}, expected 1"
     return result(name, broken, words, worst - 1, worst)
 
 
 def rewards_add_up(record: RunRecord) -> Invariant:
-    """The rewards of PPO's tokens sum to the score, less the weighted KL, of their completion
-    (Ziegler et al. 2019, eq. 2)."""
+    """PPO's token rewards sum to the score minus the weighted KL of their completion (Ziegler et
+    al. 2019, eq. 2)."""
     name = "rewards_add_up"
     if trainer_of(record).advantages != "whitened":
         return not_for(name, "PPO")
     if (record.config.get("ppo") or {}).get("whiten_rewards"):
-        return skip(name, "whiten_rewards scales them")
-    told = record.exact.get("rollout", {}).get("signals", {}).get("rewards", {}).get("mean", [])
+        return skip(name, "whiten_rewards scales the rewards")
+    means = record.exact.get("rollout", {}).get("signals", {}).get("rewards", {}).get("mean", [])
     rl = _metrics(record)
     keys = ("completion_length", *OF_A_COMPLETION)
-    series: list[Series] = [[*told], *(rl.get(key, []) for key in keys)]
+    series: list[Series] = [[*means], *(rl.get(key, []) for key in keys)]
     if not all(series) or any(None in values for values in series):
         return skip(name, "rewards, scores or KL were not recorded")
     off, where = 0.0, 1
@@ -201,12 +205,9 @@ def rewards_add_up(record: RunRecord) -> Invariant:
         if not abs(found) <= abs(off):
             off, where = found, step
     broken = not abs(off) <= REWARD_SUM_TOLERANCE
-    words = "rewards of the tokens sum to the score less the KL of their completion"
+    words = "token rewards sum to the score minus the KL of their completion"
     if broken:
-        words = (
-            f"rewards of a completion's tokens are off its score less its KL by {off:.3g} in step "
-            f"{where}"
-        )
+        words = f"token rewards differ from score minus KL by {off:.3g} in step {where}"
     return result(name, broken, words, off, off)
 
 
@@ -214,34 +215,35 @@ OF_A_COMPLETION = ("reward", "kl_coef", "kl_sequence")
 
 
 def reward_varies(record: RunRecord) -> Invariant:
-    """A reward without any spread teaches nothing."""
+    """A reward that never varies teaches nothing."""
     name = "reward_varies"
     found = record.rl.get("reward_std")
-    told = _metrics(record).get("reward") or []
-    bad = sum(value is not None and not math.isfinite(value) for value in told)
+    rewards = _metrics(record).get("reward") or []
+    bad = sum(value is not None and not math.isfinite(value) for value in rewards)
     if is_rollout(record) and bad:
-        return result(
-            name, True, f"{bad} of {len(told)} steps with a reward that is not a number", bad
-        )
+        words = f"the reward is not finite in {bad} of {len(rewards)} steps"
+        return result(name, True, words, bad)
     if not is_rollout(record):
         return not_for(name, "online RL")
     probed = [value for value in _metrics(record).get("reward_std", ()) if value is not None]
     largest = found.max if found is not None and found.count else max(probed, default=None)
     if largest is None:
-        return skip(name, "no rewards recorded")
-    words = f"largest standard deviation of rewards {largest:.3g}"
+        return skip(name, "no rewards were recorded")
+    words = f"largest standard deviation of rewards is {largest:.3g}"
     return result(name, not largest > 0, words, largest, largest)
 
 
 def same_tokens_sampled_and_trained(record: RunRecord) -> Invariant:
-    """The ids that were sampled are the ids that enter the loss: a text that was decoded and
-    tokenized again may have others, and the ratio of the policies means nothing."""
+    """The sampled ids enter the loss: text that is decoded and tokenized again can get other ids,
+    and then the policy ratio means nothing."""
     name = "sampled_ids_trained"
     if not is_rollout(record):
         return not_for(name, "online RL")
     counted = [micro["not_sampled"] for micro in micro_batches(record) if "not_sampled" in micro]
     if not counted:
-        return skip(name, "what was sampled was not seen (an engine of its own, or tools)")
-    strangers = sum(counted)
-    words = f"{strangers} trained completions were never sampled" if strangers else "all as sampled"
-    return result(name, strangers > 0, words, float(strangers), strangers)
+        return skip(name, "the sampled ids were not seen (separate engine, or tools)")
+    foreign = sum(counted)
+    words = "all trained completions were sampled"
+    if foreign:
+        words = f"{foreign} trained completions were never sampled"
+    return result(name, foreign > 0, words, float(foreign), foreign)

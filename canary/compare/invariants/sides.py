@@ -1,4 +1,4 @@
-"""An invariant on both sides: what the baseline breaks in the same way is no regression."""
+"""Compares an invariant with the baseline's: broken in the same way is no regression."""
 
 from __future__ import annotations
 
@@ -10,16 +10,13 @@ from canary.compare.invariants.parts import Invariant
 from canary.compare.report import Check, CheckStatus
 
 SAME_SIZE = 0.01
-"""Breaks whose sizes differ by no more than this share are of one size."""
+"""Two broken invariants whose sizes differ by at most this share count as equal."""
 BOTH = "(the same on the baseline)"
 
 
 def of_the_side(current: Sequence[Invariant], before: Invariant | None) -> Check:
-    """The check of a side's records, which are not empty: the first that breaks what the baseline
-    keeps speaks for it, then the first that breaks anything.
-
-    `before`: the baseline's; None where there is none.
-    """
+    """Return the check of a side with at least one record: the first that fails, else the first
+    that warns, else the last. `before` is the baseline's invariant."""
     judged = [(_status(found, before), found) for found in current]
     status, found = next(
         (one for wanted in ("fail", "warn") for one in judged if one[0] == wanted), judged[-1]
@@ -34,13 +31,12 @@ def _status(found: Invariant, before: Invariant | None) -> CheckStatus:
         return "fail" if before is not None and before.status == "pass" else "skip"
     if before is not None and _same(found, before):
         return "warn"
-    held = before is not None and before.status == "pass"
-    broken = before is not None and before.status == "fail"
-    return "warn" if found.doubt and not held and not broken else "fail"
+    judged = before is not None and before.status in ("pass", "fail")
+    return "warn" if found.doubt and not judged else "fail"
 
 
 def _same(found: Invariant, before: Invariant) -> bool:
-    """Whether the baseline breaks all that is broken here, as much and in the same direction."""
+    """Whether the baseline breaks the same items, by as much and in the same direction."""
     if before.status != "fail":
         return False
     if found.items or before.items:

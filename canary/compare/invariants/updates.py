@@ -1,4 +1,4 @@
-"""Invariants of the first update: what changed, what stayed, and the learning rates."""
+"""Invariants of the first update: changed parameters, frozen parameters, learning rates."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from canary.compare.invariants.parts import Invariant, argument, result, skip, w
 from canary.record.types import RunRecord
 
 WARM_UPS = ("warmup_steps", "warmup_ratio")
-"""Arguments of a trainer: steps, or a share of them."""
+"""Trainer arguments: warm-up steps, or their share of all steps."""
 ZERO_GRADIENT_AT_START = ("lora_A", "lora_embedding_A")
-"""LoRA starts with B = 0, so that A has no gradient in the first step."""
+"""LoRA starts with B = 0, so A has no gradient in the first step."""
 
 
 def trainable_changed(record: RunRecord) -> Invariant:
-    """After one update, the tensors that changed are those declared trainable."""
+    """The first update changes every trainable tensor."""
     name = "trainable_changed"
     update = record.exact.get("first_update")
     rates = record.exact.get("trajectory", {}).get("learning_rates", [])
@@ -42,9 +42,7 @@ def trainable_changed(record: RunRecord) -> Invariant:
         float(len(still)),
         update.get("tensors_changed"),
         items=still,
-        doubt="no gradient reaches them: are they unused by the loss?"
-        if unused >= set(still)
-        else "",
+        doubt="they get no gradient: are they unused by the loss?" if unused >= set(still) else "",
     )
 
 
@@ -55,33 +53,33 @@ def frozen_unchanged(record: RunRecord) -> Invariant:
     if not frozen:
         return skip(name, "frozen parameters were not recorded")
     if argument(record, "sync_ref_model", False):
-        return skip(name, "sync_ref_model moves the reference on purpose")
+        return skip(name, "sync_ref_model updates the reference model on purpose")
     moved = list(frozen.get("changed", []))
     if frozen.get("reference_changed"):
         moved.append("the reference model")
-    words = f"{frozen.get('tensors', 0)} frozen tensors and the reference unchanged"
+    words = f"{frozen.get('tensors', 0)} frozen tensors and the reference model are unchanged"
     if moved:
         words = f"changed although frozen: {', '.join(moved[:3])}"
     return result(name, bool(moved), words, float(len(moved)), items=moved)
 
 
 def learning_rate_positive(record: RunRecord) -> Invariant:
-    """Above zero, but for a warm-up's first steps and the last step."""
+    """The learning rate is positive, except in the first steps of a warm-up and the last step."""
     name = "learning_rate_positive"
-    told = record.exact.get("trajectory", {}).get("learning_rates", [])
-    if all(rate is None for rate in told):
+    recorded = record.exact.get("trajectory", {}).get("learning_rates", [])
+    if all(rate is None for rate in recorded):
         return skip(name, "learning rates were not recorded")
-    rates = [rate or 0.0 for rate in told]
+    rates = [rate or 0.0 for rate in recorded]
     last = whole_number(record, "max_steps")
     first = next((place for place, rate in enumerate(rates) if rate > 0), len(rates))
-    begun = _warms_up(record, rates[first:])
+    warm_up = _warms_up(record, rates[first:])
     zero = [
         step
         for step, rate in enumerate(rates, start=1)
-        if not rate > 0 and not (begun and step <= first) and step != last
+        if not rate > 0 and not (warm_up and step <= first) and step != last
     ]
     doubt = "only the first steps: is this a warm-up?" if zero and zero[-1] <= first else ""
-    words = f"{len(zero)} step{'' if len(zero) == 1 else 's'} at learning rate 0"
+    words = f"{len(zero)} step{'' if len(zero) == 1 else 's'} with learning rate 0"
     return result(
         name,
         bool(zero),
@@ -93,7 +91,7 @@ def learning_rate_positive(record: RunRecord) -> Invariant:
 
 
 def _warms_up(record: RunRecord, rates: Sequence[float]) -> bool:
-    """Whether the rates after the zeros at the beginning go on rising, or the config says so."""
-    asked = (record.config.get("warmup_steps"), *(argument(record, key, 0) for key in WARM_UPS))
-    said = any(isinstance(value, int | float) and value > 0 for value in asked)
-    return bool(rates) and (said or (len(rates) > 1 and rates[1] > rates[0]))
+    """Whether the config sets a warm-up, or the rates rise after the zeros at the start."""
+    settings = (record.config.get("warmup_steps"), *(argument(record, key, 0) for key in WARM_UPS))
+    configured = any(isinstance(value, int | float) and value > 0 for value in settings)
+    return bool(rates) and (configured or (len(rates) > 1 and rates[1] > rates[0]))

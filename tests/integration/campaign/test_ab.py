@@ -165,7 +165,7 @@ def test_equal_probes_are_no_pass_for_the_speed(tmp_path: Path) -> None:
     assert finished.code == 0, finished.err
     found = json.loads(finished.out)
     assert found["verdict"] == "inconclusive"
-    assert "a side ran its probe alone" in found["first_line"]
+    assert "one side ran only its probe" in found["first_line"]
     assert not [check for check in found["checks"] if check["status"] == "fail"]
 
 
@@ -180,7 +180,7 @@ def test_a_head_that_crashes_twice_is_a_regression(repository: Path) -> None:
     git(repository, "checkout", "-q", "main")
     found = json.loads(finished.out)
     assert found["verdict"] == "regression"
-    assert "ended 2 times as timeout where the baseline completes" in found["first_line"]
+    assert "all 2 current runs ended early (timeout)" in found["first_line"]
     assert finished.code == 1
 
 

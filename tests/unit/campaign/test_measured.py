@@ -59,7 +59,7 @@ def test_the_noise_of_something_else_is_not_taken_and_said(tmp_path: Path, key: 
     save_noise(other, tmp_path / "noise-sft_smoke.json")
     said = Said()
     assert Measured(said, folder=tmp_path).of(RUN) is None
-    assert "noise-sft_smoke.json is not used: the noise model is of" in said[0]
+    assert "noise-sft_smoke.json is not used: the noise model is for" in said[0]
 
 
 def test_nothing_is_looked_for_where_nobody_asked(tmp_path: Path) -> None:

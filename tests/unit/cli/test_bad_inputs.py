@@ -208,7 +208,7 @@ def test_a_negative_loss_is_a_regression(canary: Canary, tmp_path: Path) -> None
     now, before = write(tmp_path / "now.json", bad), write(tmp_path / "before.json", record(0))
     answer = canary("compare", now, before)
     assert answer.code == 1
-    assert "1 losses below zero, which this loss cannot be" in answer.out
+    assert "negative losses: 1, but this loss cannot be negative" in answer.out
 
 
 MISSHAPEN: dict[str, RunRecord] = {
@@ -260,7 +260,7 @@ def test_a_folder_that_holds_nothing(canary: Canary, tmp_path: Path) -> None:
     good, empty = write(tmp_path / "good.json", record(0)), tmp_path / "empty"
     empty.mkdir()
     line = one_line(canary("compare", good, empty), 2)
-    assert f"{empty} holds neither a record, nor runs, nor a baseline history" in line
+    assert f"{empty} contains no record, no runs and no baseline history" in line
     assert "no record at" in one_line(canary("compare", empty, good), 2)
 
 
@@ -388,7 +388,7 @@ def test_the_noise_of_another_machine(canary: Canary, tmp_path: Path) -> None:
     save_noise(noise_model(), noise)
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     line = one_line(canary("compare", now, before, "--noise", noise), 2)
-    assert f"the noise model is of cpu, the runs are of {machine_key(record(0))}" in line
+    assert f"the noise model is for cpu, the runs are from {machine_key(record(0))}" in line
 
 
 def test_the_noise_of_another_canary(canary: Canary, tmp_path: Path) -> None:
@@ -396,7 +396,7 @@ def test_the_noise_of_another_canary(canary: Canary, tmp_path: Path) -> None:
     save_noise(noise_model().model_copy(update={"canary": "other"}), noise)
     now, before = write(tmp_path / "a.json", record(9)), write(tmp_path / "b.json", record(0))
     line = one_line(canary("compare", now, before, "--noise", noise), 2)
-    assert "the noise model is of canary 'other', the runs are of 'sft_smoke'" in line
+    assert "the noise model is for canary 'other', the runs are of 'sft_smoke'" in line
 
 
 def test_an_acceptance_without_a_reason(canary: Canary, tmp_path: Path) -> None:
@@ -409,7 +409,7 @@ def test_a_history_beside_a_run(canary: Canary, tmp_path: Path) -> None:
     folder = tmp_path / "history"
     folder.mkdir()
     line = one_line(canary("compare", now, "--baseline", folder, "--baseline", before), 2)
-    assert "is not a run: name a history" in line
+    assert "is not a run: a history or a folder" in line
 
 
 def test_thresholds_of_the_baseline_that_cannot_be_used(canary: Canary, tmp_path: Path) -> None:

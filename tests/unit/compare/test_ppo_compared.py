@@ -94,7 +94,7 @@ def test_a_loss_that_is_compared_on_a_scale_of_1_says_so() -> None:
 def test_nothing_is_said_of_what_is_made_of_other_completions() -> None:
     found = compared(moved(other_completions(ppo(1), 1), "rewards", 1))
     assert found.check("rollout").status == "skip"
-    assert "other completions" in found.check("rollout").message
+    assert "completions differ" in found.check("rollout").message
     assert found.check("batches").status == "warn"
     late = compared(moved(other_completions(ppo(1), 3), "rewards", 4))
     assert "rewards" not in [d.signal for d in late.differences]
@@ -134,7 +134,7 @@ def test_a_config_that_explains_it_needs_acceptance() -> None:
     found = compared(moved(altered_config(ppo(1), "gamma", 0.9), "advantages", 1))
     assert found.verdict == "changed"
     assert "ppo.gamma 1.0 -> 0.9" in found.first_line
-    assert "rollout moved first: advantages" in found.first_line
+    assert "rollout differs first: advantages" in found.first_line
 
 
 def test_a_probe_alone_beside_timed_runs_is_never_a_pass() -> None:

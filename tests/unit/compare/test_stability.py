@@ -81,7 +81,7 @@ def test_a_loss_that_rises_diverges_within_a_hundred_steps() -> None:
 def test_a_loss_that_always_rises_so_did_not_diverge_anew() -> None:
     made = check("loss_divergence", rising(1.0, 2.1), rising(1.0, 2.0))
     assert made.status == "warn"
-    assert made.message.endswith("as in the baseline")
+    assert made.message.endswith("as on the baseline")
     assert check("loss_divergence", rising(1.0, 4.0), rising(1.0, 2.0)).status == "fail"
 
 
@@ -96,7 +96,7 @@ def test_a_spike_in_the_middle_is_no_divergence_and_one_at_the_end_is() -> None:
 def test_a_run_that_ends_without_a_finite_loss_diverged(last: float, kind: str) -> None:
     made = check("loss_divergence", losing([1.0] * 99 + [last], kind))
     assert made.status == "fail"
-    assert made.message.startswith("the last loss is not finite")
+    assert made.message.endswith("the last loss is not finite")
     assert made.current == str(last)
     assert made.delta == math.inf
 
@@ -124,7 +124,7 @@ def test_the_end_of_the_losses_against_the_baselines(factor: float, status: str)
 def test_learning_suspiciously_well_says_what_to_look_for() -> None:
     message = check("final_loss", scaled("sft", 0.5)).message
     assert "suspiciously good" in message
-    assert "labels that leaked" in message
+    assert "leaked labels" in message
 
 
 def test_the_final_loss_is_a_mean_of_the_last_tenth() -> None:
@@ -176,7 +176,7 @@ def test_a_gradient_that_is_not_finite_explodes(value: float) -> None:
     assert made.status == "fail"
     assert made.delta == math.inf
     assert made.current == str(value), "as the alert says it"
-    assert f"1 -> {shown(str(value))}, far" in made.message
+    assert f"1 -> {shown(str(value))}, limit" in made.message
 
 
 def test_gradients_without_a_baseline_range_are_skipped() -> None:

@@ -37,7 +37,7 @@ def test_the_first_line_names_the_package_and_what_moved_first(upgrade: Comparis
     line = upgrade.first_line
     assert "packages.transformers 4.57.6 -> 5.23.0" in line
     assert "packages.trl 0.29.1 -> 1.0.0" in line
-    assert "first_loss moved first: loss 8.20831 -> 8.44452" in line
+    assert "first_loss differs first: loss 8.20831 -> 8.44452" in line
 
 
 def test_the_differences_begin_at_the_environment_and_end_in_the_losses(

@@ -196,7 +196,9 @@ def test_an_unknown_tier_in_a_file_names_the_file(tmp_path: Path) -> None:
 
 def test_a_threshold_beside_its_section_is_refused(tmp_path: Path) -> None:
     nested = "thresholds:\n  max_nan_steps: 0\n"
-    assert "is beside `thresholds:`" in refused(yaml_file(tmp_path, f"max_nan_steps: 3\n{nested}"))
+    assert "has no effect outside `thresholds:`" in refused(
+        yaml_file(tmp_path, f"max_nan_steps: 3\n{nested}")
+    )
     assert "unknown threshold 'max_mem_incr'" in refused(
         yaml_file(tmp_path, f"max_mem_incr: 3\n{nested}")
     )

@@ -28,7 +28,7 @@ from tests.unit.comparing import (
 )
 from tests.unit.diagnosing import LOSSES, TRAJECTORY, changed, sides
 
-SAME = "Learns the same: batches, losses, gradients and updates are identical."
+SAME = "Learning is unchanged: batches, losses, gradients and updates are identical."
 
 
 def learns_otherwise(whole: RunRecord) -> RunRecord:
@@ -159,7 +159,7 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
         (verdict_regression, "Regression: median step time +100.0%: real, and over"),
         (verdict_changed, "Changed, needs acceptance: learning_rate 0.0005 -> 0.001 changes"),
         (verdict_accepted, "Changed and accepted (as planned): learning_rate"),
-        (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),
+        (verdict_inconclusive, f"{SAME} Speed is undecided: median step time"),
         (verdict_no_baseline, "No baseline yet: 2 of 3 runs recorded; gating starts after 3."),
         (verdict_error, "Error: run run-00100 is failed, not completed: it broke, after step 100."),
     ],
@@ -234,7 +234,7 @@ def test_a_crash_twice_where_the_baseline_completes_is_a_regression(status: str)
     found = compare_to_baseline([once, again], STORED)
     assert found.verdict == "regression"
     assert found.exit_code() == 1
-    assert f"ended 2 times as {status}" in found.first_line
+    assert f"all 2 current runs ended early ({status})" in found.first_line
     assert "it broke" in found.first_line
     assert compare_to_baseline(once, STORED).verdict == "error"
 
@@ -294,7 +294,7 @@ def test_without_a_timing_check_there_is_no_pass() -> None:
 def test_a_warning_passes_and_is_said() -> None:
     found = compare_to_baseline(record(100, 0.105), STORED)
     assert found.verdict == "pass"
-    assert "within what is tolerated: median step time +5.0%" in found.first_line
+    assert "worse but within the limit: median step time +5.0%" in found.first_line
 
 
 def test_one_run_on_both_sides_is_refused() -> None:
@@ -312,7 +312,7 @@ def test_a_worse_loss_belongs_to_the_change_that_explains_it() -> None:
     found = compare_to_baseline(worse, STORED)
     assert found.check("final_loss").status == "changed"
     assert found.verdict == "changed"
-    assert "learns worse" in found.first_line
+    assert "the model learns worse" in found.first_line
     accepted = compare_to_baseline(worse, STORED, accept="tuned")
     assert accepted.exit_code() == 0
     broken = altered(worse, "stability", "nan_steps", to=1)
@@ -323,7 +323,7 @@ def test_a_side_is_repeats_of_one_thing() -> None:
     other = altered(record(101), "config", "learning_rate", to=1.0)
     found = compare_to_baseline([HEALTHY, other], STORED)
     assert found.verdict == "error"
-    assert "several configs (learning_rate differs)" in found.first_line
+    assert "configs of the current runs differ in learning_rate" in found.first_line
     commits = [committed(record(n), letter * 40) for n, letter in ((101, "a"), (102, "b"))]
     found = compare_to_baseline(commits, STORED)
     assert found.verdict == "error"

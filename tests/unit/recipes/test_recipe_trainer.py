@@ -132,7 +132,7 @@ def test_a_trainers_row_and_builder_train_and_their_records_compare(place: Path)
     assert compared.code == 0, compared.err
     assert checks["loss_not_negative"]["status"] == "pass"
     assert checks["trajectory"]["status"] == "pass"
-    assert checks["dpo_first_loss"]["message"] == "for DPO"
+    assert checks["dpo_first_loss"]["message"] == "only for DPO"
 
 
 def test_every_row_names_a_builder_and_phases_that_exist() -> None:

@@ -176,13 +176,13 @@ def test_hashes_of_the_same_rows_are_masks_or_labels_in_the_evidence_too() -> No
     assert top is not None
     assert "masks or labels differ" in top.description.lower()
     shown = " ".join(map(str, top.evidence))
-    assert "the same sequences with other masks or labels" in shown
+    assert "same sequences, different masks or labels" in shown
     assert "different tokens" not in shown + found.first_line
 
 
 def test_a_first_line_that_decides_nothing_names_batches_that_differ() -> None:
     found, _ = diagnosed("sft", *OTHER_HASHES)
-    assert "same sequences with other masks or labels" in found.first_line, found.first_line
+    assert "same sequences, different masks or labels" in found.first_line, found.first_line
 
 
 def test_a_tokenizer_that_only_the_collator_has_is_the_trainers() -> None:

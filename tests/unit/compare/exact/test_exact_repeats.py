@@ -35,7 +35,7 @@ def test_a_signal_that_equal_runs_do_not_repeat_is_not_judged() -> None:
     found = compared(run(9, 1e-4, sha="b" * 40), run(0, 1e-4), run(1), run(2))
     assert loss_status(found) == "skip"
     (note,) = found.notes
-    assert note.startswith("first_loss.loss: differs between equal runs")
+    assert note.startswith("first_loss.loss: not judged, differs between repeated runs")
 
 
 def test_a_difference_far_larger_than_that_of_equal_runs_still_fails() -> None:

@@ -61,7 +61,7 @@ def test_rows_that_only_changed_their_micro_batch_learn_the_same() -> None:
     moved.exact["first_loss"]["micro_losses"] = [1.0, 1.2]
     found = compared(moved, sides()[0])
     assert [c.name for c in found.checks if c.failed] == []
-    assert "the same rows in other micro-batches" in found.check("batches").message
+    assert "the same rows in different micro-batches" in found.check("batches").message
 
 
 def test_a_whole_step_that_learns_otherwise_fails_in_whatever_micro_batches() -> None:
@@ -93,4 +93,4 @@ def test_other_rows_of_another_size_are_not_the_same_step() -> None:
         step[0]["shapes"]["input_ids"] = [4, 7]
     found = compared(other)
     assert found.check("operators").status == "skip"
-    assert "other shapes" in found.check("operators").message
+    assert "different shapes" in found.check("operators").message

@@ -43,7 +43,7 @@ def test_an_unseeded_split_is_undecided_and_nobody_is_blamed() -> None:
     found = compared(unseeded(9, -0.04, "a"), unseeded(0, 0.05, "b"))
     assert found.verdict == "inconclusive"
     assert found.first_line.startswith("Inconclusive: the training is not reproducible")
-    assert f"{FIRST:.6g} in the baseline's launch and {FIRST * 1.05:.6g} in its probe" in (
+    assert f"{FIRST:.6g} in the baseline's measured launch and {FIRST * 1.05:.6g} in its probe" in (
         found.first_line
     )
     assert "seed the split, the shuffle and the sampler" in found.first_line
@@ -83,7 +83,7 @@ def test_an_unseeded_order_shows_in_tokens_where_losses_are_alike() -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (((MODEL, "a" * 64),), "set the seed before the model is made"),
+        (((MODEL, "a" * 64),), "set the seed before the model is created"),
         ((), "seed dropout and sampling"),
         (((("exact", "data", "dataset_sha256"), "c" * 64),), "seed how the rows are chosen"),
     ],

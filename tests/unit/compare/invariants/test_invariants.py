@@ -46,31 +46,31 @@ def every_micro(whole: RunRecord, **values: Any) -> RunRecord:
 NAMES = {check.name for check in invariant_checks([example("dpo")])}
 SKIPPED = {
     "sft": {
-        "dpo_first_loss": "for DPO",
-        "kto_first_loss": "for KTO",
-        "starts_at_ratio_one": "for online RL",
-        "advantages_sum_to_zero": "for online RL",
-        "advantages_scaled": "for online RL",
-        "reward_varies": "for online RL",
-        "rewards_add_up": "for PPO",
-        "sampled_ids_trained": "for online RL",
+        "dpo_first_loss": "only for DPO",
+        "kto_first_loss": "only for KTO",
+        "starts_at_ratio_one": "only for online RL",
+        "advantages_sum_to_zero": "only for online RL",
+        "advantages_scaled": "only for online RL",
+        "reward_varies": "only for online RL",
+        "rewards_add_up": "only for PPO",
+        "sampled_ids_trained": "only for online RL",
     },
     "dpo": {
-        "kto_first_loss": "for KTO",
-        "starts_at_ratio_one": "for online RL",
-        "advantages_sum_to_zero": "for online RL",
-        "advantages_scaled": "for online RL",
-        "reward_varies": "for online RL",
-        "rewards_add_up": "for PPO",
-        "sampled_ids_trained": "for online RL",
+        "kto_first_loss": "only for KTO",
+        "starts_at_ratio_one": "only for online RL",
+        "advantages_sum_to_zero": "only for online RL",
+        "advantages_scaled": "only for online RL",
+        "reward_varies": "only for online RL",
+        "rewards_add_up": "only for PPO",
+        "sampled_ids_trained": "only for online RL",
     },
     "grpo": {
-        "loss_not_negative": "this loss may be negative",
-        "dpo_first_loss": "for DPO",
-        "kto_first_loss": "for KTO",
-        "labels_contain_eos": "the model's own completions may be cut",
-        "rewards_add_up": "for PPO",
-        "sampled_ids_trained": "what was sampled was not seen (an engine of its own, or tools)",
+        "loss_not_negative": "this loss can be negative",
+        "dpo_first_loss": "only for DPO",
+        "kto_first_loss": "only for KTO",
+        "labels_contain_eos": "completions may be cut before EOS",
+        "rewards_add_up": "only for PPO",
+        "sampled_ids_trained": "the sampled ids were not seen (separate engine, or tools)",
     },
 }
 
@@ -88,7 +88,7 @@ def test_a_healthy_run_keeps_all_that_apply_to_it(kind: str) -> None:
     found = {check.name: check for check in invariant_checks([unsampled(example(kind))])}
     assert len(found) == len(INVARIANTS)
     skipped = {name: check.message for name, check in found.items() if check.status == "skip"}
-    assert skipped == SKIPPED[kind] | {"ranks_agree": "for several ranks"}
+    assert skipped == SKIPPED[kind] | {"ranks_agree": "only for several ranks"}
     assert {check.status for check in found.values()} == {"pass", "skip"}
     assert all(check.lane == "invariant" for check in found.values())
 
@@ -158,12 +158,12 @@ def test_a_broken_invariant_fails_with_its_size(
         ("kto_first_loss", "dpo", [KTO, args(desirable_weight=2.0)], "the sides are weighted"),
         ("kto_first_loss", "dpo", [KTO, args(loss_type="other")], "for the losses kto and"),
         ("kto_first_loss", "dpo", [KTO, config("lora_dropout", 0.1)], "dropout"),
-        ("loss_not_negative", "dpo", [KTO, args(undesirable_weight=-1)], "may be negative"),
+        ("loss_not_negative", "dpo", [KTO, args(undesirable_weight=-1)], "can be negative"),
         (
             "loss_not_negative",
             "dpo",
             [config("training_type", "cpo"), args(loss_type="hinge")],
-            "may be negative",
+            "can be negative",
         ),
         ("labels_contain_eos", "dpo", [config("training_type", "reward")], "has no labels"),
         ("advantages_scaled", "grpo", [RLOO], "RLOO does not scale"),
@@ -218,7 +218,7 @@ def test_a_second_bos_is_broken() -> None:
     path = (*FIRST, 1, "bos_most_in_a_sequence")
     check = invariant("at_most_one_bos", made("dpo", (path, 2)))
     assert check.status == "fail"
-    assert check.message == "at most 2 BOS in a sequence"
+    assert check.message == "up to 2 BOS per sequence"
 
 
 def test_advantages_of_another_scale_are_broken() -> None:
@@ -239,15 +239,15 @@ def test_rewards_without_spread_are_broken() -> None:
 
 
 REASONS: list[tuple[str, str, list[Change], str]] = [
-    ("loss_not_negative", "sft", [args(loss_type="dft")], "this loss may be negative"),
-    ("loss_not_negative", "dpo", [args(label_smoothing=0.1)], "this loss may be negative"),
+    ("loss_not_negative", "sft", [args(loss_type="dft")], "this loss can be negative"),
+    ("loss_not_negative", "dpo", [args(label_smoothing=0.1)], "this loss can be negative"),
     ("dpo_first_loss", "dpo", [args(loss_type="ipo")], "for the sigmoid loss"),
     ("dpo_first_loss", "dpo", [args(label_smoothing=0.1)], "without label smoothing"),
     (
         "dpo_first_loss",
         "dpo",
         [((EXACT, "model", "reference_sha256"), "0" * 64)],
-        "the reference is not the policy",
+        "policy and reference model differ",
     ),
     ("dpo_first_loss", "dpo", [config("lora_dropout", 0.1)], "dropout makes"),
     ("dpo_first_loss", "dpo", [((EXACT, "first_loss"), {})], "was not recorded"),
@@ -261,10 +261,10 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         "advantages_scaled",
         "grpo",
         [((*TRAJECTORY, "rl", "frac_reward_zero_std"), [1.0] * 12)],
-        "every group is saturated",
+        "the rewards are equal in every group",
     ),
-    ("advantages_scaled", "grpo", [config("num_generations", None)], "saturated groups was not"),
-    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards recorded"),
+    ("advantages_scaled", "grpo", [config("num_generations", None)], "equal rewards was not"),
+    ("reward_varies", "grpo", [(("rl",), {}), ((*TRAJECTORY, "rl"), {})], "no rewards were"),
     ("labels_contain_eos", "sft", [config("max_length", 16)], "every batch is cut at max_length"),
     (
         "labels_contain_eos",
@@ -276,10 +276,10 @@ REASONS: list[tuple[str, str, list[Change], str]] = [
         "at_most_one_bos",
         "sft",
         [((EXACT, "data", "tokenizer", "special_tokens", "bos_token", "id"), 2)],
-        "BOS is EOS or pad",
+        "BOS is also EOS or pad",
     ),
-    ("at_most_one_bos", "sft", [args(packing=True)], "packed sequences"),
-    ("at_most_one_bos", "sft", [args(padding_free=True)], "packed sequences"),
+    ("at_most_one_bos", "sft", [args(packing=True)], "each packed sequence"),
+    ("at_most_one_bos", "sft", [args(padding_free=True)], "each packed sequence"),
     ("at_most_one_bos", "sft", [((EXACT, "batches"), [])], "was not counted"),
     ("trainable_changed", "sft", [((EXACT, "first_update"), {})], "was not recorded"),
     (
@@ -314,7 +314,7 @@ DOUBTED: list[tuple[str, str, list[Change], str]] = [
         "learning_rate_positive",
         "sft",
         [((*TRAJECTORY, "learning_rates", 0), 0.0)],
-        "1 step at learning rate 0; only the first steps: is this a warm-up",
+        "1 step with learning rate 0; only the first steps: is this a warm-up",
     ),
     (
         "trainable_changed",
@@ -323,13 +323,13 @@ DOUBTED: list[tuple[str, str, list[Change], str]] = [
             ((EXACT, "first_update", "tensors_unchanged"), ["pooler.weight"]),
             ((EXACT, "first_gradient", "tensors_without_gradient"), ["pooler.weight"]),
         ],
-        "no gradient reaches them: are they unused by the loss",
+        "they get no gradient: are they unused by the loss",
     ),
     (
         "loss_not_negative",
         "sft",
         [NEGATIVE, ((EXACT, "evidence"), {"code": {"trainer.compute_loss": {"name": "f"}}})],
-        "the trainer has its own compute_loss",
+        "the trainer overrides compute_loss",
     ),
 ]
 
@@ -349,7 +349,7 @@ def test_text_without_any_eos_in_its_inputs_may_be_plain_language_modelling() ->
     plain = every_micro(example(), eos_labels=0, eos_inputs=0)
     check = invariant("labels_contain_eos", plain)
     assert check.status == "warn"
-    assert "no input has one" in check.message
+    assert "no input has EOS" in check.message
     masked = every_micro(example(), eos_labels=0, eos_inputs=4)
     assert invariant("labels_contain_eos", masked).status == "fail"
     special = (EXACT, "data", "tokenizer", "special_tokens", "mask_token")
@@ -562,7 +562,10 @@ def test_ranks_with_equal_parameters_agree_and_ranks_with_a_part_each_are_not_as
     assert invariant("ranks_agree", agreeing).status == "pass"
     sharded = made("sft", ((EXACT, "ranks"), APART | {"sharded": True}))
     check = invariant("ranks_agree", sharded)
-    assert (check.status, check.message) == ("skip", "each rank holds a part of the parameters")
+    assert (check.status, check.message) == (
+        "skip",
+        "each rank holds only a part of the parameters",
+    )
 
 
 def test_every_invariant_is_broken_by_a_test_above() -> None:

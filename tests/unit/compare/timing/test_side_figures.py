@@ -120,15 +120,15 @@ def test_probes_alone_show_no_figure_that_nobody_measured() -> None:
 def test_probes_alone_that_are_equal_say_so_and_that_nobody_timed_them() -> None:
     found = compare_to_baseline(probe_alone(record(10)), probe_alone(record(1)))
     said = (
-        "Learns the same: batches, losses, gradients and updates are identical. Speed was not "
-        "measured: a side ran its probe alone (repeats: 0)."
+        "Learning is unchanged: batches, losses, gradients and updates are identical. "
+        "Speed was not measured: one side ran only its probe (repeats: 0)."
     )
     assert (found.verdict, found.exit_code(), found.first_line) == ("inconclusive", 0, said)
     assert said in render(found, "text")
     assert said in render(found, "markdown")
     status = status_of((Answer("own", found),)).description
     assert status.startswith(
-        "Learns the same: batches, losses, gradients and updates are identical. Speed"
+        "Learning is unchanged: batches, losses, gradients and updates are identical. Speed"
     )
 
 
@@ -137,7 +137,7 @@ def test_probes_alone_that_differ_within_the_limits_are_not_called_equal() -> No
     now = altered(probe_alone(record(10)), "exact", "calls", "bytes_written", to=more)
     found = compare_to_baseline(now, probe_alone(record(1)))
     assert found.check("bytes_written").status == "pass"
-    assert "nothing exact got worse, and speed was not measured" in found.first_line
+    assert "no exact check failed, but speed was not measured" in found.first_line
 
 
 def test_a_probe_that_lacks_what_the_other_has_is_not_called_equal() -> None:
