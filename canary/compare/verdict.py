@@ -139,7 +139,7 @@ def _inconclusive_line(checks: Sequence[Check]) -> str:
     tail = f" Warning: {inputs.name}: {inputs.message}." if inputs else ""
     same = _learning_unchanged(checks)
     if undecided and same and all(check.lane == "timing" for check in undecided):
-        return f"{same} Speed is undecided: {undecided[0].message}.{tail}"
+        return f"{same} Speed is not decided: {undecided[0].message}.{tail}"
     if undecided:
         return f"Inconclusive: {undecided[0].message}.{tail}"
     skipped = next(
@@ -168,7 +168,7 @@ def _learning_unchanged(checks: Sequence[Check]) -> str:
     left_out = any(check.name in LEARNED_STAGES for check in exact if check.status == "skip")
     if left_out or not judged or any(c.status != "pass" or c.delta != 0 for c in judged):
         return ""
-    return "Learning is unchanged: batches, losses, gradients and updates are identical."
+    return "Learns the same: batches, losses, gradients and updates are identical."
 
 
 def _pass_line(checks: Sequence[Check]) -> str:

@@ -181,5 +181,5 @@ def test_comparing_two_files_takes_less_than_half_a_second(tmp_path: Path) -> No
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         took.append(seconds_of_children() - began)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Learning is unchanged: ")
+    assert done.stdout.startswith("Learns the same: ")
     assert min(took) < max(0.5, 4 * min(imports)), (took, imports)

@@ -28,7 +28,7 @@ from tests.unit.comparing import (
 )
 from tests.unit.diagnosing import LOSSES, TRAJECTORY, changed, sides
 
-SAME = "Learning is unchanged: batches, losses, gradients and updates are identical."
+SAME = "Learns the same: batches, losses, gradients and updates are identical."
 
 
 def learns_otherwise(whole: RunRecord) -> RunRecord:
@@ -159,7 +159,7 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
         (verdict_regression, "Regression: median step time +100.0%: real, and over"),
         (verdict_changed, "Changed, needs acceptance: learning_rate 0.0005 -> 0.001 changes"),
         (verdict_accepted, "Changed and accepted (as planned): learning_rate"),
-        (verdict_inconclusive, f"{SAME} Speed is undecided: median step time"),
+        (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),
         (verdict_no_baseline, "No baseline yet: 2 of 3 runs recorded; gating starts after 3."),
         (verdict_error, "Error: run run-00100 is failed, not completed: it broke, after step 100."),
     ],
