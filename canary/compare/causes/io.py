@@ -45,7 +45,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
             sign="files_written",
         )
     elif phase is not None and facts.entry is None:
-        waits = not phase.stands_in_cpu
+        waits = not phase.stands_out_in_cpu
         strength = 0.8 if phase.phase == "checkpoint" else (0.5 if waits else 0.3)
         yield Finding(
             C.IO,

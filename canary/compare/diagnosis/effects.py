@@ -90,6 +90,6 @@ def can_slow(category: C, facts: Facts) -> bool:
     grown = {
         phase.phase
         for phase in (facts.phases.grown if facts.phases else ())
-        if phase.share >= MAIN or phase.stands_in_cpu
+        if phase.share >= MAIN or phase.stands_out_in_cpu
     }
     return bool(grown.intersection(SLOWS[category])) if grown else category is not C.OPTIMIZER

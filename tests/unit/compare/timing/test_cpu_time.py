@@ -205,7 +205,7 @@ def test_a_scatter_of_the_clock_leaves_the_cpu_time_judged() -> None:
     assert found.check("step_time_median").status == "skip"
     wild = compared(told(record(100, 0.07), 0.02), side(BUSY, work(20, 0.2)), noise=noise)
     assert cpu_check(wild).status == "inconclusive"
-    assert "scatter 10.0 times more than the noise model" in cpu_check(wild).message
+    assert "vary 10.0 times as much as the noise model" in cpu_check(wild).message
 
 
 def test_creep_of_the_cpu_time_shows_against_the_anchor() -> None:
