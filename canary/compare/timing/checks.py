@@ -134,7 +134,7 @@ def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
     if status == "fail":
         return f"{word} {change} (limit {percent(d):.3g}%), more than noise explains"
     if status == "warn":
-        return f"{word} {change}, within the limit of {percent(d):.3g}% but more than noise explains"
+        return f"{word} {change}, more than noise explains, within the limit of {percent(d):.3g}%"
     if status == "pass":
         return f"{word} {change}, at most {at_most}, limit {percent(d):.3g}%"
     possible = f" (could be up to {at_most})" if percent(found.upper()) <= 100 else ""
