@@ -56,7 +56,8 @@ MADE = {
     ),
     "returns": (
         ("rewards", "values"),
-        "different returns: gamma, lambda, the value after the last token, or the term added to values",
+        "different returns: gamma, lambda, the value after the last token, or what is added to "
+        "the values",
     ),
 }
 """Signal: (the signals that it is computed from, the change in words)."""
@@ -104,7 +105,7 @@ def _made_otherwise(facts: Facts, signal: str, step: int) -> str:
     inputs = f"{', '.join(of[:-1])} and {of[-1]}".replace("_", " ")
     found = f"{inputs} {how} but give {words}"
     if signal == "returns":
-        found += ". The recorded advantages agree, but whitening removed their shift and scale"
+        found += ". The recorded advantages agree, but they are whitened: without shift and scale"
     return found
 
 
