@@ -126,7 +126,7 @@ def test_the_first_gradient_is_the_one_before_any_kind_of_clip(
         ({"adam": True}, by_norm(1.0), never, "is no longer clipped"),
         ({"adam": True, "tells": True}, by_norm(1.0), by_norm(0.5), "is clipped differently"),
         ({}, by_value(0.1), by_value(0.2), "is clipped differently"),
-        ({}, never, by_hand(1.0), "is clipped now"),
+        ({}, never, by_hand(1.0), "is now clipped"),
         ({"growing": True}, by_norm(1.0), never, "is no longer clipped"),
         ({"growing": True, "tells": True, "adam": True}, by_norm(1.0), by_norm(9e9), "no longer"),
     ],
