@@ -82,7 +82,7 @@ def _what(facts: Facts) -> tuple[str, float]:
     if batches.same_set_in_steps:
         return "the same sequences are in different places of each batch", 0.95
     if batches.same_multiset:
-        return "the same sequences come in a different order: seed, sampler or shuffling", 0.93
+        return "the same sequences are reordered: check seed, sampler and shuffling", 0.93
     if (ends := eos_alone(facts)) is not None:
         how = (
             "no longer appended" if ends[1] == 0 else ("dropped" if ends[1] < ends[0] else "added")
@@ -91,7 +91,7 @@ def _what(facts: Facts) -> tuple[str, float]:
     if batches.in_place >= SOME and batches.shorter and inputs[1] < inputs[0]:
         return f"long sequences are truncated more: {inputs[0]:,} -> {inputs[1]:,} tokens", 0.9
     if batches.shared >= SOME > batches.in_place:
-        return "different rows of the same data are used: order, seed or selection", 0.9
+        return "different rows of the same data are used: check order, seed and selection", 0.9
     if eos[0] and not eos[1]:
         return f"the sequences differ and have no end-of-sequence label: {eos[0]:,} -> 0", 0.9
     if batches.shorter and inputs[1] < inputs[0]:

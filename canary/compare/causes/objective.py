@@ -48,16 +48,16 @@ MADE = {
     "values": ((), "different values"),
     "rewards": (
         ("scores", "logprobs", "reference_logprobs"),
-        "different rewards: KL penalty, whitening, or the position of the score",
+        "different rewards: check the KL penalty, whitening and the position of the score",
     ),
     "advantages": (
         ("rewards", "values"),
-        "different advantages: gamma, lambda, the value after the last token, or whitening",
+        "different advantages: check gamma, lambda, the value after the last token and whitening",
     ),
     "returns": (
         ("rewards", "values"),
-        "different returns: gamma, lambda, the value after the last token, or what is added to "
-        "the values",
+        "different returns: check gamma, lambda, the value after the last token and what is added "
+        "to the values",
     ),
 }
 """Signal: (the signals that it is computed from, the change in words)."""
@@ -123,8 +123,8 @@ def _later_updates(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.OBJECTIVE,
         strength,
-        f"the first update is equal, but the loss differs from update {update} of step 1 on: a "
-        "term or a clip range that has no effect at first",
+        f"the first update is equal, but the loss differs from update {update} of step 1 on. A "
+        "term or clip range without effect at first may have changed",
         (*facts.first_evidence(), *([clipped] if clipped else [])),
         ("look at ratios, the clip ranges of ratios and values, and the masks", *ACTIONS),
         equal=("first_update",),
@@ -201,8 +201,8 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.OBJECTIVE,
             0.85 if same else 0.65,
-            "the first update is equal, but equal parameters give a different loss at step 2: a "
-            "term that is 0 at the start",
+            "the first update is equal, but equal parameters give a different loss at step 2. A "
+            "term that is 0 at the start may have changed",
             (
                 *facts.first_evidence(),
                 *(

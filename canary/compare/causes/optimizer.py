@@ -101,7 +101,7 @@ def _first_update(facts: Facts) -> Iterator[Finding]:
     found = [d for d in (size, tensors) if d is not None]
     if not found:
         return
-    # Adam's first step has the same size for any gradient, so other parameters are updated.
+    # Adam's first step has one size for any gradient. If it differs, other parameters are updated.
     yield Finding(
         C.OPTIMIZER,
         0.93 if size is not None else 0.7,
@@ -160,8 +160,8 @@ def _later(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.OPTIMIZER,
             0.8,
-            f"the first update is equal, but the loss differs from update {update} of step 1 on: "
-            "the optimizer's state",
+            f"the first update is equal, but the loss differs from update {update} of step 1 on. "
+            "The optimizer's state may differ",
             facts.first_evidence(),
             actions,
             equal=("batches", "first_update"),
@@ -170,8 +170,8 @@ def _later(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.OPTIMIZER,
             0.85,
-            f"the first update is equal, but the loss differs from step {loss} on: the optimizer's "
-            "state",
+            f"the first update is equal, but the loss differs from step {loss} on. The optimizer's "
+            "state may differ",
             facts.first_evidence(),
             actions,
             equal=("batches", "first_update"),

@@ -1,4 +1,4 @@
-"""Settings that differ between two runs: in the config, or only while training. Pure."""
+"""Settings that differ between two runs: config keys, and settings that only training has. Pure."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _simple(value: Any) -> float | int | str | None:
 def setting_changes(
     report: Comparison, before: RunRecord, now: RunRecord
 ) -> tuple[SettingChange, ...]:
-    """Return changed config keys first, then other settings that changed while training."""
+    """Return changed config keys first, then other changed settings of the training, once each."""
     found = [
         SettingChange(c.key, c.baseline, c.current, _category(c.key), in_config=True)
         for c in report.config_changes

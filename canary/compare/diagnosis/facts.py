@@ -323,7 +323,7 @@ class Facts:
 
     @cached_property
     def settings(self) -> tuple[SettingChange, ...]:
-        """Return the settings that differ, in the config or only while training."""
+        """Return the settings that differ, in the config or only in the training."""
         return setting_changes(self.report, self.before, self.now)
 
     @cached_property

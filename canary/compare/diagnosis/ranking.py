@@ -74,9 +74,9 @@ def _of_one_tier(
 def _noise_alone(
     tiers: Sequence[Sequence[Effect]], listed: Sequence[Sequence[Suspect]], facts: Facts
 ) -> bool:
-    """Return whether the worst effects may be noise, and the next ones have a known exact cause.
+    """Return whether the worst effects are noisy and unexplained, the next exact and explained.
 
-    A busy machine slows steps, for example: an effect that is not exact and has no known cause.
+    For example, a busy machine slows the steps of a run that also learns differently.
     """
     if len(tiers) < 2 or any(is_exact(effect, facts) for effect in tiers[0]):
         return False

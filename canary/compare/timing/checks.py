@@ -145,11 +145,11 @@ def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
 
 
 def _what_it_takes(gate: Gate, d: float) -> str:
-    """Say how many launches would decide, or how to measure the noise if it is only assumed."""
+    """Say how many runs would decide, or how to measure the noise if it is only assumed."""
     if gate.estimate.spread.prior:
         return "Run each side three times, or measure the noise with canary calibrate"
-    needed = runs_needed(gate, d)
-    what = "pairs" if gate.estimate.paired else f"launches {_of_which_side(gate, needed)}"
+    needed = runs_needed(gate, d)  # in launches: a run has at least one, so as many runs are enough
+    what = "pairs" if gate.estimate.paired else f"runs {_of_which_side(gate, needed)}"
     return f"About {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
 
 

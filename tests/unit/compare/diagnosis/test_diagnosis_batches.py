@@ -59,7 +59,7 @@ def test_tuples_of_another_seed_are_other_rows_and_not_other_labels() -> None:
 def test_tuples_in_another_order_are_said_to_be() -> None:
     batches = [pair_of(seed) for seed in range(6)]
     top = against(batches, batches[::-1])
-    assert "in a different order: seed, sampler or shuffling" in top.description
+    assert "sequences are reordered: check seed, sampler" in top.description
 
 
 def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:

@@ -187,7 +187,7 @@ def test_a_gradient_that_grew_may_hold_what_an_earlier_step_left(calls: dict[str
 
 def test_returns_are_not_said_to_follow_from_advantages_that_are_whitened() -> None:
     found = top(later(moved(ppo(1), "returns", 2), 2)).description
-    assert found.startswith("Rewards and values are equal but give different returns: gamma")
+    assert found.startswith("Rewards and values are equal but give different returns: check gamma")
     assert "whitened" in found
 
 

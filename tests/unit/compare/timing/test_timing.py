@@ -94,7 +94,7 @@ def test_an_undecided_check_says_what_is_open_and_what_it_could_have_seen() -> N
 def test_an_undecided_check_says_how_many_launches_would_decide() -> None:
     """At a spread of 10%, t(0.95, 19) * 0.10 * sqrt(2 / n) is below log 1.10 from n = 7 on."""
     check = median_check(against_history(0.0, 0.10))
-    assert check.message.endswith("About 7 launches of the current side would decide")
+    assert check.message.endswith("About 7 runs of the current side would decide")
 
 
 def test_undecided_pairs_say_how_many_pairs_would_decide() -> None:
