@@ -28,14 +28,14 @@ FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "live_memory": ("max_memory",),
     "gil_contention": (*COMPUTE, *PYTHON, "ranks_wait"),
     # A collator computes too, if no phase of the model grew. A wait for a batch or a file needs no
-    # core, so the computing phases get most of the delay for a core, counted as "waiting".
+    # core. So the delay for a core falls on the computing phases, where it counts as "waiting".
     "data": ("ranks_wait", "operators_of_data", "waiting"),
     "checkpoint": ("ranks_wait", "waiting"),
     "logging": ("ranks_wait", "waiting"),
     "reward": ("ranks_wait",),
 }
-"""Sign of a cause: signs of its effects. A count's sign is the name of its check, a time's its
-phase, and the sign of a share of the host's time its name in the record."""
+"""Sign of a cause: signs of its effects. Counts are named by their check, times by their phase,
+and shares of the host's time by their field in the record."""
 
 
 def chained(found: Iterable[Finding]) -> list[Finding]:

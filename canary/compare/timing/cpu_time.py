@@ -1,13 +1,13 @@
 """CPU time per step: it decides on a CPU where other work makes wall time too noisy to judge.
 
-On a CPU, a step's wall time is work, waiting (for data, a file, a lock), and time without a free
-core. Other work on the machine changes the last part most, and the kernel counts it.
-So CPU seconds of all training processes are a separate gate. Wall time less the last part bounds
-what a noisy wall time can hide, waiting included.
+A step's wall time is work, waiting (for data, a file, a lock), and time without a free core. Other
+work on the machine changes the last part most, and the kernel counts it. So CPU seconds of all
+training processes are a separate gate. Wall time less the last part bounds what a noisy wall time
+can hide, waiting included.
 
 This holds for one thread per process. Threads that share an operator spin while they wait for each
-other. On two busy cores with two threads, CPU time per step rose from 0.053 to 0.59 s for equal
-work (docs/figures.md). Such runs have no gate on CPU time.
+other. With two threads on two busy cores, equal work took 0.59 s of CPU time per step, not 0.053
+(docs/figures.md). Such runs have no gate on CPU time.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def settled(
     """Let CPU time decide for a noisy wall time, and wall time for a noisy CPU time.
 
     CPU time decides if step time on a free core rose by less than the tolerance: otherwise wall
-    time could hide longer waiting. A wall time left undecided because of other work stays so if the
+    time could hide longer waiting. A slowdown that other work may explain stays undecided if the
     current side was not more crowded than the baseline.
     """
     cpu = next((check for check in checks if check.name == "cpu_time"), None)

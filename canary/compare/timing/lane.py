@@ -78,8 +78,8 @@ PRIORS: dict[str, float] = {
     "resident_memory": 0.03,
 }
 """Assumed spread of one launch if fewer than two degrees of freedom were measured; wide on purpose.
-Two launches differ by 0.5% on a quiet GPU, 5% on a shared GPU, and 10 to 50% on a loaded CPU. Their
-CPU time differs by 5 to 20%, or twice as much if another guest of the host is busy too."""
+Two launches differ by 0.5% on a quiet GPU, 5% on a shared one, and 10 to 50% on a loaded CPU. CPU
+time differs by 5 to 20%, or twice as much if another guest of the host is busy."""
 PRIOR_SOURCE = "an assumed spread, wide on purpose"
 
 ADAPTIVE_LEAST = 0.02

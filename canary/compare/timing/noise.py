@@ -42,8 +42,8 @@ class NoiseModel(BaseModel):
     runs: int = Field(ge=2)
     metrics: dict[str, MetricNoise]
     inexact: dict[str, float] = Field(default_factory=dict)
-    """Exact-lane signals that differed between equal runs, with the largest relative difference
-    (1.0 for a signal that is not a number)."""
+    """Exact-lane signals that differed between equal runs, with the largest relative difference;
+    1.0 if the signal is not a number."""
     detectable_pct: dict[str, dict[str, float]] = Field(default_factory=dict)
     """For readers: the smallest change in percent that four of five comparisons find, by metric
     and number of pairs (`history`: one run against twenty stored ones)."""

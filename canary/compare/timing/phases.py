@@ -2,9 +2,9 @@
 
 A slower machine scales all phases alike. So a phase is expected to take its baseline times a common
 factor, the median of all phases' factors; any time beyond that is its growth. No phase has more
-than a twentieth of the weight in that median, or the longest would always explain itself. CPU
-seconds, which other work on the machine changes least, are compared in the same way. A phase stands
-out by either.
+weight in that median than a twentieth of the step, or the longest would explain itself. CPU
+seconds, which other work on the machine changes least, are compared in the same way. Growth in
+either counts.
 
 Limit: a change that slows most phases by one factor, such as a kernel used everywhere, looks like a
 slower machine.
@@ -91,8 +91,7 @@ class StepGrowth:
 @dataclass(frozen=True)
 class _Clock:
     noise: float
-    """Standard deviation assumed for the logarithm of one launch's phase about the common factor,
-    if there are too few launches to measure it."""
+    """Assumed standard deviation of the logarithm of a launch's phase about the common factor."""
 
 
 WALL, CPU = _Clock(noise=0.12), _Clock(noise=0.06)

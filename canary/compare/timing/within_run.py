@@ -33,7 +33,7 @@ SURE = 3.5
 def within_run_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> list[Check]:
-    """Return the check; an empty list if no side recorded the trend, as in earlier versions."""
+    """Return the check; an empty list if neither side recorded the trend (older versions)."""
     now, before = _logs(current), _logs(baseline)
     if now and before:
         return [_judged(now, before, thresholds.max_step_time_increase_pct)]
