@@ -1,4 +1,4 @@
-"""Causes: one mechanism a file. A cause looks at facts, never at names of runs or of changes."""
+"""Causes: one mechanism per module. A cause looks at facts, never at names of runs or changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from canary.compare.diagnosis.evidence import Finding
 from canary.compare.diagnosis.facts import Facts
 
 Cause: TypeAlias = Callable[[Facts], Iterator[Finding]]
-"""Looks at the facts of one comparison, and says what tells for its mechanism; often nothing."""
+"""Yields the findings for one mechanism from the facts of a comparison; often none."""
 
 CAUSES: tuple[Cause, ...] = (
     tokenization.findings,
@@ -47,4 +47,4 @@ CAUSES: tuple[Cause, ...] = (
     settings.findings,
     named_signals.findings,
 )
-"""In the order in which equals are named."""
+"""Equally likely suspects are listed in this order."""

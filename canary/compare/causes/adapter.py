@@ -1,4 +1,4 @@
-"""Adapter: which parameters train, which must not, and from where they start."""
+"""Adapter: the trainable and frozen parameters, and their initial values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACTIONS = (
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """What trains, what must stay still, the start, and gradients that some tensors lost."""
+    """Trainable parameters, frozen parameters, initial values, and missing gradients."""
     yield from _trainable(facts)
     yield from _moved(facts)
     yield from _start(facts)
@@ -30,7 +30,7 @@ def _trainable(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ADAPTER,
             0.96,
-            f"other parameters are trained: {was:,} -> {now:,}",
+            f"the trainable parameters changed: {was:,} -> {now:,}",
             tuple(evidence_of(d) for d in changed[:3]),
             ACTIONS,
             sign="trained_parameters" if now > was else "",
@@ -38,17 +38,17 @@ def _trainable(facts: Facts) -> Iterator[Finding]:
 
 
 def _moved(facts: Facts) -> Iterator[Finding]:
-    """What is declared frozen, or is a reference, and moves."""
+    """Frozen or reference parameters that change, and trainable ones that do not."""
     broken = facts.failed("frozen_unchanged")
     if broken is not None:
         yield Finding(
             C.ADAPTER,
             0.95,
-            "the reference or a frozen parameter changes while training",
+            "the reference model or a frozen parameter changes during training",
             (evidence_of_check(broken), *facts.first_evidence()),
             (
-                "give the trainer a reference of its own: a copy, or the base with the adapter off",
-                "look for a model handed to two owners, and for weights that are tied",
+                "give the trainer a separate reference model: a copy, or the base without adapter",
+                "look for a model that is used in two places, and for tied weights",
             ),
         )
     signal = facts.rollout_signal
@@ -56,16 +56,16 @@ def _moved(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ADAPTER,
             0.85,
-            "the reference gives the same completions other log-probabilities, the policy does not",
+            "the reference's log-probabilities of the same completions differ, the policy's do not",
             (evidence_of(signal),),
-            ("compare the reference's weights, its adapter, and what moves them",),
+            ("compare the reference's weights and adapter, and look for code that changes them",),
         )
     reference = facts.difference("model", "reference_sha256")
     if reference is not None:
         yield Finding(
             C.ADAPTER,
             0.35 if facts.reference_rounded else 0.85,
-            "the reference model is another one",
+            "the reference model has different weights",
             (evidence_of(reference),),
             ("compare where policy and reference are loaded from",),
         )
@@ -75,14 +75,14 @@ def _moved(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ADAPTER,
             0.6,
-            "parameters that are declared trainable do not change",
+            "trainable parameters do not change",
             (evidence_of_check(stalled),),
             ACTIONS,
         )
 
 
 def _start(facts: Facts) -> Iterator[Finding]:
-    """The same parameters are trained from other values."""
+    """The same parameters are trained from different initial values."""
     if facts.entry != "model":
         return
     changed = facts.differences("model")
@@ -93,11 +93,11 @@ def _start(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ADAPTER,
             0.72,
-            "training starts from other parameters",
+            "training starts from different parameters",
             (evidence_of(start),),
             (
-                "compare the checkpoint, its revision and the seed of newly made weights",
-                "an adapter that is merged or loaded twice starts elsewhere too",
+                "compare the checkpoint, its revision and the seed of new weights",
+                "look for an adapter that is merged or loaded twice",
             ),
         )
 
@@ -105,14 +105,14 @@ def _start(facts: Facts) -> Iterator[Finding]:
 def _gradients(facts: Facts) -> Iterator[Finding]:
     if facts.entry not in ("first_gradient", "first_loss"):
         return
-    lost = facts.difference("first_gradient", "tensors_without_gradient")
-    if lost is not None:
+    missing = facts.difference("first_gradient", "tensors_without_gradient")
+    if missing is not None:
         yield Finding(
             C.ADAPTER,
             0.85,
             "trainable parameters receive no gradient",
-            (evidence_of(lost),),
-            ("look for detach(), no_grad() and modules that the forward no longer reaches",),
+            (evidence_of(missing),),
+            ("look for detach(), no_grad() and modules that the forward pass no longer reaches",),
         )
         return
     differing, groups = facts.groups_with_other_gradient
@@ -121,7 +121,7 @@ def _gradients(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ADAPTER,
             0.7,
-            f"the gradient of {differing} of {groups} module groups differs, the rest is the same",
+            f"the gradient differs in {differing} of {groups} module groups, and only there",
             facts.first_evidence(),
-            ("look at what scales, hooks or freezes these modules", ACTIONS[1]),
+            ("look for code that scales, hooks or freezes these modules", ACTIONS[1]),
         )

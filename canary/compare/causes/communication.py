@@ -12,20 +12,20 @@ from canary.record.jsonio import number
 
 GREW = 1.25
 SHARE_OF_STEP = 0.05
-"""Of the step's time: more waiting than this matters."""
+"""Smallest growth of waiting that matters, as a share of the step."""
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """More collectives are exact; longer waiting in as many is a slow rank or a slow network."""
+    """More collectives (exact), or longer waits in the same number: a slow rank or network."""
     more = facts.rose("collectives")
     if more is not None:
         yield Finding(
             C.COMMUNICATION,
             0.96 if facts.entry is None else 0.5,
-            "the ranks exchange more often in a step",
+            "the ranks communicate more often per step",
             (evidence_of_check(more), *_waiting(facts)),
             (
-                "synchronise gradients once an optimizer update (no_sync while accumulating)",
+                "synchronise gradients once per optimizer update (no_sync while accumulating)",
                 "look for metrics that are gathered in every step",
             ),
             sign="collectives",
@@ -34,9 +34,9 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.COMMUNICATION,
             0.85,
-            "the ranks wait longer for each other in as many exchanges",
+            "the ranks wait longer for each other in the same number of collectives",
             tuple(waiting),
-            ("compare the ranks' own step times: one that is slow makes all wait",),
+            ("compare the step times of the ranks: one slow rank makes all others wait",),
             sign="ranks_wait",
         )
 
@@ -54,12 +54,12 @@ def _waiting(facts: Facts) -> Iterator[Evidence]:
             words = f"waiting in collectives {was:.3g} -> {now:.3g} ms per step"
             yield Evidence("signal", words, was, now, "ms")
             if skew_was is not None and skew_now is not None and skew_now > skew_was:
-                words = f"slowest rank over the mean {skew_was:.2f} -> {skew_now:.2f}"
+                words = f"slowest rank relative to the mean {skew_was:.2f} -> {skew_now:.2f}"
                 yield Evidence("signal", words, skew_was, skew_now)
 
 
 def _means(facts: Facts, key: str) -> tuple[float | None, float | None]:
-    """Means over steps of what several ranks measured."""
+    """Return the means over steps, (baseline, current), of a figure of several ranks."""
     was, now = (
         number((record.ranks.get(key) or {}).get("mean")) for record in (facts.before, facts.now)
     )

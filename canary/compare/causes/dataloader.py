@@ -1,4 +1,4 @@
-"""Dataloader: the time until a batch is there."""
+"""Dataloader: the wait for batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """The data phase grew beyond what the machine explains, for the same batches."""
+    """The data phase grew by more than a slower machine explains, for the same batches."""
     phase = facts.grown_phase("data")
     if phase is None:
         return
@@ -21,7 +21,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.DATALOADER,
         strength if same else 0.3,
-        "the training waits longer for its batches",
+        "training waits longer for its batches",
         (evidence_of_phase(phase), *([code.evidence()] if code else [])),
         (
             "profile the collator and the dataset's __getitem__; move slow work before training",

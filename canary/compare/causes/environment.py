@@ -1,4 +1,4 @@
-"""Environment: another machine or other packages, where no mechanism in between shows."""
+"""Environment: another machine or other packages, if no mechanism explains the change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from canary.compare.report import KeyChange
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """A fallback for what is learned; for time alone, a cause of its own."""
+    """Environment changes: a full cause of a slower step, only a fallback if learning changed."""
     changes = [c for c in facts.report.environment_changes if not c.cosmetic]
     if not changes:
         return
@@ -25,14 +25,14 @@ def findings(facts: Facts) -> Iterator[Finding]:
         C.ENVIRONMENT,
         0.7 if timed else 0.45,
         f"{changes[0].key} {shown(changes[0].baseline)} -> {shown(changes[0].current)}"
-        + (f" and {len(changes) - 1} more facts of the environment differ" * (len(changes) > 1)),
+        + (f", and {len(changes) - 1} more in the environment" * (len(changes) > 1)),
         environment_evidence(changes),
-        ("repeat the baseline in the new environment: what remains is the code's",),
+        ("run the baseline in the new environment: a remaining difference comes from the code",),
     )
 
 
 def environment_evidence(changes: list[KeyChange]) -> tuple[Evidence, ...]:
-    """The first few, from what to what."""
+    """Return the first few changes as evidence."""
     return tuple(
         Evidence(
             "environment",

@@ -1,4 +1,4 @@
-"""Host: Python, its lock, callbacks, other threads, or something else on the machine."""
+"""Host: Python, the GIL, callbacks, other threads, or other work on the machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 ACTIONS = (
-    "look at callbacks, hooks and threads that this change brings",
+    "look at callbacks, hooks and threads that this change adds",
     "py-spy record -d 20 -p PID shows where Python spends its time",
 )
 CPU_GREW = 1.15
@@ -20,13 +20,13 @@ CPU_GREW = 1.15
 
 @dataclass(frozen=True)
 class Share:
-    """A share of the time that the host's own figures tell, and what its growth means."""
+    """A share of time in `record.host`, and the cause that its growth shows."""
 
     name: str
-    """In `record.host`."""
+    """Field of `record.host`."""
     words: str
     grew: float
-    """By so much, or it says nothing: 0 to 1."""
+    """Smallest growth that counts, 0 to 1."""
     strength: float
     description: str
 
@@ -34,50 +34,50 @@ class Share:
 SHARES = (
     Share(
         "gil_contention",
-        "time in which the training may have waited for Python's lock",
+        "time that training may have waited for the GIL",
         0.10,
         0.92,
-        "another Python thread holds the lock that the training needs",
+        "another Python thread holds the GIL that training needs",
     ),
     Share(
         "other_threads",
-        "CPU time of the process's other threads, of the computing phases' time",
+        "CPU time of the process's other threads, relative to the computing phases",
         0.20,
         0.80,
-        "other threads of the process compute beside the training",
+        "other threads of the process compute during training",
     ),
     Share(
         "waiting",
-        "computing phases' time in which the training waited, off its core",
+        "share of the computing phases that training waited off its core",
         0.10,
         0.75,
-        "the training waits where it should compute: a sleep, a lock or a file",
+        "training waits in phases that should compute: for a sleep, a lock or a file",
     ),
 )
 CROWDED = Share(
     "run_delay",
-    "time in which the training was ready and had no core",
+    "time that training waited for a free core",
     0.20,
     0.45,
-    "other work on the machine takes its cores",
+    "other work on the machine takes the cores",
 )
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """The same work and more time, in phases where Python alone runs or in all of them."""
+    """More time for the same work, in Python's phases or in all of them."""
     if facts.entry is not None or _more_work(facts):
         return
-    grown = {share: told for share in (*SHARES, CROWDED) if (told := _grown(facts, share))}
+    grown = {share: found for share in (*SHARES, CROWDED) if (found := _grown(facts, share))}
     crowded = CROWDED in grown
     phase = facts.grown_phase("other", "logging", "optimizer", "forward", "backward", "logprob")
     for share in SHARES:
-        # One share tells; the next ones follow from it (a held lock is waited for).
+        # The first share that grew decides; the next ones follow from it (a held lock makes waits).
         if share in grown and (phase is not None or facts.slower or share.strength > 0.9):
             strength = share.strength * (0.6 if crowded else 1.0)
             evidence = tuple(grown.values())
             yield Finding(C.HOST, strength, share.description, evidence, ACTIONS, share.name)
             break
-    # Other work on the machine, or a busier process, slows every phase alike: none stands out.
+    # Other work on the machine, or a busier process, slows all phases alike, so none stands out.
     alike = facts.slower is not None and not (facts.phases and facts.phases.grown)
     if phase is not None:
         yield _phase(facts, phase.phase, (evidence_of_phase(phase), *_cpu(facts)), crowded)

@@ -1,4 +1,4 @@
-"""IO: what is written, what is evaluated, and the time it takes."""
+"""IO: written files, evaluation and logging, and the time that they take."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """Files and bytes are counted; the phases of evaluation, checkpoint and logging are timed."""
+    """More written files or bytes (exact), or longer evaluation, checkpoint or logging."""
     evaluation = facts.grown_phase("evaluation")
     if evaluation is not None and facts.entry is None:
         yield Finding(
             C.IO,
             0.85,
-            "evaluation within the training takes longer",
+            "evaluation during training takes longer",
             (evidence_of_phase(evaluation),),
             ("compare eval_strategy, eval_steps, the evaluation dataset and its batch size",),
             sign="evaluation",
@@ -33,25 +33,25 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.IO,
             strength if facts.entry is None else 0.4 * strength,
-            "more is written to disk while training",
+            "training writes more to disk",
             (
                 *map(evidence_of_check, counted),
                 *([evidence_of_phase(phase)] if phase else []),
             ),
             (
                 "compare save_strategy, save_steps, logging_steps and what callbacks write",
-                "write checkpoints from another thread, or seldom",
+                "write checkpoints from another thread, or less often",
             ),
             sign="files_written",
         )
     elif phase is not None and facts.entry is None:
-        waits = not phase.stands_in_cpu
+        waits = not phase.stands_out_in_cpu
         strength = 0.8 if phase.phase == "checkpoint" else (0.5 if waits else 0.3)
         yield Finding(
             C.IO,
             strength,
-            f"{phase.phase} takes longer" + (" and waits, rather than computes" if waits else ""),
+            f"{phase.phase} takes longer" + (" and waits instead of computing" if waits else ""),
             (evidence_of_phase(phase),),
-            ("look at the disk, and at trackers that send while the training waits",),
+            ("look at the disk, and at trackers that send data while training waits",),
             sign=phase.phase,
         )

@@ -1,4 +1,4 @@
-"""Kernel: the same result by more, or by other, work."""
+"""Kernel: more or different work for the same result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTS = ("recompiles", "host_reads", "operators", "flops", "tokens_fed")
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """Counts of one step, then self times where both sides were profiled."""
+    """More counted work per step, or longer self times if both sides were profiled."""
     counted = [check for name in COUNTS if (check := facts.rose(name)) is not None]
     if counted:
         failed = any(check.failed for check in counted)
@@ -49,34 +49,34 @@ def _sign(facts: Facts) -> str:
 
 def _what(facts: Facts) -> str:
     if facts.rose("recompiles"):
-        return "compiled code is compiled again in each step"
+        return "compiled code is recompiled in each step"
     cut = facts.difference("batches", "micro_batches")
     if cut is not None and facts.entry is None:
-        return f"the same rows take {cut.current} micro-batches per step, not {cut.baseline}"
+        return f"the same rows take {cut.current} micro-batches per step instead of {cut.baseline}"
     if facts.more_forwards:
         was, now = facts.forwards
-        return f"a model is called more often in a step: {was} -> {now} forward passes"
+        return f"each step has more forward passes: {was} -> {now}"
     reads = facts.rose("host_reads")
     if reads is not None and reads.failed and not facts.failed("operators", "flops"):
-        return "Python reads values from the device in each step, and waits for them"
+        return "Python reads more values from the device in each step, and waits for them"
     same = " for the same result" if facts.entry is None else ""
     if facts.rose("flops") and facts.failed("operators", "flops"):
-        return f"a step computes more{same}"
-    return f"a step calls more operators{same}"
+        return f"each step computes more{same}"
+    return f"each step calls more operators{same}"
 
 
 def _actions(facts: Facts) -> tuple[str, ...]:
     if facts.entry is None and facts.difference("batches", "micro_batches"):
-        return ("use larger micro-batches and fewer of them, as far as memory allows",)
+        return ("use fewer and larger micro-batches, as far as memory allows",)
     if facts.more_forwards:
         return (
-            "look for a forward pass whose result is at hand: of the reference, of a metric",
+            "look for a forward pass whose result already exists, of the reference or for a metric",
             "canary profile CURRENT --against BASELINE shows the operators by time",
         )
     reads = facts.rose("host_reads")
     if reads is not None and reads.failed:
         return (
-            "keep losses and metrics on the device, and read them once a logging step",
+            "keep losses and metrics on the device, and read them once per logging step",
             "look for .item(), .tolist(), print and if on a tensor",
         )
     return (
@@ -100,7 +100,7 @@ def _operators(facts: Facts) -> Iterator[Evidence]:
 
 
 def _memory(facts: Facts) -> Iterator[Evidence]:
-    """Less memory for more work is recomputation."""
+    """Yield a drop of peak memory: with more work it means recomputation."""
     was, now = (record.memory.peak_allocated_bytes for record in (facts.before, facts.now))
     if was and now and now < 0.95 * was:
         words = f"peak device memory {was / 2**20:.0f} -> {now / 2**20:.0f} MB"
@@ -108,7 +108,7 @@ def _memory(facts: Facts) -> Iterator[Evidence]:
 
 
 def _self_times(facts: Facts) -> Iterator[Finding]:
-    """Calls are the same and some operator takes longer, on a machine that is not slower."""
+    """An operator takes longer for the same calls, by more than a slower machine explains."""
     growth = facts.grown_phase("forward", "backward", "optimizer", "logprob")
     rows: list[OperatorDifference] = [r for r in facts.operators.rows if r.change == "grown"]
     if growth is None or not rows or facts.entry is not None:
@@ -122,6 +122,6 @@ def _self_times(facts: Facts) -> Iterator[Finding]:
             evidence_of_phase(growth),
             Evidence("operators", f"{top.name} {top.growth_ms:+.3g} ms per step", unit="ms"),
         ),
-        ("compare the kernels that were chosen: dtype, shapes, attention backend",),
+        ("compare what selects the kernels: dtype, shapes, attention backend",),
         sign=growth.phase,
     )

@@ -1,4 +1,4 @@
-"""Memory: more of it held at once, or more with every step."""
+"""Memory: a larger peak, or growth with every step."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from canary.compare.exact.growth import tensor_growth
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """A leak is exact; a larger peak is this cause's own where no other work explains it."""
+    """Out of memory, a leak (exact), or a larger peak that no other work explains."""
     if any(record.status == "oom" for record in facts.current):
         yield Finding(
             C.MEMORY,
             0.93,
-            "the training ran out of memory",
+            "training ran out of memory",
             actions=("compare batch size, lengths, precision and gradient checkpointing",),
         )
     yield from _leak(facts)
@@ -32,9 +32,9 @@ def _leak(facts: Facts) -> Iterator[Finding]:
             C.MEMORY,
             0.96 if alive is not None and alive.failed else 0.85,
             "memory grows with every step: something keeps tensors alive",
-            (*map(evidence_of_check, found), *_bytes_a_step(facts)),
+            (*map(evidence_of_check, found), *_bytes_per_step(facts)),
             (
-                "keep numbers, not losses: .detach() before a tensor is stored",
+                "store numbers, not losses: call .detach() before you store a tensor",
                 "look at lists and caches that live longer than a step",
             ),
             sign="live_tensors",
@@ -44,13 +44,13 @@ def _leak(facts: Facts) -> Iterator[Finding]:
 def _peak(facts: Facts) -> Iterator[Finding]:
     held = facts.failed("live_memory")
     if held is not None:
-        changed = facts.entry is not None  # what is learned otherwise may hold more by the way
+        changed = facts.entry is not None  # a change of learning may hold more tensors as well
         yield Finding(
             C.MEMORY,
             0.45 if changed else 0.93,
-            "more tensors are held between two steps",
+            "more tensors stay alive between steps",
             (evidence_of_check(held),),
-            ("look for a second copy of the model, and for what callbacks and caches keep",),
+            ("look for a second copy of the model, and for tensors in callbacks and caches",),
             sign="live_memory",
         )
         return
@@ -61,15 +61,15 @@ def _peak(facts: Facts) -> Iterator[Finding]:
     evidence = [evidence_of_check(check) for check in found]
     was, now = (record.memory.alloc_retries or 0 for record in (facts.before, facts.now))
     if now > was:
-        words = f"times the allocator gave back its cache and tried again {was} -> {now}"
+        words = f"allocations retried after the cache was freed {was} -> {now}"
         evidence.append(Evidence("signal", words, was, now))
     fragments = peak is None or now > was
     yield Finding(
         C.MEMORY,
         0.35 if facts.entry is not None else 0.85,
-        "the allocator reserves more for the same peak: fragmentation, or retries"
+        "the allocator reserves more memory for the same peak: fragmentation or retries"
         if fragments
-        else "a step holds more memory at its peak, for the same work",
+        else "peak memory is larger for the same work",
         tuple(evidence),
         (
             "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and look for varying lengths"
@@ -80,12 +80,12 @@ def _peak(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def _bytes_a_step(facts: Facts) -> Iterator[Evidence]:
-    """What stays alive of each step, in MB."""
+def _bytes_per_step(facts: Facts) -> Iterator[Evidence]:
+    """Yield the growth of live tensors per step, in MB."""
     sides = facts.exact(lambda exact: exact.get("memory", {}).get("live_bytes", [])[2:])
     if min(map(len, sides)) < 3:
         return
     was, now = (tensor_growth(side) / 2**20 for side in sides)
     if now > was:
-        words = f"{was:.3g} -> {now:.3g} MB more alive after each step"
+        words = f"live tensors grow by {was:.3g} -> {now:.3g} MB per step"
         yield Evidence("signal", words, was, now, "MB/step")

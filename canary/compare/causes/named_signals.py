@@ -1,4 +1,4 @@
-"""Signals whose row of the table names the cause that a difference tells for."""
+"""Signals whose row in the table of signals names the cause of a difference."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from canary.compare.diagnosis.facts import Facts
 from canary.compare.exact.signals import SIGNALS
 
 STRENGTH = 0.6
-"""Of a signal alone, that nothing else was asked about."""
+"""Strength of such a signal without other evidence."""
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """One for each such signal that differs where the difference came in."""
+    """One finding per such signal that differs in the first learning stage that differs."""
     for signal in SIGNALS:
         if signal.points_to is None or signal.stage != facts.entry:
             continue

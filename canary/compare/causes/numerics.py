@@ -1,4 +1,4 @@
-"""Numerics: precision, and values that are no numbers."""
+"""Numerics: precision, and values that are not finite."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 CASTS = ("_to_copy", "aten::to", "aten::_to_copy")
 ROUNDING = 2e-2
-"""A loss that lower precision moves further than this is not the same loss."""
+"""Largest relative change of a loss that lower precision explains."""
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """Values that are no numbers, other dtypes, and casts with a difference like rounding."""
+    """Values that are not finite, other dtypes, casts with small differences, and rounding."""
     yield from _not_finite(facts)
     yield from _dtypes(facts)
     yield from _casts(facts)
@@ -35,7 +35,7 @@ def _not_finite(facts: Facts) -> Iterator[Finding]:
         f"the loss or its gradient is not finite{where}",
         (evidence_of_check(broken), *facts.first_evidence()),
         (
-            "look at the batch of that step, at divisions and logarithms in the loss",
+            "look at the batch of that step, and at divisions and logarithms in the loss",
             "run that step under torch.autograd.set_detect_anomaly(True)",
             "set logging_nan_inf_filter=False, or the log hides it",
         ),
@@ -51,7 +51,7 @@ def _dtypes(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.NUMERICS,
         0.5 if trainable else 0.95,
-        "parameters are held in another precision"
+        "parameters have a different precision"
         + (", and small updates are rounded away" if stalled else ""),
         (evidence_of(dtypes), *([evidence_of_check(stalled)] if stalled else [])),
         (
@@ -63,7 +63,7 @@ def _dtypes(facts: Facts) -> Iterator[Finding]:
 
 
 def _casts(facts: Facts) -> Iterator[Finding]:
-    """The loss moves no further than rounding, and tensors are cast more often, or less."""
+    """The loss moves at most by rounding, and the number of casts changed."""
     if facts.entry not in ("rollout", "first_loss", "first_gradient") or facts.differs("model"):
         return
     casts = facts.more_calls(*CASTS)
@@ -71,12 +71,12 @@ def _casts(facts: Facts) -> Iterator[Finding]:
     size = difference.relative if difference is not None and difference.relative else 0.0
     if not casts or size > ROUNDING:
         return
-    # A step has many casts of its own: some more of them come with many another change.
+    # Every step has casts: a few more of them come with many other changes.
     many = abs(casts) >= 16
     yield Finding(
         C.NUMERICS,
         0.9 if many else 0.45,
-        f"the step computes in another precision: {casts:+.0f} casts, and a loss that moved by "
+        f"the step computes in a different precision: {casts:+.0f} casts, and the loss moved by "
         f"{size:.1e}",
         (
             *facts.first_evidence(),
@@ -87,13 +87,12 @@ def _casts(facts: Facts) -> Iterator[Finding]:
 
 
 def _rounded(facts: Facts) -> Iterator[Finding]:
-    """Every weight of the reference, every loss, or every value of a metric is a number of a narrow
-    dtype, and was not before."""
+    """Values are now rounded to a narrow dtype: the reference's weights, losses or a metric."""
     if facts.reference_rounded:
         yield Finding(
             C.NUMERICS,
             0.93,
-            f"the reference's weights are rounded to {facts.reference_rounded}, the policy's not",
+            f"the reference's weights are rounded to {facts.reference_rounded}, not the policy's",
             facts.first_evidence(),
             ("load or save the reference in the precision that the policy starts from",),
         )
@@ -105,7 +104,7 @@ def _rounded(facts: Facts) -> Iterator[Finding]:
             f"losses or scores are rounded to {dtype}",
             (
                 *facts.first_evidence(),
-                Evidence("signal", f"every value is exactly a {dtype}, and the baseline's are not"),
+                Evidence("signal", f"every value is an exact {dtype}; the baseline's are not"),
             ),
-            ("compute losses and log-probabilities in float32, whatever the model computes in",),
+            ("compute losses and log-probabilities in float32, even if the model does not",),
         )

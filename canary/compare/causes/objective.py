@@ -1,4 +1,4 @@
-"""Objective: the loss is another function of the same batch and the same parameters."""
+"""Objective: the loss function differs for the same batch and parameters."""
 
 from __future__ import annotations
 
@@ -22,18 +22,17 @@ ACTIONS = (
     "compare loss_type, beta, weights and the normalisation of the loss",
     "compute the loss of the first batch by hand on both sides",
 )
-CLIPPING = "look whether clipping was changed, and record the baseline anew"
-LOOK_FOR_CUTS = "look for detach() and for terms whose value is 0 and whose slope is not"
+CLIPPING = "check whether clipping changed, and record the baseline again"
+LOOK_FOR_CUTS = "look for detach() and for terms with value 0 but a gradient"
 OR_CLIPPED = (
-    "the first loss is the same and its gradient is not. One side's record is older and may hold "
+    "the first loss is equal, but its gradient differs. One side's record is older and may hold "
     "the gradient after clipping"
 )
-CUT = ": a step computes less, a part of the graph was cut"
+CUT = ": a step computes less, so part of the graph is cut"
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """Of a rollout by what is made of it; at step 1 by its value or its gradient; later by its
-    value on equal parameters."""
+    """Changes of the rollout's signals, of loss or gradient at step 1, or of a later loss."""
     yield from _made_of_rollout(facts)
     if facts.entry == "first_loss":
         yield from _first_loss(facts)
@@ -46,27 +45,28 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 
 MADE = {
-    "values": ((), "other values"),
+    "values": ((), "different values"),
     "rewards": (
         ("scores", "logprobs", "reference_logprobs"),
-        "other rewards: the penalty on the KL, whitening, or the place of the score",
+        "different rewards: check the KL penalty, whitening and the position of the score",
     ),
     "advantages": (
         ("rewards", "values"),
-        "other advantages: gamma, lambda, what follows the last token, or whitening",
+        "different advantages: check gamma, lambda, the value after the last token and whitening",
     ),
     "returns": (
         ("rewards", "values"),
-        "other returns: gamma, lambda, what follows the last token, or what is added to the values",
+        "different returns: check gamma, lambda, the value after the last token and what is added "
+        "to the values",
     ),
 }
-"""What differs, by what it is made of."""
+"""Signal: (the signals that it is computed from, the change in words)."""
 ROUNDING = 1e-6
-"""Signals that differ by no more, of their root mean square, are called equal."""
+"""Signals that differ by at most this share of their root mean square count as equal."""
 
 
 def _made_of_rollout(facts: Facts) -> Iterator[Finding]:
-    """Rewards, advantages and returns are formulas over what was sampled."""
+    """Rewards, advantages and returns are computed from the samples by a formula that changed."""
     signal = facts.rollout_signal
     if signal is None or signal.signal not in MADE or facts.failed("frozen_unchanged"):
         return
@@ -81,40 +81,40 @@ def _made_of_rollout(facts: Facts) -> Iterator[Finding]:
         if of_values
         else (
             "compute rewards, advantages and returns of one completion by hand on both sides",
-            "compare gamma, lam, the weight and sign of the KL, whitening, and the masks",
+            "compare gamma, lam, the weight and sign of the KL penalty, whitening, and the masks",
         ),
     )
 
 
 VALUES_ACTIONS = (
-    "compare the loss of the values: its weight, its bound, its mask, and whether its gradient "
-    "reaches the model",
-    "compare the value head: its input, its start, and its rate",
+    "compare the value loss: its weight, clip range and mask, and whether its gradient reaches "
+    "the model",
+    "compare the value head: its input, initial weights and learning rate",
 )
 
 
 def _made_otherwise(facts: Facts, signal: str, step: int) -> str:
-    """No more than the record shows: how nearly that is equal which it is made of."""
+    """Describe the change, and how closely the signals agree that it is computed from."""
     of, words = MADE[signal]
     if signal == "values" and step == 1:
-        return f"the same tokens and parameters have {words}"
+        return f"the same tokens and parameters give {words}"
     if signal == "values":
-        return f"the same tokens have {words} after {_steps(step - 1)}, whose losses agree"
+        return f"the same tokens give {words} after {_steps(step - 1)} with equal losses"
     apart = max((apart_at_step(facts.before, facts.now, name, step) for name in of), default=0.0)
     how = "are equal" if apart <= ROUNDING else f"agree to {apart:.0e}"
     inputs = f"{', '.join(of[:-1])} and {of[-1]}".replace("_", " ")
-    found = f"{inputs} {how} and make {words}"
+    found = f"{inputs} {how} but give {words}"
     if signal == "returns":
-        found += ". The advantages agree as they are recorded, whitened: without shift and scale"
+        found += ". The recorded advantages agree, but they are whitened: without shift and scale"
     return found
 
 
 def _steps(count: int) -> str:
-    return "a step" if count == 1 else f"{count} steps"
+    return "one step" if count == 1 else f"{count} steps"
 
 
 def _later_updates(facts: Facts) -> Iterator[Finding]:
-    """The first update of step 1 is the same, and a later one on the same rollout is not."""
+    """The first update of step 1 is equal, but a later one on the same rollout differs."""
     update = first_other_update(facts)
     if update is None or update < 2 or facts.same_parameters_after_first_update is False:
         return
@@ -123,24 +123,24 @@ def _later_updates(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.OBJECTIVE,
         strength,
-        f"the first update is the same, and the loss differs from update {update} of step 1 on: a "
-        "term that is 0 at first, or a bound that nothing reaches at first",
+        f"the first update is equal, but the loss differs from update {update} of step 1 on. A "
+        "term or clip range without effect at first may have changed",
         (*facts.first_evidence(), *([clipped] if clipped else [])),
-        ("look at ratios, their bounds, the bounds of the values, and the masks", *ACTIONS),
+        ("look at ratios, the clip ranges of ratios and values, and the masks", *ACTIONS),
         equal=("first_update",),
     )
 
 
 def _first_loss(facts: Facts) -> Iterator[Finding]:
     factor = facts.gradient_factor
-    scale = f": the gradient is {factor:.3g} times what it was" if factor is not None else ""
+    scale = f": the gradient is {factor:.3g} times as large" if factor is not None else ""
     evidence = list(facts.first_evidence())
     strength = 0.75
     if facts.failed("starts_at_ratio_one"):
         strength = 0.4
     elif facts.rollout and not facts.metric_moved("reward") and facts.advantages == "others":
         strength = 0.93
-        evidence.append(Evidence("signal", "rewards are equal, advantages are not"))
+        evidence.append(Evidence("signal", "rewards are equal, but advantages differ"))
         broken = facts.failed("advantages_scaled", "advantages_sum_to_zero")
         evidence += [evidence_of_check(broken)] if broken else []
     elif facts.rollout and (
@@ -154,7 +154,7 @@ def _first_loss(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.OBJECTIVE,
         strength,
-        f"the same batch and parameters have another loss{scale}",
+        f"the loss differs for the same batch and parameters{scale}",
         tuple(evidence),
         ACTIONS,
         equal=("batches", "model"),
@@ -170,8 +170,8 @@ def _first_gradient(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.OBJECTIVE,
             0.9,
-            f"the first loss is the same and its gradient is {factor:.3g} times what it was, in "
-            "every module",
+            f"the first loss is equal, but its gradient is {factor:.3g} times as large in every "
+            "module",
             facts.first_evidence(),
             ("look for a coefficient of the loss: beta, a weight, a divisor", *ACTIONS),
             equal=("batches", "first_loss"),
@@ -182,7 +182,7 @@ def _first_gradient(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.OBJECTIVE,
         0.4 if rollout else (0.85 if cut else 0.72),
-        f"the first loss is the same and its gradient is not{CUT if cut else ''}",
+        f"the first loss is equal, but its gradient differs{CUT if cut else ''}",
         (*facts.first_evidence(), *([cut] if cut else [])),
         (LOOK_FOR_CUTS, *ACTIONS),
         equal=("batches", "first_loss"),
@@ -196,13 +196,13 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
     same = facts.same_parameters_after_first_update
     other = facts.batches.steps_differ_from
     if facts.rollout and other is not None and loss is not None and other <= loss:
-        return  # of other completions
+        return  # the completions differ first
     if loss == 2 and same is not False and (norm is None or norm >= 2):
         yield Finding(
             C.OBJECTIVE,
             0.85 if same else 0.65,
-            "the first update is the same, and equal parameters have another loss at step 2: a "
-            "term that is 0 at the start",
+            "the first update is equal, but equal parameters give a different loss at step 2. A "
+            "term that is 0 at the start may have changed",
             (
                 *facts.first_evidence(),
                 *(
@@ -219,7 +219,7 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.OBJECTIVE,
             0.85 if cut else (0.6 if small else 0.4),
-            f"at step {norm} the same loss has another gradient{CUT if cut else ''}",
+            f"at step {norm} the loss is equal, but its gradient differs{CUT if cut else ''}",
             (*facts.first_evidence(), *([cut] if cut else [])),
             (LOOK_FOR_CUTS, *ACTIONS) if cut or small else ACTIONS,
             equal=("batches", "trajectory"),
@@ -227,7 +227,7 @@ def _trajectory(facts: Facts) -> Iterator[Finding]:
 
 
 def _impossible(facts: Facts) -> Iterator[Finding]:
-    """A loss below what its formula allows."""
+    """A loss that its formula cannot give."""
     broken = facts.failed("loss_not_negative", *FIRST_LOSSES)
     if broken is not None and facts.entry in (None, "first_loss", "first_gradient", "trajectory"):
         yield Finding(C.OBJECTIVE, 0.6, broken.message, (evidence_of_check(broken),), ACTIONS)

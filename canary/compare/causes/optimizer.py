@@ -1,4 +1,4 @@
-"""Optimizer: learning rate, update, and state that carries over from step to step."""
+"""Optimizer: learning rate, clipping, update, and state that lasts from step to step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from canary.record.exact import Series
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """Rates first: they are exact; then the first update; then what only later steps show."""
+    """Changes of the learning rate, of clipping, of the first update, or of later steps."""
     yield from _rates(facts)
     if facts.clipping is not None:
         yield _clipping(facts, facts.clipping)
@@ -32,7 +32,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _clipping(facts: Facts, found: Difference) -> Finding:
-    """Of the same backward the optimizer gets another gradient."""
+    """The gradient is equal after backward, but the optimizer gets a different one."""
     step = found.step or 1
     whole = facts.now.exact["clipping"]["before"][step - 1]
     was, now = (
@@ -40,17 +40,17 @@ def _clipping(facts: Facts, found: Difference) -> Finding:
         for norm in (found.baseline, found.current)
     )
     how = {
-        (True, False): "is no longer clipped: the optimizer gets all of it",
-        (False, True): "is clipped now: the optimizer gets less of it",
-    }.get((was, now), "is cut otherwise before the optimizer gets it")
+        (True, False): "is no longer clipped before the update",
+        (False, True): "is now clipped before the update",
+    }.get((was, now), "is clipped differently before the update")
     return Finding(
         C.OPTIMIZER,
         0.95,
-        f"the gradient of step {step} is the same after backward and {how}",
+        f"the gradient of step {step} is equal after backward, but {how}",
         (evidence_of(found),),
         (
-            "compare what is done with gradients between backward and optimizer.step: "
-            "clip_grad_norm_, its limit, and what it is given",
+            "compare the code between backward and optimizer.step: clip_grad_norm_, its limit and "
+            "its arguments",
         ),
         equal=("batches", "first_gradient"),
     )
@@ -69,15 +69,15 @@ def _rates(facts: Facts) -> Iterator[Finding]:
             (evidence_of(rates), *([evidence_of_check(zero)] if zero else [])),
             (
                 "compare learning_rate, lr_scheduler_type, warm-up and the number of steps",
-                "the scheduler must step once an optimizer step",
+                "the scheduler must step once per optimizer step",
             ),
         )
     elif zero is not None and not (was and now):
-        # Rates that are recorded on both sides and equal are 0 on both.
+        # If both sides recorded rates and they are equal, both are 0: no change.
         yield Finding(
             C.OPTIMIZER,
             0.9,
-            "the learning rate is 0 where it should train",
+            "the learning rate is 0 at a step that should train",
             (evidence_of_check(zero),),
             ("look at the schedule's length and its warm-up",),
         )
@@ -87,13 +87,13 @@ def _rate_words(was: Series, now: Series) -> str:
     pairs = [(a, b) for a, b in zip(was, now, strict=False) if a and b]
     factors = [b / a for a, b in pairs]
     if factors and min(factors) > 0 and max(factors) / min(factors) < 1.001:
-        return f"the learning rate is {factors[0]:.3g} times what it was, at every step"
+        return f"the learning rate is {factors[0]:.3g} times as large at every step"
     place = next(i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b)
-    return f"the learning rate takes another course from step {place + 1} on"
+    return f"the learning rate differs from step {place + 1} on"
 
 
 def _first_update(facts: Facts) -> Iterator[Finding]:
-    """The gradient is the same and what is made of it is not."""
+    """The gradient is equal, but its update differs."""
     if facts.entry != "first_update" or facts.difference("first_update", "learning_rate"):
         return
     size = facts.difference("first_update", "delta_norm")
@@ -101,11 +101,11 @@ def _first_update(facts: Facts) -> Iterator[Finding]:
     found = [d for d in (size, tensors) if d is not None]
     if not found:
         return
-    # Adam's first step has one size whatever the gradient: what changed is who is updated.
+    # Adam's first step has one size for any gradient. If it differs, other parameters are updated.
     yield Finding(
         C.OPTIMIZER,
         0.93 if size is not None else 0.7,
-        "the same gradient makes another first update",
+        "the first update differs for the same gradient",
         tuple(evidence_of(d) for d in found),
         (
             "compare optimizer class, betas, epsilon, weight decay and parameter groups",
@@ -116,24 +116,23 @@ def _first_update(facts: Facts) -> Iterator[Finding]:
 
 
 def _other_gradient(facts: Facts, step: int, actions: tuple[str, ...]) -> Iterator[Finding]:
-    """Of the same loss: gradients of an earlier step that were left in, unless it is hardly
-    another one or a step computes less."""
+    """The loss is equal, but its gradient differs, as with leftovers of an earlier step."""
     if gradient_cut(facts) is not None:
         return
     large = norm_change(facts, step) > LEFTOVER
-    more = ": more than this step's went in" if large else ""
+    more = ": it may include gradients of an earlier step" if large else ""
     yield Finding(
         C.OPTIMIZER,
         0.72 if large else 0.4,
-        f"at step {step} the same loss has another gradient{more}",
+        f"at step {step} the loss is equal, but its gradient differs{more}",
         facts.first_evidence(),
-        ("every step must begin with gradients of zero", *actions),
+        ("every step must start with zeroed gradients", *actions),
         equal=("batches", "trajectory"),
     )
 
 
 def _later(facts: Facts) -> Iterator[Finding]:
-    """Same first update, and the steps that follow differ: what the optimizer keeps."""
+    """The first update is equal, but later steps differ: the optimizer's state."""
     if facts.entry != "trajectory" or facts.failed("frozen_unchanged"):
         return
     if facts.rollout_signal is not None:
@@ -142,13 +141,13 @@ def _later(facts: Facts) -> Iterator[Finding]:
     same, update = facts.same_parameters_after_first_update, first_other_update(facts)
     actions = (
         "compare betas, epsilon, weight decay, clipping and zero_grad of both sides",
-        "look at what is kept from one step to the next",
+        "look for state that is kept from one step to the next",
     )
     if same is False:
         yield Finding(
             C.OPTIMIZER,
             0.85,
-            "the first update differs by less than its size shows",
+            "the first update differs, but too little for its size to show it",
             (
                 Evidence("signal", "parameters after the first update are not bit-equal"),
                 *facts.first_evidence(),
@@ -161,8 +160,8 @@ def _later(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.OPTIMIZER,
             0.8,
-            "the first update is the same and the loss differs from update "
-            f"{update} of step 1 on: what the optimizer carries over",
+            f"the first update is equal, but the loss differs from update {update} of step 1 on. "
+            "The optimizer's state may differ",
             facts.first_evidence(),
             actions,
             equal=("batches", "first_update"),
@@ -171,8 +170,8 @@ def _later(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.OPTIMIZER,
             0.85,
-            f"the first update is the same and the loss differs from step {loss} on: what the "
-            "optimizer carries over",
+            f"the first update is equal, but the loss differs from step {loss} on. The optimizer's "
+            "state may differ",
             facts.first_evidence(),
             actions,
             equal=("batches", "first_update"),

@@ -1,4 +1,4 @@
-"""Rollout: sampling, rewards, and the log-probabilities of what was sampled."""
+"""Rollout: sampling, rewards, and the log-probabilities of the samples."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 GENERATION = (
     "compare the generation settings: temperature, top_p, top_k, lengths, stop tokens, use_cache",
 )
+SAMPLED_LOGITS = (
+    "divide the logits by the sampling temperature, and mask tokens that were not sampled"
+)
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """In the order of a rollout: work, samples, rewards, log-probabilities."""
+    """Changes in the order of a rollout: work, samples, rewards, log-probabilities."""
     if not facts.rollout:
         return
     yield from _work(facts)
@@ -31,7 +34,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _signals(facts: Facts) -> Iterator[Finding]:
-    """Scores and log-probabilities of equal completions, where a loop tells of them."""
+    """Scores or log-probabilities of equal completions, if the loop recorded them."""
     signal = facts.rollout_signal
     if signal is None:
         return
@@ -41,17 +44,17 @@ def _signals(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ROLLOUT,
             0.93,
-            "completions are credited with the scores of others",
+            "completions get the scores of other completions",
             (evidence_of(signal), *([code.evidence()] if code else [])),
-            ("look at what orders prompts, completions and scores: each must keep its place",),
+            ("check the order of prompts, completions and scores: each must keep its place",),
         )
     elif signal.signal in ("logprobs", "entropy") and signal.step == 1:
         yield Finding(
             C.ROLLOUT,
             0.9,
-            "the same completions of the same model have other log-probabilities",
+            "log-probabilities differ for the same completions of the same model",
             (evidence_of(signal),),
-            ("divide the logits by the sampling temperature, and mask what was not sampled",),
+            (SAMPLED_LOGITS,),
         )
 
 
@@ -59,14 +62,14 @@ def _work(facts: Facts) -> Iterator[Finding]:
     fed, generation = facts.rose("tokens_fed"), facts.grown_phase("generation", "reward")
     learned = facts.entry is not None
     if fed is not None:
-        # Without a cache each forward is fed more; more forwards are another matter.
+        # Without a cache, the same number of forward passes gets more tokens.
         more = facts.more_forwards
         yield Finding(
             C.ROLLOUT,
             0.35 if learned or more else 0.95,
-            "the same completions cost more token positions: generation computes again what it had",
+            "generation feeds more tokens for the same completions: it recomputes earlier ones",
             (evidence_of_check(fed), *([evidence_of_phase(generation)] if generation else [])),
-            ("switch the KV cache on while generating (use_cache)", *GENERATION),
+            ("enable the KV cache for generation (use_cache)", *GENERATION),
             sign="tokens_fed",
         )
     elif generation is not None and not learned:
@@ -82,27 +85,27 @@ def _work(facts: Facts) -> Iterator[Finding]:
 
 
 def _samples(facts: Facts) -> Iterator[Finding]:
-    """From the same prompts and parameters, other completions."""
-    stranger = facts.failed("sampled_ids_trained")
+    """The completions differ for the same prompts and parameters, or were never sampled."""
+    unsampled = facts.failed("sampled_ids_trained")
     if facts.batches.unmasked:
         yield from _past_the_end(facts)
         return
-    if stranger is not None:
+    if unsampled is not None:
         yield Finding(
             C.ROLLOUT,
             0.9,
-            "completions are trained that were never sampled",
-            (evidence_of_check(stranger),),
-            ("train on the sampled ids themselves; do not decode and tokenize them again",),
+            "the steps train on completions that were never sampled",
+            (evidence_of_check(unsampled),),
+            ("train on the sampled ids; do not decode and tokenize them again",),
         )
     others = facts.batches.known and not facts.batches.same_rows
     if facts.entry in ("data", "batches") and others and facts.batches.same_prompts:
         yield Finding(
             C.ROLLOUT,
             0.92,
-            "the same prompts and parameters give other completions",
+            "the same prompts and parameters give different completions",
             tuple(evidence_of(d) for d in facts.differences("batches")[:1]),
-            (*GENERATION, "compare the seed, and who else draws random numbers"),
+            (*GENERATION, "compare the seed, and other code that draws random numbers"),
         )
     first = facts.batches.steps_differ_from
     sampled = facts.difference("trajectory", "sampled completions")
@@ -114,31 +117,31 @@ def _samples(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 C.ROLLOUT,
                 0.85,
-                "equal parameters give other completions at step 2",
+                "equal parameters give different completions at step 2",
                 (evidence_of(sampled),),
                 GENERATION,
             )
 
 
 def _past_the_end(facts: Facts) -> Iterator[Finding]:
-    """The same completions under another mask."""
-    stranger, more = facts.failed("sampled_ids_trained"), facts.batches.unmasked
+    """The completions are equal, but their mask differs."""
+    unsampled, more = facts.failed("sampled_ids_trained"), facts.batches.unmasked
     (was, now), (ended, _) = facts.exact_counts("pad_tokens", "eos_labels")
-    same = f"step 1 sampled the same completions, and trains {more} tokens more of them"
-    pads = f"{was - now} padded positions fewer are masked over all steps"
+    same = f"step 1 sampled the same completions, but trains on {more} more of their tokens"
+    pads = f"{was - now} fewer padded positions are masked over all steps"
     yield Finding(
         C.ROLLOUT,
         0.95,
-        "tokens after a completion's first EOS are trained: the same completions are sampled, and "
-        "their mask is another"
+        "tokens after a completion's first EOS are trained: the completions are equal, but their "
+        "mask differs"
         if ended
-        else "the same completions are sampled, and their mask holds more tokens",
+        else "the completions are equal, but their mask includes more tokens",
         (
             *(evidence_of(d) for d in facts.differences("batches")[:1]),
             Evidence("signal", f"{same}; {pads}" if was > now else same),
-            *([evidence_of_check(stranger)] if stranger else []),
+            *([evidence_of_check(unsampled)] if unsampled else []),
         ),
-        ("look at the mask of completions: it ends with the first EOS, and leaves out the pads",),
+        ("check the mask of completions: it must end with the first EOS and exclude padding",),
     )
 
 
@@ -148,13 +151,13 @@ def _rewards(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.ROLLOUT,
             0.93,
-            "completions are credited with the rewards of others",
+            "completions get the rewards of other completions",
             (
                 *facts.first_evidence(),
-                Evidence("signal", "the same advantages stand at other completions of the step"),
+                Evidence("signal", "the step's advantages are equal, but of other completions"),
                 *([code.evidence()] if code else []),
             ),
-            ("look at what orders prompts, completions and rewards: each must keep its place",),
+            ("check the order of prompts, completions and rewards: each must keep its place",),
         )
         return
     flat = facts.failed("reward_varies")
@@ -165,7 +168,7 @@ def _rewards(facts: Facts) -> Iterator[Finding]:
     code = facts.changed_code("reward_funcs", "scorer")
     if not same_samples or not (flat or moved):
         return
-    what = "every completion earns the same" if flat else "the same completions earn other rewards"
+    what = "all completions get the same reward" if flat else "rewards differ for equal completions"
     evidence = [*([evidence_of_check(flat)] if flat else []), *_mean_reward(facts)]
     if code is not None:
         evidence.append(code.evidence())
@@ -179,7 +182,7 @@ def _rewards(facts: Facts) -> Iterator[Finding]:
 
 
 def _mean_reward(facts: Facts) -> Iterator[Evidence]:
-    """Of the first step at which scores differ, or the first at all."""
+    """Yield the mean reward of the first step whose scores differ, or of step 1."""
     signal = facts.rollout_signal
     step = (signal.step or 1) if signal is not None else 1
     was, now = facts.metric("reward")
@@ -190,15 +193,15 @@ def _mean_reward(facts: Facts) -> Iterator[Evidence]:
 
 
 def _logprobs(facts: Facts) -> Iterator[Finding]:
-    """The same completions of the same model, and another distribution over them."""
+    """The model's distribution over the same completions differs."""
     broken = facts.failed("starts_at_ratio_one")
     if broken is not None:
         yield Finding(
             C.ROLLOUT,
             0.8,
-            "the policy that is trained is not the one that sampled",
+            "the trained policy is not the one that sampled",
             (evidence_of_check(broken),),
-            ("compute old and new log-probabilities alike: temperature, mask, precision, dropout",),
+            ("use one temperature, mask, precision and dropout for old and new log-probabilities",),
         )
     if facts.entry not in ("first_loss", "first_gradient", "first_update", "trajectory"):
         return
@@ -208,8 +211,8 @@ def _logprobs(facts: Facts) -> Iterator[Finding]:
     yield Finding(
         C.ROLLOUT,
         0.85,
-        "the same completions have other log-probabilities: those of another distribution than "
-        "they were sampled from",
+        "log-probabilities differ for the same completions: they are not those of the sampling "
+        "distribution",
         (
             *facts.first_evidence(),
             Evidence(
@@ -221,7 +224,7 @@ def _logprobs(facts: Facts) -> Iterator[Finding]:
                 "nats",
             ),
         ),
-        ("divide the logits by the sampling temperature, and mask what was not sampled",),
+        (SAMPLED_LOGITS,),
     )
 
 

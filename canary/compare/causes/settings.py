@@ -1,4 +1,4 @@
-"""Settings: a config key, or a value in force, that explains what differs downstream of it."""
+"""Settings: a config key or an active value that explains a later difference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.TOKENIZATION: ("data", "batches"),
     C.DATA: ("data", "batches"),
     C.ADAPTER: ("model", "rollout", "first_loss", "first_gradient", "first_update", "trajectory"),
-    # Another precision is compared with its own, wider tolerance: all may seem equal.
+    # Another precision has a wider tolerance, so all stages may seem equal.
     C.NUMERICS: ("model", "rollout", "first_loss", "first_gradient", "first_update", None),
     C.OBJECTIVE: ("rollout", "first_loss", "first_gradient", "trajectory"),
     C.ROLLOUT: ("batches", "rollout", "first_loss", "first_gradient", "trajectory", None),
@@ -28,12 +28,11 @@ FIRST_EFFECT: dict[C, tuple[str | None, ...]] = {
     C.DATALOADER: (None, "batches"),
     C.COMMUNICATION: (None,),
 }
-"""Where what is learned can first differ for a setting of this kind; None: nothing learned does."""
+"""Stages that a setting of this kind can change first; None: it may leave learning unchanged."""
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """One a mechanism that has settings which differ; and the config itself, where no name tells
-    what a key decides."""
+    """One finding per mechanism with changed settings, and one for keys of unknown effect."""
     ended = any(record.status not in ("completed", "running") for record in facts.current)
     if not (facts.entry or facts.report.failed_checks or facts.slower or ended):
         return
@@ -49,7 +48,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             category,
             strength,
-            f"set otherwise: {changes[0].sentence()}"
+            f"setting changed: {changes[0].sentence()}"
             + (f" and {len(changes) - 1} more" * (len(changes) > 1)),
             tuple(evidence for c in changes[:3] for evidence in _evidence(facts, c)),
             (f"set {changes[0].name} back, or accept the change",),
@@ -59,14 +58,14 @@ def findings(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             C.CONFIG,
             0.5,
-            f"set otherwise: {named[0].sentence()}",
+            f"setting changed: {named[0].sentence()}",
             tuple(evidence for c in named[:3] for evidence in _evidence(facts, c)),
             (f"set {named[0].key} back, or accept the change",),
         )
 
 
 def _fits(category: C, facts: Facts) -> bool:
-    """Whether a setting of this kind can be behind what differs first, or behind a slower step."""
+    """Return whether a setting of this kind can cause the first difference or a slower step."""
     first = FIRST_EFFECT.get(category, ())
     slows = facts.slower is not None and None in first and can_slow(category, facts)
     return slows or (facts.entry in first and (facts.entry is not None or facts.slower is None))

@@ -1,4 +1,4 @@
-"""Tokenization: other ids for the same words, another template, or the same work done again."""
+"""Tokenization: other ids for the same text, another chat template, or repeated work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from canary.compare.diagnosis.suspects import RegressionCategory as C
 
 
 def findings(facts: Facts) -> Iterator[Finding]:
-    """The tokenizer itself; ids that differ for the same words; work that a cache used to save."""
+    """Changes of the tokenizer, of ids for the same text, or work that a cache used to save."""
     yield from _tokenizer(facts)
     yield from _other_ids(facts)
     yield from _done_again(facts)
@@ -26,17 +26,17 @@ def _tokenizer(facts: Facts) -> Iterator[Finding]:
     what = {
         "chat_template_sha256": "the chat template changed",
         "vocab_sha256": "the tokenizer's vocabulary changed",
-        "pipeline_sha256": "what the tokenizer does around its vocabulary changed",
+        "pipeline_sha256": "the tokenizer's processing around its vocabulary changed",
     }.get(part, f"the tokenizer's {part.replace('.', ' ')} changed")
     reached = facts.differs("batches")
-    # The ids are the same and only what is learned of them differs: a matter of labels.
+    # With equal ids, only labels or masks differ.
     only_labels = reached and facts.batches.same_rows
     only_samples = facts.rollout and facts.batches.same_prompts
     strength = 0.55 if only_labels or only_samples else (0.96 if reached else 0.5)
     yield Finding(
         C.TOKENIZATION,
         strength,
-        f"{what}, and the model is fed other tokens" if reached else what,
+        f"{what}, and the model gets different tokens" if reached else what,
         tuple(evidence_of(d) for d in changed[:3]),
         (
             "compare the tokenizer's files and the chat template of both commits",
@@ -46,7 +46,7 @@ def _tokenizer(facts: Facts) -> Iterator[Finding]:
 
 
 def _other_ids(facts: Facts) -> Iterator[Finding]:
-    """With the same tokenizer: the same words, cut into other tokens or with others around them."""
+    """The tokenizer is the same, but the same text gets other tokens, or more around it."""
     if any(d.signal.startswith("tokenizer") for d in facts.differences("data")):
         return
     if facts.entry not in ("data", "batches") or not facts.batches.known:
@@ -54,7 +54,7 @@ def _other_ids(facts: Facts) -> Iterator[Finding]:
     if facts.batches.same_multiset or (facts.rollout and facts.batches.same_prompts):
         return
     if eos_alone(facts) is not None:
-        return  # a token of the data's own, or none: the words are tokenized as they were
+        return  # only EOS was added or removed: the text has the same tokens
     same_texts = facts.batches.same_texts or (facts.rollout and facts.batches.same_prompt_texts)
     bos = facts.exact_counts("bos_tokens", "sequences")
     per_sequence = [count / (sequences or 1) for count, sequences in zip(*bos, strict=True)]
@@ -64,14 +64,14 @@ def _other_ids(facts: Facts) -> Iterator[Finding]:
     evidence = [evidence_of(d) for d in facts.differences("batches")[:1]]
     words = "the same text gives different tokens"
     if abs(extra) >= 0.25:
-        words = f"{'more' if extra > 0 else 'fewer'} BOS tokens are in each sequence"
+        words = f"each sequence has {'more' if extra > 0 else 'fewer'} BOS tokens"
         was, now = per_sequence
         evidence.append(
             Evidence("signal", f"BOS tokens per sequence {was:.2f} -> {now:.2f}", was, now)
         )
     else:
         evidence.append(
-            Evidence("signal", "the decoded text is the same without special tokens and spaces")
+            Evidence("signal", "the decoded text is equal without special tokens and spaces")
         )
     yield Finding(
         C.TOKENIZATION,
@@ -80,7 +80,7 @@ def _other_ids(facts: Facts) -> Iterator[Finding]:
         tuple(evidence),
         (
             "look at special tokens, add_special_tokens and the chat template",
-            "a text that holds special tokens already must be tokenized without adding them",
+            "if a text already has special tokens, tokenize it without adding them",
         ),
     )
 
@@ -103,7 +103,7 @@ def _done_again(facts: Facts) -> Iterator[Finding]:
         what,
         (*map(evidence_of_check, counted), *([startup] if startup else [])),
         (
-            "give Dataset.map a function that can be hashed: one without state or open objects",
+            "give Dataset.map a function that can be hashed: no state, no open objects",
             "tokenize once, before training, and not in the collator",
         ),
         sign="tokenizer_calls" if _in_steps(facts) else "dataset_maps",
@@ -111,8 +111,7 @@ def _done_again(facts: Facts) -> Iterator[Finding]:
 
 
 def _in_steps(facts: Facts) -> bool:
-    """Whether the tokenizer is called in the steps, once in each at least, and not for a pass over
-    the dataset before them."""
+    """Return whether the tokenizer is called in each step, not in a pass over the dataset."""
     calls = facts.rose("tokenizer_calls")
     steps = max(launch.steps for launch in facts.now.launches) if facts.now.launches else 1
     return calls is not None and not facts.rose("dataset_maps") and (calls.delta or 0) >= steps

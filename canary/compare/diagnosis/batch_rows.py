@@ -1,4 +1,4 @@
-"""How the batches of two runs differ: other sequences, other places, other masks. Pure."""
+"""Compare the batches of two runs: their sequences, the order and the masks. Pure."""
 
 from __future__ import annotations
 
@@ -16,40 +16,39 @@ COMPLETIONS = "completion_ids"
 
 @dataclass(frozen=True)
 class BatchChange:
-    """What is the same in the batches of both sides, and what is not."""
+    """How the batches of both sides agree and differ."""
 
     known: bool
-    """Whether both sides recorded rows."""
+    """Whether both sides recorded the hashes of rows."""
     same_rows: bool = False
-    """Each step has the same sequences in the same places, however padded."""
+    """Each step has the same sequences in the same places; padding may differ."""
     same_multiset: bool = False
-    """The same sequences over all steps, in another order or in other places."""
+    """All steps together have the same sequences."""
     same_set_in_steps: bool = False
-    """Each step has the same sequences, in other places."""
+    """Each step has the same sequences, in any place."""
     same_texts: bool = False
-    """Other ids for the same words."""
+    """All steps together have the same decoded texts."""
     texts_known: bool = False
-    """Whether both sides could tell the words: without a tokenizer nobody can."""
+    """Whether both sides recorded texts; they need a tokenizer for that."""
     in_place: float = 0.0
-    """Share of the sequences that stand where they stood, 0 to 1."""
+    """Share of the baseline's sequences that are in the same place, 0 to 1."""
     shared: float = 0.0
-    """Share of the baseline's sequences that the current side has too, wherever."""
+    """Share of the baseline's sequences that the current side has in any place."""
     same_prompts: bool = False
-    """Of online RL: what was asked is the same."""
+    """Online RL: the prompts are equal."""
     same_prompt_texts: bool = False
-    """Of online RL: what was asked has the same words, and other ids."""
+    """Online RL: the prompts have the same texts but different ids."""
     shorter: bool = False
     """The current side's longest sequence is shorter."""
     longer: bool = False
     steps_differ_from: int | None = None
     """The first step whose rows differ, from 1."""
     unmasked: int = 0
-    """Of online RL: tokens that step 1 trains more, where what was sampled has the same words and
-    the same padding. Only its mask is another then."""
+    """Online RL: extra tokens that step 1 trains on, if only the mask of the samples changed."""
 
 
 def batch_change(baseline: Steps, current: Steps) -> BatchChange:
-    """Compares the rows of both sides over the steps that both have."""
+    """Compare the rows of both sides over the steps that both have."""
     common = min(len(baseline), len(current))
     before, after = baseline[:common], current[:common]
     if not all("rows" in micro for side in (before, after) for step in side for micro in step):
@@ -86,7 +85,7 @@ Place = tuple[int, str, int]
 
 
 def _steps(side: Steps, key: Literal["rows", "texts"]) -> list[dict[Place, str]]:
-    """A step: the hash at each place (micro-batch, tensor, row)."""
+    """Return for each step the hash at each place (micro-batch, tensor, row)."""
     return [
         {
             (place, name, row): value
@@ -117,22 +116,23 @@ def _pool(steps: Sequence[Mapping[Place, str]]) -> Counter[str]:
 
 
 def _prompts(steps: Sequence[Mapping[Place, str]]) -> set[str]:
-    """Whichever places they have: trainers shuffle what they generated, by a state of the random
-    numbers that follows the sampling."""
+    """Return the prompts without their places: trainers shuffle generated rows.
+
+    The shuffle depends on the state of the random numbers after sampling.
+    """
     return {value for step in steps for place, value in step.items() if place[1] != COMPLETIONS}
 
 
 def _unmasked(baseline: Steps, current: Steps) -> int:
-    """Tokens of completions that are trained more in step 1, of the same prompts, texts, shapes and
-    padded ids; 0 where any of these differs or was not recorded.
+    """Return how many more completion tokens step 1 trains on because the mask changed.
 
-    Pads that are sampled or written make other padded ids, and words make other texts: what is left
-    is the mask over the ids, which now holds what stands behind an EOS.
+    0 if prompts, texts, shapes or the number of padded ids differ or were not recorded. With those
+    equal, only the mask can differ: it now includes ids after an EOS.
     """
     before, after = baseline[0], current[0]
     if not all("completion_tokens" in micro and "pad_ids" in micro for micro in (*before, *after)):
         return 0
-    # By step and not by place: trainers shuffle what they generated.
+    # By step and not by place: trainers shuffle generated rows.
     texts = [_pool(_steps([side], "texts")) for side in (before, after)]
     shapes = [[micro.get("shapes") for micro in side] for side in (before, after)]
     prompts = [_prompts(_steps([side], "rows")) for side in (before, after)]

@@ -1,4 +1,4 @@
-"""Chains of cause and effect: what a mechanism brings along is its evidence, and no rival of it."""
+"""Chains of cause and effect: an effect of a mechanism is evidence for it, not a rival."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import replace
 from canary.compare.diagnosis.evidence import Finding
 
 COMPUTE = ("forward", "backward", "optimizer", "generation", "logprob")
-"""Phases whose time is the device's, or that of operators on a CPU."""
+"""Phases whose time is spent in operators, on the device or on a CPU."""
 PYTHON = ("data", "reward", "logging", "checkpoint", "advantage", "other")
-"""Phases in which code of the user's own runs as well."""
+"""Phases that also run the user's code."""
 
 FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "tokenizer_calls": PYTHON,
@@ -27,37 +27,35 @@ FOLLOWS: Mapping[str, tuple[str, ...]] = {
     "live_tensors": ("live_memory", "max_memory", "other"),
     "live_memory": ("max_memory",),
     "gil_contention": (*COMPUTE, *PYTHON, "ranks_wait"),
-    # A collator computes too, where no phase of the model grew. While a batch or a file is waited
-    # for, nobody takes the core: the computing phases have more than their share of that.
+    # A collator computes too, if no phase of the model grew. A wait for a batch or a file needs no
+    # core. So the delay for a core falls on the computing phases, where it counts as "waiting".
     "data": ("ranks_wait", "operators_of_data", "waiting"),
     "checkpoint": ("ranks_wait", "waiting"),
     "logging": ("ranks_wait", "waiting"),
     "reward": ("ranks_wait",),
 }
-"""What follows from what, by the sign that a finding rests on: a count by the name of its check, a
-time by its phase, a share of the host's time by its name in the record."""
+"""Sign of a cause: signs of its effects. Counts are named by their check, times by their phase,
+and shares of the host's time by their field in the record."""
 
 
 def chained(found: Iterable[Finding]) -> list[Finding]:
-    """The findings that follow from no other mechanism, with what follows from them as evidence.
+    """Return the findings at the start of each chain, with the evidence of their effects.
 
-    Of several that explain one finding, the strongest gets its evidence. What follows from a
-    finding that follows from another belongs to the first of the chain.
+    If several findings explain an effect, the strongest gets its evidence.
     """
-    left = list(found)
-    while (pair := _first_pair(left)) is not None:
+    remaining = list(found)
+    while (pair := _end_of_chain(remaining)) is not None:
         cause, effect = pair
-        left = [
+        remaining = [
             replace(one, evidence=(*one.evidence, *effect.evidence)) if one is cause else one
-            for one in left
+            for one in remaining
             if one is not effect
         ]
-    return left
+    return remaining
 
 
-def _first_pair(found: list[Finding]) -> tuple[Finding, Finding] | None:
-    """(cause, effect): an effect that nothing here follows from goes first, so that no link of a
-    chain is lost before those behind it."""
+def _end_of_chain(found: list[Finding]) -> tuple[Finding, Finding] | None:
+    """Return a (cause, effect) whose effect causes nothing, to merge chains from their ends."""
     pairs = [
         (cause, effect)
         for effect in found
@@ -69,5 +67,5 @@ def _first_pair(found: list[Finding]) -> tuple[Finding, Finding] | None:
 
 
 def follows(effect: Finding, cause: Finding) -> bool:
-    """Whether what `effect` rests on is a thing that `cause` brings along."""
+    """Return whether the sign of `effect` follows from that of `cause`."""
     return bool(effect.sign) and effect.sign in FOLLOWS.get(cause.sign, ())

@@ -1,4 +1,4 @@
-"""Settings that differ between two runs: those of the config, and those in use. Pure."""
+"""Settings that differ between two runs: config keys, and settings that only training has. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canary.compare.report import Comparison
 from canary.config.secret_names import is_special_token
 from canary.record.types import RunRecord
 
-FOLLOWING = (
+IGNORED = (
     "transformers_version",
     "max_steps",
     "_from_model_config",
@@ -22,7 +22,7 @@ FOLLOWING = (
     "logging_first_step",
     "run_name",
 )
-"""Settings that follow from others, or that say nothing of what is trained."""
+"""Settings that follow from others or do not affect what is trained."""
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,17 @@ class SettingChange:
     baseline: Any
     current: Any
     category: RegressionCategory | None
-    """What it decides."""
+    """The mechanism that it controls."""
     in_config: bool
-    """Whether the config says so too; otherwise code or a package's default changed it."""
+    """Whether the config changed; otherwise code or a package's default changed the setting."""
 
     @property
     def name(self) -> str:
-        """Without its section, and of an option of a command the trainer's word for it."""
+        """Return the key without its section; for a command's option the trainer's name of it."""
         return setting_name(self.key) if self.in_config else self.key.rpartition(".")[2]
 
     def sentence(self) -> str:
-        """In words."""
+        """Return the change in words."""
         if self.in_config:
             return f"{self.key} {shown(self.baseline)} -> {shown(self.current)}"
         was, now = (
@@ -53,12 +53,12 @@ class SettingChange:
         return f"{self.key} {was} -> {now}"
 
     def evidence(self) -> Evidence:
-        """As evidence."""
+        """Return the change as evidence."""
         if self.in_config:
             return Evidence(
                 "config", self.sentence(), _simple(self.baseline), _simple(self.current)
             )
-        words = f"{self.sentence()}, which the config does not set"
+        words = f"{self.sentence()}, although the config does not set it"
         return Evidence("code", words, _simple(self.baseline), _simple(self.current))
 
 
@@ -69,30 +69,30 @@ def _simple(value: Any) -> float | int | str | None:
 def setting_changes(
     report: Comparison, before: RunRecord, now: RunRecord
 ) -> tuple[SettingChange, ...]:
-    """Config keys first; then what was in force and is not one of them, once each."""
+    """Return changed config keys first, then other changed settings of the training, once each."""
     found = [
         SettingChange(c.key, c.baseline, c.current, _category(c.key), in_config=True)
         for c in report.config_changes
         if not c.cosmetic
     ]
     names = {change.name for change in found}
-    told = {(change.category, repr(as_number(change.current))) for change in found}
+    listed = {(change.category, repr(as_number(change.current))) for change in found}
     values = {_key(change.baseline, change.current) for change in found}
-    was, now_in_force = (_in_force(record) for record in (before, now))
-    was, now_in_force = _shared_sections(was, now_in_force), _shared_sections(now_in_force, was)
-    if was and now_in_force:
-        for key in dict.fromkeys((*now_in_force, *was)):
+    was, active = (_active_settings(record) for record in (before, now))
+    was, active = _shared_sections(was, active), _shared_sections(active, was)
+    if was and active:
+        for key in dict.fromkeys((*active, *was)):
             change = SettingChange(
-                key, was.get(key), now_in_force.get(key), category_of(key), in_config=False
+                key, was.get(key), active.get(key), category_of(key), in_config=False
             )
             same = change.baseline == change.current
-            if is_special_token(key) and not (key in was and key in now_in_force):
+            if is_special_token(key) and not (key in was and key in active):
                 continue  # older versions left it out, together with the secrets
-            if same or change.name in FOLLOWING or change.name in names:
+            if same or change.name in IGNORED or change.name in names:
                 continue
             if _key(change.baseline, change.current) in values:
-                continue  # the same change under a trainer's own name for it
-            if change.current is not None and (change.category, repr(change.current)) in told:
+                continue  # the same change under the trainer's name
+            if change.current is not None and (change.category, repr(change.current)) in listed:
                 continue
             names.add(change.name)
             found.append(change)
@@ -107,14 +107,16 @@ def _key(was: Any, now: Any) -> str:
     return repr((as_number(was), as_number(now)))
 
 
-def _in_force(record: RunRecord) -> Mapping[str, object]:
+def _active_settings(record: RunRecord) -> Mapping[str, object]:
     return record.exact.get("evidence", {}).get("settings", {})
 
 
 def _shared_sections(
     settings: Mapping[str, object], other: Mapping[str, object]
 ) -> dict[str, object]:
-    """Those of sections that both sides have: a collator of another kind has other attributes, and
-    that it is of another kind is known by its code."""
+    """Return the settings of sections that both sides have.
+
+    Another kind of collator has other attributes; its code already shows that it changed.
+    """
     sections = {key.partition(".")[0] for key in other}
     return {key: value for key, value in settings.items() if key.partition(".")[0] in sections}

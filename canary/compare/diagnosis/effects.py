@@ -1,4 +1,4 @@
-"""What a suspect is suspected of: other learning, a slower step, more memory. Pure."""
+"""Effects that a suspect may explain: changed learning, a slower step, more memory. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OF_GROUP: Mapping[Group, Effect] = {
     "memory": "memory",
 }
 LOUD: tuple[CheckStatus, ...] = ("fail", "changed", "warn")
-"""Statuses that ask for a reason, the worst first."""
+"""Statuses that need an explanation, the worst first."""
 
 MODEL = ("forward", "backward", "logprob")
 SLOWS: Mapping[C, tuple[str, ...]] = {
@@ -34,15 +34,14 @@ SLOWS: Mapping[C, tuple[str, ...]] = {
     C.IO: ("checkpoint", "evaluation", "logging", "data", "other"),
     C.COMMUNICATION: ("backward", "forward", "optimizer", "other"),
 }
-"""Phases that a mechanism can slow when the config or what is learned names it; all where it is not
-listed. A count or a time that a finding rests on speaks for itself."""
+"""Phases that a mechanism can slow, for findings without a count or a time; all if not listed."""
 
 MAIN = 0.2
-"""Of what the phases took beyond what was expected: a phase with less is not what slowed a step."""
+"""A phase with a smaller share of the unexpected time did not slow the step."""
 
 
 def effects(facts: Facts) -> list[list[Effect]]:
-    """What differs, by how bad it is, the worst first."""
+    """Return the effects grouped by severity, the worst first."""
     worst: dict[Effect, int] = {}
     for check in facts.report.checks:
         if check.status in LOUD:
@@ -53,7 +52,7 @@ def effects(facts: Facts) -> list[list[Effect]]:
 
 
 def is_exact(effect: Effect, facts: Facts) -> bool:
-    """Whether a signal without noise has such an effect, and not only times, peaks and trends."""
+    """Return whether an exact signal shows the effect, and not only times, peaks and trends."""
     return any(
         check.failed and check.lane in ("exact", "invariant") and OF_GROUP[check.group] == effect
         for check in facts.report.checks
@@ -61,12 +60,12 @@ def is_exact(effect: Effect, facts: Facts) -> bool:
 
 
 def is_timed(finding: Finding) -> bool:
-    """Whether it rests on times alone, which scatter."""
+    """Return whether it rests on noisy times alone."""
     return finding.category is C.HOST or finding.sign in PHASES
 
 
 def speed_failed(facts: Facts) -> bool:
-    """Whether a check of times says that a step got slower."""
+    """Return whether a check with noise found the step slower."""
     return any(
         check.status == "fail" and check.lane != "exact" and OF_GROUP[check.group] == "cost"
         for check in facts.report.checks
@@ -74,7 +73,7 @@ def speed_failed(facts: Facts) -> bool:
 
 
 def can_cause(finding: Finding, effect: Effect, facts: Facts) -> bool:
-    """Whether what was found can be behind such an effect."""
+    """Return whether the finding can cause the effect."""
     if effect == "learned":
         return finding.category not in (C.IO, C.MEMORY) and not is_timed(finding)
     if effect == "memory":
@@ -83,13 +82,15 @@ def can_cause(finding: Finding, effect: Effect, facts: Facts) -> bool:
 
 
 def can_slow(category: C, facts: Facts) -> bool:
-    """Whether the phases that grew are ones that this mechanism can slow; where none did, whether
-    it can slow more than one. Where a step is not known to be slower, anything may do more work."""
+    """Return whether the mechanism can slow a phase that grew; all can if no step is slower.
+
+    If no phase grew, it must be able to slow more than one phase.
+    """
     if facts.slower is None or category not in SLOWS:
         return True
     grown = {
         phase.phase
         for phase in (facts.phases.grown if facts.phases else ())
-        if phase.share >= MAIN or phase.stands_in_cpu
+        if phase.share >= MAIN or phase.stands_out_in_cpu
     }
     return bool(grown.intersection(SLOWS[category])) if grown else category is not C.OPTIMIZER

@@ -1,4 +1,4 @@
-"""What the causes look at: a comparison, its two records, and what follows from them. Pure."""
+"""Facts for the causes: a comparison, its two records, and values derived from them. Pure."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ class Facts:
 
     @cached_property
     def before(self) -> RunRecord:
-        """The baseline's record with the exact signals."""
+        """Return the baseline's record with exact signals."""
         return newest_probed(self.baseline)
 
     @cached_property
     def now(self) -> RunRecord:
-        """The current side's."""
+        """Return the current side's record with exact signals."""
         return most_different(self.current, self.before)
 
     def exact(self, read: Callable[[Exact], T]) -> tuple[T, T]:
-        """What both sides' exact signals hold in one place."""
+        """Return one part of the exact signals, of (baseline, current)."""
         return read(self.before.exact), read(self.now.exact)
 
     def metric(self, name: str) -> tuple[Series, Series]:
-        """A metric of the trainer, a value for each step of the probe; empty where it told none."""
+        """Return a metric of the trainer for each step of the probe; empty if not reported."""
         return self.exact(lambda exact: exact.get("trajectory", {}).get("rl", {}).get(name, []))
 
     def probed_batches(self) -> tuple[list[list[Micro]], list[list[Micro]]]:
-        """The micro-batches of each step of both probes."""
+        """Return the micro-batches of each step of both probes."""
         return self.exact(lambda exact: exact.get("batches", []))
 
     def unrecorded(self, stages: Sequence[str]) -> list[str]:
-        """Those of the stages, in words, that a side did not record."""
+        """Return, in words, the stages that a side did not record."""
         return [
             LEARNED_STAGES[stage]
             for stage in stages
@@ -82,35 +82,35 @@ class Facts:
     # Checks and differences.
 
     def check(self, name: str) -> Check | None:
-        """The check of that name, where it ran."""
+        """Return the check of that name; None if it did not run."""
         return next((c for c in self.report.checks if c.name == name), None)
 
     def failed(self, *names: str) -> Check | None:
-        """The first of these checks that failed or asks for acceptance."""
+        """Return the first of these checks that failed or needs acceptance."""
         found = (self.check(name) for name in names)
         return next((check for check in found if check is not None and check.failed), None)
 
     def rose(self, name: str) -> Check | None:
-        """A count that failed, or that rose too little to fail."""
+        """Return a check whose count rose and failed or warned."""
         check = self.check(name)
         loud = check is not None and (check.failed or check.status == "warn")
         return check if loud and check is not None and (check.delta or 0) > 0 else None
 
     def differences(self, stage: str) -> list[Difference]:
-        """What differs in a stage."""
+        """Return the differences of a stage."""
         return [d for d in self.report.differences if d.stage == stage]
 
     def difference(self, stage: str, signal: str) -> Difference | None:
-        """One signal of a stage."""
+        """Return the difference of one signal of a stage."""
         return next((d for d in self.differences(stage) if d.signal == signal), None)
 
     def differs(self, stage: str) -> bool:
-        """Whether anything does."""
+        """Return whether anything differs in a stage."""
         return bool(self.differences(stage))
 
     @cached_property
     def slower(self) -> Check | None:
-        """The check that says that a step takes longer, or more CPU time, than noise explains."""
+        """Return the check that found more time or CPU time per step than noise explains."""
         return next(
             (
                 check
@@ -122,19 +122,19 @@ class Facts:
             None,
         )
 
-    # What is learned.
+    # Learning.
 
     @cached_property
     def rollout(self) -> bool:
-        """Whether the trainer generates what it trains on."""
+        """Return whether the trainer generates the text that it trains on."""
         return is_rollout(self.now)
 
     @cached_property
     def entry(self) -> str | None:
-        """The first stage of what is learned from which the difference reaches the outcome.
+        """Return the first learning stage whose difference affects the later ones.
 
-        A dataset that differs in rows which were not reached is not where it came in, nor are
-        other micro-batches of the same rows where nothing else is learned.
+        Dataset rows that the steps did not reach do not count. Nor do other micro-batches of the
+        same rows if no later stage differs.
         """
         stages = [stage for stage in LEARNED_STAGES if self.differs(stage)]
         if stages == ["batches"] and self.difference("batches", "micro_batches"):
@@ -144,8 +144,7 @@ class Facts:
         return stages[0] if stages else None
 
     def exact_counts(self, *names: TokenCount) -> list[tuple[int, int]]:
-        """Totals over the batches of the steps that both sides have; 0 twice for what a side did
-        not count."""
+        """Return totals over the steps that both sides have; (0, 0) if a side did not count."""
         before, after = self.probed_batches()
         common = min(len(before), len(after))
         sides = [[micro for step in side[:common] for micro in step] for side in (before, after)]
@@ -157,11 +156,11 @@ class Facts:
 
     @cached_property
     def batches(self) -> BatchChange:
-        """How the batches differ, row by row."""
+        """Return how the batches differ, row by row."""
         return batch_change(*self.probed_batches())
 
     def metric_moved(self, name: str, step: int = 1) -> bool:
-        """Whether a metric that the trainer logged differs at a step beyond rounding."""
+        """Return whether a logged metric differs at a step by more than rounding."""
         before, after = self.metric(name)
         if min(len(before), len(after)) < step:
             return False
@@ -171,7 +170,7 @@ class Facts:
         return relative_difference(was, now, scale) > allowed
 
     def first_step(self, series: Literal["losses", "grad_norms"]) -> int | None:
-        """The first step, from 1, at which `losses` or `grad_norms` differ; None where none do."""
+        """Return the first step, from 1, at which the series differs; None if none does."""
         sides = Sides(self.before, self.now)
         before, after = told_losses(sides)
         floor, factor = loss_floor(self.now), 1.0
@@ -186,20 +185,20 @@ class Facts:
 
     @cached_property
     def same_parameters_after_first_update(self) -> bool | None:
-        """Bit by bit; None where it was not recorded."""
+        """Return whether the parameters are bit-equal; None if not recorded."""
         before, after = self.exact(lambda exact: exact.get("first_update", {}).get("after_sha256"))
         return None if before is None or after is None else before == after
 
     @cached_property
     def rollout_signal(self) -> Difference | None:
-        """The first signal of a rollout that differs, where nothing learned before it does."""
+        """Return the first rollout signal that differs, if nothing before it differs."""
         if self.entry == "rollout":
             return self.differences("rollout")[0]
         if self.entry != "trajectory":
             return None
         later = [d for d in self.differences("trajectory") if d.step is not None]
         first = min((d.step or 0 for d in later), default=0)
-        # A trainer's metric has the name of this signal too.
+        # "entropy" is also the name of a trainer's metric.
         return next(
             (d for d in later if d.signal in SIGNALS and d.signal != "entropy" and d.step == first),
             None,
@@ -207,8 +206,7 @@ class Facts:
 
     @cached_property
     def rewards_read_other_data(self) -> bool:
-        """Whether the dataset differs in columns that are not fed to the model, and the first thing
-        learned that differs are scores, which are computed from them."""
+        """Return whether scores differ first, and the dataset in columns that rewards may read."""
         signal = self.rollout_signal
         return (
             signal is not None
@@ -218,8 +216,7 @@ class Facts:
 
     @cached_property
     def gradient_factor(self) -> float | None:
-        """The one factor by which the first gradient of every module group grew; None where the
-        groups do not agree on one."""
+        """Return the factor by which the first gradient of every module group grew, or None."""
         return common_factor(*self._gradient_groups())
 
     def _gradient_groups(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -227,8 +224,7 @@ class Facts:
 
     @cached_property
     def clipping(self) -> Difference | None:
-        """Where the first difference is that the optimizer gets another gradient of the same
-        backward."""
+        """Return the difference in clipping after an equal backward, if it is the first."""
         if self.entry not in ("first_update", "trajectory"):
             return None
         found = self.difference(self.entry, SIGNAL)
@@ -237,13 +233,12 @@ class Facts:
 
     @cached_property
     def clipping_unknown(self) -> bool:
-        """Whether the gradients of one side may be clipped ones: those of an older record of a
-        loop of one's own."""
+        """Return whether one side's gradients may be clipped, as in older records of user loops."""
         return has_clipping(self.before) != has_clipping(self.now)
 
     @cached_property
     def advantages(self) -> Literal["same", "exchanged", "others"]:
-        """Of step 1, in online RL: the same, the same ones of other completions, or others."""
+        """Compare the advantages of step 1 in online RL; "exchanged": equal but reordered."""
         was, now = map(advantages_of, self.probed_batches())
         largest = max((abs(value) for value in was if value == value), default=0.0)
 
@@ -259,8 +254,7 @@ class Facts:
 
     @cached_property
     def half_precision(self) -> str:
-        """The dtype in which the current side's losses or metrics were rounded and the baseline's
-        were not; empty where there is none."""
+        """Return the dtype to which only the current losses or metrics are rounded, or ""."""
         for dtype in ("bfloat16", "float16"):
             before, after = (rounded_to(record, dtype) for record in (self.before, self.now))
             if after and not before:
@@ -269,8 +263,10 @@ class Facts:
 
     @cached_property
     def reference_rounded(self) -> str:
-        """The dtype to which the current side's reference is rounded, and neither its policy nor
-        the baseline's reference; empty where there is none."""
+        """Return the dtype to which the current side's reference is rounded, or "".
+
+        It counts only if neither the policy nor the baseline's reference is rounded to it.
+        """
         before, after = self.exact(lambda exact: exact.get("model", {}).get("rounded_to", {}))
         dtype = after.get("reference")
         alone = dtype and dtype not in (after.get("policy"), before.get("reference"))
@@ -278,7 +274,7 @@ class Facts:
 
     @cached_property
     def groups_with_other_gradient(self) -> tuple[int, int]:
-        """(module groups whose first gradient differs, all groups)."""
+        """Return (module groups whose first gradient differs, all groups)."""
         before, after = self._gradient_groups()
         names = dict.fromkeys((*before, *after))
         allowed = tolerance_for(self.now).gradient
@@ -289,36 +285,36 @@ class Facts:
         ]
         return len(differing), len(names)
 
-    # Work, time, and what was changed.
+    # Work, time, settings and code.
 
     @cached_property
     def forwards(self) -> tuple[int | None, int | None]:
-        """How often a step calls its models; None where that was not counted."""
+        """Return the forward passes per step; None if not counted."""
         return self.exact(lambda exact: exact.get("work", {}).get("forwards"))
 
     @cached_property
     def more_forwards(self) -> bool:
-        """Whether a step calls its models more often, by more than a twentieth."""
+        """Return whether the forward passes per step rose by more than a twentieth."""
         was, now = (count or 0 for count in self.forwards)
         return was > 0 and now > 1.05 * was
 
     @cached_property
     def phases(self) -> StepGrowth | None:
-        """What a step's parts took beyond what the machine explains."""
+        """Return the growth of a step's phases beyond a slower machine."""
         return phase_growth(self.current, self.baseline)
 
     def grown_phase(self, *names: str) -> PhaseGrowth | None:
-        """The phase among these that grew most, if it stands above the noise."""
+        """Return the phase among these that grew most, if one stands out."""
         grown = self.phases.grown if self.phases else ()
         return next((phase for phase in grown if phase.phase in names), None)
 
     @cached_property
     def operators(self) -> OperatorDifferences:
-        """Operators that differ."""
+        """Return the operators that differ."""
         return operator_differences(self.now, self.before)
 
     def more_calls(self, *parts: str) -> float:
-        """Calls a step more of the operators whose name holds one of these."""
+        """Return how many more calls per step the operators with one of these in their name had."""
         return sum(
             row.growth_calls or 0.0
             for row in self.operators.rows
@@ -327,20 +323,20 @@ class Facts:
 
     @cached_property
     def settings(self) -> tuple[SettingChange, ...]:
-        """Settings that differ: as the config says, and as they stood."""
+        """Return the settings that differ, in the config or only in the training."""
         return setting_changes(self.report, self.before, self.now)
 
     @cached_property
     def code(self) -> tuple[CodeChange, ...]:
-        """Functions of the user's own that differ."""
+        """Return the user's functions that differ."""
         return code_changes(self.before, self.now)
 
     def changed_code(self, *slots: str) -> CodeChange | None:
-        """One that is called in one of these places."""
+        """Return the first changed function in one of these slots."""
         return next((c for c in self.code if any(slot in c.slot for slot in slots)), None)
 
     def first_evidence(self) -> tuple[Evidence, ...]:
-        """The first difference of the exact lane, environment and config aside."""
+        """Return the first exact difference outside environment and config, as evidence."""
         for difference in self.report.differences:
             if difference.stage not in ("environment", "config"):
                 return (evidence_of(difference),)

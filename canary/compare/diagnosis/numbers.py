@@ -1,4 +1,4 @@
-"""Numbers of a probe as the causes look at them. Pure."""
+"""Tests on the numbers of a probe, for the causes. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from canary.record.types import RunRecord
 
 
 def advantages_of(steps: Sequence[Sequence[Micro]]) -> list[float]:
-    """Those of step 1; nan for what is no number."""
+    """Return the advantages of step 1; nan for missing values."""
     found = [value for micro in next(iter(steps), ()) for value in micro.get("advantages", [])]
     return [math.nan if value is None else value for value in found]
 
 
 def common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
-    """The one factor between the norms of two sides, by group; None where there is none, or 1."""
+    """Return the factor that all groups' norms share; None if they share none, or it is 1."""
     pairs = [
         (before[name], after[name])
         for name in before
@@ -34,24 +34,26 @@ def common_factor(before: Mapping[str, float], after: Mapping[str, float]) -> fl
 
 
 def rounded_to(record: RunRecord, dtype: str) -> bool:
-    """Whether losses, or all values of a logged metric, are numbers of a narrow dtype."""
+    """Return whether the losses, or all values of a metric, are exact numbers of a narrow dtype."""
     trajectory = record.exact.get("trajectory", {})
     first = record.exact.get("first_loss", {}).get("micro_losses", [])
     series = [[*trajectory.get("losses", []), *first], *trajectory.get("rl", {}).values()]
-    rows = _rows_a_step(record)
+    rows = _rows_per_step(record)
     return any(is_of_dtype(values, dtype) for values in series if not _are_shares(values, rows))
 
 
-def _rows_a_step(record: RunRecord) -> int:
-    """Sequences of a step, where each has as many; 0 elsewhere."""
+def _rows_per_step(record: RunRecord) -> int:
+    """Return the sequences per step; 0 if steps have different numbers."""
     steps = record.exact.get("batches", [])
     counts = {sum(micro.get("sequences", 0) for micro in step) for step in steps}
     return counts.pop() if len(counts) == 1 else 0
 
 
 def _are_shares(values: Sequence[float | None], rows: int) -> bool:
-    """Whether they are counts over the rows of a step: a mean length of 8 rows has three binary
-    places in any precision."""
+    """Return whether all values are counts over the rows of a step.
+
+    Such values look rounded in any precision: a mean of 8 counts has three binary places.
+    """
     numbers = (v * rows for v in values if is_finite(v))
     return bool(rows) and all(
         math.isfinite(v) and abs(v - round(v)) < 1e-6 * max(1.0, abs(v)) for v in numbers
@@ -62,7 +64,7 @@ LEAST_VALUES = 6
 
 
 def is_of_dtype(values: Sequence[float | None], dtype: str) -> bool:
-    """Whether every value, and enough different ones, can be held in `bfloat16` or `float16`."""
+    """Return whether enough different values exist and `bfloat16` or `float16` holds them all."""
     numbers = {v for v in values if is_finite(v) and v not in (0, 1, -1)}
     fractions = {v for v in numbers if v != round(v)}
     if len(fractions) < LEAST_VALUES:
@@ -78,5 +80,5 @@ def is_of_dtype(values: Sequence[float | None], dtype: str) -> bool:
 
 
 def is_finite(value: object) -> TypeGuard[float]:
-    """Whether it is a number, and one that can be computed with."""
+    """Return whether it is a finite number."""
     return isinstance(value, int | float) and math.isfinite(value)

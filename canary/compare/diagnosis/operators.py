@@ -1,8 +1,7 @@
-"""Which operators a run calls more, or spends longer in, than another. Pure.
+"""Find operators that a run calls more often, or spends longer in, than another. Pure.
 
-From the tables of both runs' profilers (self time and calls a step); where one of them was not
-profiled, from the operators that both probes counted in one step (calls a step, which no noise
-touches).
+The profilers' tables give self time and calls per step. If one run was not profiled, the counts of
+both probes give calls per step, which have no noise.
 """
 
 from __future__ import annotations
@@ -20,81 +19,80 @@ Source = Literal["profiler", "probe"]
 Clock = Literal["device", "host"]
 
 TIME_TOLERANCE = 0.25
-"""Self times of one operator differ by this much between two runs of the same code."""
+"""Share by which an operator's self time may differ between runs of the same code."""
 LEAST_SHARE = 0.01
-"""Of the step's self time in operators: a smaller growth explains nothing."""
+"""Smallest growth that matters, as a share of the step's self time in operators."""
 
 
 @dataclass(frozen=True)
 class OperatorUse:
-    """What one operator does in a step."""
+    """Calls and time of one operator, per step."""
 
     calls: float
     self_ms: float | None = None
-    """Without what it calls; None where only calls were counted."""
+    """Without the operators that it calls; None if only calls were counted."""
 
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """The operators of one run, a step."""
+    """The operators of one run, per step."""
 
     uses: Mapping[str, OperatorUse]
     clock: Clock | None = None
-    """What the self times are of."""
+    """The clock of the self times."""
     complete: bool = True
-    """Otherwise operators with less self time than any listed are left out."""
+    """Whether all operators are listed; otherwise those with the least self time are missing."""
 
-    # Once a table, and not once a row: a stranger's table may be long.
+    # Cached, not computed per row: a table from an unknown source may be long.
     @cached_property
     def total_ms(self) -> float:
-        """Self time of all that are listed."""
+        """Return the self time of all listed operators."""
         return sum(use.self_ms or 0.0 for use in self.uses.values())
 
     def unlisted(self) -> OperatorUse | None:
-        """What is known of an operator that is not listed: in a complete table, that it was not
-        called; in another, nothing."""
+        """Return no calls for an unlisted operator of a complete table; None if unknown."""
         if not self.complete:
             return None
         return OperatorUse(0.0, None if self.clock is None else 0.0)
 
     @cached_property
     def most_unlisted_ms(self) -> float:
-        """The longest that an operator can have taken which is not listed."""
+        """Return the longest self time that an unlisted operator can have."""
         times = [use.self_ms or 0.0 for use in self.uses.values()]
         return min(times, default=0.0) if not self.complete else 0.0
 
 
 @dataclass(frozen=True)
 class OperatorDifference:
-    """One operator on both sides. A side is None where its table does not reach so far down."""
+    """One operator on both sides; a side is None if its table is incomplete and lacks it."""
 
     name: str
     change: Change
     baseline: OperatorUse | None
     current: OperatorUse | None
     growth_ms: float | None
-    """Self time a step, current less baseline; the least it can be where a side is None; None
-    where times were not measured."""
+    """Self time per step, current less baseline; a lower bound if a side is None; None if times
+    were not measured."""
     growth_calls: float | None
-    """Calls a step, current less baseline; None where a side is."""
+    """Calls per step, current less baseline; None if a side is None."""
     baseline_share: float | None
-    """Of the step's self time in operators, 0 to 1."""
+    """Share of the step's self time in operators, 0 to 1."""
     current_share: float | None
 
 
 @dataclass(frozen=True)
 class OperatorDifferences:
-    """What was compared, and the operators that differ, those that grew most first."""
+    """The operators that differ, those that grew most first, and what was compared."""
 
     source: Source | None
-    """None: neither tables nor counts were there on both sides."""
+    """None if a side has neither a table nor counts."""
     clock: Clock | None
     rows: tuple[OperatorDifference, ...] = ()
     baseline_total_ms: float | None = None
-    """Self time in operators, a step."""
+    """Self time in operators, per step."""
     current_total_ms: float | None = None
     reason: str = ""
-    """Why nothing, or no time, was compared."""
+    """Why no operators, or no times, were compared."""
 
 
 def operator_differences(
@@ -104,11 +102,11 @@ def operator_differences(
     clock: Clock | None = None,
     keep_same: bool = False,
 ) -> OperatorDifferences:
-    """The operators that differ between two records, by growth.
+    """Return the operators that differ between two records, by growth.
 
-    With profiles on both sides, by self time of `clock`: left out, on the device where both have
-    it, else on the host. Otherwise by calls in the step that the probes counted, named as they
-    counted them (`aten.mm.default` where a profiler says `aten::mm`).
+    With profiles on both sides, by self time of `clock`; the default is the device if both profiles
+    have it, else the host. Otherwise by the probes' calls per step, under the probes' names
+    (`aten.mm.default`; a profiler says `aten::mm`).
     """
     reason = _why_no_profiles(current.profiler, baseline.profiler)
     if not reason:
@@ -131,7 +129,7 @@ def _why_no_profiles(current: Profiler, baseline: Profiler) -> str:
 
 
 def profiled(profiler: Profiler, clock: Clock) -> OperatorTable:
-    """The table of a record: the operators with the most self time."""
+    """Return the table of a profiled record: the operators with the most self time."""
     rows = profiler.top_cuda_ops if clock == "device" else profiler.top_cpu_ops
     kinds = profiler.operator_kinds
     complete = len(rows) < LISTED or (kinds is not None and len(rows) >= kinds)
@@ -141,7 +139,7 @@ def profiled(profiler: Profiler, clock: Clock) -> OperatorTable:
 def of_rows(
     rows: Sequence[OperatorRow], steps: int, clock: Clock, *, complete: bool = True
 ) -> OperatorTable:
-    """The table of rows that were counted over `steps` steps, one at least."""
+    """Return the table of rows that were counted over `steps` steps, at least one."""
     uses = {
         row.name: OperatorUse(
             row.count / steps,
@@ -153,7 +151,7 @@ def of_rows(
 
 
 def counted(record: RunRecord) -> OperatorTable | None:
-    """What the probe counted in one step; None where it did not."""
+    """Return the operators that the probe counted in one step; None if it did not."""
     operators = record.exact.get("work", {}).get("operators")
     if not operators:
         return None
@@ -167,7 +165,7 @@ def table_differences(
     keep_same: bool = False,
     reason: str = "",
 ) -> OperatorDifferences:
-    """The operators that differ between two tables of one kind, those that grew most first."""
+    """Return the operators that differ between two tables of one kind, largest growth first."""
     timed = current.clock is not None
     names = dict.fromkeys((*current.uses, *baseline.uses))
     rows = [_difference(name, current, baseline) for name in names]
@@ -222,11 +220,11 @@ def _change(
     growth_calls: float | None,
     least_ms: float,
 ) -> Change:
-    """Calls have no noise: an operator that came or went did so. Times have much."""
+    """Classify a change; calls have no noise, but times have."""
     if now is not None and was is not None and not (now.calls and was.calls):
         return "new" if now.calls else "gone"
     if growth_ms is not None:
-        # The shorter of the two; a side that is not listed tells nothing of its length.
+        # The shorter time decides; an unlisted side has none.
         times = [use.self_ms or 0.0 for use in (was, now) if use is not None]
         if abs(growth_ms) > max(least_ms, TIME_TOLERANCE * min(times)):
             return "grown" if growth_ms > 0 else "shrunk"

@@ -1,4 +1,4 @@
-"""The shape of a regression in a sentence: time and memory, alone or together. No cause yet."""
+"""Describe a regression in a sentence by what got worse: time, memory or learning. No cause yet."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from canary.compare.report import Check, Comparison
 
 TIME = tuple(name for name, row in CHECKS.items() if row.clock)
 SPEED = {"step_time_median", "cpu_time"}
-"""One of them, passed, tells of the speed."""
+"""Checks of which one must pass before the speed counts as unchanged."""
 MEMORY = ("max_memory", "reserved_memory", "memory_growth", "live_tensors")
 LEARNED = ("stability", "correctness")
 
 
 def patterns(found: Comparison) -> Iterator[str]:
-    """What got worse together; nothing where nothing did."""
+    """Yield what got worse together, if anything did."""
     failed = {check.name: check for check in found.failed_checks}
     slower, larger = _first(failed, TIME), _first(failed, MEMORY)
     learned = [check for check in failed.values() if check.group in LEARNED]
@@ -39,13 +39,13 @@ def patterns(found: Comparison) -> Iterator[str]:
 
 
 def _no_slower(found: Comparison) -> bool:
-    """Whether a slower step is excluded: of the clock's checks, those that were made passed."""
+    """Return whether a slower step is excluded: all checks of time that ran passed."""
     asked = [c for c in found.checks if c.name in TIME and c.status != "skip"]
     return bool(SPEED & {c.name for c in asked}) and all(c.status == "pass" for c in asked)
 
 
 def _speed(found: Comparison) -> str:
-    """What became of the speed, where nothing says that it got worse."""
+    """Return in words how the speed changed, if no check of it failed."""
     asked = [c for c in found.checks if c.name in TIME and c.status != "skip"]
     judged = [c for c in asked if c.name in SPEED]
     if not judged:

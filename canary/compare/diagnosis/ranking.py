@@ -1,4 +1,4 @@
-"""From findings to suspects: one a mechanism, and each lowered by its rivals."""
+"""Turn findings into suspects: one per mechanism, less confident the more rivals it has."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ from canary.compare.exact.stages import STAGE_OF
 
 UNKNOWN = RegressionCategory.UNKNOWN
 ORDER: tuple[EvidenceKind, ...] = get_args(EvidenceKind)
-SOMETHING_ELSE = 1.0
-"""Odds of a cause that nobody thought of: alone, a suspect is as likely as its evidence says."""
+UNKNOWN_ODDS = 1.0
+"""Odds of an unknown cause; without rivals, a suspect's confidence is its strength."""
 MOST = 0.97
 LEAST = 0.1
-"""A suspect below this is not named."""
-ONE_OF_SEVERAL = 0.4
-"""Of a cause that rests on what was not recorded: less likely than one that nobody thought of."""
-TELLS_APART = 1.05
-"""Two mechanisms whose confidences differ by less than this factor are not told apart."""
+"""Suspects below this confidence are not named."""
+UNRECORDED_STRENGTH = 0.4
+"""Largest strength of a finding that assumes unrecorded stages equal: below an unknown cause's."""
+TIE_FACTOR = 1.05
+"""Two mechanisms tie if their confidences differ by less than this factor."""
 
 
 def ranked(found: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
-    """Suspects of the worst effects first, of these those of exact signals, and of these the
-    likeliest; rivals are who can cause the same effect. `unknown` stands first where the first two
-    are not told apart, or where nothing tells enough for anyone."""
+    """Return suspects of the worst effects first, then of exact signals, then the likeliest.
+
+    Rivals can cause the same effect. `unknown` comes first if the first two tie or the evidence is
+    too weak for any.
+    """
     findings = chained(_as_recorded(finding, facts) for finding in found)
     if not (tiers := effects(facts)):
         return _of_one_effect(findings, facts)
@@ -55,37 +57,38 @@ def ranked(found: Iterable[Finding], facts: Facts) -> tuple[Suspect, ...]:
 def _of_one_tier(
     tier: Sequence[Effect], findings: Sequence[Finding], facts: Facts
 ) -> list[Suspect]:
-    """The suspects of effects that are equally bad, those of exact signals first."""
-    asked = {}
+    """Return the suspects of equally bad effects, those of exact signals first."""
+    by_effect = {}
     for effect in tier:
         able = [finding for finding in findings if can_cause(finding, effect, facts)]
         counted = is_exact(effect, facts) and not speed_failed(facts)
-        asked[effect] = _of_one_effect(able, facts, times_last=counted)
-    every = [(effect, suspect) for effect, suspects in asked.items() for suspect in suspects]
-    every.sort(key=lambda pair: (not is_exact(pair[0], facts), -pair[1].confidence))
-    unknown = [suspects[0] for suspects in asked.values() if suspects[0].category is UNKNOWN]
-    known = [suspect for _, suspect in every if suspect.category is not UNKNOWN]
-    # Where one of several effects is explained, that is said before what is not.
-    return [*unknown, *known] if len(unknown) == len(asked) else [*known, *unknown]
+        by_effect[effect] = _of_one_effect(able, facts, times_last=counted)
+    pairs = [(effect, suspect) for effect, suspects in by_effect.items() for suspect in suspects]
+    pairs.sort(key=lambda pair: (not is_exact(pair[0], facts), -pair[1].confidence))
+    unknown = [suspects[0] for suspects in by_effect.values() if suspects[0].category is UNKNOWN]
+    known = [suspect for _, suspect in pairs if suspect.category is not UNKNOWN]
+    # Explained effects come before unexplained ones.
+    return [*unknown, *known] if len(unknown) == len(by_effect) else [*known, *unknown]
 
 
 def _noise_alone(
     tiers: Sequence[Sequence[Effect]], listed: Sequence[Sequence[Suspect]], facts: Facts
 ) -> bool:
-    """Whether nobody knows why the worst effects are there, none of them exact, as where a busy
-    machine slows the steps, while the exact signals of the next ones have a known cause."""
+    """Return whether the worst effects are noisy and unexplained, the next exact and explained.
+
+    For example, a busy machine slows the steps of a run that also learns differently.
+    """
     if len(tiers) < 2 or any(is_exact(effect, facts) for effect in tiers[0]):
         return False
-    told = listed[1][0].category is not UNKNOWN
     return (
         listed[0][0].category is UNKNOWN
-        and told
+        and listed[1][0].category is not UNKNOWN
         and any(is_exact(effect, facts) for effect in tiers[1])
     )
 
 
 def _as_recorded(finding: Finding, facts: Facts) -> Finding:
-    """What a side did not record is not called equal: then the cause is one of several."""
+    """Return the finding, weaker if it assumes a stage equal that a side did not record."""
     missing = facts.unrecorded(finding.equal)
     if not missing:
         return finding
@@ -93,7 +96,7 @@ def _as_recorded(finding: Finding, facts: Facts) -> Finding:
     first = f"{entry.words} {entry.verb}. " if entry else ""
     return replace(
         finding,
-        strength=min(finding.strength, ONE_OF_SEVERAL),
+        strength=min(finding.strength, UNRECORDED_STRENGTH),
         description=f"{first}Not recorded on both sides: {', '.join(missing)}",
     )
 
@@ -101,13 +104,16 @@ def _as_recorded(finding: Finding, facts: Facts) -> Finding:
 def _of_one_effect(
     findings: Iterable[Finding], facts: Facts, *, times_last: bool = False
 ) -> tuple[Suspect, ...]:
-    """`times_last`: where a count failed and no time did, what rests on times alone explains it
-    worst."""
+    """Return the suspects of one effect.
+
+    `times_last` puts findings that rest on times alone last: a count failed, and no time did.
+    """
     by_category: dict[RegressionCategory, list[Finding]] = {}
     for finding in findings:
         by_category.setdefault(finding.category, []).append(finding)
     odds = {category: _odds(findings) for category, findings in by_category.items()}
-    total = sum(odds.values()) + SOMETHING_ELSE
+    total = sum(odds.values()) + UNKNOWN_ODDS
+    unexplained = UNKNOWN_ODDS / total
     suspects = [
         _suspect(category, odds[category] / total, findings, facts)
         for category, findings in by_category.items()
@@ -121,28 +127,23 @@ def _of_one_effect(
         key=lambda s: (last[s.category], -s.confidence),
     )
     if not named:
-        return (_unknown(SOMETHING_ELSE / total, "nothing that was recorded tells why"),)
-    if named[0].confidence < _nobody(total):
-        return (_unknown(_nobody(total), "the evidence is too weak to name a cause"), *named)
+        return (_unknown(unexplained, "no recorded signal explains it"),)
+    if named[0].confidence < unexplained:
+        return (_unknown(unexplained, "the evidence is too weak to name a cause"), *named)
     rival = next((s for s in named[1:] if last[s.category] == last[named[0].category]), None)
-    if rival is not None and named[0].confidence < TELLS_APART * rival.confidence:
-        rivals = f"{named[0].category} or {rival.category}"
+    if rival is not None and named[0].confidence < TIE_FACTOR * rival.confidence:
         both = named[0].confidence + rival.confidence
-        words = f"{rivals}: nothing that was recorded tells them apart"
+        words = f"{named[0].category} or {rival.category}: no recorded signal distinguishes them"
         return (_unknown(both / 2, words), *named)
     return tuple(named)
 
 
-def _nobody(total: float) -> float:
-    return SOMETHING_ELSE / total
-
-
 def _odds(findings: Sequence[Finding]) -> float:
-    """Reasons for one mechanism add up, as long as they do not rest on each other."""
-    left = 1.0
+    """Combine the findings of one mechanism as independent evidence."""
+    doubt = 1.0
     for finding in findings:
-        left *= 1.0 - finding.strength
-    strength = min(MOST, 1.0 - left)
+        doubt *= 1.0 - finding.strength
+    strength = min(MOST, 1.0 - doubt)
     return strength / (1.0 - strength)
 
 
@@ -151,7 +152,7 @@ def _suspect(
 ) -> Suspect:
     ordered = sorted(findings, key=lambda finding: -finding.strength)
     evidence = [item for finding in ordered for item in finding.evidence]
-    evidence += _surroundings(facts)
+    evidence += _other_changes(facts)
     unique = list({item.message: item for item in evidence}.values())
     actions = [action for finding in ordered for action in finding.actions]
     return Suspect(
@@ -167,8 +168,8 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?")) else ".")
 
 
-def _surroundings(facts: Facts) -> list[Evidence]:
-    """What else differs: it stands beside every suspect, and makes none of them likelier."""
+def _other_changes(facts: Facts) -> list[Evidence]:
+    """Return what else differs; it is listed with every suspect and makes none likelier."""
     changes = [c for c in facts.report.environment_changes if not c.cosmetic]
     found = list(environment_evidence(changes))
     found += [change.evidence() for change in facts.settings if change.in_config][:4]
@@ -182,7 +183,7 @@ def _surroundings(facts: Facts) -> list[Evidence]:
 
 
 def _alerts(facts: Facts) -> Iterator[Evidence]:
-    """What was raised while the current side ran, and not on the baseline; a type once."""
+    """Yield the alerts of types that the baseline did not raise, one per type."""
     known = {alert.get("type") for record in facts.baseline for alert in record.alerts}
     for record in facts.current:
         for alert in record.alerts:
@@ -200,6 +201,6 @@ def _unknown(confidence: float, words: str) -> Suspect:
         (),
         (
             "canary profile CURRENT --against BASELINE compares the operators",
-            "canary ab --pairs 8 tells a slower step from a noisy machine",
+            "canary ab --pairs 8 distinguishes a slower step from a noisy machine",
         ),
     )

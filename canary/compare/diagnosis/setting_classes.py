@@ -1,4 +1,4 @@
-"""What a setting of the field decides, by its name: from the arguments' own documentation."""
+"""Map names of common settings to mechanisms, from the documentation of the arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BY_NAME: dict[C, tuple[str, ...]] = {
         "decoupled_weight_decay",
         "initial_lr",
         "momentum",
-        "num_train_epochs|max_steps",  # of what is trained, they decide the schedule alone
+        "num_train_epochs|max_steps",  # they change only the learning-rate schedule
     ),
     C.OBJECTIVE: (
         "beta",
@@ -190,7 +190,7 @@ BY_SECTION: tuple[tuple[str, C], ...] = (
     ("speed", C.KERNEL),
     ("switches", C.KERNEL),
 )
-"""Where a name says nothing by itself."""
+"""By the section, if the name alone does not decide."""
 
 _PATTERNS = [
     (re.compile("|".join(f"(?:{name})" for name in names)), category)
@@ -199,7 +199,7 @@ _PATTERNS = [
 
 
 def category_of(key: str) -> C | None:
-    """The mechanism that a setting belongs to; None where its name does not tell."""
+    """Return the mechanism of a setting; None if its name does not show it."""
     section, _, name = key.rpartition(".")
     root = re.sub(r"\d+$", "", section.partition(".")[0])
     known = dict(BY_SECTION)

@@ -1,4 +1,4 @@
-"""What a commit changed, handed in by whoever can ask git or its host. Pure data."""
+"""The changed lines of a commit; the caller reads them from git or GitHub. Pure data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ class FileChange:
 
     path: str
     lines: tuple[tuple[int, str], ...] = ()
-    """Lines that are new or other: number in the new file, and text."""
+    """New or changed lines: (number in the new file, text)."""
 
 
 @dataclass(frozen=True)
 class SourceChanges:
-    """The files of a change; none where nobody could tell."""
+    """The files of a change; empty if unknown."""
 
     files: tuple[FileChange, ...] = ()
 
     def line_naming(self, name: str) -> tuple[str, int, str] | None:
-        """(path, number, text) of the first changed line that holds the word; configs first."""
+        """Return (path, number, text) of the first changed line with the word; configs first."""
         word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])")
         configs = sorted(self.files, key=lambda file: not file.path.endswith((".yaml", ".yml")))
         for file in configs:
@@ -35,7 +35,7 @@ class SourceChanges:
 
 
 def parse_diff(text: str) -> SourceChanges:
-    """From `git diff --unified=0`, or patches of that form."""
+    """Parse the output of `git diff --unified=0`, or a patch of that form."""
     files: list[FileChange] = []
     path, number = "", 0
     lines: list[tuple[int, str]] = []

@@ -1,4 +1,4 @@
-"""Reads from git what changed between the commits of two records."""
+"""Read from git what changed between the commits of two records."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from canary.machine.checkout import Unread, read_git
 from canary.record.types import RunRecord
 
 CLOCK_S = 1.0
-"""A run's timestamp is in whole seconds."""
+"""Precision of a run's timestamp."""
 
 
 def source_between(folder: Path, baseline: RunRecord, current: RunRecord) -> SourceChanges:
-    """What the repository around `folder` knows of both commits; nothing where it knows neither, or
-    where the baseline had changes that are in no commit."""
+    """Return what changed between both commits, from the repository around `folder`.
+
+    Empty if it lacks a commit or the baseline had uncommitted changes.
+    """
     base, head = (record.git.get("sha") for record in (baseline, current))
     if baseline.git.get("dirty"):
         return SourceChanges()
     dirty = bool(current.git.get("dirty"))
     found = parse_diff(diff_between(folder, base, head, dirty))
-    return _as_old_as(folder, current, found) if dirty else found
+    return _unchanged_since(folder, current, found) if dirty else found
 
 
-def _as_old_as(folder: Path, run: RunRecord, found: SourceChanges) -> SourceChanges:
-    """The files that have not changed since the run began: what it trained with."""
+def _unchanged_since(folder: Path, run: RunRecord, found: SourceChanges) -> SourceChanges:
+    """Return the files that have not changed since the run began: those that it trained with."""
     try:
         root = Path(read_git(folder, "rev-parse", "--show-toplevel").strip())
         began = datetime.fromisoformat(run.timestamp).timestamp()

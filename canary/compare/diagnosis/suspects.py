@@ -1,4 +1,4 @@
-"""What a diagnosis returns: suspects, ranked, each with the evidence that earned it. Pure data."""
+"""The result of a diagnosis: ranked suspects, each with its evidence. Pure data."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ Shown = float | int | str | None
 
 @dataclass(frozen=True)
 class Evidence:
-    """One fact that tells a suspect from its rivals."""
+    """One fact that supports a suspect."""
 
     kind: EvidenceKind
     message: str
-    """In words, with its numbers and units."""
+    """The fact in words, with its numbers and units."""
     baseline: Shown = None
     current: Shown = None
     unit: str = ""
 
     def __str__(self) -> str:
-        """The message: scripts print evidence as it is."""
+        """Return the message, because scripts print evidence as it is."""
         return self.message
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A mechanism that may be behind what got worse."""
+    """A mechanism that may have caused the regression."""
 
     category: RegressionCategory
     confidence: float
-    """Share of such suspects that are right, 0 to 1."""
+    """Expected share of such suspects that are right, 0 to 1."""
     description: str
     """One sentence: what happened."""
     evidence: tuple[Evidence, ...] = ()
@@ -74,7 +74,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Suspects, the likeliest first; none where nothing got worse."""
+    """Suspects, the likeliest first; empty if nothing got worse."""
 
     summary: str = ""
     """One line."""
@@ -82,5 +82,5 @@ class Diagnosis:
 
     @property
     def top_suspect(self) -> Suspect | None:
-        """The likeliest one."""
+        """Return the likeliest suspect; None without suspects."""
         return self.suspects[0] if self.suspects else None

@@ -1,5 +1,4 @@
-"""Functions of the user's own that differ between two runs: called in which place, from which file.
-Pure."""
+"""The user's functions that differ between two runs: their slot in the training and file. Pure."""
 
 from __future__ import annotations
 
@@ -12,24 +11,24 @@ from canary.record.types import RunRecord
 
 @dataclass(frozen=True)
 class CodeChange:
-    """What stands in one place of the training."""
+    """The user's function in one slot of the training."""
 
     slot: str
-    """What it is to the training: `data_collator`, `trainer.compute_loss`, ..."""
+    """Its role: `data_collator`, `trainer.compute_loss`, ..."""
     baseline: OwnCode | None
-    """None where the baseline has nothing of its own there."""
+    """None if the baseline has no user function there."""
     current: OwnCode | None
 
     def sentence(self) -> str:
-        """In words."""
+        """Return the change in words."""
         if self.current is None:
             return f"{self.slot} is no longer {_where(self.baseline)}"
         if self.baseline is None:
             return f"{self.slot} is now {_where(self.current)}"
-        return f"{self.slot}: {_where(self.current)} has other code"
+        return f"{self.slot}: the code of {_where(self.current)} changed"
 
     def evidence(self) -> Evidence:
-        """As evidence."""
+        """Return the change as evidence."""
         return Evidence("code", self.sentence())
 
 
@@ -40,7 +39,7 @@ def _where(fact: OwnCode | None) -> str:
 
 
 def code_changes(before: RunRecord, now: RunRecord) -> tuple[CodeChange, ...]:
-    """Places whose function differs; none where a side recorded no code."""
+    """Return the slots whose function differs; empty if a side recorded no code."""
     was, new = (record.exact.get("evidence", {}).get("code") for record in (before, now))
     if was is None or new is None:
         return ()

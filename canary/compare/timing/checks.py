@@ -1,4 +1,4 @@
-"""From gates of the timing lane to checks: status, interval, and what would decide."""
+"""Turn the gates of the timing lane into checks: status, interval, and what would decide."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canary.compare.timing.lane import (
     FAMILY_BUDGET,
     GATE_WEIGHTS,
     LARGEST,
-    OWN_SPREAD_SHARE,
+    NO_MODEL_SHARE,
     Gate,
     Metric,
     Samples,
@@ -38,7 +38,7 @@ TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
 
 
 def percent(log_ratio: float) -> float:
-    """A log ratio as a percentage."""
+    """Return a log ratio as a percentage."""
     return 100 * math.expm1(min(log_ratio, LARGEST))
 
 
@@ -53,7 +53,7 @@ def timing_checks(
     budget: float = FAMILY_BUDGET,
     gates: Sequence[Metric] = TIMING_GATES,
 ) -> list[Check]:
-    """The gates and what follows from them, in the order shown."""
+    """Return the checks of the gates and those derived from them, in the order shown."""
     has_gpu = any(record.env.get("gpus") for record in current)
     samples, refused = timing_samples(current, baseline, anchor, paired, gates)
     wanted = {metric: found for metric, found in samples.items() if metric in gates}
@@ -66,7 +66,7 @@ def timing_checks(
         )
         for metric, found in wanted.items()
     }
-    share = 1.0 if noise is not None and all_known(noise, wanted) else OWN_SPREAD_SHARE
+    share = 1.0 if noise is not None and all_known(noise, wanted) else NO_MODEL_SHARE
     found_gates = {gate.samples.metric: gate for gate in holm(estimates, share * budget)}
     checks = {metric: _check(gate, thresholds) for metric, gate in found_gates.items()}
     for metric in DRIFTS:
@@ -80,7 +80,7 @@ def timing_checks(
     if crowded is not None:
         checks = {m: crowded.judged(c) if m != "max_memory" else c for m, c in checks.items()}
     listed = [checks[metric] for metric in TIMING_GATES if metric in checks]
-    listed += _followers(checks, found_gates, current, baseline, thresholds)
+    listed += _derived_checks(checks, found_gates, current, baseline, thresholds)
     return listed + refused
 
 
@@ -88,7 +88,7 @@ CLOCKS: dict[Metric, tuple[Metric, ...]] = {
     "step_time_median": ("step_time_median", "step_time_mean", "step_time_drift"),
     "cpu_time": ("cpu_time", "cpu_time_drift"),
 }
-"""Whose scatter tells that a machine is not healthy, and what is not judged then."""
+"""Gates whose baseline shows an unhealthy machine by its scatter: the gates left undecided then."""
 
 
 def _check(gate: Gate, thresholds: Thresholds) -> Check:
@@ -132,32 +132,32 @@ def _sentence(gate: Gate, status: CheckStatus, d: float) -> str:
     word, found = CHECKS[gate.samples.metric].title, gate.estimate
     change, at_most = signed_percent(percent(found.change)), signed_percent(percent(found.upper()))
     if status == "fail":
-        return f"{word} {change}: real, and over the tolerance of {percent(d):.3g}%"
+        return f"{word} {change} (limit {percent(d):.3g}%), more than noise explains"
     if status == "warn":
-        return f"{word} {change}: real, within the tolerance of {percent(d):.3g}%"
+        return f"{word} {change}, more than noise explains, within the limit of {percent(d):.3g}%"
     if status == "pass":
         return f"{word} {change}, at most {at_most}, limit {percent(d):.3g}%"
     possible = f" (could be up to {at_most})" if percent(found.upper()) <= 100 else ""
     return (
-        f"{word} {change}, too noisy to rule out +{percent(d):.3g}%{possible}; "
+        f"{word} {change}, but too noisy to rule out +{percent(d):.3g}%{possible}. "
         f"{_what_it_takes(gate, d)}"
     )
 
 
 def _what_it_takes(gate: Gate, d: float) -> str:
-    """How many more runs; where no noise was measured, what would measure it."""
+    """Say how many runs would decide, or how to measure the noise if it is only assumed."""
     if gate.estimate.spread.prior:
-        return "run each side three times, or measure the noise with canary calibrate"
-    needed = runs_needed(gate, d)
-    what = "pairs" if gate.estimate.paired else f"launches {_of_whom(gate, needed)}"
-    return f"about {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
+        return "Run each side three times, or measure the noise with canary calibrate"
+    needed = runs_needed(gate, d)  # in launches: a run has at least one, so as many runs are enough
+    what = "pairs" if gate.estimate.paired else f"runs {_of_which_side(gate, needed)}"
+    return f"About {needed} {what} would decide" if needed else f"1,000 {what} would not decide"
 
 
-def _of_whom(gate: Gate, needed: int | None) -> str:
-    """The sides that have fewer launches than are needed."""
+def _of_which_side(gate: Gate, needed: int | None) -> str:
+    """Name the sides that have fewer launches than needed."""
     current, baseline = (needed is None or count < needed for count in gate.estimate.launches)
     if current and baseline:
-        return "on each side"
+        return "per side"
     return "of the current side" if current else "of the baseline"
 
 
@@ -166,27 +166,27 @@ def _unhealthy(check: Check, ratio: float) -> Check:
         check,
         status="inconclusive",
         message=(
-            f"not judged: the baseline's launches scatter {ratio:.1f} times more than the noise "
-            "model of this runner; look for other work on the machine, or calibrate again"
+            f"not judged: the baseline's launches vary {ratio:.1f} times as much as the noise "
+            "model says. Look for other work on the machine, or calibrate again"
         ),
         unjudged="scattered",
     )
 
 
-def _followers(
+def _derived_checks(
     checks: dict[Metric, Check],
     gates: dict[Metric, Gate],
     current: Sequence[RunRecord],
     baseline: Sequence[RunRecord],
     thresholds: Thresholds,
 ) -> list[Check]:
-    """Checks that follow from the gates without a test of their own, and the spread."""
+    """Return the checks that need no statistical test beyond the gates'."""
     listed = [_tokens_per_sec(checks, gates, current, baseline, thresholds)]
     gate = gates.get("step_time_median")
     grown = spread_grew(gate.samples) if gate else None
     if grown is not None:
         before, after = (100 * sd for sd in grown)
-        words = f"launches of the current side scatter {after:.1f}%, of the baseline {before:.1f}%"
+        words = f"step time varies by {after:.1f}% between launches, in the baseline {before:.1f}%"
         listed.append(
             replace(
                 check_of("step_time_spread", "warn", words),
@@ -209,7 +209,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _rate(values: Sequence[float | None]) -> float | None:
-    """The geometric mean, as the step time has it: the rate and its change agree with it."""
+    """Return the geometric mean, as for step time, so that the rate and its change agree."""
     found = [value for value in values if value is not None and value > 0]
     return statistics.geometric_mean(found) if found and len(found) == len(values) else None
 
@@ -221,9 +221,9 @@ def _tokens_per_sec(
     baseline: Sequence[RunRecord],
     thresholds: Thresholds,
 ) -> Check:
-    """The rate that each run recorded, its change as sure as the step time's; never tested again.
+    """Return the check of the recorded rate; its interval comes from step time, not a new test.
 
-    Tokens and time are those of the steps that were timed: profiled ones count in neither.
+    Tokens and time cover timed steps only: profiled steps count in neither.
     """
     name: Metric = "step_time_mean" if "step_time_mean" in gates else "step_time_median"
     gate, source = gates.get(name), checks.get(name)
@@ -233,7 +233,7 @@ def _tokens_per_sec(
     )
     counted = all(tokens_per_step(record, "input_tokens") for record in (*current, *baseline))
     if gate is None or source is None or not before or not after or not counted:
-        return check_of("tokens_per_sec", "skip", "tokens are not counted on both sides")
+        return check_of("tokens_per_sec", "skip", "tokens were not counted on both sides")
     drop = math.log(before) - math.log(after)
     more = gate.estimate.change - drop
     lo, hi = gate.estimate.lower(gate.alpha) - more, gate.estimate.upper() - more

@@ -1,13 +1,13 @@
-"""CPU time per step: what decides on a CPU where other work makes wall time too noisy to judge.
+"""CPU time per step: it decides on a CPU where other work makes wall time too noisy to judge.
 
-On a CPU a step's wall time is its work, its waiting (for data, a file, a lock, a sleep), and the
-time in which it was ready and had no core. Other work on the machine moves the last part most, and
-the kernel counts it. So the work is a gate of its own: CPU seconds of all processes that train. And
-wall time without the last part bounds what a noisy wall time can hide, waiting included.
+A step's wall time is work, waiting (for data, a file, a lock), and time without a free core. Other
+work on the machine changes the last part most, and the kernel counts it. So CPU seconds of all
+training processes are a separate gate. Wall time less the last part bounds what a noisy wall time
+can hide, waiting included.
 
-That holds for one thread in each process. Threads that compute an operator together spin while they
-wait for each other: measured with two threads on two busy cores, equal work took 0.59 s of CPU time
-per step instead of 0.053 (docs/figures.md). Such runs have no gate on CPU time.
+This holds for one thread per process. Threads that share an operator spin while they wait for each
+other. With two threads on two busy cores, equal work took 0.59 s of CPU time per step, not 0.053
+(docs/figures.md). Such runs have no gate on CPU time.
 """
 
 from __future__ import annotations
@@ -25,41 +25,42 @@ from canary.compare.timing.noise import NoiseModel
 from canary.record.types import RunRecord
 
 LEAST_BASELINES = 3
-"""Of a baseline of several runs, where others are of a version that did not measure it."""
+"""Baseline runs with CPU time that are enough if the others are of a version without it."""
 WALL = ("step_time_median", "step_time_mean", "tokens_per_sec")
 
 
 def on_cpu(records: Sequence[RunRecord]) -> bool:
-    """Whether all of them trained on a CPU."""
+    """Return whether all records trained on a CPU."""
     devices = [record.env.get("device") for record in records]
     return all(isinstance(one, dict) and one.get("type") == "cpu" for one in devices)
 
 
 def measures_cpu(record: RunRecord) -> bool:
-    """Whether its launches have CPU time: those of older versions have none."""
+    """Return whether the launches have CPU time; older versions did not measure it."""
     return bool(launch_seconds(record, "cpu_time"))
 
 
 def cpu_samples(
     metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord], paired: bool
 ) -> Samples | str:
-    """Logs of CPU milliseconds, or of the step time on a core of its own; or why there are none."""
+    """Return logs of CPU time or of step time on a free core, in ms, or why there are none."""
     threads = {compute_threads(record) for record in (*current, *baseline)}
     if threads != {1}:
-        words = " and ".join(str(count) for count in sorted(threads))
+        words = " or ".join(str(count) for count in sorted(threads))
         return (
-            f"a process has {words} compute threads, which spin while they wait for each other: "
+            f"a process has {words} compute threads, which spin while they wait for each other. "
             "CPU time is judged only with threads: 1"
         )
     now, was = (
         [record for record in side if launch_seconds(record, metric)]
         for side in (current, baseline)
     )
-    absent = "was not measured; runs of older versions lack it"
+    older = "older versions did not record it"
     if len(now) < len(current):
-        return f"it {absent}"
-    if len(was) < len(baseline) and (paired or len(was) < LEAST_BASELINES):
-        return f"in {len(baseline) - len(was)} of {len(baseline)} baseline runs it {absent}"
+        return f"not measured ({older})"
+    absent = len(baseline) - len(was)
+    if absent and (paired or len(was) < LEAST_BASELINES):
+        return f"not measured in {absent} of {len(baseline)} baseline runs ({older})"
     return time_samples(metric, now, was)
 
 
@@ -71,12 +72,11 @@ def settled(
     paired: bool,
     noise: NoiseModel | None,
 ) -> list[Check]:
-    """The checks, where one of CPU time and wall time decides for the other one too.
+    """Let CPU time decide for a noisy wall time, and wall time for a noisy CPU time.
 
-    A decided CPU time stands for a wall time that is too noisy, where the step on a core of its own
-    did not get longer by the tolerance: else the wall time could hide that it waits longer. A wall
-    time that is decided needs no CPU time. One that is real, and not judged because others crowded
-    a side that waited no more than its baseline, stays undecided.
+    CPU time decides if step time on a free core rose by less than the tolerance: otherwise wall
+    time could hide longer waiting. A slowdown that other work may explain stays undecided if the
+    current side was not more crowded than the baseline.
     """
     cpu = next((check for check in checks if check.name == "cpu_time"), None)
     open_ = [c for c in checks if c.name in WALL and c.status == "inconclusive"]
@@ -87,9 +87,9 @@ def settled(
         if open_ or not judged or not cpu.in_noise:
             return list(checks)
         change = signed_percent(cpu.delta_pct or 0.0)
-        why = f"CPU time per step {change}: undecided; the step time decides"
-        told = replace(cpu, status="skip", message=why, unjudged=None)
-        return [told if c is cpu else c for c in checks]
+        why = f"CPU time per step {change} is undecided, so step time decides"
+        skipped = replace(cpu, status="skip", message=why, unjudged=None)
+        return [skipped if c is cpu else c for c in checks]
     samples = cpu_samples("on_core_step_time", current, baseline, paired)
     if not open_ or isinstance(samples, str):
         return list(checks)
@@ -102,7 +102,7 @@ def settled(
 
 
 def _bounded(check: Check, bound: Estimate, more_tokens: float) -> Check:
-    """The check as skipped, where the step on a core of its own is within its tolerance."""
+    """Return the check as skipped if step time on a free core stays within the tolerance."""
     assert check.threshold is not None
     at_most = bound.upper()
     limit = math.log1p(check.threshold / 100)
@@ -117,14 +117,14 @@ def _bounded(check: Check, bound: Estimate, more_tokens: float) -> Check:
         status="skip",
         unjudged=None,
         message=(
-            f"{words} {signed_percent(check.delta_pct or 0.0)}, too noisy to judge: other work on "
-            f"the machine. On a free core a step takes at most {percent:.1f}% longer"
+            f"{words} {signed_percent(check.delta_pct or 0.0)}, too noisy to judge because of "
+            f"other work on the machine. On a free core a step takes at most {percent:.1f}% longer"
         ),
     )
 
 
 def _more_tokens(checks: Sequence[Check]) -> float:
-    """Log ratio of the tokens per step, from the checks that it sets apart."""
+    """Return the log ratio of tokens per step, from the changes of token rate and step time."""
     change = {check.name: check.delta_pct for check in checks}
     tokens = change.get("tokens_per_sec")
     step = change.get("step_time_mean", change.get("step_time_median"))

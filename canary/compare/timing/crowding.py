@@ -1,4 +1,4 @@
-"""Whether other work on the machine explains a slower side: measured by the kernel, not guessed."""
+"""Decide whether other work on the machine explains a slower side, from the kernel's counts."""
 
 from __future__ import annotations
 
@@ -12,41 +12,42 @@ from canary.compare.report import Check
 from canary.record.types import RunRecord
 
 DELAY = 0.15
-"""Of the step's time: less waiting for a core explains nothing worth a word."""
+"""Share of the step: a shorter wait for a core explains too little to matter."""
 FOREIGN = 30.0
-"""Percent of one core that processes of others took: the training's own threads and workers that
-crowd each other are its own matter."""
+"""Percent of one core used by other processes; the training's threads and workers do not count."""
 SLACK = 1.5
-"""Caches and memory are shared too: a crowded step is longer than its waiting for a core says."""
+"""Caches and memory are shared too, so a crowded step slows by more than its wait for a core."""
 
 
 @dataclass(frozen=True)
 class Crowding:
-    """Waiting for a core on both sides, as shares of the step, and the slowdown it may explain."""
+    """Share of the step that each side waited for a core, and the slowdown this may explain."""
 
     baseline: float
     current: float
     threads: int = 1
-    """That compute one operator together."""
+    """Threads that compute one operator together."""
     more: bool = True
-    """Than on the baseline's side; else both were about as crowded."""
+    """Whether the current side was more crowded than the baseline, not about equally."""
 
     @property
     def explains(self) -> float:
-        """Times that a step may take longer for it.
+        """Return the factor by which crowding may lengthen a step.
 
-        Threads that share an operator wait at its end for the last of them, each time as long as
-        another process holds its core, and the waiting is not counted: no share of the time bounds
-        that. Measured with two threads that had no core for half of it: 5 times as long beside two
-        busy processes, 160 times beside eight.
+        Threads that share an operator wait at its end for the slowest, as long as another process
+        holds its core. This wait is not counted, so no share of the time bounds it. Two threads
+        without a core half of the time: 5 times as long beside two busy processes, 160 beside
+        eight.
         """
         if self.threads > 1:
             return math.inf
         return SLACK * (1 - self.baseline) / max(0.01, 1 - self.current)
 
     def judged(self, check: Check) -> Check:
-        """A slowdown that other work on the machine explains is not judged; a larger one is. Of CPU
-        time it explains what caches and memory that are shared do: nothing where both shared."""
+        """Return the check, undecided if other work explains its slowdown.
+
+        It lengthens CPU time only by sharing caches and memory; if both sides share, by nothing.
+        """
         growth = 1 + (check.delta_pct or 0.0) / 100
         explains = self.explains
         if check.name.startswith("cpu_time"):
@@ -57,14 +58,14 @@ class Crowding:
 
     def _sentence(self) -> str:
         return (
-            f"not judged: the training waited for a core {100 * self.current:.0f}% of the time, "
-            f"{100 * self.baseline:.0f}% in the baseline: other work on the machine; run both "
-            "again, or in alternation (canary ab)"
+            "not judged because of other work on the machine: the training waited for a core "
+            f"{100 * self.current:.0f}% of the time, {100 * self.baseline:.0f}% in the baseline. "
+            "Run both again, or alternate them with canary ab"
         )
 
 
 def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Crowding | None:
-    """How others crowded the current side; None where they did not, or nobody measured it."""
+    """Return how other work crowded the current side; None if it did not or was not measured."""
     delays = [_median([r.host.run_delay for r in side]) for side in (baseline, current)]
     foreign = [_median([_foreign(r) for r in side]) for side in (baseline, current)]
     (was, now), (others_was, others_now) = delays, foreign
@@ -72,7 +73,7 @@ def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Cro
         return None
     if now - was >= DELAY and others_now - others_was >= FOREIGN:
         return Crowding(was, now, min(compute_threads(record) for record in current))
-    # Threads that the current side alone has are its own matter, as its other processes are.
+    # Threads that only the current side has are part of the change, as its other processes are.
     threads = min(compute_threads(record) for record in (*current, *baseline))
     if now < DELAY or others_now < FOREIGN or now - _left_by_others(current, threads) >= DELAY:
         return None
@@ -80,8 +81,10 @@ def crowding(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Cro
 
 
 def _left_by_others(records: Sequence[RunRecord], threads: int) -> float:
-    """Share of the time that so many threads wait on the cores that others leave to them. A side
-    that waits longer has more of its own running: that takes cores from the others too."""
+    """Return the share of time that `threads` wait for the cores that other processes leave free.
+
+    A side that waits longer runs more threads, which take cores from the other processes too.
+    """
     shares = []
     for record in records:
         foreign, cores = _foreign(record), record.env.get("cpu_count")
@@ -91,7 +94,7 @@ def _left_by_others(records: Sequence[RunRecord], threads: int) -> float:
 
 
 def compute_threads(record: RunRecord) -> int:
-    """Threads of one operator on a CPU; one where the record does not tell, or a GPU computes."""
+    """Return the threads per operator on a CPU; 1 on a GPU or if not recorded."""
     device = record.env.get("device")
     if not isinstance(device, Mapping) or device.get("type", "cpu") != "cpu":
         return 1
@@ -100,13 +103,15 @@ def compute_threads(record: RunRecord) -> int:
 
 
 def _foreign(record: RunRecord) -> float | None:
-    """CPU of processes that are not the training's, in percent of one core."""
+    """Return the CPU use of other processes than the training's, in percent of one core."""
     sampled = record.memory.sampled
-    own, machine = (_mean(sampled.get(name)) for name in ("cpu_percent", "machine_cpu_percent"))
+    training, machine = (
+        _mean(sampled.get(name)) for name in ("cpu_percent", "machine_cpu_percent")
+    )
     cores = record.env.get("cpu_count")
-    if own is None or machine is None or not isinstance(cores, int):
+    if training is None or machine is None or not isinstance(cores, int):
         return None
-    return machine * cores - own
+    return machine * cores - training
 
 
 def _mean(figure: Any) -> float | None:

@@ -1,7 +1,7 @@
-"""How much one number changed between two groups of launches, with an interval.
+"""Estimate how much one number changed between two groups of launches, with an interval.
 
-A launch is one sample: the steps inside it are correlated and say nothing of the noise between
-processes. Everything here is in logarithms, so that a change is a ratio: 0.0953 is +10%.
+A launch is one sample: its steps are correlated and do not show the noise between processes.
+Everything here is in logarithms, so that a change is a ratio: 0.0953 is +10%.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from canary.compare.timing.student import t_quantile, t_upper_tail
 HI_LEVEL = 0.95
 """One-sided level of the interval's upper end, which decides `pass`."""
 DETECTION_POWER = 0.8
-"""The smallest detectable change is found in this share of comparisons."""
+"""Share of comparisons that find the smallest detectable change."""
 
 
 @dataclass(frozen=True)
@@ -25,16 +25,16 @@ class Spread:
 
     sd: float
     df: float
-    """Degrees of freedom behind `sd`; infinite for a stated prior."""
+    """Degrees of freedom of `sd`; infinite for a prior."""
     source: str
-    """In words: where the spread comes from."""
+    """Where the spread comes from, in words."""
     prior: bool = False
-    """Whether it was stated and not measured."""
+    """Whether it is assumed, not measured."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A change in the bad direction, as a log ratio, and how well it is known."""
+    """A change in the bad direction, as a log ratio, with its uncertainty."""
 
     change: float
     se: float
@@ -45,35 +45,35 @@ class Estimate:
     paired: bool
 
     def lower(self, alpha: float) -> float:
-        """The change is at least this, up to an error of `alpha`."""
+        """Return the lower end of the interval, one-sided with error `alpha`."""
         return self.change - t_quantile(1.0 - alpha, self.df) * self.se
 
     def upper(self, level: float = HI_LEVEL) -> float:
-        """The change is at most this, one-sided at `level`."""
+        """Return the upper end of the interval, one-sided at `level`."""
         return self.change + t_quantile(level, self.df) * self.se
 
     def p_value(self) -> float:
-        """Probability of such a change, or a larger one, where there is none."""
+        """Return the probability of so large an estimate if nothing changed."""
         return t_upper_tail(self.change / self.se, self.df)
 
     def detectable(self, alpha: float) -> float:
-        """Smallest change that would be called real in four of five comparisons like this."""
+        """Return the smallest change that four of five such comparisons would find."""
         return self.visible(alpha) + t_quantile(DETECTION_POWER, self.df) * self.se
 
     def visible(self, alpha: float) -> float:
-        """A change from which the interval leaves zero."""
+        """Return the smallest estimate whose interval excludes zero."""
         return t_quantile(1.0 - alpha, self.df) * self.se
 
 
 def spread_of(logs: Sequence[float], source: str) -> Spread | None:
-    """The sample's own spread; None below two values."""
+    """Return the standard deviation of `logs`; None with fewer than two values."""
     if len(logs) < 2:
         return None
     return Spread(statistics.stdev(logs), len(logs) - 1, source)
 
 
 def pooled(first: Sequence[float], second: Sequence[float]) -> Spread | None:
-    """The spread inside two groups, each about its own mean; None without two values in one."""
+    """Return the pooled spread of two groups about their means; None without two values in one."""
     df = max(len(first) - 1, 0) + max(len(second) - 1, 0)
     if df < 1:
         return None
@@ -84,16 +84,16 @@ def pooled(first: Sequence[float], second: Sequence[float]) -> Spread | None:
     return Spread(math.sqrt(squares / df), df, "the runs compared")
 
 
-def larger(own: Spread | None, model: Spread | None, floor: float) -> Spread | None:
-    """The spread to use: the model's, unless the runs themselves scatter more; never below `floor`.
+def larger(sample: Spread | None, model: Spread | None, floor: float) -> Spread | None:
+    """Return the larger spread, at least `floor`, with the larger degrees of freedom of the two.
 
-    The larger of the two spreads, with the degrees of freedom of the better known one.
+    The noise model decides unless the runs compared vary more.
     """
-    if model is None or own is None:
-        chosen = model or own
+    if model is None or sample is None:
+        chosen = model or sample
     else:
-        wider = own if own.sd > model.sd else model
-        chosen = replace(wider, df=max(own.df, model.df))
+        wider = sample if sample.sd > model.sd else model
+        chosen = replace(wider, df=max(sample.df, model.df))
     if chosen is not None and chosen.sd < floor:
         return replace(chosen, sd=floor)
     return chosen
@@ -102,14 +102,14 @@ def larger(own: Spread | None, model: Spread | None, floor: float) -> Spread | N
 def unpaired_estimate(
     current: Sequence[float], baseline: Sequence[float], spread: Spread
 ) -> Estimate:
-    """Change of the mean of the logs; `spread` is that of one launch."""
+    """Estimate the change of the mean of the logs; `spread` is that of one launch."""
     se = spread.sd * math.sqrt(1 / len(current) + 1 / len(baseline))
     change = statistics.fmean(current) - statistics.fmean(baseline)
     return Estimate(change, se, spread.df, spread, (len(current), len(baseline)), paired=False)
 
 
 def paired_estimate(differences: Sequence[float], spread: Spread) -> Estimate:
-    """Mean of the pairs' differences; `spread` is that of one difference."""
+    """Estimate the mean difference of pairs; `spread` is that of one difference."""
     count = len(differences)
     se = spread.sd / math.sqrt(count)
     change = statistics.fmean(differences)
@@ -117,5 +117,5 @@ def paired_estimate(differences: Sequence[float], spread: Spread) -> Estimate:
 
 
 def signed_percent(change: float) -> str:
-    """A change in percent with its sign and one decimal; never `-0.0%`."""
+    """Format a change in percent with its sign and one decimal; never `-0.0%`."""
     return f"{round(change, 1) + 0.0:+.1f}%"

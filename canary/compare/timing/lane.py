@@ -1,8 +1,8 @@
-"""The timing lane: what is noisy, judged with one interval for each gate.
+"""The timing lane: noisy metrics, each judged with one interval.
 
-Each launch gives one number a metric. The gates share one budget of false alarms by a weighted Holm
-procedure (Holm 1979): most of it goes to the median step time, the steadiest number, the rest to
-what the median cannot see.
+Each launch gives one number per metric. The gates share one budget of false alarms by a weighted
+Holm procedure (Holm 1979). Most of it goes to the median step time, the steadiest number; the rest
+to changes that the median cannot see.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from canary.compare.timing.student import f_upper_tail
 from canary.record.types import RunRecord
 
 FAMILY_BUDGET = 0.005
-"""False alarms of the whole family of gates, where nothing changed."""
+"""Probability that any gate raises a false alarm if nothing changed."""
 LOOK_BUDGETS = {3: 0.001, 5: 0.002, 8: 0.002}
-"""Share of the budget spent at each look of a sequential comparison, by number of pairs."""
-OWN_SPREAD_SHARE = 0.8
-"""Of the budget, where the runs compared are judged by their own spread alone: Student's t stands
-on their being normal, and what is kept back pays for their not being so."""
+"""Part of the budget spent at each look of a sequential comparison, by number of pairs."""
+NO_MODEL_SHARE = 0.8
+"""Share of the budget used if the spread comes only from the runs compared. Student's t assumes
+that they are normal; the rest of the budget covers the error of that assumption."""
 
 Metric = Literal[
     "step_time_median",
@@ -53,14 +53,14 @@ GATE_WEIGHTS: dict[Metric, float] = {
     "step_time_drift": 0.05,
     "cpu_time_drift": 0.05,
 }
-"""Parts of the family's budget, of the sum over the gates that there are: without CPU time it is
-1. The step time on a core of its own is no gate: it tells what a noisy step time can hide."""
+"""Parts of the budget, relative to the sum over the gates present; the sum is 1 without CPU time.
+Step time on a free core is no gate: it bounds what a noisy step time can hide."""
 
 DRIFTS: dict[Metric, Metric] = {
     "step_time_drift": "step_time_median",
     "cpu_time_drift": "cpu_time",
 }
-"""What each is the drift of."""
+"""The metric of each drift."""
 
 FLOORS: dict[str, float] = {
     "step_time": 0.002,
@@ -68,7 +68,7 @@ FLOORS: dict[str, float] = {
     "device_memory": 0.0005,
     "resident_memory": 0.003,
 }
-"""Spreads below these are not believed: clocks, allocators and the page cache have a grain."""
+"""Smallest credible spreads, because clocks, allocators and the page cache are coarse."""
 
 PRIORS: dict[str, float] = {
     "step_time_gpu": 0.10,
@@ -77,44 +77,42 @@ PRIORS: dict[str, float] = {
     "device_memory": 0.002,
     "resident_memory": 0.03,
 }
-"""Spread of one launch where fewer than two degrees of freedom were measured: wide on purpose. Two
-launches of a quiet GPU differ by 0.5%, of a shared one by 5%, of a loaded CPU by 10 to 50%, and
-their CPU time by 5 to 20%, or twice as much where another guest of the host works too."""
-PRIOR_SOURCE = "a stated prior, wide on purpose"
+"""Assumed spread of one launch if fewer than two degrees of freedom were measured; wide on purpose.
+Two launches differ by 0.5% on a quiet GPU, 5% on a shared one, and 10 to 50% on a loaded CPU. CPU
+time differs by 5 to 20%, or twice as much if another guest of the host is busy."""
+PRIOR_SOURCE = "an assumed spread, wide on purpose"
 
 ADAPTIVE_LEAST = 0.02
 MIN_DF = 2
 PAIRS_ALONE = 5
-"""From so many pairs on, their own spread is used; below, that of both sides about their means,
-which has twice the degrees of freedom."""
+"""Pairs from which on the spread of their differences is used. With fewer, the spread is that of
+both sides about their means, which has twice the degrees of freedom."""
 UNHEALTHY = 3.0
-"""The baseline scatters so many times more than the noise model says: timing is not judged."""
+"""Timing is not judged if the baseline's spread is so many times that of the noise model."""
 GROWN_LEVEL = 0.001
-
-
 LARGEST = 700.0
-"""A logarithm whose exponential still is a number."""
+"""Largest logarithm used; its exponential is still finite."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Logarithms of one metric, a value a launch, both sides; equal lengths where paired."""
+    """Logarithms of one metric on both sides, one value per launch; equal lengths if paired."""
 
     metric: Metric
     current: tuple[float, ...]
     baseline: tuple[float, ...]
     kind: str
-    """Key of FLOORS: what is measured."""
+    """What is measured, a key of FLOORS."""
     unit: str
 
     def scale(self, logs: Sequence[float]) -> float:
-        """Geometric mean, in the metric's unit."""
+        """Return the geometric mean, in the metric's unit."""
         return math.exp(min(statistics.fmean(logs), LARGEST))
 
 
 @dataclass(frozen=True)
 class Gate:
-    """One metric's estimate, at the error level that Holm's procedure leaves for it."""
+    """One metric's estimate, and the error level that Holm's procedure gives it."""
 
     samples: Samples
     estimate: Estimate
@@ -122,7 +120,7 @@ class Gate:
 
     @property
     def real(self) -> bool:
-        """Whether there is a change for sure."""
+        """Return whether the change is more than noise explains."""
         return self.estimate.lower(self.alpha) > 0
 
 
@@ -132,12 +130,11 @@ OF_LAUNCH: dict[Metric, str] = {
     "cpu_time": "cpu_s_per_step",
     "on_core_step_time": "on_core_step_time_s",
 }
-"""Fields of a launch, in seconds a step."""
+"""Fields of a launch, in seconds per step."""
 
 
 def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
-    """Seconds a step of each completed measured launch. Of step times the record's own where no
-    launch has any; what only launches have is empty there."""
+    """Return seconds per step of each completed measured launch; step times may be the record's."""
     attribute = OF_LAUNCH[metric]
     values = [
         getattr(launch, attribute)
@@ -154,8 +151,7 @@ def launch_seconds(record: RunRecord, metric: Metric) -> list[float]:
 
 
 def tokens_per_step(record: RunRecord, kind: str) -> float | None:
-    """Tokens of a kind (`input_tokens`) per step of the launch that counted them, the first
-    measured one; None where none were counted."""
+    """Return tokens of a kind (`input_tokens`) per step of the first measured launch, or None."""
     tokens = record.tokens.get(kind)
     launches = [launch for launch in record.launches if launch.kind == "measured"]
     steps = launches[0].steps if launches else len(record.stability.loss_values)
@@ -163,14 +159,14 @@ def tokens_per_step(record: RunRecord, kind: str) -> float | None:
 
 
 def completion_tokens_per_step(record: RunRecord) -> float | None:
-    """Tokens generated a step; None where nothing is generated."""
+    """Return the tokens generated per step; None if nothing is generated."""
     return tokens_per_step(record, "completion_tokens")
 
 
 def time_samples(
     metric: Metric, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
 ) -> Samples:
-    """Log seconds a step; a completion token where the sides generated unequal amounts."""
+    """Return log ms per step, or per completion token if the sides generated unequal amounts."""
     lengths = [completion_tokens_per_step(record) for record in (*current, *baseline)]
     by_token = all(length is not None for length in lengths) and len(set(lengths)) > 1
 
@@ -187,7 +183,7 @@ def time_samples(
 
 
 def memory_samples(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Samples | None:
-    """Log MB of peak memory, a value a record; None where a side has none or kinds differ."""
+    """Return log MB of peak memory, one per record; None if a side has none or kinds differ."""
     kinds = {record.perf.max_mem_kind for record in (*current, *baseline)}
     if len(kinds) != 1 or None in kinds:
         return None
@@ -203,7 +199,7 @@ def memory_samples(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) 
 
 
 def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
-    """The stated spread of one launch, used where nothing was measured."""
+    """Return the assumed spread of one launch, used if nothing was measured."""
     key = samples.kind
     if key == "step_time":
         key += "_gpu" if has_gpu else "_cpu"
@@ -211,23 +207,23 @@ def prior_spread(samples: Samples, has_gpu: bool) -> Spread:
 
 
 def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: bool) -> Estimate:
-    """The change of one metric, by pairs where `paired`."""
+    """Estimate the change of one metric, by pairs if `paired`."""
     floor = FLOORS[samples.kind]
-    own = pooled(samples.current, samples.baseline)
+    measured = pooled(samples.current, samples.baseline)
     is_paired = paired and len(samples.current) == len(samples.baseline)
     if is_paired:
         differences = [c - b for c, b in zip(samples.current, samples.baseline, strict=True)]
         model = noise.pair_spread(samples.metric) if noise else None
-        own_pairs = spread_of(differences, "the pairs compared")
+        of_pairs = spread_of(differences, "the pairs compared")
         if model is not None or len(differences) >= PAIRS_ALONE:
-            spread = larger(own_pairs, model, math.sqrt(2) * floor)
+            spread = larger(of_pairs, model, math.sqrt(2) * floor)
             assert spread is not None
             return paired_estimate(differences, spread)
     model = noise.run_spread(samples.metric) if noise else None
-    if model is None and (own is None or own.df < MIN_DF):
+    if model is None and (measured is None or measured.df < MIN_DF):
         prior = prior_spread(samples, has_gpu)
-        own = prior if own is None or own.sd < prior.sd else own
-    spread = larger(own, model, floor)
+        measured = prior if measured is None or measured.sd < prior.sd else measured
+    spread = larger(measured, model, floor)
     assert spread is not None
     return unpaired_estimate(samples.current, samples.baseline, spread)
 
@@ -235,19 +231,22 @@ def estimate(samples: Samples, paired: bool, noise: NoiseModel | None, has_gpu: 
 def estimate_drift(
     samples: Samples, history: Sequence[float], noise: NoiseModel | None, has_gpu: bool
 ) -> Estimate:
-    """The change since the anchors; the spread is that of the whole history, not of three runs."""
-    own = pooled(samples.current, history)
+    """Estimate the change since the anchors; the spread is that of the whole history."""
+    measured = pooled(samples.current, history)
     model = noise.run_spread(DRIFTS[samples.metric]) if noise else None
-    if model is None and (own is None or own.df < MIN_DF):
+    if model is None and (measured is None or measured.df < MIN_DF):
         return estimate(samples, False, noise, has_gpu)
-    spread = larger(own, model, FLOORS[samples.kind])
+    spread = larger(measured, model, FLOORS[samples.kind])
     assert spread is not None
     return unpaired_estimate(samples.current, samples.baseline, spread)
 
 
 def holm(estimates: Mapping[Metric, tuple[Samples, Estimate]], budget: float) -> list[Gate]:
-    """Weighted Holm: the smallest p-value for its weight first, each at the budget's share of the
-    weights still in play; a rejected gate leaves its weight to the others."""
+    """Give each gate its error level by the weighted Holm procedure.
+
+    Gates are tested by p-value over weight, smallest first, each at the budget times its share of
+    the remaining weights. A rejected gate leaves its weight to the others.
+    """
     weights = {metric: GATE_WEIGHTS[metric] for metric in estimates}
     order = sorted(weights, key=lambda m: estimates[m][1].p_value() / weights[m])
     remaining = sum(weights.values())
@@ -262,17 +261,17 @@ def holm(estimates: Mapping[Metric, tuple[Samples, Estimate]], budget: float) ->
 
 
 def runner_unhealthy(samples: Samples, noise: NoiseModel | None) -> float | None:
-    """How many times the baseline scatters more than the noise model, where that is too much."""
+    """Return the baseline's spread over the noise model's if it is too large, else None."""
     model = noise.run_spread(samples.metric) if noise else None
-    own = spread_of(samples.baseline, "")
-    if model is None or own is None:
+    measured = spread_of(samples.baseline, "")
+    if model is None or measured is None:
         return None
-    ratio = own.sd / max(model.sd, FLOORS[samples.kind])
+    ratio = measured.sd / max(model.sd, FLOORS[samples.kind])
     return ratio if ratio > UNHEALTHY else None
 
 
 def spread_grew(samples: Samples) -> tuple[float, float] | None:
-    """(baseline, current) spreads, where the current side alone scatters clearly more."""
+    """Return the (baseline, current) spreads if the current one is clearly larger, else None."""
     current, baseline = spread_of(samples.current, ""), spread_of(samples.baseline, "")
     if current is None or baseline is None or min(current.df, baseline.df) < MIN_DF:
         return None
@@ -284,10 +283,10 @@ def spread_grew(samples: Samples) -> tuple[float, float] | None:
 
 
 def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float, float]:
-    """(d for `pass`, d for `fail`), as log ratios, of a gate with a tolerance of `percent`.
+    """Return (d for `pass`, d for `fail`) as log ratios, for a tolerance of `percent`.
 
-    `adaptive` goes down to what the noise lets one see, and never above the tier's tolerance: noise
-    that hides a change larger than that is no pass.
+    `adaptive` tightens d to the smallest detectable change. Noise never loosens the tolerance, so
+    noise that hides a larger change is no pass.
     """
     fixed = math.log1p(percent / 100)
     if thresholds.sensitivity == "fixed":
@@ -298,8 +297,7 @@ def tolerance(gate: Gate, thresholds: Thresholds, percent: float) -> tuple[float
 
 
 def runs_needed(gate: Gate, d: float) -> int | None:
-    """Launches on each side that would decide, if the change is what it looks like; None: over
-    1,000."""
+    """Return the launches per side that would decide if the estimate is right; None above 1,000."""
     found = gate.estimate
     each = found.spread.sd * (1.0 if found.paired else math.sqrt(2.0))
     for count in range(min(found.launches) + 1, 1001):

@@ -1,4 +1,4 @@
-"""The measured noise of one canary on one class of runner, as `canary calibrate` writes it."""
+"""The measured noise of one canary on one type of machine, as `canary calibrate` writes it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ NOISE_SCHEMA_VERSION: Literal[1] = 1
 
 
 class MetricNoise(BaseModel):
-    """Spread of one metric over repeated, equal launches: standard deviations of its logarithm."""
+    """Standard deviations of the logarithm of one metric over equal launches."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     run_sd: float = Field(ge=0)
-    """Of one launch about the mean of all."""
+    """Of one launch about the mean."""
     run_df: int = Field(ge=1)
     pair_sd: float | None = Field(None, ge=0)
-    """Of the difference of two launches that followed one another, about zero."""
+    """Of the difference of two consecutive launches, about zero."""
     pair_df: int | None = Field(None, ge=1)
 
 
 class NoiseModel(BaseModel):
-    """What varies between equal launches, how much, and what does not vary at all."""
+    """How much each metric and exact signal varies between equal launches."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -42,21 +42,21 @@ class NoiseModel(BaseModel):
     runs: int = Field(ge=2)
     metrics: dict[str, MetricNoise]
     inexact: dict[str, float] = Field(default_factory=dict)
-    """Exact-lane signals that differed between equal runs, with the largest relative difference
-    seen (1.0 for what is not a number)."""
+    """Exact-lane signals that differed between equal runs, with the largest relative difference;
+    1.0 if the signal is not a number."""
     detectable_pct: dict[str, dict[str, float]] = Field(default_factory=dict)
-    """For a reader: smallest change in percent seen in four of five comparisons, by metric and by
-    number of pairs (`history`: one run against twenty stored ones)."""
+    """For readers: the smallest change in percent that four of five comparisons find, by metric
+    and number of pairs (`history`: one run against twenty stored ones)."""
 
     def run_spread(self, metric: str) -> Spread | None:
-        """Spread of one launch."""
+        """Return the spread of one launch; None if the model lacks the metric."""
         noise = self.metrics.get(metric)
         if noise is None:
             return None
         return Spread(noise.run_sd, noise.run_df, f"noise model of {self.runs} runs")
 
     def pair_spread(self, metric: str) -> Spread | None:
-        """Spread of the difference of a pair; from single launches where no pairs were kept."""
+        """Return the spread of a pair's difference, from single launches if no pairs were kept."""
         noise = self.metrics.get(metric)
         if noise is None:
             return None
@@ -67,7 +67,7 @@ class NoiseModel(BaseModel):
 
 
 def metric_noise(logs: Sequence[float]) -> MetricNoise:
-    """Spread of a sequence of equal launches, in the order in which they ran; at least two."""
+    """Return the spread of at least two equal launches, given in the order in which they ran."""
     count = len(logs)
     mean = sum(logs) / count
     run_sd = math.sqrt(sum((value - mean) ** 2 for value in logs) / (count - 1))
@@ -77,10 +77,10 @@ def metric_noise(logs: Sequence[float]) -> MetricNoise:
 
 
 def load_noise(path: Path) -> NoiseModel:
-    """Reads a noise model.
+    """Read a noise model.
 
     Raises:
-        InputError: not there, not readable, or another schema.
+        InputError: the file is missing, unreadable, or of another schema.
     """
     try:
         document: Any = jsonio.loads(path.read_bytes())
@@ -100,6 +100,6 @@ def load_noise(path: Path) -> NoiseModel:
 
 
 def save_noise(model: NoiseModel, path: Path) -> None:
-    """Writes a noise model, replacing the file as a whole."""
+    """Write a noise model; the file is replaced as a whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     jsonio.replace_file(path, jsonio.dumps(model.model_dump(), indent=1) + "\n")

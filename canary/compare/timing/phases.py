@@ -1,13 +1,13 @@
-"""Which part of a step grew: seconds by phase, held against what the machine alone explains.
+"""Find the phases of a step that grew by more than a slower machine explains.
 
-A machine that is slower as a whole scales all phases alike. So each phase of the current side is
-held against its baseline times a common factor, the median of the phases' own factors, and what it
-took beyond that is its growth. No phase counts for more than a twentieth in that median, or the
-longest one would always explain itself. CPU seconds, which other work on the machine moves least,
-are held against the baseline's in the same way: a phase stands out by either.
+A slower machine scales all phases alike. So a phase is expected to take its baseline times a common
+factor, the median of all phases' factors; any time beyond that is its growth. No phase has more
+weight in that median than a twentieth of the step, or the longest would explain itself. CPU
+seconds, which other work on the machine changes least, are compared in the same way. Growth in
+either counts.
 
-What this cannot see: a change that slows most phases by one factor, as a kernel used everywhere
-may, looks like a slower machine here.
+Limit: a change that slows most phases by one factor, such as a kernel used everywhere, looks like a
+slower machine.
 """
 
 from __future__ import annotations
@@ -24,86 +24,82 @@ from canary.record.types import Launch, RunRecord
 Seconds = Mapping[str, float]
 
 LARGEST_WEIGHT = 0.05
-"""Of one phase in the median of the factors, as a share of the step."""
+"""Largest weight of one phase in the median of the factors, as a share of the step."""
 MIN_DF = 3
-"""Degrees of freedom from which on the launches' own scatter is the noise; below, a prior."""
+"""Degrees of freedom from which on the launches' scatter is the noise; below, a prior is."""
 NOISE_FLOOR = 0.03
-"""Spreads below this are not believed: few launches agree by luck."""
+"""Smallest credible spread: a few launches may agree by luck."""
 OF_STEP = 0.01
-"""Part of the noise that is a share of the step, whatever the phase: what a machine does now and
-then hits a short phase as hard as a long one."""
+"""Noise that every phase has, as a share of the step: a random interruption delays a short phase as
+much as a long one."""
 TIMES_NOISE = 3.0
-"""A phase stands out when it grew by so many standard deviations."""
+"""A phase stands out if it grew by so many standard deviations."""
 SHARE_OF_STEP = 0.03
-"""And by at least so much of the step: what is smaller explains no regression."""
+"""And by at least this share of the step: smaller growth explains no regression."""
 
 
 @dataclass(frozen=True)
 class PhaseGrowth:
-    """One phase on both sides, in seconds a step."""
+    """One phase on both sides, in seconds per step."""
 
     phase: str
     baseline_s: float
     current_s: float
     expected_s: float
-    """The baseline's, on a machine as fast as the current one."""
+    """The baseline's seconds on a machine as fast as the current one."""
     share: float
-    """Of all that the phases took beyond what was expected: 0 to 1."""
+    """Share of all phases' time beyond what was expected: 0 to 1."""
     noise_s: float
     """Standard deviation of the growth of a phase that did not change."""
-    stands: bool
-    """Whether the growth is above the noise and large enough to matter, by the clock or in CPU
-    seconds."""
+    stands_out: bool
+    """Whether growth in wall time or CPU time is above the noise and large enough to matter."""
     baseline_cpu_s: float | None = None
-    """CPU seconds of the process; None where a side did not measure them."""
+    """CPU seconds of the process; None if a side did not measure them."""
     current_cpu_s: float | None = None
-    stands_in_cpu: bool = False
-    """Whether the CPU seconds alone say so."""
+    stands_out_in_cpu: bool = False
+    """Whether CPU time alone shows it."""
 
     @property
     def growth_s(self) -> float:
-        """Seconds beyond what was expected."""
+        """Return the seconds beyond what was expected."""
         return self.current_s - self.expected_s
 
 
 @dataclass(frozen=True)
 class StepGrowth:
-    """The phases of a step, the one that grew most first."""
+    """The phases of a step; the one that grew most comes first."""
 
     phases: tuple[PhaseGrowth, ...]
     machine: float
-    """How many times longer the current side takes for what did not change."""
+    """Factor by which the current machine is slower: current over baseline for unchanged phases."""
     baseline_s: float
     current_s: float
     baseline_cpu_s: float | None = None
-    """CPU seconds of the process a step, all threads; None where a side did not measure them."""
+    """CPU seconds per step, all threads of the process; None if a side did not measure them."""
     current_cpu_s: float | None = None
 
     @property
     def grown(self) -> tuple[PhaseGrowth, ...]:
-        """The phases that stand out."""
-        return tuple(phase for phase in self.phases if phase.stands)
+        """Return the phases that stand out."""
+        return tuple(phase for phase in self.phases if phase.stands_out)
 
     def of(self, phase: str) -> PhaseGrowth | None:
-        """The phase of that name, where either side has it."""
+        """Return the phase of that name; None if neither side has it."""
         return next((found for found in self.phases if found.phase == phase), None)
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """A way to take the time."""
-
+class _Clock:
     noise: float
-    """Standard deviation of the logarithm of one launch's phase about the common factor, where
-    the launches did not measure it."""
+    """Assumed standard deviation of the logarithm of a launch's phase about the common factor."""
 
 
-WALL, CPU = _Kind(noise=0.12), _Kind(noise=0.06)
+WALL, CPU = _Clock(noise=0.12), _Clock(noise=0.06)
 
 
 @dataclass(frozen=True)
-class _Held:
-    """Seconds by phase, one side against the other."""
+class _ComparedPhases:
+    """Seconds by phase on both sides, with what was expected and the noise."""
 
     now: Seconds
     before: Seconds
@@ -114,8 +110,8 @@ class _Held:
     def beyond(self, name: str) -> float:
         return max(0.0, self.now[name] - self.expected[name])
 
-    def stands(self, name: str) -> bool:
-        """Also by the clock as it is: a phase that got faster, and others more so, did not grow."""
+    def stands_out(self, name: str) -> bool:
+        """Return whether a phase grew; it must also have become slower in plain seconds."""
         least = SHARE_OF_STEP * sum(self.expected.values())
         grew = self.now[name] > self.before[name]
         return grew and self.beyond(name) > max(TIMES_NOISE * self.noise[name], least)
@@ -128,14 +124,14 @@ class _Held:
 def phase_growth(
     current: RunRecord | Sequence[RunRecord], baseline: RunRecord | Sequence[RunRecord]
 ) -> StepGrowth | None:
-    """What grew in a step; None where a side tells no phases."""
+    """Return how the phases of a step grew; None if a side recorded no phases."""
     now, before = (_records(side) for side in (current, baseline))
     longer = _generated(now, before)
-    wall = _held(*_alike(_wall(now), _wall(before)), WALL, longer)
+    wall = _compare(*_same_phases(_wall(now), _wall(before)), WALL, longer)
     if wall is None:
         return None
-    cpu = _held(*_alike(_cpu(now), _cpu(before)), CPU, longer)
-    # Where a GPU works, the host's CPU seconds are mostly its waiting for it.
+    cpu = _compare(*_same_phases(_cpu(now), _cpu(before)), CPU, longer)
+    # With a GPU, the host's CPU seconds are mostly spent waiting for it.
     judged = cpu if not any(_on_gpu(record) for record in (*now, *before)) else None
     found = [
         PhaseGrowth(
@@ -145,10 +141,10 @@ def phase_growth(
             expected_s=wall.expected[name],
             share=wall.share(name),
             noise_s=wall.noise[name],
-            stands=wall.stands(name) or (judged is not None and judged.stands(name)),
+            stands_out=wall.stands_out(name) or (judged is not None and judged.stands_out(name)),
             baseline_cpu_s=cpu.before[name] if cpu else None,
             current_cpu_s=cpu.now[name] if cpu else None,
-            stands_in_cpu=judged is not None and judged.stands(name),
+            stands_out_in_cpu=judged is not None and judged.stands_out(name),
         )
         for name in PHASES
         if wall.now[name] or wall.before[name]
@@ -163,22 +159,22 @@ def phase_growth(
     )
 
 
-def _held(
-    here: Sequence[Seconds], there: Sequence[Seconds], kind: _Kind, longer: float
-) -> _Held | None:
+def _compare(
+    here: Sequence[Seconds], there: Sequence[Seconds], clock: _Clock, longer: float
+) -> _ComparedPhases | None:
     if not here or not there:
         return None
     now, before = _typical(here), _typical(there)
     machine = _common_factor(now, before)
     expected = {name: machine * seconds for name, seconds in before.items()}
     expected["generation"] *= longer
-    spreads, step_s = _spreads(here, there, kind), sum(expected.values())
+    spreads, step_s = _spreads(here, there, clock), sum(expected.values())
     launches = math.sqrt(1 / len(here) + 1 / len(there))
     noise = {
         name: launches * math.hypot(spreads[name] * expected[name], OF_STEP * step_s)
         for name in PHASES
     }
-    return _Held(now, before, expected, noise, machine)
+    return _ComparedPhases(now, before, expected, noise, machine)
 
 
 def _records(side: RunRecord | Sequence[RunRecord]) -> list[RunRecord]:
@@ -200,14 +196,13 @@ def _measured(records: Iterable[RunRecord]) -> list[Launch]:
 
 
 def _wall(records: Sequence[RunRecord]) -> list[dict[str, float]]:
-    """Seconds by phase of each launch; the means of whole records where launches hold none, as in
-    records of earlier versions."""
+    """Return seconds by phase of each launch, or of whole records of earlier versions."""
     launches = _all_phases(launch.phases_steady for launch in _measured(records))
     return launches or _all_phases(record.phases for record in records if record.phases)
 
 
 def _cpu(records: Sequence[RunRecord]) -> list[dict[str, float]]:
-    """CPU seconds by phase of each launch; empty where one did not measure them."""
+    """Return CPU seconds by phase of each launch; an empty list if one did not measure them."""
     return _all_phases(launch.phases_cpu for launch in _measured(records))
 
 
@@ -216,16 +211,18 @@ def _all_phases(found: Iterable[Seconds]) -> list[dict[str, float]]:
     return [dict(phases) for phases in launches] if all(launches) else []
 
 
-def _alike(
+def _same_phases(
     here: Sequence[Seconds], there: Sequence[Seconds]
 ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Both sides with all phases. Where one is of a version that timed no evaluation, most of
-    which then was `forward`, it is so on both."""
-    untold = any("evaluation" not in launch for launch in (*here, *there))
+    """Return both sides with all phases.
+
+    Older versions counted most of evaluation as `forward`; with one of them, both sides do.
+    """
+    untimed = any("evaluation" not in launch for launch in (*here, *there))
     sides = []
     for side in (here, there):
         launches = [{name: launch.get(name, 0.0) for name in PHASES} for launch in side]
-        for launch in launches if untold else ():
+        for launch in launches if untimed else ():
             launch["forward"] += launch["evaluation"]
             launch["evaluation"] = 0.0
         sides.append(launches)
@@ -237,8 +234,7 @@ def _typical(launches: Sequence[Seconds]) -> dict[str, float]:
 
 
 def _common_factor(now: Seconds, before: Seconds) -> float:
-    """The weighted median of the phases' factors, the lower one of two that tie: what most phases
-    agree on is the machine."""
+    """Return the factor that most phases agree on: a weighted median, the lower of two that tie."""
     step = sum(before.values())
     factors = sorted(
         (now[name] / before[name], min(LARGEST_WEIGHT, before[name] / step))
@@ -254,7 +250,7 @@ def _common_factor(now: Seconds, before: Seconds) -> float:
 
 
 def _generated(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> float:
-    """How many times more tokens the current side generates: that much longer it may take."""
+    """Return the ratio of generated tokens, by which generation may take longer."""
     tokens = [[completion_tokens_per_step(record) for record in side] for side in (now, before)]
     if not all(count for side in tokens for count in side):
         return 1.0
@@ -262,12 +258,14 @@ def _generated(now: Sequence[RunRecord], before: Sequence[RunRecord]) -> float:
     return here / there
 
 
-def _spreads(here: Sequence[Seconds], there: Sequence[Seconds], kind: _Kind) -> dict[str, float]:
-    """Standard deviation of the logarithm of one launch's phase: from the launches of each side
-    about what is typical of it, each launch's own factor taken out."""
+def _spreads(here: Sequence[Seconds], there: Sequence[Seconds], clock: _Clock) -> dict[str, float]:
+    """Return the standard deviation of the logarithm of one launch's phase.
+
+    It is about the side's median, after each launch's common factor is removed.
+    """
     df = len(here) + len(there) - 2
     if df < MIN_DF:
-        return dict.fromkeys(PHASES, kind.noise)
+        return dict.fromkeys(PHASES, clock.noise)
     squares = dict.fromkeys(PHASES, 0.0)
     for side in (here, there):
         typical = _typical(side)

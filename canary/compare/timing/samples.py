@@ -1,4 +1,4 @@
-"""What there is to judge of two sides, and the gates that have nothing to judge."""
+"""Collect the samples of each gate, and skip the gates that have none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def timing_samples(
     paired: bool,
     gates: Sequence[Metric],
 ) -> tuple[dict[Metric, Samples], list[Check]]:
-    """What there is to judge, and the gates without it, skipped with the reason."""
+    """Return the samples to judge, and the gates without samples as skipped checks."""
     samples: dict[Metric, Samples] = {}
     refused: list[Check] = []
     for metric in ("step_time_median", "step_time_mean"):
@@ -55,7 +55,7 @@ def _since(
 
 
 def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
-    """Whether the model was measured with all of these gates."""
+    """Return whether the noise model covers all of these gates."""
     return all(noise.run_spread(DRIFTS.get(metric, metric)) for metric in wanted)
 
 
@@ -64,4 +64,4 @@ def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> C
     if len(kinds) > 1:
         words = "one side has peak device memory, the other peak resident memory"
         return check_of("max_memory", "inconclusive", words)
-    return check_of("max_memory", "skip", "peak memory is not on both sides")
+    return check_of("max_memory", "skip", "peak memory was not recorded on both sides")

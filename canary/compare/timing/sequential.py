@@ -1,6 +1,6 @@
-"""Looking more than once: the error budget spent across the looks of an A/B run.
+"""Spend the error budget over several looks at an A/B run.
 
-Bonferroni's bound over the looks: their budgets add up to the family's, whatever is decided when.
+By Bonferroni's bound, the budgets of the looks add up to that of the family.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from canary.record.types import RunRecord
 
 LOOKS = tuple(LOOK_BUDGETS)
 SAME_TRAINING = 0.01
-"""Losses of a probe and of the launch beside it differ by less, as a share of the largest: other
-kernels move them by less, another order of the data or other dropout by more."""
+"""Losses of a probe and its measured launch may differ by this share of the largest loss. Other
+kernels move them by less; another data order or other dropout moves them by more."""
 
 
 def look_budget(pairs: int) -> float:
-    """The error budget of the look after so many pairs; the whole one for a fixed number."""
+    """Return the error budget of the look after so many pairs; all of it for a fixed number."""
     return LOOK_BUDGETS.get(pairs, FAMILY_BUDGET)
 
 
 def is_settled(found: Comparison) -> bool:
-    """Whether more pairs would change nothing."""
+    """Return whether more pairs would change nothing."""
     return found.verdict != "inconclusive"
 
 
 def exact_failures(found: Comparison) -> list[Check]:
-    """Failed checks that have no noise: more runs would not take them back."""
+    """Return the failed checks without noise, which more runs would not change."""
     return [c for c in found.checks if c.status == "fail" and c.lane in ("exact", "invariant")]
 
 
 def decided_by_exact(
     found: Comparison, head: Sequence[RunRecord], base: Sequence[RunRecord]
 ) -> bool:
-    """Whether a failure of the exact lane is the code's: two probes of the base show what differs
-    between equal runs, and before there are two, each run has to repeat itself."""
+    """Return whether an exact failure comes from the code, not from runs that do not repeat.
+
+    Two probes of the base show that. With fewer, the launches of each run must agree.
+    """
     if not exact_failures(found):
         return False
     probes = sum(bool(record.exact) for record in base)
@@ -44,7 +46,7 @@ def decided_by_exact(
 
 
 def repeats_itself(record: RunRecord) -> bool:
-    """Whether its probe and its measured launch had the same losses, step by step."""
+    """Return whether the probe and the measured launch had the same losses, step by step."""
     probe = record.exact.get("trajectory", {}).get("losses", [])
     measured = record.stability.loss_values
     both = [(a, b) for a, b in zip(probe, measured, strict=False) if a is not None]

@@ -1,4 +1,4 @@
-"""What is shown of a side beside its runs: figures of all of them, the same as its checks have."""
+"""The figures shown for a side: computed over all of its runs, and equal to those of its checks."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CHECKED = {
     "nan_steps": ("nan_steps", "steps", 1),
     "inf_steps": ("inf_steps", "steps", 1),
 }
-"""Figure of a side: (check that has the same, its unit, what makes it the figure's unit)."""
+"""Figure of a side: (check with the same figure, the check's unit, factor to the figure's unit)."""
 
 
 def side_of(records: Sequence[RunRecord]) -> Side:
-    """What is shown of one side: its newest run's commit, and figures over all of its runs."""
+    """Return one side as shown: its newest run's commit, and figures over all of its runs."""
     if not records:
         return Side(())
     newest = records[-1]
@@ -41,13 +41,13 @@ def side_of(records: Sequence[RunRecord]) -> Side:
 
 
 def _steps(record: RunRecord) -> int:
-    """Steps of the first measured launch, of a loop that told no loss too."""
+    """Return the steps of the newest run; from the launch if the loop reported no loss."""
     measured = [launch for launch in record.launches if launch.kind == "measured"]
     return len(record.stability.loss_values) or (measured[0].steps if measured else 0)
 
 
 def _most(counts: Iterable[int | None]) -> int | None:
-    """The largest of those that were counted."""
+    """Return the largest count; None without any."""
     return max((count for count in counts if count is not None), default=None)
 
 
@@ -55,22 +55,20 @@ def _over_all(records: Sequence[RunRecord]) -> dict[str, Any]:
     def typical(figure: Callable[[RunRecord], float | None]) -> float | None:
         return _geometric_mean(map(figure, records))
 
-    losses = map(end_loss, records)
-    told = [loss for loss in losses if loss is not None]
+    losses = [loss for loss in map(end_loss, records) if loss is not None]
     return {
         "step_time_mean_s": typical(lambda record: record.perf.step_time.mean),
         "step_time_p95_s": typical(lambda record: record.perf.step_time.p95),
         "tokens_per_sec": typical(lambda record: record.perf.approx_tokens_per_sec),
         "max_mem_mb": typical(lambda record: record.perf.max_mem_mb),
-        "final_loss": statistics.median(told) if told else None,
+        "final_loss": statistics.median(losses) if losses else None,
         "nan_steps": _most(bad_steps(record, "nan_steps") for record in records),
         "inf_steps": _most(bad_steps(record, "inf_steps") for record in records),
     }
 
 
 def _geometric_mean(values: Iterable[float | None]) -> float | None:
-    """Of the positive ones, as the timing lane takes it; None where there is none, as in a run that
-    ended before its first timed step."""
+    """Return the geometric mean of the positive values; None if no run had a timed step."""
     known = [value for value in values if value is not None and 0 < value < math.inf]
     return statistics.geometric_mean(known) if known else None
 
@@ -78,8 +76,7 @@ def _geometric_mean(values: Iterable[float | None]) -> float | None:
 def figures_of_checks(
     checks: Sequence[Check], baseline: Mapping[str, Any], current: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The sides' figures, (baseline, current), with those that a check was judged by as it has
-    them."""
+    """Return the figures, (baseline, current), with those of checks in place of a side's."""
     by_name = {check.name: check for check in checks if check.status != "skip"}
     was, now = dict(baseline), dict(current)
     for figure, (name, unit, factor) in CHECKED.items():

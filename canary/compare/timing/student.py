@@ -1,7 +1,7 @@
-"""Student's t and Snedecor's F without scipy, whose import alone costs what a comparison may take.
+"""Student's t and Snedecor's F without scipy: its import takes as long as a whole comparison may.
 
 The regularised incomplete beta function is evaluated by its continued fraction (modified Lentz;
-Press et al., Numerical Recipes, 6.4; DLMF 8.17.22). The tests hold it against scipy.
+Press et al., Numerical Recipes, 6.4; DLMF 8.17.22). The tests compare it with scipy.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import NormalDist
 
 TINY = 1e-300
 NORMAL_FROM = 1e7
-"""Degrees of freedom from which t is taken as normal; math.inf means a known spread."""
+"""Degrees of freedom from which on t is treated as normal; math.inf means a known spread."""
 
 
 def _continued_fraction(a: float, b: float, x: float) -> float:
@@ -36,7 +36,7 @@ def _away_from_zero(value: float) -> float:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised I_x(a, b), for a, b > 0 and x in [0, 1]."""
+    """Return the regularised I_x(a, b), for a, b > 0 and x in [0, 1]."""
     if x <= 0.0 or x >= 1.0:
         return min(max(x, 0.0), 1.0)
     front = math.exp(
@@ -48,7 +48,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def t_upper_tail(t: float, df: float) -> float:
-    """P(T > t) with `df` degrees of freedom; normal for infinite ones."""
+    """Return P(T > t) with `df` degrees of freedom; normal if they are infinite."""
     if df >= NORMAL_FROM:
         return 0.5 * math.erfc(t / math.sqrt(2.0))
     tail = 0.5 * incomplete_beta(df / 2.0, 0.5, df / (df + t * t))
@@ -57,7 +57,7 @@ def t_upper_tail(t: float, df: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: float) -> float:
-    """The t that `level` of the distribution lies below; 0 < level < 1, df > 0."""
+    """Return the t with P(T < t) = `level`; 0 < level < 1, df > 0."""
     if level < 0.5:
         return -t_quantile(1.0 - level, df)
     if df >= NORMAL_FROM:
@@ -77,5 +77,5 @@ def t_quantile(level: float, df: float) -> float:
 
 
 def f_upper_tail(f: float, df1: float, df2: float) -> float:
-    """P(F > f) for a ratio of two variances with `df1` and `df2` degrees of freedom."""
+    """Return P(F > f) for a ratio of two variances with `df1` and `df2` degrees of freedom."""
     return incomplete_beta(df2 / 2.0, df1 / 2.0, df2 / (df2 + df1 * f)) if f > 0 else 1.0

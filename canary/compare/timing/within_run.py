@@ -1,7 +1,7 @@
-"""A run that slows down as it goes: its last steps over its first, against the baseline's own.
+"""Find a run that slows down over its steps: its last steps over its first, against the baseline.
 
-Seconds are the training's own (`canary.record.slowing`): a machine that fills up in the middle of
-a run moves them little. One number a launch, as for every timing.
+Only the training's seconds count (`canary.record.slowing`), so a machine that gets busy during a
+run changes them little. Each launch gives one number, as for every timing.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from canary.record.slowing import LEAST_STEPS
 from canary.record.types import RunRecord
 
 NAME = "step_time_within_run"
-TOLD_STEPS = 3 * LEAST_STEPS
-"""Timed steps of a launch that tells: its first third and its last one are compared."""
+TIMED_STEPS = 3 * LEAST_STEPS
+"""Timed steps that a launch needs: its first and last thirds are compared."""
 PRIOR_SD = 0.15
-"""Of the logarithm of one launch's ratio, where few baselines tell: above the 0.12 of 64 healthy
-launches of 30 to 60 steps on two cores that other trainings used (docs/figures.md)."""
+"""Assumed spread of the logarithm of one launch's ratio. 64 healthy launches of 30 to 60 steps on
+two cores shared with other trainings had 0.12 (docs/figures.md)."""
 PRIOR_DF = 4
-"""Launches that the prior counts for."""
+"""Launches that the prior counts as."""
 SURE = 3.5
-"""Standard errors: the prior's tails, which are heavier than a normal's, are what decides it."""
+"""Standard errors of a sure rise, set for the prior's tails, which are heavier than a normal's."""
 
 
 def within_run_checks(
     current: Sequence[RunRecord], baseline: Sequence[RunRecord], thresholds: Thresholds
 ) -> list[Check]:
-    """The check; none where neither side tells, as in records of earlier versions."""
+    """Return the check; an empty list if neither side recorded the trend (older versions)."""
     now, before = _logs(current), _logs(baseline)
     if now and before:
         return [_judged(now, before, thresholds.max_step_time_increase_pct)]
     if not now and not before:
         return []
     side, records = ("baseline", baseline) if now else ("current side", current)
-    if max(map(_timed, records)) < TOLD_STEPS:
+    if max(map(_timed, records)) < TIMED_STEPS:
         return [check_of(NAME, "skip", f"the {side} {_too_few(records)}")]
     words = f"the {side} has no step-time trend, as in records of older versions"
-    # Open, as everything is that the baseline has and a run of as many steps has not.
+    # A signal that only the baseline has is undecided, not skipped: the run must not hide it.
     status: CheckStatus = "skip" if now else "inconclusive"
     return [check_of(NAME, status, words)]
 
 
 def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Check:
-    """Of logarithms of ratios; `limit` in percent."""
+    """Return the check of logarithms of ratios; `limit` in percent."""
     rise = statistics.fmean(now) - statistics.fmean(before)
     error = _sd(before) * math.sqrt(1 / len(now) + 1 / len(before))
     change = 100 * math.expm1(rise)
@@ -57,7 +57,7 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
     status: CheckStatus = "pass" if not sure else "fail" if change >= limit else "warn"
     was, is_now = (100 * math.expm1(statistics.fmean(side)) for side in (before, now))
     words = f"step time {signed_percent(is_now)} from the start to the end of the run"
-    words += f", in the baseline {signed_percent(was)}"
+    words += f", {signed_percent(was)} in the baseline"
     if sure:
         words += ": the run slows down over its steps"
     elif change >= limit:
@@ -74,7 +74,7 @@ def _judged(now: Sequence[float], before: Sequence[float], limit: float) -> Chec
 
 
 def _logs(records: Sequence[RunRecord]) -> list[float]:
-    """Of each measured launch that tells."""
+    """Return log ratios of the measured launches that have one."""
     return [
         math.log(launch.slowing)
         for record in records
@@ -86,8 +86,8 @@ def _logs(records: Sequence[RunRecord]) -> list[float]:
 
 
 def _timed(record: RunRecord) -> float:
-    """The most steps that one of its launches has timed: those after the warm-up that were not
-    profiled. What a record does not say makes it no shorter, or it could hide its trend."""
+    """Return the most steps that a launch timed: those after warm-up that were not profiled."""
+    # A launch without a step count is taken as long, or a record could hide its trend.
     done = [launch.steps or math.inf for launch in record.launches if launch.kind == "measured"]
     untimed = max(0, _warmup(record) + 1 - record.first_step)
     # Of several launches, one is profiled.
@@ -106,13 +106,13 @@ def _profiled(record: RunRecord) -> int:
 
 def _too_few(records: Sequence[RunRecord]) -> str:
     longest = max(records, key=_timed)
-    words = f"timed {_timed(longest)} steps after its warm-up, {TOLD_STEPS} are needed"
+    words = f"timed {_timed(longest)} steps after warm-up, but {TIMED_STEPS} are needed"
     profiled = _profiled(longest)
     return f"{words} ({profiled} profiled)" if profiled else words
 
 
 def _sd(logs: Sequence[float]) -> float:
-    """The baseline's own scatter, and the prior's, by how much each knows."""
+    """Return the pooled spread of the baseline and the prior, weighted by degrees of freedom."""
     mean = statistics.fmean(logs)
     squares = math.fsum((each - mean) ** 2 for each in logs)
     return math.sqrt((PRIOR_DF * PRIOR_SD**2 + squares) / (PRIOR_DF + len(logs) - 1))

@@ -156,7 +156,7 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
     ("make", "words"),
     [
         (verdict_pass, "Pass: nothing got worse; median step time +0.0%, at most +"),
-        (verdict_regression, "Regression: median step time +100.0%: real, and over"),
+        (verdict_regression, "Regression: median step time +100.0% (limit 10%), more"),
         (verdict_changed, "Changed, needs acceptance: learning_rate 0.0005 -> 0.001 changes"),
         (verdict_accepted, "Changed and accepted (as planned): learning_rate"),
         (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),

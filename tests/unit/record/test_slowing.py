@@ -180,7 +180,7 @@ def test_steps_that_were_profiled_leave_too_few_and_the_comparison_passes(side: 
     compared = compare_to_baseline(current, baseline)
     (check,) = [each for each in compared.checks if each.name == NAME]
     assert check.status == "skip"
-    assert check.message == f"{side} timed 19 steps after its warm-up, 24 are needed (5 profiled)"
+    assert check.message == f"{side} timed 19 steps after warm-up, but 24 are needed (5 profiled)"
     assert compared.passed, compared.first_line
 
 

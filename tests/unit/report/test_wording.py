@@ -122,7 +122,7 @@ def test_a_comparison_of_before_this_field_is_read() -> None:
 def test_a_spread_that_was_stated_is_told_by_its_field(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("canary.compare.timing.lane.PRIOR_SOURCE", "as somebody said")
     found = compare_to_baseline(record(100, 0.11), record(0))
-    assert "run each side three times" in found.check("step_time_median").message
+    assert "Run each side three times" in found.check("step_time_median").message
 
 
 def test_which_rows_are_folded_and_cut_is_not_told_by_their_words(

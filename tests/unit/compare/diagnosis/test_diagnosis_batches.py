@@ -52,14 +52,14 @@ def against(before: list[Any], after: list[Any]) -> Suspect:
 def test_tuples_of_another_seed_are_other_rows_and_not_other_labels() -> None:
     top = against([pair_of(s) for s in range(6)], [pair_of(s) for s in range(50, 56)])
     assert top.category == "data"
-    assert "sequences enter" in top.description
+    assert "different sequences" in top.description
     assert "labels" not in top.description
 
 
 def test_tuples_in_another_order_are_said_to_be() -> None:
     batches = [pair_of(seed) for seed in range(6)]
     top = against(batches, batches[::-1])
-    assert "in another order: another seed, sampler or shuffle" in top.description
+    assert "sequences are reordered: check seed, sampler" in top.description
 
 
 def test_targets_alone_that_differ_are_labels_of_the_same_rows() -> None:
@@ -83,7 +83,7 @@ def test_records_without_rows_of_such_batches_are_not_said_to_have_the_same() ->
         top = compare_to_baseline(after, side, gates=()).diagnosis.top_suspect
         assert top is not None
         assert top.category == "data"
-        assert "tokens enter the training steps" in top.description
+        assert "training steps get different tokens" in top.description
 
 
 OTHER_ROWS = every_micro("rows", {"input_ids": ["x", "y"]})
@@ -109,7 +109,7 @@ def without_eos(others: int = 0) -> list[Change]:
     ("others", "words"),
     [
         (0, "The end-of-sequence token is no longer appended: "),
-        (1, "Other sequences, and none has an end-of-sequence label: "),
+        (1, "The sequences differ and have no end-of-sequence label: "),
     ],
 )
 def test_an_eos_that_is_gone_is_named_where_no_tokenizer_told_the_words(
@@ -140,7 +140,7 @@ def test_an_eos_that_is_gone_is_named_beside_other_words_too() -> None:
         *without_eos(),
         *OTHER_LOSS,
     )
-    assert top.description.startswith("Other sequences, and none has an end-of-sequence label")
+    assert top.description.startswith("The sequences differ and have no end-of-sequence label")
 
 
 def test_an_eos_that_is_no_longer_appended_is_the_datas_and_is_named() -> None:

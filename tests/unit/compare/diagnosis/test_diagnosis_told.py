@@ -134,7 +134,7 @@ def test_another_loss_names_the_dropout_that_differs(key: str) -> None:
 
 @pytest.mark.parametrize(
     ("same", "shared", "words"),
-    [(4, 4, "cut shorter"), (0, 4, "other rows of the same data"), (0, 0, "other sequences")],
+    [(4, 4, "truncated more"), (0, 4, "rows of the same data"), (0, 0, "sequences differ")],
 )
 def test_shorter_batches_are_cut_only_where_the_other_rows_stay(
     same: int, shared: int, words: str

@@ -51,7 +51,7 @@ def test_the_first_signal_names_the_mechanism_and_is_its_evidence(
 def test_scores_at_other_completions_are_those_of_others() -> None:
     found = top(moved(ppo(1), "scores", 1, only="placed"))
     assert found.category == "rollout"
-    assert "scores of others" in found.description
+    assert "scores of other completions" in found.description
 
 
 def with_updates(first: int, *, same: bool = True, clip: float | None = None) -> RunRecord:
@@ -166,7 +166,7 @@ def test_a_gradient_of_which_less_is_computed_was_cut(factor: float) -> None:
     found = diagnosed(other_gradient(factor, mm=-8, detach=10))
     assert found.top_suspect is not None
     assert found.top_suspect.category == "objective"
-    assert "part of the graph was cut" in found.top_suspect.description
+    assert "part of the graph is cut" in found.top_suspect.description
     assert "detach" in found.top_suspect.suggested_actions[0]
     assert not any("went in" in suspect.description for suspect in found.suspects)
 
@@ -182,12 +182,12 @@ def test_a_gradient_that_is_hardly_another_holds_nothing_of_an_earlier_step() ->
 def test_a_gradient_that_grew_may_hold_what_an_earlier_step_left(calls: dict[str, int]) -> None:
     found = top(other_gradient(1.5, **calls))
     assert found.category == "optimizer"
-    assert "more than this step's went in" in found.description
+    assert "gradients of an earlier step" in found.description
 
 
 def test_returns_are_not_said_to_follow_from_advantages_that_are_whitened() -> None:
     found = top(later(moved(ppo(1), "returns", 2), 2)).description
-    assert found.startswith("Rewards and values are equal and make other returns: gamma")
+    assert found.startswith("Rewards and values are equal but give different returns: check gamma")
     assert "whitened" in found
 
 
@@ -200,18 +200,20 @@ def test_what_a_signal_is_made_of_is_called_equal_only_where_it_is() -> None:
 def test_other_values_after_an_update_are_not_those_of_the_same_parameters() -> None:
     found = diagnosed(later(moved(ppo(1), "values", 2), 3))
     words = [suspect.description for suspect in found.suspects if suspect.category == "objective"]
-    assert words == ["The same tokens have other values after a step, whose losses agree."]
+    assert words == ["The same tokens give different values after one step with equal losses."]
 
 
 def test_scores_of_another_spread_are_not_those_of_others() -> None:
     whole = moved(ppo(1), "scores", 1, only="rms")
     spread = [1.5 * value for value in plain(ppo())["trajectory"]["rl"]["reward_std"]]
     found = diagnosed(altered(whole, *METRICS, "reward_std", to=spread))
-    assert not any("scores of others" in suspect.description for suspect in found.suspects)
+    assert not any(
+        "scores of other completions" in suspect.description for suspect in found.suspects
+    )
 
 
 def test_more_operators_are_not_for_the_same_result_where_it_is_another() -> None:
     calls = ppo().exact["work"]["operator_total"]
     whole = altered(later(ppo(1), 1), "exact", "work", "operator_total", to=2 * calls)
     words = [s.description for s in diagnosed(whole).suspects if s.category == "kernel"]
-    assert words == ["A step calls more operators."]
+    assert words == ["Each step calls more operators."]

@@ -50,7 +50,7 @@ def test_other_columns_of_the_dataset_are_what_other_rewards_come_of() -> None:
     data = altered(other_scores(4), "exact", "data", "dataset_sha256", to="f" * 64)
     found = top(data)
     assert found.category == "data"
-    assert "other columns" in found.description
+    assert "dataset columns" in found.description
 
 
 @pytest.mark.parametrize(

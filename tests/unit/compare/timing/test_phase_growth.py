@@ -136,7 +136,7 @@ def test_launches_that_scatter_hide_what_others_show() -> None:
 def test_cpu_seconds_show_what_the_clock_hides() -> None:
     none = {"data": 0.0}
     found = held(run(cpu={"forward": 0.012}), run(cpu=none))
-    assert [(phase.phase, phase.stands_in_cpu) for phase in found.grown] == [("forward", True)]
+    assert [(phase.phase, phase.stands_out_in_cpu) for phase in found.grown] == [("forward", True)]
     assert found.current_cpu_s == pytest.approx(0.112)
     assert found.baseline_cpu_s == pytest.approx(0.100)
     slower_clock = run(cpu={name: 0.4 * seconds for name, seconds in STEP.items()})

@@ -15,7 +15,7 @@ from canary.compare.timing.lane import (
     FAMILY_BUDGET,
     GATE_WEIGHTS,
     LOOK_BUDGETS,
-    OWN_SPREAD_SHARE,
+    NO_MODEL_SHARE,
     PRIORS,
     Metric,
 )
@@ -69,7 +69,7 @@ def test_one_interval_decides_a_run_against_a_history(
 def test_the_interval_is_students_at_the_gates_share_of_the_budget() -> None:
     check = median_check(against_history(0.02, 0.01))
     se = 0.01 * math.sqrt(1 + 1 / 20)
-    low = math.log(1.02) - stats.t.ppf(1 - OWN_SPREAD_SHARE * FAMILY_BUDGET * MEDIAN_SHARE, 19) * se
+    low = math.log(1.02) - stats.t.ppf(1 - NO_MODEL_SHARE * FAMILY_BUDGET * MEDIAN_SHARE, 19) * se
     high = math.log(1.02) + stats.t.ppf(0.95, 19) * se
     assert check.interval == pytest.approx((100 * math.expm1(low), 100 * math.expm1(high)))
     assert check.threshold == pytest.approx(10.0)
@@ -78,7 +78,7 @@ def test_the_interval_is_students_at_the_gates_share_of_the_budget() -> None:
     assert check.current == pytest.approx(102.0)
     assert check.unit == "ms"
     assert check.noise == "the runs compared"
-    visible = stats.t.ppf(1 - OWN_SPREAD_SHARE * FAMILY_BUDGET * MEDIAN_SHARE, 19) + stats.t.ppf(
+    visible = stats.t.ppf(1 - NO_MODEL_SHARE * FAMILY_BUDGET * MEDIAN_SHARE, 19) + stats.t.ppf(
         0.8, 19
     )
     assert check.detectable == pytest.approx(100 * math.expm1(visible * se))
@@ -94,7 +94,7 @@ def test_an_undecided_check_says_what_is_open_and_what_it_could_have_seen() -> N
 def test_an_undecided_check_says_how_many_launches_would_decide() -> None:
     """At a spread of 10%, t(0.95, 19) * 0.10 * sqrt(2 / n) is below log 1.10 from n = 7 on."""
     check = median_check(against_history(0.0, 0.10))
-    assert check.message.endswith("about 7 launches of the current side would decide")
+    assert check.message.endswith("About 7 runs of the current side would decide")
 
 
 def test_undecided_pairs_say_how_many_pairs_would_decide() -> None:
@@ -103,7 +103,7 @@ def test_undecided_pairs_say_how_many_pairs_would_decide() -> None:
     enough = next(
         n for n in range(6, 99) if stats.t.ppf(0.95, 4) * 0.15 / math.sqrt(n) < math.log(1.1)
     )
-    assert check.message.endswith(f"about {enough} pairs would decide")
+    assert check.message.endswith(f"About {enough} pairs would decide")
 
 
 @pytest.mark.parametrize("modelled", [False, True])
@@ -126,7 +126,7 @@ def test_the_pairs_interval_is_that_of_their_differences() -> None:
     current, baseline = pairs(8, 0.03)
     check = median_check(compare_to_baseline(current, baseline, paired=True))
     se = 0.005 / math.sqrt(8)
-    low = math.log(1.03) - stats.t.ppf(1 - OWN_SPREAD_SHARE * FAMILY_BUDGET * 0.75 / 0.95, 7) * se
+    low = math.log(1.03) - stats.t.ppf(1 - NO_MODEL_SHARE * FAMILY_BUDGET * 0.75 / 0.95, 7) * se
     high = math.log(1.03) + stats.t.ppf(0.95, 7) * se
     assert check.interval == pytest.approx((100 * math.expm1(low), 100 * math.expm1(high)))
 
@@ -199,7 +199,7 @@ def test_one_run_against_one_uses_a_stated_prior(gpu: bool, prior: str) -> None:
     if gpu:
         current, baseline = on_gpu(current), on_gpu(baseline)
     check = median_check(compare_to_baseline(current, baseline))
-    assert check.noise == "a stated prior, wide on purpose"
+    assert check.noise == "an assumed spread, wide on purpose"
     assert check.interval is not None
     high = stats.norm.ppf(0.95) * math.sqrt(2) * PRIORS[prior]
     assert check.interval[1] == pytest.approx(100 * math.expm1(high))
@@ -212,7 +212,7 @@ def test_the_prior_still_sees_a_run_that_is_three_times_slower() -> None:
 
 def test_two_runs_that_agree_by_chance_do_not_replace_the_prior() -> None:
     check = median_check(compare_to_baseline(record(5), records([0.1, 0.1001])))
-    assert check.noise == "a stated prior, wide on purpose"
+    assert check.noise == "an assumed spread, wide on purpose"
 
 
 def test_a_noise_model_replaces_the_prior() -> None:

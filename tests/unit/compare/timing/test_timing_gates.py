@@ -216,7 +216,7 @@ def test_a_baseline_that_scatters_three_times_the_model_is_not_judged() -> None:
     found = compare_to_baseline(record(100, 0.2), history(0.035), noise=noise)
     for name in ("step_time_median", "step_time_mean", "tokens_per_sec"):
         assert found.check(name).status == "inconclusive"
-    assert "3.5 times more" in found.check("step_time_median").message
+    assert "3.5 times as much" in found.check("step_time_median").message
     assert found.check("max_memory").status == "pass"
     assert found.verdict == "inconclusive"
 
