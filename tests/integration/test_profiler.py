@@ -111,7 +111,7 @@ def test_the_verb_prints_it_alone_and_against_another_run(sft: Finished) -> None
     assert "aten::mul" in alone.out
     assert str(sft.folder / "profiler" / "trace.json") in alone.out
     same = canary("profile", str(sft.folder / "metrics.json"), "--against", str(sft.folder))
-    assert "no operator differs" in same.out
+    assert "No operator differs" in same.out
     found = json.loads(canary("profile", str(sft.folder), "--format", "json").out)
     assert found["profiler"]["steps"] == [3, 4]
     assert found["readings"][0]["topic"] == "balance"

@@ -282,7 +282,7 @@ USAGE: dict[str, tuple[tuple[str, ...], str]] = {
     "no run": ((), "Missing argument"),
     "no match": (("gone*/metrics.json", "{before}"), "nothing matches gone*/metrics.json"),
     "tier": (("{now}", "{before}", "--threshold-tier", "smok"), "no threshold tier 'smok'"),
-    "format": (("{now}", "{before}", "--format", "xml"), "no format 'xml'"),
+    "format": (("{now}", "{before}", "--format", "xml"), "unknown format 'xml'"),
     "option": (("{now}", "{before}", "--frobnicate"), "No such option"),
     "threshold file": (("{now}", "{before}", "--threshold-file", "gone.yaml"), "gone.yaml"),
     "noise": (("{now}", "{before}", "--noise", "gone.json"), "cannot read gone.json"),
