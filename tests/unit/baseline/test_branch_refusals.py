@@ -149,7 +149,7 @@ def test_a_branch_that_one_empty_page_hid_is_no_missing_branch(
     remote = Remote(server.url(), token=Token(TOKEN))
     push(remote, adding(1), message="m")
     server.pages.append(b"")
-    with pytest.raises(Unreadable, match="was not found and then listed"):
+    with pytest.raises(Unreadable, match="was not found, but then listed"):
         pull(remote, tmp_path / "into", inhabited=True)
 
 

@@ -87,7 +87,7 @@ def test_a_run_that_is_too_short_is_not_stored(tmp_path: Path) -> None:
 def test_a_run_is_stored_once(tmp_path: Path) -> None:
     save(tmp_path, record(3))
     for again in (record(3), record(4, run_id="run-00003")):
-        with pytest.raises(InputError, match=r"run run-00003 is in .* already"):
+        with pytest.raises(InputError, match=r"run run-00003 is already in .*"):
             save(tmp_path, again)
     with pytest.raises(InputError, match="already"):
         save(tmp_path, record(3), accepted="yes")
