@@ -1,4 +1,4 @@
-"""Files by which each training process tells the watching one who it is and where it is.
+"""Files by which each training process reports its identity and position to the watching one.
 
 Each rank writes `rank<r>.pulse.json`. On a signal it writes the stacks of its threads to
 `rank<r>.stack`. This needs only the standard library, and the training never waits for it.

@@ -113,9 +113,9 @@ def _conversions(profiler: Profiler) -> Reading | None:
     if found is None or not total:
         return None
     share = 100 * found.time_ms / total
-    whose = "device's" if has_device(profiler) else "operators'"
+    part = "device's" if has_device(profiler) else "operators'"
     text = (
-        f"dtype conversions take {share:.1f}% of the {whose} time "
+        f"dtype conversions take {share:.1f}% of the {part} time "
         f"({found.time_ms:.1f} ms, calls: {found.count})"
     )
     if share > CONVERSIONS_PCT:

@@ -140,7 +140,7 @@ def _steady_mean(values: Sequence[float]) -> float:
 
 
 FIRST_STEPS = 12
-"""Steps whose tokens the record has one by one: the usual length of a probe."""
+"""Number of steps with their tokens in the record: the usual length of a probe."""
 NOT_TRAINING = ("checkpoint", "evaluation")
 """Phases that come only now and then and belong to no step."""
 

@@ -40,8 +40,8 @@ def wrapped(text: str, width: int | None) -> str:
 def _wrapped(line: str, width: int) -> str:
     if len(line) <= width:
         return line
-    begun = MARKED.match(line)
-    start = begun[0] if begun else ""
+    marked = MARKED.match(line)
+    start = marked[0] if marked else ""
     hanging = len(start) if start.strip() else len(start) + 2
     return textwrap.fill(
         line,

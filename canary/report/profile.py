@@ -67,7 +67,7 @@ class ProfiledRun:
 
 @dataclass(frozen=True)
 class ProfileView:
-    """What the templates show."""
+    """Everything that a template shows, as strings."""
 
     title: str
     readings: tuple[Reading, ...]
@@ -250,7 +250,7 @@ def _files(run: ProfiledRun) -> list[tuple[str, str]]:
     found = []
     if profiler.trace_path is not None:
         place = run.path(profiler.trace_path)
-        gone = "" if Path(place).exists() else " (deleted)"
+        gone = "" if Path(place).exists() else " (not found)"
         found.append(("trace", f"{place}{gone}"))
     elif why := run.record.unmeasured.get("profiler.trace_path"):
         found.append(("trace", why))

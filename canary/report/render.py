@@ -42,7 +42,7 @@ HEADINGS = (
 
 
 def environment(overrides: Mapping[str, str] | None = None) -> jinja2.Environment:
-    """Return a sandboxed environment in which a template's misspelt name is an error.
+    """Return a sandboxed environment in which an unknown name in a template is an error.
 
     `overrides`: the user's templates by name. They come before ours and can extend them.
     """

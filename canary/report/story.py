@@ -93,7 +93,7 @@ def _note(found: Comparison) -> str:
         return ""
     if found.diagnosis.suspects:
         return "It is not decided whether anything got worse. If it did, this may be the cause:"
-    return "No check failed, and no recorded fact points to a cause."
+    return "Nothing is known to be worse, and no recorded fact points to a cause."
 
 
 def _noisy(found: Comparison) -> bool:

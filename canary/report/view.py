@@ -219,8 +219,8 @@ def _too_wide(check: Check) -> bool:
 
 
 def _detectable(check: Check) -> str:
-    """Return the detectable change; empty if the check passed and it exceeds the limit: then the
-    interval, whose upper end is below the limit, says more."""
+    """Return the detectable change. It is empty if the check passed although it exceeds the limit:
+    the interval's upper end, which is below the limit, says more."""
     seen, limit = check.detectable, check.threshold
     if _too_wide(check):
         return ""

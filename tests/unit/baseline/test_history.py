@@ -304,7 +304,7 @@ def test_saving_where_it_makes_no_sense_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "run" / "metrics.json", record(3)).parent
     with pytest.raises(InputError, match="no periods"):
         save_baseline(source, tmp_path / "kept.json", "meant so")
-    with pytest.raises(InputError, match="a run's own folder"):
+    with pytest.raises(InputError, match="is the folder of a run"):
         save_baseline(source, source)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file, not a folder"):

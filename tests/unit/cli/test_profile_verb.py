@@ -147,7 +147,7 @@ def test_a_metrics_file_without_its_folder_shows_what_the_record_holds(runs: Pat
         file.unlink()
     text = profile_text(run / "metrics.json", None, "text", 3)
     assert "aten::mm" in text
-    assert "trace.json (deleted)" in text
+    assert "trace.json (not found)" in text
     assert "operators " not in text.split("Files")[1]
 
 
