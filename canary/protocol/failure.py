@@ -59,7 +59,7 @@ def describe_failure(error: BaseException) -> Result:
 
 def failure_of(words: str) -> Failure | None:
     """Return the kind of failure in the message of another program: torch, a library, a command.
-    Their errors have no code, so this is the only place that reads the message."""
+    Their errors have no code; from here on the kind is a field."""
     if NOT_FOUND.search(words):
         return "not found"
     return "timed out" if TIMED_OUT.search(words) else None

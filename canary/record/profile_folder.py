@@ -82,7 +82,7 @@ def _why_none(window: Window, first_step: int | None, last_step: int | None) -> 
         return f"{window.in_words()} not profiled: training ended after step {last_step}"
     if first_step > window.start_step:
         return (
-            f"{window.in_words()} not profiled: training resumed from a checkpoint at step "
+            f"{window.in_words()} not profiled: training resumed from a checkpoint with step "
             f"{first_step}"
         )
     return f"{window.in_words()} not profiled: the profiler wrote nothing; see log.txt"

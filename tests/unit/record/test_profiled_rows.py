@@ -179,7 +179,7 @@ def test_a_window_that_was_cut_short_is_said(tmp_path: Path) -> None:
         (
             101,
             140,
-            "steps 20 to 24 not profiled: training resumed from a checkpoint at step 101",
+            "steps 20 to 24 not profiled: training resumed from a checkpoint with step 101",
         ),
     ],
 )
