@@ -16,7 +16,7 @@ def usable(record: RunRecord) -> str:
     """Return why a record cannot be judged, or an empty text."""
     where = f"run {record.run_id}"
     if record.status != "completed":
-        return f"{where} is {record.status}, not completed: {how_it_ended(record)}"
+        return f"{where} did not complete ({record.status}): {how_it_ended(record)}"
     times = record.perf.step_time
     if times.count < MIN_STEPS:
         ran = len(record.stability.loss_values)

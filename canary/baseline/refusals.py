@@ -93,7 +93,7 @@ def explained(failure: GitFailed, url: str, *, writing: bool, token: bool) -> Ma
         scope = "write" if writing else "read"
         return Refused(
             f"no permission to {scope} {where}: {said}",
-            f"give the job `permissions: contents: {scope}`, or a token with it in CANARY_TOKEN",
+            f"give the job `permissions: contents: {scope}`, or put such a token into CANARY_TOKEN",
         )
     if NO_CREDENTIALS.search(failure.said):
         wish = "does not accept the token" if token else "asks for a token"

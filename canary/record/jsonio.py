@@ -116,12 +116,12 @@ def _check_text(text: str) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes `text` to `path` so that a reader sees either the old content or the new one."""
+    """Write `text` to `path` so that a reader sees either the old content or the new."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
-        # mkstemp makes files private; a record is for everyone who may read the folder.
+        # mkstemp makes files private, but everyone who may read the folder may read a record.
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
@@ -130,8 +130,8 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
-    """Rows that were appended after `offset` bytes, and the offset after them. A line that is still
-    being written waits for the next look."""
+    """Return the rows after `offset` bytes and the offset after them. An unfinished line is left
+    for the next call."""
     if not path.exists():
         return [], offset
     with path.open("rb") as stream:
@@ -142,7 +142,7 @@ def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a JSON-lines file; a last line cut off by a crash is left out."""
+    """Yield the rows of a JSON-lines file, without a last line that a crash cut off."""
     if not path.exists():
         return
     with path.open("rb") as stream:

@@ -72,7 +72,7 @@ class Window:
         return self.start_step + self.num_steps - 1
 
     def in_words(self) -> str:
-        """`steps 20 to 24`."""
+        """Return the window as text, such as `steps 20 to 24`."""
         if self.num_steps == 1:
             return f"step {self.start_step}"
         return f"steps {self.start_step} to {self.last_step}"

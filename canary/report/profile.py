@@ -57,7 +57,7 @@ class ProfiledRun:
 
     @property
     def profiler(self) -> Profiler:
-        """The summary."""
+        """The record's summary of the profile."""
         return self.record.profiler
 
     def path(self, given: str | None) -> str:
