@@ -118,8 +118,8 @@ def push(
     wait: Callable[[int], None] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Pushed:
-    """Let `change` edit the branch's history in a folder, prune it to `keep` runs per canary and
-    machine, and replace the branch. Every try calls `change` again.
+    """Let `change` edit the branch's history in a folder, prune it, and replace the branch. Every
+    try calls `change` again. `keep`: runs that stay per canary and machine.
 
     `wait` waits after a try that another writer overtook; it gets the number of the try.
 

@@ -17,8 +17,8 @@ DIFF = (
 
 
 def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool = False) -> str:
-    """Return `git diff --unified=0` from one commit to another. If the current side had uncommitted
-    changes and its commit is still checked out, the diff ends at the checkout's files.
+    """Return `git diff --unified=0` from one commit to another. The diff ends at the checkout's
+    files if the current side was dirty and its commit is still checked out.
 
     It is empty without a repository or one of the commits. No program that the repository's
     configuration names runs (see `canary.machine.checkout`).

@@ -155,8 +155,8 @@ def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) ->
     """Return the file name of a run's entry.
 
     Raises:
-        InputError: the record's start and run id cannot name a file, or the name would be read
-            back as another commit or verdict.
+        InputError: start and run id cannot name a file, or would be read back as another commit
+            or verdict.
     """
     if not RUN_ID.fullmatch(record.run_id):
         raise InputError(

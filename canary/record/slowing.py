@@ -21,9 +21,9 @@ LEAST_STEPS = 8
 
 
 def own_seconds(row: Row) -> float | None:
-    """Return a step's seconds without checkpoints, evaluation and, on a CPU, waits for a core, so
-    that other work on the machine hardly changes them. None if the step was profiled, its waits
-    were not measured, or its threads waited for each other."""
+    """Return a step's seconds without checkpoints and evaluation; on a CPU also without waits for
+    a core, because those depend on other work. None if the step was profiled, its waits were not
+    measured, or its threads waited for each other."""
     if row.get("profiled"):
         return None
     cpu_s = row.get("phases_cpu")

@@ -90,8 +90,7 @@ def _rates(row: Row) -> dict[str, float]:
 
 
 def _host(row: Row) -> dict[str, float | None]:
-    """Return the process's CPU in percent of one core, and the upper bound of the time spent
-    waiting for Python's lock, in percent."""
+    """Return the process's CPU in percent of one core, and its GIL contention in percent."""
     cpu, wall = row.get("phases_cpu"), row["wall_s"]
     contention = gil_contention([row])
     return {
