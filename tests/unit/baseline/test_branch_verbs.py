@@ -281,7 +281,7 @@ def test_bootstrap_looks_before_it_runs(tmp_path: Path, monkeypatch: pytest.Monk
     bare = bare_repository(tmp_path / "plain.git")
     remote = Remote(f"file://{bare}")
     ran = standing_in(monkeypatch)
-    with pytest.raises(UsageError, match="does not write"):
+    with pytest.raises(UsageError, match="may not write"):
         begin(remote, here(tmp_path, GITHUB_EVENT_NAME="pull_request"), [])
     write_branch(bare, {"train.py": ""})
     with pytest.raises(RecordError, match="not a baseline history"):
