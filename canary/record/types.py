@@ -215,8 +215,8 @@ class Growth(Section):
 class Host(Section):
     """The training process on its CPUs, over the measured steps after warm-up.
 
-    The first four are shares, 0 to 1. `waiting` and `other_threads` are shares of the training
-    thread's computing phases without waits for a core. Null if not measured; see `unmeasured`.
+    The first four are shares. `waiting` and `other_threads` are shares of the training thread's
+    time in computing phases without waits for a core. Null if not measured; see `unmeasured`.
     """
 
     gil_contention: Number | None = None
@@ -231,7 +231,7 @@ class Host(Section):
     other_threads: Number | None = None
     """CPU seconds of the process's other threads over that time; it can exceed 1."""
     run_delay: Number | None = None
-    """Share of the step in which the thread was ready but other work had its core."""
+    """Share of the step in which the thread was ready but had no core, because of other work."""
     cpu_seconds_per_step: Number | None = None
     """Of all threads of the process."""
     main_cpu_seconds_per_step: Number | None = None
