@@ -1,7 +1,7 @@
-"""Which commits a change descends from, and how near: from the commits alone, without their files.
+"""The commits from which a change descends, and their distances. It needs no files, only commits.
 
-A remote is asked for its commits in a scratch repository. A user's checkout is only read; where it
-is shallow, what it lacks is fetched into the scratch repository, and the checkout stays as it is.
+A remote's commits are fetched into a scratch repository. A user's checkout is only read: if it is
+shallow, the missing commits are fetched into the scratch repository.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ UNKNOWN = re.compile(r"not our ref|unadvertised object|couldn't find remote ref"
 
 @dataclass(frozen=True)
 class Ancestry:
-    """The commits that a merge base descends from, itself among them."""
+    """A merge base and its ancestors, which include itself."""
 
     merge_base: str
     distances: Mapping[str, int]
-    """Steps back from the merge base, children before parents, by 12 hex digits of the commit."""
+    """Place in the list from the merge base backwards, children first, by 12 hex digits."""
 
     def __len__(self) -> int:
         return len(self.distances)
 
     def distance(self, commit: str) -> int | None:
-        """Steps back to a commit, by its first 12 hex digits or more; None for no ancestor."""
+        """Return a commit's distance, given 12 or more hex digits; None if it is no ancestor."""
         return self.distances.get(commit[:DIGITS])
 
 
@@ -50,13 +50,13 @@ def ancestry_of(
     token: Token | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Ancestry:
-    """The ancestors of the merge base of two commits, each a full sha or a branch.
+    """Return the merge base of two commits, each a full sha or a branch, and its ancestors.
 
-    `source`: a remote, or a user's checkout; `token`: for the origin of a shallow checkout.
+    `source`: a remote or a user's checkout. `token`: for the origin of a shallow checkout.
 
     Raises:
-        UsageError: no such commit, or a name that is none.
-        MachineError: the commits cannot be had, or the two have no common ancestor.
+        UsageError: a name is invalid, or `source` is no repository.
+        MachineError: the commits cannot be fetched, or have no common ancestor.
     """
     for name in (base, head):
         if not NAME.fullmatch(name):
@@ -69,7 +69,7 @@ def ancestry_of(
 
 
 def _answer(scratch: Scratch, base: str, head: str, words: str) -> Ancestry:
-    """From a scratch repository that holds all commits of both."""
+    """Return the ancestry from a scratch repository that holds all commits of both."""
     try:
         merge_base = scratch.git("merge-base", base, head).text.split()[0]
     except GitFailed as failure:
@@ -87,8 +87,8 @@ def _listed(merge_base: str, listing: str) -> Ancestry:
 
 
 def _fetch(scratch: Scratch, url: str, wanted: Mapping[str, str], *options: str) -> None:
-    """The commits of refs or shas under names of our own; where the server gives no commit by its
-    sha, through its branches."""
+    """Fetch refs or shas as the given refs. If the server refuses to send a commit by its sha,
+    fetch all branches instead."""
     specs = [f"+{name}:{place}" for place, name in wanted.items()]
     try:
         scratch.git(*FETCH, *options, url, *specs, timeout_s=TIMEOUT_S)
@@ -105,14 +105,14 @@ def _through_branches(scratch: Scratch, url: str, wanted: Mapping[str, str], *op
     except GitFailed as failure:
         raise explained(failure, url, writing=False, token=bool(scratch.token)) from failure
     for place, name in wanted.items():
-        meant = name if SHA.fullmatch(name) else f"refs/canary/heads/{name}"
+        revision = name if SHA.fullmatch(name) else f"refs/canary/heads/{name}"
         try:
-            sha = scratch.git("rev-parse", "--verify", "--quiet", f"{meant}^{{commit}}").text
+            sha = scratch.git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").text
             scratch.git("update-ref", place, sha)
         except GitFailed as failure:
             raise MachineError(
                 f"{shown(url)} has no commit {name}",
-                "push it; a commit that was replaced by force may be gone: rebase",
+                "push it; if it was replaced by a force push, rebase",
             ) from failure
 
 
@@ -146,13 +146,13 @@ def _of_checkout(
 
 
 def _resolved(scratch: Scratch, checkout: Path, name: str) -> str | None:
-    """The commit that a name means in a checkout; None where it is not there.
+    """Return the commit that a name means in a checkout; None if the checkout lacks it.
 
     Raises:
         UsageError: the folder is in no repository.
     """
-    for meant in (name, f"refs/remotes/origin/{name}"):
-        command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{meant}^{{commit}}")
+    for ref in (name, f"refs/remotes/origin/{name}"):
+        command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
         try:
             return scratch.reading(checkout, *command).text
         except GitFailed as failure:
@@ -164,7 +164,7 @@ def _resolved(scratch: Scratch, checkout: Path, name: str) -> str | None:
 
 
 def _shallow(scratch: Scratch, checkout: Path) -> str:
-    """The commits at which a checkout ends; empty where it holds all."""
+    """Return the commits where a shallow checkout ends; empty if it has all commits."""
     if scratch.reading(checkout, "rev-parse", "--is-shallow-repository").text != "true":
         return ""
     path = scratch.reading(checkout, "rev-parse", "--git-path", "shallow").text
@@ -198,7 +198,7 @@ def _origin(scratch: Scratch, checkout: Path) -> str:
 
 
 def _take_over(scratch: Scratch, checkout: Path, tips: list[str], shallow: str) -> None:
-    """Copies a checkout's commits, without files, and where they end."""
+    """Copy a checkout's commits, without files, and its shallow boundary."""
     asked = "".join(f"{sha}\n" for sha in tips).encode()
     if shallow:
         (scratch.folder / "shallow").write_text(shallow, encoding="ascii")

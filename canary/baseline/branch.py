@@ -1,8 +1,8 @@
 """The baseline branch: a history in a git repository, always one commit without a parent.
 
 It is read and written from a scratch repository, never in the user's checkout. A write replaces the
-branch only where it still is what was read (compare-and-swap), and is tried again where another
-writer was faster. What cannot be read is an error and never an empty history.
+branch only if it is unchanged since it was read (compare-and-swap); otherwise it is tried again.
+A branch that cannot be read is an error, never an empty history.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from canary.errors import CanaryError, InputError, MachineError, RecordError, Us
 
 BRANCH = "canary-baselines"
 KEEP = 50
-"""Runs kept of each canary and machine."""
+"""Runs kept per canary and machine."""
 ATTEMPTS = 12
 TIP = "refs/canary/tip"
 BRANCH_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|[./](?=[A-Za-z0-9_-])){0,199}")
@@ -58,12 +58,12 @@ class Remote:
     def __post_init__(self) -> None:
         if not self.url.strip() or self.url.startswith("-") or not self.url.isprintable():
             raise UsageError(
-                f"{shown(self.url)!r} is not the address of a repository", "give --remote"
+                f"{shown(self.url)!r} is not the address of a repository", "name one with --remote"
             )
         if self.url.startswith("http") and CREDENTIALS.search(self.url):
             raise UsageError(
                 f"the address of {shown(self.url)} holds credentials",
-                "take them out of it and set CANARY_TOKEN",
+                "remove them from the address and set CANARY_TOKEN",
             )
         if not BRANCH_NAME.fullmatch(self.branch) or self.branch.endswith(".lock"):
             raise UsageError(f"baseline branch {self.branch!r} is not a valid branch name")
@@ -92,14 +92,14 @@ def pull(
     inhabited: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Writes the branch's history into an empty folder and returns the branch's commit; None where
-    the repository has no such branch.
+    """Write the branch's history into an empty folder, and return the branch's commit; None if the
+    repository has no such branch.
 
-    `inhabited`: the repository has commits, so that an answer without any branch is not git's.
+    `inhabited`: the repository is known to have commits, so an answer without branches is wrong.
 
     Raises:
         MachineError: the repository cannot be read.
-        RecordError: the branch holds something else than a history.
+        RecordError: the branch does not hold a history.
         InputError: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -118,14 +118,14 @@ def push(
     wait: Callable[[int], None] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Pushed:
-    """Lets `change` work on the branch's history, in a folder, and replaces the branch by what it
-    left, bounded to `keep` runs of each canary and machine. `change` is called anew for each try.
+    """Let `change` edit the branch's history in a folder, prune it, and replace the branch. Every
+    try calls `change` again. `keep`: runs that stay per canary and machine.
 
-    `wait` passes the time after a try that was overtaken, by its number.
+    `wait` waits after a try that another writer overtook; it gets the number of the try.
 
     Raises:
         MachineError: the repository cannot be read or written, or others were faster every time.
-        RecordError: the branch holds something else than a history; it is left as it is.
+        RecordError: the branch does not hold a history; it stays unchanged.
     """
     wait, overtaken = wait or _wait, ""
     with scratch_repository(remote.url, remote.token, environ) as scratch:
@@ -142,7 +142,7 @@ def push(
 
 
 def _wait(number: int) -> None:
-    """A random time, longer from try to try, so that writers do not meet again."""
+    """Sleep for a random time, longer after each try, so that writers do not collide again."""
     time.sleep(random.uniform(0.05, min(8.0, 0.25 * 2**number)))
 
 
@@ -153,7 +153,7 @@ def _commit(
     message: str,
     keep: int | None,
 ) -> tuple[str | None, str]:
-    """(the branch's commit, the one to replace it by); the same twice where nothing changed."""
+    """Return (the branch's commit, its replacement); both are the same if nothing changed."""
     with tempfile.TemporaryDirectory(prefix="canary-branch-") as name:
         folder = Path(name)
         old = _pull(scratch, remote, folder)
@@ -169,13 +169,13 @@ def _commit(
 
 
 def _same(scratch: Scratch, old: str, tree: str) -> bool:
-    """Whether the branch is one parentless commit of this tree already."""
+    """Return whether the branch is already a parentless commit of this tree."""
     head = scratch.git("cat-file", "commit", old).text.partition("\n\n")[0].splitlines()
     return head[0] == f"tree {tree}" and not any(line.startswith("parent ") for line in head)
 
 
 def _tree(scratch: Scratch, folder: Path) -> str:
-    """A tree of the folder's files, by an index of its own."""
+    """Return the tree of the folder's files, made with a separate index."""
     names = files_of(folder)
     listed = "".join(f"{folder / name}\n" for name in names).encode()
     shas = scratch.git("hash-object", "-w", "--no-filters", "--stdin-paths", given=listed).text
@@ -202,13 +202,13 @@ def _pull(scratch: Scratch, remote: Remote, folder: Path, inhabited: bool = Fals
             shutil.rmtree(folder / VERSION)
         raise RecordError(
             f"{remote} is not a baseline history: {error.message}",
-            "it is left as it is; repair it, or delete it to begin anew",
+            "it was not changed; repair it, or delete it to start again",
         ) from error
     return tip
 
 
 def _fetch(scratch: Scratch, remote: Remote) -> str | None:
-    """The newest commit of the branch, with its files, in the scratch repository."""
+    """Fetch the branch's newest commit with its files; return its sha, None without a branch."""
     wanted = f"+{remote.ref}:{TIP}"
     command = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-write-fetch-head")
     for last in (False, True):
@@ -225,8 +225,8 @@ def _fetch(scratch: Scratch, remote: Remote) -> str | None:
 
 
 def _require_others(scratch: Scratch, remote: Remote) -> None:
-    """MachineError where a repository does not list the branches that it must have: to git, an
-    empty page is a repository without any."""
+    """Raise MachineError if a repository does not list the branches that it must have: git takes an
+    empty page for a repository without branches."""
     try:
         listed = scratch.git("ls-remote", "--heads", remote.url).text
     except GitFailed as failure:
@@ -235,23 +235,23 @@ def _require_others(scratch: Scratch, remote: Remote) -> None:
     if not names:
         raise Unreadable(
             f"{shown(remote.url)} answers like an empty repository",
-            "something else than git's server answers there; run the job again",
+            "another server than git's answers there; run the job again",
         )
     if remote.ref in names:
-        raise Unreadable(f"{remote} was not found and then listed", "run the job again")
+        raise Unreadable(f"{remote} was not found, but then listed", "run the job again")
 
 
 def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
-    """Writes the commit's files below a folder, after a look at what they are."""
+    """Check the commit's files and write them below a folder."""
     found = parse_listing(scratch.git("ls-tree", "-r", "-l", "-z", tip).out)
     check_listing(found)
     asked = "".join(f"{one.sha}\n" for one in found).encode()
     content = scratch.git("cat-file", "--batch", given=asked).out
     place = 0
     for one in found:
-        begins = content.index(b"\n", place) + 1
-        body = content[begins : begins + one.size]
-        place = begins + one.size + 1
+        start = content.index(b"\n", place) + 1
+        body = content[start : start + one.size]
+        place = start + one.size + 1
         check_content(one.path, body)
         path = folder / one.path
         try:
@@ -262,7 +262,7 @@ def _lay_out(scratch: Scratch, tip: str, folder: Path) -> None:
 
 
 def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
-    """Replaces the branch where it still is `old`; says why where another try is needed.
+    """Replace the branch if it still is `old`; return why another try is needed, or an empty text.
 
     Raises:
         MachineError: it cannot be written.
@@ -273,7 +273,7 @@ def _swap(scratch: Scratch, remote: Remote, old: str | None, made: str) -> str:
     except GitFailed as failure:
         if PROTECTED.search(failure.said):
             raise _protected(remote, failure) from failure
-        # After a broken connection nobody knows; the next try sees whether it went through.
+        # After a broken connection the next try shows whether the push succeeded.
         if OVERTAKEN.search(failure.said):
             return "others were faster"
         if passing(failure):
@@ -290,5 +290,5 @@ def _protected(remote: Remote, failure: GitFailed) -> CanaryError:
     reasons = [line for line in failure.said.splitlines() if PROTECTED.search(line)]
     return Refused(
         f"{remote} is protected: {telling_line(reasons[0])}",
-        f"let this workflow replace {remote.branch}: take it out of branch protection and rulesets",
+        f"let this workflow replace {remote.branch}: exempt it from branch protection and rulesets",
     )

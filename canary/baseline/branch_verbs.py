@@ -1,4 +1,4 @@
-"""What the command line does with the baseline branch: push, pull, list, history, prune."""
+"""The command line's verbs for the baseline branch: push, pull, prune."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from canary.record.types import RunRecord
 
 
 def require_allowed(here: Surroundings) -> None:
-    """UsageError where this job may not write the baseline."""
+    """Raise UsageError if this job may not write the baseline."""
     require_writer(here.environ, event_of(here.environ))
 
 
 def judgement(text: str | None) -> Judgement:
-    """A verdict as it was typed.
+    """Return the verdict that the user typed.
 
     Raises:
         UsageError: there is no such verdict.
@@ -35,7 +35,7 @@ def judgement(text: str | None) -> Judgement:
         if one == text:
             return one  # type: ignore[no-any-return]
     if text:
-        raise UsageError(f"--verdict {text!r}: no such verdict", ", ".join(known))
+        raise UsageError(f"--verdict {text!r}: no such verdict", f"use one of {', '.join(known)}")
     return ""
 
 
@@ -48,16 +48,16 @@ def push_paths(
     verdict: str | None = None,
     accept: str | None = None,
 ) -> str:
-    """Adds runs to the branch in one commit, and says so.
+    """Add runs to the branch in one commit, and return a message.
 
     Raises:
-        UsageError: this job may not, or the acceptance has no reason.
-        InputError: a run that cannot become a baseline.
+        UsageError: this job may not write the baseline, or the acceptance has no reason.
+        InputError: a run cannot become a baseline.
         MachineError, RecordError: as `branch.push`.
     """
     require_allowed(here)
     if accept is not None and not accept.strip():
-        raise UsageError("--accept needs a reason", "it is kept with the run")
+        raise UsageError("--accept needs a reason", "the reason is stored with the run")
     records = [load_record(path) for path in paths]
     return push_records(remote, here, records, keep=keep, verdict=judgement(verdict), accept=accept)
 
@@ -71,7 +71,7 @@ def push_records(
     verdict: Judgement = "",
     accept: str | None = None,
 ) -> str:
-    """As `push_paths`, of records in hand; the first of them begins the new period."""
+    """Do as `push_paths` with loaded records; an acceptance starts its period at the first run."""
     for record in records:
         require_usable(record)
     ordered = sorted(records, key=lambda record: record.timestamp)
@@ -92,17 +92,18 @@ def push_records(
 
 
 def pull_text(remote: Remote, here: Surroundings, folder: Path, *, replace: bool = False) -> str:
-    """Writes the branch's history into a folder, and says so. A branch that does not exist yet
-    leaves an empty history.
+    """Write the branch's history into a folder, an empty history without a branch, and return a
+    message.
 
     Raises:
-        InputError: the folder holds something that must not be replaced.
+        InputError: the folder holds files that must not be replaced.
     """
     if replace and is_history(folder) and [path.name for path in folder.iterdir()] != [VERSION]:
         raise InputError(f"{folder} holds more than a history", "name another folder")
     if not replace and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(
-            f"{folder} is not empty", "name a new folder, or --replace a history that is there"
+            f"{folder} is not empty",
+            "name a new folder, or replace an existing history with --replace",
         )
     with pulled(remote, here) as (sha, history):
         if replace and is_history(folder):
@@ -115,7 +116,8 @@ def pull_text(remote: Remote, here: Surroundings, folder: Path, *, replace: bool
 
 @contextlib.contextmanager
 def pulled(remote: Remote, here: Surroundings) -> Iterator[tuple[str | None, Path]]:
-    """The branch's commit and its history in a scratch folder, an empty one where there is none."""
+    """Yield the branch's commit and its history in a scratch folder; None and an empty history
+    without a branch."""
     with tempfile.TemporaryDirectory(prefix="canary-history-") as scratch:
         folder = Path(scratch) / "history"
         sha = pull(remote, folder, environ=here.environ)
@@ -124,10 +126,10 @@ def pulled(remote: Remote, here: Surroundings) -> Iterator[tuple[str | None, Pat
 
 
 def prune_branch_text(remote: Remote, here: Surroundings, keep: int) -> str:
-    """Prunes the branch, and says how many runs went.
+    """Prune the branch, and return a message with the number of removed runs.
 
     Raises:
-        UsageError: this job may not.
+        UsageError: this job may not write the baseline.
         InputError: there is no branch yet.
     """
     require_allowed(here)

@@ -1,4 +1,4 @@
-"""What two commits of a repository differ in, asked of git."""
+"""The difference between two commits, from git."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ DIFF = (
 
 
 def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool = False) -> str:
-    """`git diff --unified=0` from one commit to another, or, where the current side had changes
-    that are in no commit and its commit is still checked out, to the files as they are.
+    """Return `git diff --unified=0` from one commit to another. The diff ends at the checkout's
+    files if the current side was dirty and its commit is still checked out.
 
-    Empty where git cannot tell: no repository, or a commit that it does not have. No program that
-    the repository names runs (`canary.machine.checkout`).
+    It is empty without a repository or one of the commits. No program that the repository's
+    configuration names runs (see `canary.machine.checkout`).
     """
     if not _is_commit(base) or not _is_commit(head) or (base == head and not dirty):
         return ""
@@ -34,5 +34,5 @@ def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool =
 
 
 def _is_commit(sha: str | None) -> TypeGuard[str]:
-    """A record's own word goes to git only where it cannot be an option."""
+    """Return whether a record's text is a sha, and so cannot be taken for an option of git."""
     return isinstance(sha, str) and SHA.fullmatch(sha) is not None

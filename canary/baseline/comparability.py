@@ -1,4 +1,4 @@
-"""Whether two sides can be compared at all. What cannot is an error, never a regression."""
+"""Whether two sides can be compared. If not, it is an error, never a regression."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from canary.record.types import RunRecord
 
 
 def usable(record: RunRecord) -> str:
-    """Why a record cannot be judged; empty where it can."""
+    """Return why a record cannot be judged, or an empty text."""
     where = f"run {record.run_id}"
     if record.status != "completed":
-        return f"{where} is {record.status}, not completed: {how_it_ended(record)}"
+        return f"{where} did not complete ({record.status}): {how_it_ended(record)}"
     times = record.perf.step_time
     if times.count < MIN_STEPS:
         ran = len(record.stability.loss_values)
@@ -26,7 +26,7 @@ def usable(record: RunRecord) -> str:
         )
     for value in (times.mean, times.median):
         if not _positive(value):
-            return f"{where} has a step time of {value:g} s, which cannot be; run it again"
+            return f"{where} has a step time of {value:g} s, which is impossible; run it again"
     for launch in record.launches:
         for seconds in (launch.mean_step_time_s, launch.median_step_time_s):
             if seconds is not None and not _positive(seconds):
@@ -37,26 +37,26 @@ def usable(record: RunRecord) -> str:
 
 
 def how_it_ended(record: RunRecord) -> str:
-    """Of a run that did not complete: why, and how far it had come."""
-    # The launch that ended it: a probe may have run after a command that failed at its end.
+    """Return why a run did not complete, and after which step."""
+    # Take the launch that ended the run: a probe may follow a command that failed at its end.
     ended = [launch for launch in record.launches if launch.status != "completed"]
     last = [*ended[:1], *record.launches[-1:]]
     steps = last[0].steps if last else 0
     steps = steps or len(record.stability.loss_values)
     if record.reason and "failed_rank" in record.ranks:
-        return record.reason  # which tells after what step of which rank
+        return record.reason  # it names the rank and the step
     far = f"after step {steps}" if steps else "before its first step"
     return f"{record.reason}, {far}" if record.reason else f"it ended {far}"
 
 
 def probe_alone(record: RunRecord) -> bool:
-    """Whether the record is of `repeats: 0`: complete, and with nothing timed on purpose."""
-    asked = record.config.get("repeats") == 0 and record.perf.step_time.count == 0
-    return record.status == "completed" and asked and bool(record.exact)
+    """Return whether the run is complete and was not timed on purpose (`repeats: 0`)."""
+    untimed = record.config.get("repeats") == 0 and record.perf.step_time.count == 0
+    return record.status == "completed" and untimed and bool(record.exact)
 
 
 def judgeable(record: RunRecord) -> str:
-    """Why a record cannot be judged in either lane; empty where it can, if only by its probe."""
+    """Return why a record cannot be judged even by its probe alone, or an empty text."""
     return "" if probe_alone(record) else usable(record)
 
 
@@ -69,7 +69,7 @@ def _positive_or_none(value: float | None) -> bool:
 
 
 def machine_of(record: RunRecord) -> tuple[Any, ...]:
-    """What must agree: kind and names of the devices; for a CPU run, the processor."""
+    """Return what must be equal: kind and names of the devices; for a CPU run, the processor."""
     device = record.env.get("device") or {}
     if device.get("type") == "cpu":
         return ("cpu", record.env.get("cpu"))
@@ -84,32 +84,33 @@ def _gpus(record: RunRecord) -> tuple[tuple[Any, ...], ...]:
 
 
 def machine_words(record: RunRecord) -> str:
-    """The machine as shown."""
+    """Return the machine's name for messages."""
     kind, name, *rest = machine_of(record)
     gpus = rest[0] if rest else ()
     return str(name or (gpus[0][0] if gpus else kind) or "unknown machine")
 
 
 def mismatch(baseline: RunRecord, current: RunRecord) -> str:
-    """Why the two cannot be compared; empty where they can."""
+    """Return why two records cannot be compared, or an empty text."""
     was, now = (r.config.get("training_type") for r in (baseline, current))
     if was != now:
         return (
-            f"two trainers: the baseline ran {was}, the current side {now}; compare like with like"
+            f"two trainers: the baseline ran {was}, the current side {now}; compare runs of one "
+            "trainer"
         )
     was, now = (r.exact.get("model", {}).get("model_type") for r in (baseline, current))
     if was and now and was != now:
-        return f"two model families: {was} and {now}; compare like with like"
+        return f"two model families: {was} and {now}; compare runs of one family"
     if _other_machine(baseline, current):
         return (
             f"two machines: the baseline ran on {machine_words(baseline)}, the current side on "
-            f"{machine_words(current)}; take a baseline on this machine"
+            f"{machine_words(current)}; record a baseline on this machine"
         )
     return ""
 
 
 def _other_machine(baseline: RunRecord, current: RunRecord) -> bool:
-    """By what both records know: one that ended early may not have got to its device."""
+    """Compare what both records have: a run that ended early may have no device yet."""
     if baseline.env.get("device") and current.env.get("device"):
         return machine_of(baseline) != machine_of(current)
     if baseline.status == current.status == "completed":
@@ -119,20 +120,20 @@ def _other_machine(baseline: RunRecord, current: RunRecord) -> bool:
 
 
 def named_twice(side: Sequence[RunRecord]) -> list[str]:
-    """Run ids that stand on one side more than once."""
+    """Return run ids that occur more than once on a side."""
     ids = [record.run_id for record in side]
     return [run_id for place, run_id in enumerate(ids) if run_id in ids[:place]]
 
 
 def same_runs(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> list[str]:
-    """Run ids on both sides."""
+    """Return run ids that are on both sides."""
     known = {record.run_id for record in baseline}
     return [record.run_id for record in current if record.run_id in known]
 
 
 def machine_key(record: RunRecord) -> str:
-    """What runs are kept apart by: device model and variant, ranks, dtype. Config, packages and
-    drivers are compared and never part of it."""
+    """Return the key that separates runs: device model and variant, ranks, dtype. Config, packages
+    and drivers are compared instead."""
     gpus = record.env.get("gpus") or []
     device = record.env.get("device") or {}
     if device.get("type") == "cpu" or not gpus:
@@ -147,23 +148,22 @@ def machine_key(record: RunRecord) -> str:
 
 
 def asked_dtype(config: Mapping[str, Any]) -> str:
-    """What a config asks to compute in, `float32` where it asks nothing. Of a user's own trainer
-    that of its autocast: in what a model was loaded is the model's matter, as are `mixed`
-    parameters."""
+    """Return the dtype that a config computes in, `float32` by default. For a user's trainer it is
+    the dtype of autocast: the dtype of the loaded weights, even a `mixed` one, does not count."""
     dtype, arguments = str(config.get("dtype", "float32")), config.get("trainer_args") or {}
-    own = bool(config.get("command")) and config.get("trainer") != "canary.Recorder"
+    users = bool(config.get("command")) and config.get("trainer") != "canary.Recorder"
     autocast = arguments.get("bf16") or arguments.get("fp16")
-    return "float32" if dtype == "mixed" or (own and not autocast) else dtype
+    return "float32" if dtype == "mixed" or (users and not autocast) else dtype
 
 
 def slug(text: str) -> str:
-    """A text as a file name: lower case, nothing but letters, digits, '.', '_' and '-'."""
+    """Return a text as a file name: only lower-case letters, digits, '.', '_' and '-'."""
     return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("-.") or "unnamed"
 
 
 def own_slug(text: str, longest: int = 100) -> str:
-    """A slug of at most so many characters that no other text has: one that says less than the text
-    ends in a hash."""
+    """Return a slug of at most `longest` characters that is unique to the text: it ends in a hash
+    if it differs from the text."""
     plain = slug(text)
     if plain == text and len(plain) <= longest:
         return plain

@@ -1,7 +1,7 @@
-"""One stored run: what its file's name tells, and what is known of it beside its record.
+"""One stored run: the facts in its file's name, its record, and its context.
 
 A name is `<start>_<run id>[+g<12 hex of the commit>][+red][+accepted].json`. Names of earlier
-versions, without commit and verdict, read the same.
+versions lack commit and verdict, and are read too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from canary.record.types import RunRecord
 
 ENTRY_VERSION = 1
 COMMIT_DIGITS = 12
-"""Hex digits of a commit in a name: 48 bits, more than git itself abbreviates to."""
+"""Hex digits of a commit in a name: 48 bits, more than git's abbreviations."""
 
 Judgement = Literal["", "pass", "regression", "changed", "inconclusive", "no-baseline", "error"]
 RED: tuple[Judgement, ...] = ("regression", "changed", "error")
-"""Verdicts of runs that are kept, and never compared with."""
+"""Verdicts of runs that are kept but never compared with."""
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 NAME = re.compile(
@@ -35,25 +35,25 @@ NAME = re.compile(
 
 
 class Accepted(BaseModel):
-    """A person's word that a change is meant so."""
+    """A person's statement that a change is intended."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     by: str
-    """Login of the person."""
+    """The person's login."""
     label: str = ""
     head_sha: str = ""
-    """The commit that was accepted; of a squashed pull request another than the entry's."""
+    """The accepted commit; for a squashed pull request it differs from the entry's."""
     reason: str = ""
 
 
 class Context(BaseModel):
-    """What is known of a stored run from elsewhere than its record, which untrusted code wrote."""
+    """Facts of a stored run that do not come from its record, which untrusted code wrote."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     commit: str = Field("", pattern=r"^([0-9a-f]{40,64})?$")
-    """Full sha of the commit that ran; empty where it is not known."""
+    """Full sha of the commit that ran; empty if unknown."""
     ref: str = ""
     verdict: Judgement = ""
     """Empty: not judged."""
@@ -66,7 +66,7 @@ class Context(BaseModel):
 
 @dataclass(frozen=True)
 class Entry:
-    """One stored run, by its file's name."""
+    """One stored run, identified by its file."""
 
     path: Path
 
@@ -76,34 +76,34 @@ class Entry:
 
     @property
     def start(self) -> str:
-        """When the run began, to the second, UTC."""
+        """Start of the run, to the second, UTC."""
         return self._part("start")
 
     @property
     def run_id(self) -> str:
-        """The run's id."""
+        """Id of the run."""
         return self._part("run_id")
 
     @property
     def commit(self) -> str:
-        """The first 12 hex digits of its commit; empty where the name has none."""
+        """The first 12 hex digits of its commit; empty if the name has none."""
         return self._part("commit")
 
     @property
     def red(self) -> bool:
-        """Whether its verdict forbids comparing with it."""
+        """Whether its verdict forbids a comparison with it."""
         return bool(self._part("red"))
 
     @property
     def accepted(self) -> bool:
-        """Whether a person accepted what changed with this run."""
+        """Whether a person accepted this run's change."""
         return bool(self._part("accepted"))
 
     def document(self) -> dict[str, Any]:
-        """The stored entry.
+        """Return the stored entry.
 
         Raises:
-            RecordError: not readable as one; never taken as an empty history.
+            RecordError: it cannot be read; it never counts as an empty history.
         """
         try:
             content = self.path.read_bytes()
@@ -112,19 +112,19 @@ class Entry:
         return parse_entry(content, self.path)
 
     def record(self) -> RunRecord:
-        """The stored record."""
+        """Return the stored record."""
         return parse_record(self.document().get("record"), self.path)
 
     def context(self) -> Context | None:
-        """What was known beside the record; None for a run that was saved without it."""
+        """Return the run's context; None if it was saved without one."""
         return context_of(self.document(), self.path)
 
 
 def parse_entry(content: bytes, shown: Path | str) -> dict[str, Any]:
-    """An entry's document from its bytes.
+    """Parse an entry's document.
 
     Raises:
-        RecordError: it is none; names `shown`.
+        RecordError: it is not an entry; names `shown`.
     """
     try:
         document = jsonio.loads(content)
@@ -136,10 +136,10 @@ def parse_entry(content: bytes, shown: Path | str) -> dict[str, Any]:
 
 
 def context_of(document: dict[str, Any], shown: Path | str) -> Context | None:
-    """The context in an entry's document.
+    """Return the context in an entry's document; None without one.
 
     Raises:
-        RecordError: it is not one.
+        RecordError: it is not a context.
     """
     if document.get("context") is None:
         return None
@@ -152,15 +152,16 @@ def context_of(document: dict[str, Any], shown: Path | str) -> Context | None:
 
 
 def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) -> str:
-    """The file name of a run's entry.
+    """Return the file name of a run's entry.
 
     Raises:
-        InputError: the record's own words for start and run id cannot name a file, or would read
-            back as another commit or verdict.
+        InputError: start and run id cannot name a file, or would be read back as another commit
+            or verdict.
     """
     if not RUN_ID.fullmatch(record.run_id):
         raise InputError(
-            f"run_id {record.run_id!r} cannot name a file", "letters, digits, '.', '_', '+', '-'"
+            f"run_id {record.run_id!r} cannot name a file",
+            "use only letters, digits, '.', '_', '+' and '-'",
         )
     try:
         start = datetime.fromisoformat(record.timestamp)
@@ -173,9 +174,9 @@ def entry_name(record: RunRecord, context: Context | None, *, accepted: bool) ->
     red = context is not None and context.verdict in RED and not accepted
     marks = (f"+g{commit}" if commit else "") + "+red" * red + "+accepted" * accepted
     entry = Entry(Path(f"{start:%Y%m%dT%H%M%S}_{record.run_id}{marks}.json"))
-    told = (entry.run_id, entry.commit, entry.red, entry.accepted)
-    if told != (record.run_id, commit, red, accepted):
+    read_back = (entry.run_id, entry.commit, entry.red, entry.accepted)
+    if read_back != (record.run_id, commit, red, accepted):
         raise InputError(
-            f"run_id {record.run_id!r} ends like a mark of a stored run", "give it another id"
+            f"run_id {record.run_id!r} ends like a mark of a stored run", "give the run another id"
         )
     return entry.path.name

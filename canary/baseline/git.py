@@ -1,8 +1,8 @@
-"""Git commands in a scratch repository of its own, never in the user's checkout.
+"""Git commands in a scratch repository, never in the user's checkout.
 
-No hook runs, and of the user's and the machine's configuration only what the way to the server
-needs is taken over (proxies, certificates): no helper, alias or filter can run. A token travels in
-the environment of the commands that talk to the server, and of no other; never among arguments.
+No hook, helper, alias or filter can run: only the configuration that reaches the server (proxies,
+certificates) is taken from the user and the machine. A token is in the environment of the commands
+that talk to the server, and nowhere else; it is never an argument.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from canary.machine.git import Ended, run_git
 
 TIMEOUT_S = 120.0
 OLDEST = (2, 32)
-"""The first git that takes configuration from the environment, and none from elsewhere if told."""
+"""The first git that reads configuration from the environment and can ignore all other."""
 KEPT = re.compile(r"GIT_(SSL_\w+|SSH|SSH_COMMAND|SSH_VARIANT|PROXY_SSL_\w+|EXEC_PATH)")
-"""Variables of git's own that say how to reach a server, and no more."""
+"""Git's variables that only say how to reach a server."""
 CARRIED = (
     r"^safe\.directory$|^http\.(.*\.)?(proxy|proxyauthmethod|proxyssl[a-z]+|sslcainfo|sslcapath|sslverify"
     r"|sslbackend|sslversion|sslcert|sslkey|schannel[a-z]+|version)$"
 )
-"""Keys of the user's configuration that say how to reach a server, and whose folders to read."""
+"""The user's configuration keys for reaching a server and for trusting folders of others."""
 FIXED = (
     ("core.hooksPath", os.devnull),
     ("core.fsmonitor", "false"),
@@ -50,13 +50,13 @@ IDENTITY = {
     for part, value in (("NAME", "rlhf-canary"), ("EMAIL", "rlhf-canary@users.noreply.invalid"))
 }
 TALKING = ("fetch", "ls-remote", "push")
-"""The commands that talk to the server, and are given the token for it."""
+"""The commands that talk to the server and get its token."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """A bare repository that lives as long as one operation."""
+    """A bare repository for one operation."""
 
     folder: Path
     environ: Mapping[str, str] = field(repr=False)
@@ -71,24 +71,24 @@ class Scratch:
         timeout_s: float = TIMEOUT_S,
         extra: Mapping[str, str] | None = None,
     ) -> Ended:
-        """Runs one command.
+        """Run one command.
 
         Raises:
-            GitFailed: carries what it said, without the token.
+            GitFailed: the command failed; the error has its output without the token.
             Unreachable: it took longer than `timeout_s` seconds.
             UsageError: git is not installed.
         """
-        given_to = self.talking if arguments[0] in TALKING else self.environ
-        environ = {**given_to, "GIT_DIR": str(self.folder), **(extra or {})}
+        base = self.talking if arguments[0] in TALKING else self.environ
+        environ = {**base, "GIT_DIR": str(self.folder), **(extra or {})}
         return self._run(arguments, self.folder, environ, given, timeout_s)
 
     def reading(self, checkout: Path, *arguments: str, given: bytes = b"") -> Ended:
-        """Runs one command in a user's repository, for commands that only read.
+        """Run one command that only reads in a user's repository.
 
         Raises:
             as `git`.
         """
-        # A partial clone would fetch what it lacks, by the programs that its configuration names.
+        # A partial clone would fetch missing objects with programs that its configuration names.
         environ = {**self.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none"}
         return self._run(arguments, checkout, environ, given, TIMEOUT_S)
 
@@ -103,7 +103,7 @@ class Scratch:
         done = run_git(folder, *arguments, environ=environ, given=given, timeout_s=timeout_s)
         if done.code is None:
             raise Unreachable(
-                f"git {arguments[0]} did not end in {timeout_s:.0f} s",
+                f"git {arguments[0]} did not end within {timeout_s:.0f} s",
                 "check the network and the size of the repository",
             )
         if done.code != 0:
@@ -116,18 +116,18 @@ class Scratch:
 def scratch_repository(
     url: str = "", token: Token | None = None, environ: Mapping[str, str] | None = None
 ) -> Iterator[Scratch]:
-    """An empty repository whose commands may talk to `url` with a token, removed at the end.
+    """Yield an empty repository whose commands may talk to `url` with a token; then remove it.
 
     Raises:
         UsageError: git is not installed.
-        MachineError: git is too old, or there is no place for the repository.
+        MachineError: git is too old, or the repository cannot be made.
     """
     environ = os.environ if environ is None else environ
     token = token or Token()
     try:
         place = tempfile.TemporaryDirectory(prefix="canary-git-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise MachineError(f"no place for a scratch repository: {error.strerror}") from error
+        raise MachineError(f"cannot make a scratch repository: {error.strerror}") from error
     with place as name:
         folder = Path(name) / "scratch.git"
         folder.mkdir()
@@ -145,7 +145,7 @@ def scratch_repository(
 
 
 def _isolated(environ: Mapping[str, str]) -> dict[str, str]:
-    """The surroundings without git's own variables, configuration files and prompts."""
+    """Return the environment without git's variables, configuration files and prompts."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -166,7 +166,7 @@ def _isolated(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_recent(folder: Path, environ: Mapping[str, str]) -> None:
-    """MachineError for a git that would read more configuration than it is told to."""
+    """Raise MachineError for a git that is too old to ignore other configuration."""
     out = run_git(folder, "version", environ=environ, timeout_s=TIMEOUT_S).out
     found = re.search(rb"(\d+)\.(\d+)", out)
     if found and (int(found[1]), int(found[2])) < OLDEST:
@@ -177,7 +177,7 @@ def require_recent(folder: Path, environ: Mapping[str, str]) -> None:
 
 
 def _carried(folder: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Proxies and certificates of the user's and the machine's configuration."""
+    """Return the CARRIED keys of the user's and the machine's configuration."""
     asked = {name: value for name, value in environ.items() if name != "GIT_DIR"}
     asked["GIT_CEILING_DIRECTORIES"] = str(folder.parent)
     command = ("config", "-z", "--get-regexp", CARRIED)
@@ -187,16 +187,16 @@ def _carried(folder: Path, environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def authorization(url: str, token: Token) -> list[tuple[str, str]]:
-    """Configuration that sends the token to the URL's own server, and to no other.
+    """Return configuration that sends the token only to the URL's server.
 
     Raises:
-        UsageError: it would travel readable for all.
+        UsageError: the token would be sent unencrypted.
     """
     parts = urlsplit(url)
     if not token or parts.scheme not in ("http", "https"):
         return []
     if parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise UsageError(f"{shown(url)} would carry the token unencrypted", "use https")
+        raise UsageError(f"{shown(url)} would send the token unencrypted", "use https")
     server = f"{parts.scheme}://{parts.netloc}/"
     return [
         (f"http.{server}.extraheader", f"AUTHORIZATION: basic {token.basic()}"),
@@ -205,7 +205,7 @@ def authorization(url: str, token: Token) -> list[tuple[str, str]]:
 
 
 def configuration(pairs: list[tuple[str, str]]) -> dict[str, str]:
-    """Configuration as variables of the environment."""
+    """Return configuration as environment variables."""
     numbered = {"GIT_CONFIG_COUNT": str(len(pairs))}
     for place, (key, value) in enumerate(pairs):
         numbered[f"GIT_CONFIG_KEY_{place}"] = key

@@ -1,11 +1,11 @@
-"""A history of baseline runs in a folder: one file a run, kept apart by canary and machine.
+"""A history of baseline runs in a folder: one file per run, one folder per canary and machine.
 
     <folder>/v1/<canary>/<machine key>/<start>_<run id>[+g<commit>][+red][+accepted].json
     <folder>/v1/<canary>/<machine key>/noise.json
 
-A run that was accepted begins a new period: runs before it are kept and no longer compared with. A
-red run (regression, changed and not accepted, error) is kept and never compared with. Names alone
-tell the order, the periods and the commits, so that a long history costs no reading.
+An accepted run begins a new period: earlier runs are kept, but no longer compared with. A red run
+(regression, changed and not accepted, error) is kept, but never compared with. The names give the
+order, the periods and the commits, so that a long history needs no reading.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 VERSION = "v1"
 NOISE_FILE = "noise.json"
 WINDOW = 20
-"""Newest runs of a period that are compared with."""
+"""Newest runs of a period that a run is compared with."""
 ANCHORS = 3
-"""First runs of a period, for the drift since then; from so many runs beyond them on."""
+"""First runs of a period, which show drift once the period has as many runs again."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What a run is compared with."""
+    """The stored runs that a run is compared with."""
 
     records: tuple[RunRecord, ...]
     anchor: tuple[RunRecord, ...]
@@ -44,59 +44,59 @@ class Selection:
     stored: int
     """Runs in the current period."""
     elsewhere: int = 0
-    """Stored runs left out because the commit does not descend from theirs."""
+    """Stored runs left out because the commit does not descend from their commits."""
 
 
 def is_history(path: Path) -> bool:
-    """Whether the folder holds a history."""
+    """Return whether the folder holds a history."""
     return (path / VERSION).is_dir()
 
 
 def drawer(root: Path, record: RunRecord) -> Path:
-    """The folder of a record's canary and machine."""
+    """Return the drawer of a record: the folder of its canary and machine."""
     return root / VERSION / slug(record.name or "canary") / machine_key(record)
 
 
 def drawers(root: Path) -> list[Path]:
-    """Every canary and machine of a history, by name.
+    """Return all drawers of a history, by name.
 
     Raises:
         InputError: the folder holds no history.
     """
     if not is_history(root):
         raise InputError(
-            f"{root} holds no baseline history", "fill one with: canary save-baseline RUN FOLDER"
+            f"{root} holds no baseline history", "write one with: canary save-baseline RUN FOLDER"
         )
     return sorted(path for path in (root / VERSION).glob("*/*") if path.is_dir())
 
 
 def entries(folder: Path) -> list[Entry]:
-    """The runs of one drawer, oldest first."""
+    """Return the runs of one drawer, oldest first."""
     found = [path for path in folder.glob("*.json") if path.name != NOISE_FILE]
     return [Entry(path) for path in sorted(found, key=lambda path: path.name)]
 
 
 def comparable(found: Sequence[Entry]) -> list[Entry]:
-    """Without the red ones."""
+    """Return the runs that are not red."""
     return [entry for entry in found if not entry.red]
 
 
 def current_period(found: Sequence[Entry]) -> list[Entry]:
-    """From the newest accepted run on; where several runs of one commit were accepted, from the
-    first of them."""
+    """Return the runs from the newest accepted one on, or from the first accepted one of its
+    commit."""
     newest = next((entry for entry in reversed(found) if entry.accepted), None)
     if newest is None:
         return list(found)
-    begins = next(
+    first = next(
         place
         for place, entry in enumerate(found)
         if entry == newest or (entry.accepted and newest.commit and entry.commit == newest.commit)
     )
-    return list(found[begins:])
+    return list(found[first:])
 
 
 def periods(found: Sequence[Entry]) -> list[int]:
-    """The period of each run, counted from 1."""
+    """Return the period of each run, counted from 1."""
     made, number, last = [], 1, None
     for place, entry in enumerate(found):
         same = last is not None and entry.commit and entry.commit == last.commit
@@ -108,8 +108,8 @@ def periods(found: Sequence[Entry]) -> list[int]:
 
 
 def descended(found: Sequence[Entry], ancestry: Ancestry) -> list[Entry]:
-    """The runs of ancestors, the nearest last, runs of one commit by their start. Runs that name no
-    commit count as ancestors, and as the oldest."""
+    """Return the runs of ancestors, the nearest last, and runs of one commit by their start. Runs
+    without a commit count as the oldest ancestors."""
     near = [
         (ancestry.distance(entry.commit) if entry.commit else len(ancestry), entry)
         for entry in found
@@ -121,11 +121,11 @@ def descended(found: Sequence[Entry], ancestry: Ancestry) -> list[Entry]:
 def select(
     root: Path, record: RunRecord, window: int = WINDOW, ancestry: Ancestry | None = None
 ) -> Selection:
-    """The newest runs of the record's canary and machine, without the record itself; with an
-    ancestry, those of the nearest ancestors.
+    """Select the newest runs of the record's canary and machine, without the record itself; with
+    an ancestry, those of the nearest ancestors.
 
     Raises:
-        RecordError: an entry that cannot be read.
+        RecordError: an entry cannot be read.
     """
     folder = drawer(root, record)
     others = [e for e in comparable(entries(folder)) if e.run_id != record.run_id]
@@ -148,13 +148,13 @@ def select(
 def save(
     root: Path, record: RunRecord, *, accepted: str | None = None, context: Context | None = None
 ) -> Path:
-    """Adds a run to a history and returns the entry's file.
+    """Add a run to a history, and return the entry's file.
 
-    With a context, its commit stands for the record's own, and a run that is stored already is
-    judged anew: its entry is replaced, but an acceptance is never taken back.
+    A context's commit replaces the record's. With a context, a run that is already stored is
+    replaced, but an acceptance is never removed.
 
     Raises:
-        InputError: not completed, too short, or stored already.
+        InputError: the run did not complete, is too short, or is already stored.
         MachineError: the folder cannot be written.
     """
     require_usable(record)
@@ -166,7 +166,7 @@ def save(
     path = folder / entry_name(record, context, accepted=bool(accepted))
     before = [entry for entry in entries(folder) if entry.run_id == record.run_id]
     if before and context is None:
-        raise InputError(f"run {record.run_id} is in {root} already")
+        raise InputError(f"run {record.run_id} is already in {root}")
     if any(entry.accepted for entry in before) and not accepted:
         return before[-1].path
     document = {
@@ -183,25 +183,25 @@ def save(
 
 
 def save_file(path: Path, record: RunRecord) -> None:
-    """Writes a run as a baseline of one file.
+    """Write a run as a baseline of one file.
 
     Raises:
-        InputError: not completed, or too short.
-        MachineError: it cannot be written.
+        InputError: the run did not complete, or is too short.
+        MachineError: the file cannot be written.
     """
     require_usable(record)
     write(path, jsonio.dumps(record.model_dump(), indent=1) + "\n")
 
 
 def require_usable(record: RunRecord) -> None:
-    """InputError for a run that must not become a baseline."""
+    """Raise InputError for a run that must not become a baseline."""
     problem = usable(record)
     if problem:
         raise InputError(f"{problem}; it cannot become a baseline")
 
 
 def write(path: Path, text: str) -> None:
-    """Replaces a file, its folder made where it is missing."""
+    """Replace a file; make its folder if that is missing."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         jsonio.replace_file(path, text)
@@ -212,9 +212,9 @@ def write(path: Path, text: str) -> None:
 
 
 def prune(root: Path, keep: int) -> list[Path]:
-    """Removes all but the newest `keep` runs of each drawer, and returns what went. The first runs
-    of the current period stay: they are the anchor of the drift. Red runs are bounded alike, and go
-    with the runs of their time."""
+    """Remove all but the newest `keep` runs of each drawer, and return the removed files. The first
+    runs of the current period stay, to measure drift. Of the red runs the newest `keep` stay, if
+    they are not older than the kept runs."""
     removed = []
     for folder in drawers(root):
         found = entries(folder)
@@ -230,7 +230,7 @@ def prune(root: Path, keep: int) -> list[Path]:
 
 
 def rows(root: Path) -> Iterator[tuple[str, str, int, int, str, str]]:
-    """Of each drawer: canary, machine, runs that count, those of them in the current period, oldest
+    """Yield for each drawer: canary, machine, comparable runs, those in the current period, oldest
     and newest start."""
     for folder in drawers(root):
         found = entries(folder)

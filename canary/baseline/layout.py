@@ -1,4 +1,4 @@
-"""What may lie on a baseline branch: `v1/<canary>/<machine key>/<entry>.json`, and nothing else."""
+"""The files allowed on a baseline branch: only `v1/<canary>/<machine key>/<entry>.json`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,199}")
 DEPTH = 4
 REGULAR = "100644"
 LARGEST = 8 << 20
-"""Bytes of one file; an entry has some 30 to 300 KB."""
+"""Bytes of one file; an entry has about 30 to 300 KB."""
 LARGEST_ALL = 256 << 20
 MOST_FILES = 20_000
 
 
 @dataclass(frozen=True)
 class Found:
-    """One thing on the branch, as git lists it."""
+    """One object on the branch, as git lists it."""
 
     mode: str
     kind: str
@@ -34,7 +34,7 @@ class Found:
 
 
 def parse_listing(listing: bytes) -> list[Found]:
-    """The lines of `git ls-tree -r -l -z`."""
+    """Parse the output of `git ls-tree -r -l -z`."""
     found = []
     for line in listing.split(b"\0"):
         if line:
@@ -45,21 +45,21 @@ def parse_listing(listing: bytes) -> list[Found]:
 
 
 def check_listing(found: Iterable[Found]) -> None:
-    """Refuses everything that is not a history.
+    """Refuse a listing that is not a history.
 
     Raises:
-        RecordError: names the first thing that does not belong there.
+        RecordError: names the first file that does not belong there.
     """
     count = total = 0
     for one in found:
         count, total = count + 1, total + one.size
         if one.mode != REGULAR or one.kind != "blob":
-            raise RecordError(f"{one.path!r} has mode {one.mode} and is not a plain file")
+            raise RecordError(f"{one.path!r} has mode {one.mode}, so it is not a plain file")
         _check_path(one.path)
         if one.size > LARGEST:
-            raise RecordError(f"{one.path} has {one.size:,} bytes; at most {LARGEST:,} are read")
+            raise RecordError(f"{one.path} has {one.size:,} bytes; the limit is {LARGEST:,}")
     if count > MOST_FILES or total > LARGEST_ALL:
-        raise RecordError(f"{count:,} files of {total:,} bytes are more than is read")
+        raise RecordError(f"it is too large: {count:,} files of {total:,} bytes")
     if not count:
         raise RecordError(f"it has no {VERSION}/")
 
@@ -69,16 +69,16 @@ def _check_path(path: str) -> None:
     if len(parts) != DEPTH or parts[0] != VERSION or not path.endswith(".json"):
         raise RecordError(f"{path!r} does not belong in a baseline history")
     if not all(PART.fullmatch(part) for part in parts):
-        raise RecordError(f"{path!r} is not a name of a baseline history")
+        raise RecordError(f"{path!r} has a name that a baseline history cannot have")
     if parts[-1] != NOISE_FILE and not NAME.fullmatch(parts[-1]):
-        raise RecordError(f"{path!r} is not named as an entry")
+        raise RecordError(f"{path!r} is not named like an entry")
 
 
 def check_content(path: str, content: bytes) -> None:
-    """Refuses a file that cannot be read as what its name says.
+    """Refuse a file that is neither a noise model nor an entry, as its name says.
 
     Raises:
-        RecordError: names it.
+        RecordError: names the file.
     """
     if path.endswith(f"/{NOISE_FILE}"):
         try:
@@ -90,10 +90,10 @@ def check_content(path: str, content: bytes) -> None:
 
 
 def files_of(folder: Path) -> list[str]:
-    """The files below a folder that is to become the branch, by name.
+    """Return the files below a folder that becomes the branch, by name.
 
     Raises:
-        RecordError: something that does not belong there.
+        RecordError: a file does not belong there.
     """
     found = []
     for place, folders, names in os.walk(folder):

@@ -1,4 +1,4 @@
-"""Where the verbs' remote, token and facts of a run come from: the checkout, or GitHub's job."""
+"""The remote, the token and a run's context, from the checkout or from GitHub's job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a verb knows of the place it runs in; the one place at the top makes the real one."""
+    """The surroundings of a verb. Only the top level makes the real ones."""
 
     environ: Mapping[str, str]
     folder: Path
@@ -36,27 +36,27 @@ class Surroundings:
 
     @staticmethod
     def real() -> Surroundings:
-        """This process, here and now."""
+        """Return this process's environment, folder and time."""
         return Surroundings(os.environ, Path.cwd(), datetime.now(UTC))
 
 
 def event_of(environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """The event of GitHub's job; None where there is none to read."""
+    """Return the event of GitHub's job; None if there is none."""
     path = environ.get("GITHUB_EVENT_PATH")
     if not path:
         return None
     try:
         event = json.loads(Path(path).read_bytes())
     except (OSError, ValueError):
-        return None  # The policy refuses where it needs to know more.
+        return None  # The policy refuses if it needs more.
     return event if isinstance(event, dict) else None
 
 
 def remote_of(here: Surroundings, given: str | None, branch: str = BRANCH) -> Remote:
-    """The remote by its address, its name in the checkout, or as GitHub's job names it.
+    """Return the remote, from its address, its name in the checkout, or GitHub's job.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is no such remote.
     """
     server, repository = (here.environ.get(f"GITHUB_{key}") for key in ("SERVER_URL", "REPOSITORY"))
     if given is None and server and repository:
@@ -69,25 +69,25 @@ def remote_of(here: Surroundings, given: str | None, branch: str = BRANCH) -> Re
 
 
 def _named(here: Surroundings, name: str) -> str:
-    """The address of a remote of the checkout, without credentials."""
+    """Return the address of a checkout's remote, without credentials."""
     if not NAME.fullmatch(name):
         raise UsageError(f"--remote {name!r} is neither an address nor the name of a remote")
     asked = ("remote", "get-url", "--push", name)
     done = run_git(here.folder, *asked, environ=here.environ, timeout_s=TIMEOUT_S)
     if done.code != 0:
         raise UsageError(
-            f"{here.folder} has no remote {name!r}", "name the repository: --remote URL"
+            f"{here.folder} has no remote {name!r}", "name the repository with --remote URL"
         )
     return CREDENTIALS.sub("", done.text) if done.text.startswith("http") else done.text
 
 
 def token_for(url: str, environ: Mapping[str, str]) -> Token | None:
-    """CANARY_TOKEN, or GITHUB_TOKEN for GitHub's own server; never GITHUB_TOKEN for another."""
+    """Return CANARY_TOKEN, or GITHUB_TOKEN if the URL is on the job's GitHub server."""
     if environ.get("CANARY_TOKEN"):
         return Token(environ["CANARY_TOKEN"])
-    own = urlsplit(environ.get("GITHUB_SERVER_URL") or GITHUB)
-    asked = urlsplit(url)
-    if environ.get("GITHUB_TOKEN") and (asked.scheme, asked.netloc) == (own.scheme, own.netloc):
+    server, asked = urlsplit(environ.get("GITHUB_SERVER_URL") or GITHUB), urlsplit(url)
+    same = (asked.scheme, asked.netloc) == (server.scheme, server.netloc)
+    if environ.get("GITHUB_TOKEN") and same:
         return Token(environ["GITHUB_TOKEN"])
     return None
 
@@ -95,7 +95,7 @@ def token_for(url: str, environ: Mapping[str, str]) -> Token | None:
 def context_of_run(
     record: RunRecord, here: Surroundings, verdict: Judgement, accept: str | None
 ) -> Context:
-    """What is known of a run beside its record: on GitHub from the job, else from the checkout."""
+    """Return a run's context: on GitHub from the job, else from the checkout."""
     environ, sha = here.environ, str(record.git.get("sha") or "")
     ref = environ.get("GITHUB_REF", "")
     if environ.get("GITHUB_EVENT_NAME"):

@@ -1,10 +1,10 @@
-"""What git says when a remote cannot be read or written, told apart and made into one line each.
+"""Errors of git for a remote that cannot be read or written, sorted by cause, one line each.
 
 MachineError
 ├── GitFailed           a git command failed; carries what it said
-├── Unreachable         no server there, or none that answers
-├── Refused             the server does not let us: no token, a wrong one, or one that may not write
-└── Unreadable          there is no such repository, or not for this token
+├── Unreachable         no server answers
+├── Refused             the server denies access: no token, a wrong one, or one that may not write
+└── Unreadable          the repository is missing or not visible to this token
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ PASSING = re.compile(
     r"|gnutls_handshake|transfer closed",
     re.IGNORECASE,
 )
-"""Failures that another try may not meet."""
+"""Failures that may not happen again on another try."""
 
 
 class GitFailed(MachineError):
-    """A git command that failed. `said` is all of its output, without secrets."""
+    """A git command failed. `said` is its whole output, without secrets."""
 
     def __init__(self, command: str, said: str, code: int) -> None:
         super().__init__(f"git {command} failed: {telling_line(said) or f'exit code {code}'}")
@@ -57,58 +57,60 @@ class GitFailed(MachineError):
 
 
 class Unreachable(MachineError):
-    """No server there, or none that answers in time."""
+    """No server answers in time."""
 
 
 class Refused(MachineError):
-    """The server knows us not, or does not let us."""
+    """The server denies access."""
 
 
 class Unreadable(MachineError):
-    """There is no such repository, or none that this token may see."""
+    """The repository is missing or not visible to this token."""
 
 
 def shown(url: str) -> str:
-    """A URL as it may be shown: without credentials and query."""
+    """Return a URL for messages, without credentials and query."""
     return QUERY.sub(r"\1", CREDENTIALS.sub("", url))
 
 
 def telling_line(said: str) -> str:
-    """The line that says most, shortened: why a ref was rejected, or git's or the server's first
-    error. What follows that is its consequence, or advice."""
+    """Return the most useful line, shortened: why a ref was rejected, or the first error of git or
+    the server. Later errors are consequences or advice."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     rejected = [line for line in lines if line.startswith("!")]
-    own = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error:"))]
-    chosen = (rejected or own or lines[-1:] or [""])[0]
+    errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error:"))]
+    chosen = (rejected or errors or lines[-1:] or [""])[0]
     return shown(" ".join(chosen.split()))[:LONGEST]
 
 
 def explained(failure: GitFailed, url: str, *, writing: bool, token: bool) -> MachineError:
-    """The failure of a command that talked to a remote, with what to do about it; the failure
-    itself where nothing is known of it. `token`: whether one was sent."""
+    """Return the error of a command that talked to a remote, with a remedy if the cause is known.
+
+    `token`: whether one was sent.
+    """
     where, said = shown(url), telling_line(failure.said)
     if FORBIDDEN.search(failure.said) or (writing and NO_CREDENTIALS.search(failure.said)):
         scope = "write" if writing else "read"
         return Refused(
             f"no permission to {scope} {where}: {said}",
-            f"give the job `permissions: contents: {scope}`, or a token that may in CANARY_TOKEN",
+            f"give the job `permissions: contents: {scope}`, or put such a token into CANARY_TOKEN",
         )
     if NO_CREDENTIALS.search(failure.said):
         wish = "does not accept the token" if token else "asks for a token"
         return Refused(
             f"{where} {wish}: {said}",
-            "set GITHUB_TOKEN or CANARY_TOKEN to one with `contents: read`",
+            "set GITHUB_TOKEN or CANARY_TOKEN to a token with `contents: read`",
         )
     if UNREACHABLE.search(failure.said):
         return Unreachable(f"cannot reach {where}: {said}", "check the network and the remote")
     if ABSENT.search(failure.said):
         return Unreadable(
-            f"no repository at {where}, or none that we may see: {said}",
+            f"no repository at {where}, or the token may not see it: {said}",
             "check the remote; a private repository needs a token with `contents: read`",
         )
     return failure
 
 
 def passing(failure: GitFailed) -> bool:
-    """Whether another try may succeed."""
+    """Return whether another try may succeed."""
     return bool(PASSING.search(failure.said)) and not FORBIDDEN.search(failure.said)

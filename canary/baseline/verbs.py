@@ -1,4 +1,4 @@
-"""What the command line says of a history in a folder: saving, listing, showing, pruning."""
+"""The command line's verbs for a history in a folder: save, list, show, prune."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from canary.record.folder import load_record
 
 
 def save_baseline(source: Path, destination: Path, accepted: str | None = None) -> str:
-    """Keeps a run as a file or in a history, and says where.
+    """Store a run as a file or in a history, and return a message.
 
     Raises:
-        InputError: not a completed run of enough steps, or a destination that is neither.
+        InputError: the run did not complete, is too short, or the destination is unsuitable.
     """
     record = load_record(source)
     if destination.suffix == ".json" and not destination.is_dir():
         if accepted:
             raise InputError(
-                "a single file has no periods", "--accept needs the folder of a history"
+                "a single file has no periods", "use --accept only with the folder of a history"
             )
         save_file(destination, record)
         return printable(f"saved {record.run_id} as {destination}")
     if destination.is_file():
         raise InputError(f"{destination} is a file, not a folder", "name a .json file or a folder")
     if (destination / "metrics.json").exists():
-        raise InputError(f"{destination} is a run's own folder", "name another folder")
+        raise InputError(f"{destination} is the folder of a run", "name another folder")
     path = save(destination, record, accepted=accepted)
     period = current_period(entries(path.parent))
     return printable(
@@ -50,7 +50,7 @@ def _runs(count: int) -> str:
 
 
 def list_text(root: Path, shown: str = "") -> str:
-    """A line a canary and machine; `shown` names the history."""
+    """Return one line per canary and machine; `shown` names the history."""
     lines = [
         printable(
             f"{canary:<24} {machine:<36} {_runs(count):>9}, {period} in this period, "
@@ -65,11 +65,11 @@ HEADINGS = ("run", "commit", "verdict", "step time", "memory", "period", "")
 
 
 def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
-    """A line a run, newest last, with its commit, verdict and period; red runs are on none.
+    """Return one line per run, newest last, with commit, verdict and period; red runs have none.
 
     Raises:
-        InputError: no history, or not of this canary.
-        RecordError: an entry that cannot be read.
+        InputError: there is no history, or none of this canary.
+        RecordError: an entry cannot be read.
     """
     lines = []
     for folder in drawers(root):
@@ -81,8 +81,8 @@ def show_text(root: Path, canary: str | None = None, shown: str = "") -> str:
         run, verdict = (max(len(row[place]) for row in cells) for place in (0, 2))
         lines.append(printable(f"{folder.parent.name} on {folder.name}"))
         for name, sha, judged, time, memory, number, accepted in cells:
-            begun = f"  {name:<{run}}  {sha:<9}  {judged:<{verdict}}"
-            row = f"{begun} {time:>9} {memory:>9} {number:>5}  {accepted}"
+            start = f"  {name:<{run}}  {sha:<9}  {judged:<{verdict}}"
+            row = f"{start} {time:>9} {memory:>9} {number:>5}  {accepted}"
             lines.append(printable(row.rstrip()))
     if not lines and canary is None:
         return printable(f"{shown or root} holds no runs")
@@ -104,7 +104,7 @@ def _cells(entry: Entry, period: int | None) -> tuple[str, ...]:
 
 
 def prune_text(root: Path, keep: int) -> str:
-    """Prunes, and says how many went."""
+    """Prune, and return a message with the number of removed runs."""
     if not is_history(root):
         drawers(root)
     removed = prune(root, keep)

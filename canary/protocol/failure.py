@@ -1,4 +1,4 @@
-"""How a training process that failed says so in the record."""
+"""How a failed training process is described in the record."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 LONGEST = 400
-"""Characters of an error that are told."""
+"""Characters of an error that are kept."""
 DECORATION = re.compile(r"\x1b\[[0-9;]*m|^\[(?:rank|default)\d+\]: ?", re.MULTILINE)
-"""Colours of Python's newer tracebacks, and what torch and torchrun put before a rank's lines."""
+"""Colours of newer Python tracebacks, and the prefixes that torch and torchrun give to ranks."""
 FRAME = re.compile(r' {2}File "(.+)", line (\d+)')
 LAUNCHERS = ("torch.distributed.elastic.", "subprocess.CalledProcessError")
-"""Errors of torchrun and accelerate, which only say that a process of theirs failed."""
+"""Errors of torchrun and accelerate, which only say that one of their processes failed."""
 NOT_FOUND = re.compile(r"FileNotFoundError|No such file|does not exist|ModuleNotFoundError")
 TIMED_OUT = re.compile(r"timed out|operation timeout", re.IGNORECASE)
-"""gloo's words, and those of NCCL's watchdog."""
+"""From gloo and from NCCL's watchdog."""
 HERE = str(Path(__file__).resolve().parents[1]) + os.sep
-NOT_OWN = re.compile(r"/lib/python3|-packages/|^<frozen ")
-"""Files that the user did not write: Python's own, and installed packages."""
+INSTALLED = re.compile(r"/lib/python3|-packages/|^<frozen ")
+"""Files that the user did not write: Python and installed packages."""
 
 
 def describe_failure(error: BaseException) -> Result:
-    """The record's words for whatever ended the training."""
+    """Return the result of a training that an exception ended."""
     if isinstance(error, CanaryError):
         return Result(
             status="failed",
@@ -58,15 +58,15 @@ def describe_failure(error: BaseException) -> Result:
 
 
 def failure_of(words: str) -> Failure | None:
-    """What kind of failure the words of another program tell of: torch, a library, a command. They
-    come without a number; from here on the kind is a field."""
+    """Return the kind of failure in the message of another program: torch, a library, a command.
+    Their errors have no code; from here on the kind is a field."""
     if NOT_FOUND.search(words):
         return "not found"
     return "timed out" if TIMED_OUT.search(words) else None
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """torch's own type, Python's, and the CPU allocator's plain RuntimeError."""
+    """Return whether it is torch's or Python's error type, or the CPU allocator's RuntimeError."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     text = str(error)
@@ -84,8 +84,8 @@ def one_line(error: BaseException) -> str:
 
 
 def last_words(output: str) -> str:
-    """What ended a process, as its output tells: the error of its last traceback and the user's
-    own line, or the last line where there is no traceback. Empty where it printed nothing."""
+    """Return why a process ended, from its output: the error of its last traceback with the user's
+    line, or its last line without a traceback. Empty if it printed nothing."""
     lines = DECORATION.sub("", output).splitlines()
     errors: list[str] = []
     frames: list[tuple[str, int]] = []
@@ -96,32 +96,32 @@ def last_words(output: str) -> str:
         elif frames and line.strip() and not line.startswith(" "):
             errors.append(f"{line.strip()[:LONGEST]}{_at(frames)}")
             frames = []
-    told = [error for error in errors if not error.startswith(LAUNCHERS)] or errors
-    if told:
-        return printable(told[-1])
-    said = [line.strip() for line in lines if line.strip()]
-    absent = [line for line in said if line.endswith(": command not found")]
-    return printable((absent or said or [""])[-1][:LONGEST])
+    errors = [error for error in errors if not error.startswith(LAUNCHERS)] or errors
+    if errors:
+        return printable(errors[-1])
+    printed = [line.strip() for line in lines if line.strip()]
+    absent = [line for line in printed if line.endswith(": command not found")]
+    return printable((absent or printed or [""])[-1][:LONGEST])
 
 
 def _where(error: BaseException) -> str:
-    """The user's own line where there is one, else the innermost that is not the canary's."""
+    """Return the error's innermost line in the user's code, else in code that is not ours."""
     return _at(
         [(frame.filename, frame.lineno or 0) for frame in traceback.extract_tb(error.__traceback__)]
     )
 
 
 def _at(frames: Sequence[tuple[str, int]]) -> str:
-    """The innermost file and line of the user's own; where none is, of all but the canary's."""
+    """Return the innermost file and line of the user's code, else of code that is not ours."""
     others = [frame for frame in frames if not frame[0].startswith(HERE)]
-    own = [frame for frame in others if not NOT_OWN.search(frame[0])]
-    file, line = (own or others or [*frames] or [("", 0)])[-1]
-    return f" (at {_told(file)}:{line})" if file else ""
+    users = [frame for frame in others if not INSTALLED.search(frame[0])]
+    file, line = (users or others or [*frames] or [("", 0)])[-1]
+    return f" (at {_shortened(file)}:{line})" if file else ""
 
 
-def _told(filename: str) -> str:
-    """A file as its readers know it, below the folder of the training or of its packages: the
-    folders above are the runner's own, and other ones in each run."""
+def _shortened(filename: str) -> str:
+    """Return a file relative to the training's folder or to its packages: the folders above differ
+    in each run on a runner."""
     roots = [
         Path.cwd(),
         *(Path(entry) for entry in sorted(sys.path, key=len, reverse=True) if entry),

@@ -1,4 +1,4 @@
-"""What a launch is: the job handed to a training process, and the result it leaves."""
+"""A launch: the job that a training process gets, and the result that it leaves."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from canary.record.alert import Severity
 from canary.record.ranks import rank_path as rank_path
 
 if TYPE_CHECKING:
-    # Not at run time: the Python of a user's own command may have no pydantic.
+    # Not at run time: the Python of a user's command may have no pydantic.
     from canary.config.schema import CanaryConfig
     from canary.record.exact import Calls, Exact
     from canary.record.step_row import Row
     from canary.record.types import Failure, Status
 
 JOB, PARENT, NODE_RANK = "_RLHF_CANARY_JOB", "_RLHF_CANARY_PARENT", "_RLHF_CANARY_NODE_RANK"
-"""In the environment of training processes, by names that nobody else gives a meaning: the job's
-file, the canary's own process, and the number of this machine among several."""
+"""Environment variables of training processes: the job's file, the canary's process, and the number
+of this machine among several."""
 LEVEL = "CANARY_LADDER_LEVEL"
-"""In the environment of a run that `canary ladder` starts: the name of the level it measures."""
+"""Environment variable of a run that `canary ladder` starts: the name of the measured level."""
 EVENTS = "_RLHF_CANARY_EVENTS"
-"""In the environment of a run that another program of ours follows: the number of the open file
-that gets its events, a JSON object a line (see `canary.runner.display.lines.Event`)."""
+"""Environment variable of a run that another of our programs follows: the descriptor of the open
+file that gets its events, one JSON object per line (see `canary.runner.display.lines.Event`)."""
 
 Kind = Literal["probe", "measured"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training process: what it trains and where it writes. Travels as JSON."""
+    """One training process: what it trains and where it writes. Sent as JSON."""
 
     kind: Kind
     launch: int
@@ -44,70 +44,69 @@ class Job:
     cache_dir: str
     rows_dir: str
     stop_after: int | None = None
-    """Optimizer steps after which the training ends cleanly; the schedule keeps its length."""
+    """Steps after which the training ends cleanly; the schedule keeps its length."""
     files: str | None = None
-    """Where the processes of a user's command note what they change (see
-    `canary.runner.exec.file_notes`); None where nobody asks."""
+    """File in which the processes of a user's command note their changes to files (see
+    `canary.runner.exec.file_notes`); None: no notes."""
     threads: int | None = None
-    """CPU threads of torch; None leaves them as they are."""
+    """CPU threads of torch; None: unchanged."""
     profile: dict[str, Any] | None = None
     """The window of steps to profile (see `canary.record.profile.Window`)."""
     stop_on: Severity | None = None
-    """Severity from which on an alert ends the training."""
+    """The least severity of an alert that ends the training."""
     save_model: str | None = None
-    """Folder where the trained model is left."""
+    """Folder for the trained model."""
     exact_scalars: dict[str, float] = field(default_factory=dict)
-    """What the probe before this launch saw, for trackers (see `canary.record.tracked`)."""
+    """Scalars of the probe before this launch, for trackers (see `canary.record.tracked`)."""
 
     def write(self, path: Path) -> None:
-        """Writes the job for the child."""
+        """Write the job for the child."""
         jsonio.replace_file(path, jsonio.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> Job:
-        """Reads what `write` wrote."""
+        """Read a written job."""
         return cls(**jsonio.loads(path.read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
 class Result:
-    """How one training process ended, in its own words or, where it had none, the parent's."""
+    """How a training process ended, by itself or, if it wrote nothing, by its parent."""
 
     status: Status
     reason: str | None = None
     hint: str | None = None
     failure: Failure | None = None
-    """What kind of failure it was; see `RunRecord.failure`."""
+    """See `RunRecord.failure`."""
     see_log: bool = False
-    """What the process printed says more; the place of the log is told beside the hint."""
+    """The process's output says more: the hint names the log too."""
     usage_error: bool = False
-    """The user's config or input was at fault: exit code 2 instead of 4."""
+    """The user's config or input is wrong: exit code 2 instead of 4."""
     exact: Exact = field(default_factory=cast("Callable[[], Exact]", dict))
     calls: Calls = field(default_factory=cast("Callable[[], Calls]", dict))
     startup_seconds: dict[str, float] = field(default_factory=dict)
     device: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
-    """What the training process knows of its trainer: class, settings, packages (see
-    `canary.training.exact.trainer_settings`)."""
+    """The trainer's class, settings and packages (see `canary.training.exact.trainer_settings`)."""
     notes: tuple[str, ...] = ()
-    """A line each for what a user must know of this launch."""
+    """Sentences that the user must know about this launch."""
     unmeasured: dict[str, str] = field(default_factory=dict)
-    """What this launch could not measure, and why."""
+    """Why a value could not be measured, by its key."""
     wall_seconds: float | None = None
     host: dict[str, float] = field(default_factory=dict)
-    """What the training process told of its host (see `canary.record.types.Launch`)."""
+    """Facts of the host (see `canary.record.types.Launch`)."""
     ranks: dict[str, Any] = field(default_factory=dict)
-    """Of a launch of several ranks: `{world_size, nodes, failed_rank}`."""
+    """With several ranks: `{world_size, nodes, failed_rank}`."""
     command_code: int | None = None
-    """Exit code of the user's own command, where there was one."""
+    """Exit code of the user's command, if there was one."""
 
     def write(self, path: Path) -> None:
-        """Replaces the result file; the last write stands."""
+        """Replace the result file; the last write counts."""
         jsonio.replace_file(path, jsonio.dumps(asdict(self)))
 
     @classmethod
     def read(cls, path: Path) -> Result | None:
-        """The child's result, or None where it had no time to leave one."""
+        """Return the child's result; None if it wrote none."""
         if not path.exists():
             return None
         values = jsonio.loads(path.read_text(encoding="utf-8"))
@@ -115,22 +114,22 @@ class Result:
 
 
 def unwritten(job: Job) -> Path:
-    """The mark of a launch whose training process could not write all of its record."""
+    """Return the file that marks a launch whose process could not write all of its record."""
     return Path(job.scratch_dir) / "unwritten"
 
 
 def leave_unwritten(job: Job, error: OSError) -> None:
-    """Says so to the parent, as far as that can be written: a full disk often takes a name."""
+    """Mark the launch for the parent, if possible: a full disk often still has room for a file."""
     with contextlib.suppress(OSError):
         unwritten(job).write_text(error.strerror or str(error), encoding="utf-8")
 
 
 EXIT_DISK_FULL = 28
-"""Exit code of a training process that had no space left for its result (ENOSPC's number)."""
+"""Exit code of a training process without space for its result (ENOSPC's number)."""
 
 
 def disk_full(place: str | None = None) -> Result:
-    """The result of a run that filled its disk."""
+    """Return the result of a run that filled its disk."""
     return Result(
         status="failed",
         reason=f"no space left on the disk of {place or 'the run folder'}",
@@ -139,7 +138,7 @@ def disk_full(place: str | None = None) -> Result:
 
 
 class Listener(Protocol):
-    """Hears of a run as it happens; what it does must not disturb the training."""
+    """Is called during a run; it must not disturb the training."""
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None: ...
 
@@ -157,6 +156,6 @@ class Listener(Protocol):
 
 
 class Runner(Protocol):
-    """Runs one job to its end and reports rows as they appear."""
+    """Runs one job to its end and reports rows when they appear."""
 
     def run(self, job: Job, listener: Listener, deadline: float) -> Result: ...

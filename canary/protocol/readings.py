@@ -1,7 +1,6 @@
-"""What the background sampler saw last, on its way to those who show it while a launch runs.
+"""The background sampler's newest reading, for the terminal and for trackers.
 
-The terminal is told in the parent; trackers live in the training process, which finds the newest
-reading in a file.
+The terminal gets it in the parent. Trackers run in the training process, which reads a file.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from canary.record import jsonio
 
 
 def reading_path(scratch_dir: Path) -> Path:
-    """The file of a launch's newest reading."""
+    """Return the file of a launch's newest reading."""
     return scratch_dir / "reading.json"
 
 
 class Readings:
-    """Newest samples, each handed on once; with `file`, for the training process too."""
+    """Passes each new reading on once, and also writes it to `file` if given."""
 
     def __init__(self, source: Callable[[], Mapping[str, float]], file: Path | None = None) -> None:
         self._source = source
@@ -26,7 +25,7 @@ class Readings:
         self._last: Mapping[str, float] = {}
 
     def fresh(self) -> Mapping[str, float] | None:
-        """The newest reading, if there is one since the last call."""
+        """Return the newest reading, or None if there is no new one since the last call."""
         reading = self._source()
         if not reading or reading is self._last:
             return None
@@ -37,7 +36,7 @@ class Readings:
 
 
 class ReadingFile:
-    """The same in the training process: the file is read again once it is another one."""
+    """The newest reading in the training process; the file is read again when it changes."""
 
     def __init__(self, scratch_dir: Path) -> None:
         self._path = reading_path(scratch_dir)
@@ -45,7 +44,7 @@ class ReadingFile:
         self._reading: dict[str, float] = {}
 
     def newest(self) -> Mapping[str, float]:
-        """The newest reading; empty where nothing was sampled yet."""
+        """Return the newest reading; empty if nothing was sampled yet."""
         try:
             written_ns = self._path.stat().st_mtime_ns
             if written_ns != self._seen_ns:

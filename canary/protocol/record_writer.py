@@ -1,4 +1,4 @@
-"""The one writer of a run's record: of a run that is watched, and of a loop that records itself."""
+"""The writer of a run's record, for a run that is watched and for a loop that records itself."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from canary.record.summary import summarise_ranks
 from canary.record.types import Launch, RunRecord
 
 CACHED_CALLS = ("tokenizer_calls", "dataset_maps", "dataset_maps_executed", "dataset_cache_hits")
-"""Counts of calls that a cache of an earlier launch makes smaller."""
+"""Counts of calls that a cache from an earlier launch reduces."""
 
 
 class RecordWriter(ABC):
-    """Fills the record with what is known of machine and launches, sums up the rows on the disk,
-    and keeps `metrics.json` up to date."""
+    """Fills in machine and launches, summarises the rows on disk, and updates `metrics.json`."""
 
     def __init__(self, folder: RunFolder, name: str, config: Mapping[str, Any]) -> None:
         self.folder = folder
@@ -38,17 +37,17 @@ class RecordWriter(ABC):
         )
 
     def describe_machine(self) -> None:
-        """Fills in environment and git state; costs some tenths of a second."""
+        """Fill in environment and git state; this takes some tenths of a second."""
         self.record = self.record.model_copy(
             update={"env": fingerprint(), "git": git_state(Path.cwd())}
         )
 
     def add_launch(self, kind: Kind, index: int) -> None:
-        """A launch begins."""
+        """Add a launch that begins."""
         self.record.launches.append(Launch(index=index, kind=kind, status="running"))
 
     def close_launch(self, index: int, result: Result, steps: int) -> None:
-        """A launch has ended `steps` steps, well or not."""
+        """Close a launch that ended after `steps` steps, successfully or not."""
         place = next(n for n, one in enumerate(self.record.launches) if one.index == index)
         began = result.startup_seconds.items()
         self.record.launches[place] = self.record.launches[place].model_copy(
@@ -62,15 +61,15 @@ class RecordWriter(ABC):
         )
 
     def keep_result(self, kind: Kind, result: Result, *, users_own: bool = False) -> None:
-        """What a launch measured. `users_own`: of a command, which is measured before its probe."""
+        """Keep a launch's result. `users_own`: a command's, which is measured before its probe."""
         record = self.record
         if kind == "probe":
             record.exact.update(result.exact)
             if users_own:
                 record.io.update(_calls(result, lambda name: name in CACHED_CALLS))
         else:
-            # What a command finds cached in its first launch depends on the day; in its probe,
-            # which comes last, on the command alone.
+            # The caches that a command's first launch finds vary. Its probe comes last, so
+            # its counts depend only on the command.
             left_out = CACHED_CALLS if users_own else ()
             record.io.update(_calls(result, lambda name: name not in left_out))
             record.perf.startup_seconds = record.launches[-1].startup_seconds
@@ -80,21 +79,21 @@ class RecordWriter(ABC):
         record.notes += [note for note in result.notes if note not in record.notes]
 
     def keep_profile(self, window: Window, last: int | None, first: int | None = 1) -> None:
-        """What the profiled launch left, which ended the steps from `first` to `last`."""
+        """Keep the profile of a launch that completed the steps `first` to `last`."""
         keep_profile(self.record, self.folder.path, window, last, first)
 
     @abstractmethod
     def warmup(self, rows: Sequence[Row]) -> int:
-        """Steps that are left out of the speeds, of these rows of the measured launches."""
+        """Return how many steps the speeds leave out, given the measured launches' rows."""
 
     def write(self) -> None:
-        """Replaces `metrics.json`, unless somebody has removed the folder."""
+        """Replace `metrics.json`, unless the folder was removed."""
         self._sum_up()
         if self.folder.is_there():
             self.folder.write(self.record)
 
     def finish(self, result: Result) -> RunRecord:
-        """The last word: the status of the whole run, and every row that reached the disk."""
+        """Finish the record with the run's status and all rows on disk."""
         close_launches(self.record, result.status)
         self._sum_up()
         reason, nan_at = result.reason, self.record.stability.nan_at
@@ -107,7 +106,7 @@ class RecordWriter(ABC):
         return self.record
 
     def measured_rows(self) -> list[Row]:
-        """The rows of the measured launches so far, of all ranks together."""
+        """Return the measured launches' rows so far, merged over ranks."""
         return merged_rows(self._rows.read())
 
     def _sum_up(self) -> None:

@@ -1,4 +1,4 @@
-"""The rows that a training process writes, a line a step."""
+"""The file to which a training process writes its rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from canary.record.step_row import Row
 
 
 class StepFile:
-    """Appends a JSON line a step, in one write call each, so that a kill loses no finished step."""
+    """Appends one JSON line per step in one write call, so that a kill loses no finished step."""
 
     def __init__(self, path: Path) -> None:
         self._stream: TextIO = path.open("a", encoding="utf-8")
 
     def append(self, row: Row) -> None:
-        """Writes one row and hands it to the kernel.
+        """Write one row and flush it to the kernel.
 
         Raises:
             OSError: the disk is full.
@@ -26,6 +26,6 @@ class StepFile:
         self._stream.flush()
 
     def close(self) -> None:
-        """Closes the file; unwritten content of a full disk is given up."""
+        """Close the file; on a full disk, drop unwritten content."""
         with contextlib.suppress(OSError):
             self._stream.close()

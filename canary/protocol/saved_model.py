@@ -1,6 +1,6 @@
-"""The trained model and its tokenizer left as a folder, in the layout of `save_pretrained`.
+"""Saving of the trained model and its tokenizer, in the layout of `save_pretrained`.
 
-Importing this loads no torch: the parent of a run looks at the place before anything is trained.
+Importing this loads no torch, because the parent of a run checks the folder before training.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from canary.protocol.spec import WorkloadSpec
 
 MARK = "canary_model.json"
-"""Says what trained the model; a folder without it is not the canary's to replace."""
+"""Says how the model was trained; a folder without this file is never replaced."""
 
 
 def require_place(folder: Path) -> None:
-    """InputError where `folder` cannot become the model's: it may be missing, empty, or hold a
-    model that a canary left. Of a link, the folder that it leads to."""
+    """Raise InputError unless `folder`, or its link's target, is missing or empty, or holds a model
+    that a canary saved."""
     folder = folder.resolve()
     above = next((parent for parent in folder.parents if parent.exists()), folder)
     if not above.is_dir():
@@ -30,17 +30,17 @@ def require_place(folder: Path) -> None:
         raise InputError(f"save_model '{folder}' is a file", "name a folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / MARK).exists():
         raise InputError(
-            f"save_model '{folder}' holds something that no canary left there",
+            f"save_model '{folder}' holds files that no canary saved",
             "name another folder, or empty it",
         )
 
 
 def require_savable(trainer: Any) -> None:
-    """ConfigError where the model of a trainer that is not started could not be saved at the end"""
+    """Raise ConfigError if the model could not be saved at the end of the training."""
     key = "save_model"
     if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
         raise ConfigError(
-            "save_model cannot put together a model whose weights are shared out among ranks",
+            "save_model cannot save a model whose weights are sharded among ranks",
             "remove it, or train without FSDP and DeepSpeed",
             key=key,
         )
@@ -48,23 +48,22 @@ def require_savable(trainer: Any) -> None:
     if getattr(model, "is_quantized", False):
         raise ConfigError(
             "save_model cannot merge an adapter into quantized weights",
-            "remove it, or train over weights that are not quantized",
+            "remove it, or train on weights that are not quantized",
             key=key,
         )
     if not hasattr(model, "save_pretrained"):
         raise ConfigError(
-            f"save_model needs a model with save_pretrained, and this one is a "
-            f"{type(model).__name__}",
-            "remove it, or train a model of transformers",
+            f"save_model needs a model with save_pretrained, but {type(model).__name__} has none",
+            "remove it, or train a transformers model",
             key=key,
         )
 
 
 def leave_model(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
-    """Saves the trained model, an adapter merged into it, and the tokenizer; on rank 0 alone.
+    """Save the trained model with its adapter merged, and the tokenizer; on rank 0 only.
 
-    The folder appears, or replaces that of an earlier run, when everything is in it. The model of
-    `trainer` is not to be used afterwards. Raises InputError where the folder cannot be written.
+    The folder appears, or replaces an earlier run's, only when it is complete. Do not use
+    `trainer`'s model afterwards. Raises InputError if the folder cannot be written.
     """
     if not trainer.is_world_process_zero():
         return
@@ -80,7 +79,7 @@ def leave_model(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
     except PermissionError as error:
         raise InputError(
             f"save_model '{folder}' cannot be written: {error.strerror}",
-            "name a folder that is yours to write",
+            "name a folder that you may write",
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -109,24 +108,24 @@ def _save(trainer: Any, spec: WorkloadSpec, folder: Path) -> None:
 
 
 def _put_back_settings(model: Any) -> None:
-    """The `use_cache` and the dropout of the model's own source: transformers' Trainer overwrites
-    the one, and trainers of policies switch the other off."""
+    """Restore `use_cache` and dropout from the model's source: transformers' Trainer overwrites
+    the first, and trainers of policies switch off the second."""
     config = getattr(model, "config", None)
     source = getattr(config, "_name_or_path", "")
     if config is None or not source or not hasattr(config, "use_cache"):
         return
     try:
-        own = type(config).from_pretrained(source, local_files_only=True)
+        original = type(config).from_pretrained(source, local_files_only=True)
     except OSError:
-        return  # A model made by hand has no source, and keeps what the trainer chose.
+        return  # A model without a source keeps the trainer's values.
     for name in vars(config):
         dropout = "drop" in name and isinstance(getattr(config, name), float)
-        if (dropout or name == "use_cache") and hasattr(own, name):
-            setattr(config, name, getattr(own, name))
+        if (dropout or name == "use_cache") and hasattr(original, name):
+            setattr(config, name, getattr(original, name))
 
 
 def _inner(trainer: Any) -> Any:
-    """The model itself: of PPO, the policy without its value head."""
+    """Return the model itself; for PPO the policy without its value head."""
     model = trainer.accelerator.unwrap_model(trainer.model)
     model = getattr(model, "_orig_mod", model)
     return getattr(model, "policy", model)

@@ -1,4 +1,4 @@
-"""What one launch is asked to train, without anything that needs torch."""
+"""The workload of one launch; this module needs no torch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ _PATH_STARTS = ("./", "../", "/", "~")
 class WorkloadSpec:
     """One launch of one canary.
 
-    `max_steps` is the length of the schedule; `scratch_dir` may be deleted after the launch,
-    `cache_dir` is kept between runs; `rows_dir` is shared by the launches of one run: rows put
-    there by the first are found prepared by the next (None: rows stay in memory, and every launch
-    prepares them anew). `logging_steps` is how often the trainer itself logs, in optimizer steps.
-    `ranks` is the number of processes that share the training, each with a micro-batch of its own.
-    `notes` collects a line for each setting that the installed packages cannot honour.
-    `trl_defaults`: what concerns speed is left to trl.
+    `max_steps` is the length of the schedule. `scratch_dir` may be deleted after the launch;
+    `cache_dir` is kept between runs. `rows_dir` is shared by a run's launches: the first one leaves
+    its prepared rows there (None: every launch prepares them in memory). `logging_steps` is the
+    interval of the trainer's logs, in steps. `ranks` is the number of processes, each with a
+    separate micro-batch. `notes` collects a line for each setting that the installed packages
+    ignore. `trl_defaults` leaves speed settings to trl.
     """
 
     config: CanaryConfig
@@ -37,13 +36,13 @@ class WorkloadSpec:
 
 
 def local_path(name: str) -> Path | None:
-    """`name` as a path where it is one: it exists, or is written like a path. None for hub ids."""
+    """Return `name` as a path if it exists or looks like a path; None for hub ids."""
     path = Path(name).expanduser()
     return path if name.startswith(_PATH_STARTS) or is_there(path) else None
 
 
 def is_there(path: Path) -> bool:
-    """Whether such a file or folder exists; a name that is too long for one is that of nothing."""
+    """Return whether a file or folder exists; False for a name that is too long."""
     try:
         return path.exists()
     except OSError:

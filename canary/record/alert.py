@@ -1,4 +1,4 @@
-"""An alert: what a detector saw, at which step, against which limit. Pure."""
+"""An alert: what a detector saw, at which step, and its limit. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 Severity = Literal["low", "medium", "high", "critical"]
 SEVERITIES: tuple[Severity, ...] = ("low", "medium", "high", "critical")
-"""From what is worth a look to what ends a training."""
+"""The mildest first."""
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One anomaly. `value` was seen where `threshold` is the limit; both in the unit that the
-    message names. `metadata` holds anything; what is no JSON is written as plain words."""
+    """One anomaly. `value` was seen and `threshold` is the limit, in the unit that the message
+    names. `metadata` may hold anything: values that JSON lacks are written as text."""
 
     severity: Severity
     category: str
@@ -32,23 +32,23 @@ class Alert:
 
     def __post_init__(self) -> None:
         """Raises:
-        ValueError: a severity that is none.
+        ValueError: an unknown severity.
         """
         if self.severity not in SEVERITIES:
             known = ", ".join(SEVERITIES)
-            raise ValueError(f"severity {self.severity!r} of an alert: one of {known}")
+            raise ValueError(f"unknown severity {self.severity!r} of an alert: use one of {known}")
 
     @property
     def key(self) -> str:
-        """`<category>_<severity>`, as trackers name it."""
+        """`<category>_<severity>`, its name in trackers."""
         return f"{self.category}_{self.severity}"
 
     def at_least(self, severity: Severity) -> bool:
-        """Whether this is as severe as `severity`, or more."""
+        """Return whether this alert is at least as severe as `severity`."""
         return SEVERITIES.index(self.severity) >= SEVERITIES.index(severity)
 
     def as_dict(self) -> RowAlert:
-        """As `alerts.jsonl` and a record hold it: plain values only."""
+        """Return the alert as `alerts.jsonl` and a record hold it, with plain values."""
         return {
             "severity": self.severity,
             "category": self.category,
@@ -62,7 +62,7 @@ class Alert:
 
 
 def tracked(alerts: list[Alert]) -> dict[str, float]:
-    """For trackers, the alerts of one step: `anomaly/<category>_<severity>`, how many."""
+    """Count the alerts of one step for trackers, by `anomaly/<category>_<severity>`."""
     found: dict[str, float] = {}
     for alert in alerts:
         name = f"anomaly/{alert.key}"

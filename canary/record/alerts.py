@@ -1,8 +1,4 @@
-"""The alerts of a run, gathered from its rows. Pure.
-
-A row in which something was seen has `alerts`: each is `{severity, category, type, message, step,
-value, threshold, metadata, launch}`, of one of several ranks also `rank`.
-"""
+"""The alerts of a run, gathered from the `alerts` of its rows. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ WORST_FIRST = ("critical", "high", "medium", "low")
 
 
 def with_alerts(record: RunRecord, rows: Iterable[Row]) -> RunRecord:
-    """The record with the alerts of the measured rows of all ranks, in order; what several ranks
-    saw at one step counts once."""
+    """Return the record with the alerts of all ranks' measured rows, in order. An alert that
+    several ranks raised at one step counts once."""
     found: dict[tuple[int, int, str], RowAlert] = {}
     for row in rows:
         for alert in row.get("alerts") or ():
@@ -34,5 +30,5 @@ def with_alerts(record: RunRecord, rows: Iterable[Row]) -> RunRecord:
 
 
 def alert_words(alert: RowAlert) -> str:
-    """One alert as a line of text."""
+    """Return an alert as a line of text."""
     return f"{alert['severity']} {alert['type']} at step {alert['step']}: {alert['message']}"

@@ -1,8 +1,7 @@
-"""The types of `exact`, the part of a record that has no noise, as the probe writes it and the
-comparison reads it. Mappings, so that the training process needs no pydantic for them.
+"""The types of `exact`, the record's part without noise: the probe writes it, comparisons read it.
 
-A key that an older version did not write, or that a training does not have, is absent. A key that
-this version does not know is kept, and not looked at.
+They are mappings, so that the training process needs no pydantic. A key is absent if an older
+version did not write it or the training does not have it. An unknown key is kept and ignored.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import Literal, TypeAlias
 from typing_extensions import TypedDict
 
 Series: TypeAlias = list[float | None]
-"""A value for each step, or for each micro-batch of one."""
+"""One value per step, or per micro-batch of a step."""
 
 
 class Part(TypedDict, total=False):
-    """A part of the record of which keys of a newer version are kept, here and in what is below."""
+    """A part of the record that keeps unknown keys, in itself and in its nested parts."""
 
     __pydantic_config__ = {"extra": "allow"}  # type: ignore[misc]  # noqa: RUF012
 
@@ -29,17 +28,17 @@ class SpecialToken(TypedDict, total=False):
 
 
 class Tokenizer(TypedDict, total=False):
-    """Hashes of a tokenizer's parts; None of a part that it does not have."""
+    """Hashes of a tokenizer's parts; None for a part that it lacks."""
 
     vocab_sha256: str | None
     chat_template_sha256: str | None
     pipeline_sha256: str | None
-    """Of what stands before and after the vocabulary: normalizer, splitting, tokens put around."""
+    """Of normalizer, splitting and added tokens: the work before and after the vocabulary."""
     special_tokens: dict[str, SpecialToken]
 
 
 class Data(TypedDict, total=False):
-    """What the training is given."""
+    """The training's data."""
 
     rows: int
     dataset_sha256: str
@@ -49,25 +48,25 @@ class Data(TypedDict, total=False):
 TokenCount = Literal[
     "label_tokens", "eos_labels", "bos_tokens", "input_tokens", "sequences", "pad_tokens"
 ]
-"""Counts of a micro-batch that add up over a step."""
+"""Counts of a micro-batch that are summed over a step."""
 
 
 class Micro(TypedDict, total=False):
     """One micro-batch."""
 
     rank: int
-    """Of several ranks: whose it is."""
+    """Only with several ranks."""
     sha256: str
-    """Of its integer tensors."""
+    """Hash of its integer tensors."""
     shapes: dict[str, list[int]]
     rows: dict[str, list[str]]
-    """A short hash of each row's ids without padding, by the name of the ids."""
+    """A short hash of each row's ids without padding, by the ids' name."""
     texts: dict[str, list[str]]
-    """The same of each row's text."""
+    """The same for each row's text."""
     input_tokens: int
     """Positions that are not padding."""
     label_tokens: int
-    """Positions that the loss is taken on."""
+    """Positions that count in the loss."""
     completion_tokens: int
     sequences: int
     eos_labels: int
@@ -77,10 +76,10 @@ class Micro(TypedDict, total=False):
     pad_tokens: int
     pad_ids: int
     unpacked: list[str]
-    """Names of the tensors that stood in lists."""
+    """Names of the tensors that were inside a mapping or a list."""
     advantages: Series
     not_sampled: int
-    """Trained completions that were never sampled."""
+    """Completions that are trained on but were never sampled."""
 
 
 class Model(TypedDict, total=False):
@@ -96,26 +95,26 @@ class Model(TypedDict, total=False):
     dtypes: dict[str, int]
     model_type: str | None
     attention: object
-    """A name, or one for each part of a model that has several."""
+    """A name, or one per part of a model with several."""
     reference_sha256: str
     policy_sha256: str
     rounded_to: dict[str, str]
-    """The narrower dtype that float32 weights were once stored in, of `policy` and `reference`."""
+    """For `policy` and `reference`: the narrower dtype that float32 weights were once stored in."""
 
 
 class Signal(TypedDict, total=False):
-    """One of a rollout's tensors, a value a step."""
+    """One tensor of a rollout, with one value per step."""
 
     count: list[int]
     mean: list[float]
     rms: list[float]
     """Root mean square."""
     placed: list[float]
-    """Mean weighted by place, which tells values that have changed places."""
+    """Mean weighted by position, which changes if values swap places."""
 
 
 class Rollout(TypedDict, total=False):
-    """What online RL made of its completions, a value a step."""
+    """Values that online RL computed from its completions, one per step."""
 
     tokens: list[int]
     signals: dict[str, Signal]
@@ -127,11 +126,11 @@ class FirstLoss(TypedDict, total=False):
     loss: float | None
     micro_losses: Series
     updates: Series
-    """Of each update, where a step has several."""
+    """One per update, if a step has several."""
 
 
 class FirstGradient(TypedDict, total=False):
-    """Its gradient's norms before clipping."""
+    """Norms of the first gradient before clipping."""
 
     total: float
     groups: dict[str, float]
@@ -148,7 +147,7 @@ class FirstUpdate(TypedDict, total=False):
 
 
 class Clipping(TypedDict, total=False):
-    """Gradient norms of each step, before clipping and as the optimizer got them."""
+    """Gradient norms of each step: before clipping, and as the optimizer got them."""
 
     before: Series
     applied: Series
@@ -161,11 +160,11 @@ class Trajectory(TypedDict, total=False):
     grad_norms: Series
     learning_rates: Series
     rl: dict[str, Series]
-    """Metrics of the trainer, by name."""
+    """The trainer's metrics, by name."""
 
 
 class Work(TypedDict, total=False):
-    """What one step does."""
+    """The work of one step."""
 
     step: int
     operators: dict[str, int]
@@ -190,7 +189,7 @@ class LiveMemory(TypedDict, total=False):
 
 
 class Frozen(TypedDict, total=False):
-    """What was declared still, after the training."""
+    """The parameters that must not change, after the training."""
 
     tensors: int
     changed: list[str]
@@ -199,7 +198,7 @@ class Frozen(TypedDict, total=False):
 
 
 class Calls(Part, total=False):
-    """Calls and files of a launch. Cache hits are maps that were asked for and not executed."""
+    """Calls and files of a launch. A cache hit is a requested map that was not executed."""
 
     tokenizer_calls: int
     dataset_maps: int
@@ -211,7 +210,7 @@ class Calls(Part, total=False):
 
 
 class DrawnStep(TypedDict, total=False):
-    """How what `generate` draws in a step lies to the policy (see
+    """The tokens that `generate` drew in a step, compared with the policy (see
     `canary.training.trainers.on_policy`)."""
 
     step: int
@@ -223,13 +222,13 @@ class DrawnStep(TypedDict, total=False):
 
 
 class Generation(TypedDict, total=False):
-    """Of a launch that keeps or is given completions."""
+    """Only of a launch that saves completions or is given them."""
 
     steps: list[DrawnStep]
 
 
 class OwnCode(TypedDict, total=False):
-    """A function of the user's own."""
+    """A function of the user's code."""
 
     name: str
     file: str
@@ -238,15 +237,15 @@ class OwnCode(TypedDict, total=False):
 
 
 class Evidence(TypedDict, total=False):
-    """What a diagnosis may point to; not compared by itself."""
+    """Facts for a diagnosis; they are not compared."""
 
     settings: dict[str, object]
-    """Settings as they stand when the training begins."""
+    """Settings when the training begins."""
     code: dict[str, OwnCode]
 
 
 class RankParameters(TypedDict, total=False):
-    """Of several ranks, by rank: hashes of the parameters that each began and ended with."""
+    """With several ranks: hashes of each rank's first and last parameters, by rank."""
 
     initial_parameters_sha256: dict[str, str | None]
     final_parameters_sha256: dict[str, str | None]
@@ -255,7 +254,7 @@ class RankParameters(TypedDict, total=False):
 
 
 class Exact(Part, total=False):
-    """Everything the probe saw, in the order of the comparison's stages as far as they have one."""
+    """Everything that the probe saw, in the order of the comparison's stages if there is one."""
 
     steps: int
     data: Data

@@ -1,4 +1,4 @@
-"""A run's folder: written as the run goes on, read back whatever ended it."""
+"""A run's folder: written during the run, and readable however the run ended."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from canary.record.summary import summarise_ranks
 from canary.record.types import SCHEMA_VERSION, Owner, RunRecord, Status
 
 RESERVE_BYTES = 256 * 1024
-"""Space kept in the folder so that the last words of a run fit on a disk that became full."""
+"""Space reserved in the folder so that the last record fits on a full disk."""
 
 NAME_A_RUN = "name a run's folder or its metrics.json"
 
 
 def new_run_id(name: str, now: datetime) -> str:
-    """Sorts by time, says which canary, and does not collide within a second."""
+    """Return an id that sorts by time, names the canary and is unique within a second."""
     return f"{now:%Y%m%d-%H%M%S}-{name or 'canary'}-{secrets.token_hex(2)}"
 
 
 def this_process() -> Owner:
-    """The current process, as written into its records."""
+    """Return the current process as its records name it."""
     return Owner(pid=os.getpid(), started=psutil.Process().create_time(), host=socket.gethostname())
 
 
 def is_alive(owner: Owner) -> bool:
-    """Whether the owner still runs. Of another host nothing can be known: taken as alive."""
+    """Return whether the owner still runs. An owner on another host is taken as alive."""
     if owner.host != socket.gethostname():
         return True
     try:
@@ -64,10 +64,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, output_dir: Path, run_id: str) -> RunFolder:
-        """Makes `<output_dir>/<run_id>/`.
+        """Make `<output_dir>/<run_id>/`.
 
         Raises:
-            MachineError: the folder cannot be made, or there is no space for a record in it.
+            MachineError: the folder cannot be made, or has no space for a record.
         """
         folder = cls(output_dir / run_id)
         try:
@@ -84,14 +84,14 @@ class RunFolder:
         return folder
 
     def is_there(self) -> bool:
-        """Whether nobody has removed it: a command may clean its output folder."""
+        """Return whether the folder exists. A command may have cleaned its output folder."""
         return self.path.is_dir()
 
     def write(self, record: RunRecord) -> None:
-        """Replaces `metrics.json`; on a full disk the reserve is given up for it.
+        """Replace `metrics.json`; on a full disk, use up the reserved space.
 
         Raises:
-            OSError: the disk is full and the reserve is spent.
+            OSError: the disk is full and the reserved space is used up.
         """
         text = jsonio.dumps(_without_secrets(record).model_dump(), indent=1) + "\n"
         try:
@@ -103,13 +103,13 @@ class RunFolder:
             jsonio.replace_file(self.metrics, text)
 
     def finish(self, record: RunRecord) -> None:
-        """The last write: the summary, and nothing left behind that is not part of a record."""
+        """Write the record for the last time and remove the reserved space."""
         self.write(record)
         self._reserve.unlink(missing_ok=True)
 
 
 def _without_secrets(record: RunRecord) -> RunRecord:
-    """What a strange program said, as it may be written down."""
+    """Return the record with secrets hidden in texts from other programs."""
     texts = {
         "reason": None if record.reason is None else hidden_text(record.reason),
         "notes": [hidden_text(note) for note in record.notes],
@@ -119,7 +119,7 @@ def _without_secrets(record: RunRecord) -> RunRecord:
 
 
 def start_record(run_id: str, name: str, now: datetime, config: dict[str, Any]) -> RunRecord:
-    """A record at the moment the run begins, owned by this process."""
+    """Return the record of a run that begins now, owned by this process."""
     return RunRecord(
         run_id=run_id,
         name=name,
@@ -130,7 +130,7 @@ def start_record(run_id: str, name: str, now: datetime, config: dict[str, Any]) 
 
 
 def close_launches(record: RunRecord, status: Status) -> None:
-    """A launch that never said how it ended, ended as the run did."""
+    """Give the run's status to each launch that still says `running`."""
     record.launches[:] = [
         launch.model_copy(update={"status": status}) if launch.status == "running" else launch
         for launch in record.launches
@@ -138,7 +138,7 @@ def close_launches(record: RunRecord, status: Status) -> None:
 
 
 def measured_rows(folder: RunFolder) -> list[Row]:
-    """The rows of the measured launches, of all ranks together, in the order written."""
+    """Return the measured launches' rows, merged over ranks, in the order written."""
     return merged_rows(RankSteps(folder.steps).read())
 
 
@@ -147,20 +147,20 @@ def _metrics_path(path: Path) -> Path:
 
 
 def _what_to_name(path: Path) -> str:
-    """Where no record is: the newest of the runs in a folder, if it is one that holds some."""
+    """Return a hint for a missing record; it names the newest run in the folder, if any."""
     newest = max(path.glob("*/metrics.json"), default=None) if path.is_dir() else None
     return f"name one of its runs: {newest.parent}" if newest else NAME_A_RUN
 
 
 def load_record(path: Path | str) -> RunRecord:
-    """Reads a record from a run's folder or its `metrics.json`.
+    """Load a record from a run's folder or its `metrics.json`.
 
-    A record whose process died without a last word still says `running`; it is corrected here to
-    `interrupted`, with what its steps tell.
+    If the run's process died, its record still says `running`. It becomes `interrupted` here, and
+    is summarised from the steps on disk.
 
     Raises:
-        InputError: nothing there.
-        RecordError: not readable, not strict JSON, or of another schema.
+        InputError: it is missing.
+        RecordError: it cannot be read, is not strict JSON, or has another schema.
     """
     file = _metrics_path(Path(path))
     document = read_document(file, "record", _what_to_name(Path(path)))
@@ -170,18 +170,18 @@ def load_record(path: Path | str) -> RunRecord:
             return _correct(record, RunFolder(file.parent))
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise RecordError(
-                f"{file} says that its run goes on, and its steps are not steps of a run",
+                f"{file} says `running`, but its process is gone and its steps cannot be read",
                 "train again",
             ) from error
     return record
 
 
 def read_document(file: Path, kind: str, hint: str) -> Any:
-    """What a file of strict JSON holds that is to be a `record` or another `kind`.
+    """Read a file of strict JSON that should hold a `record` or another `kind`.
 
     Raises:
-        InputError: nothing there; carries the hint.
-        RecordError: not readable, or not strict JSON.
+        InputError: it is missing; the error has the hint.
+        RecordError: it cannot be read, or is not strict JSON.
     """
     try:
         return jsonio.loads(file.read_bytes())
@@ -194,10 +194,10 @@ def read_document(file: Path, kind: str, hint: str) -> Any:
 
 
 def parse_record(document: Any, source: Path) -> RunRecord:
-    """Validates one parsed document.
+    """Validate a parsed document.
 
     Raises:
-        RecordError: names the first key that is wrong.
+        RecordError: the document is wrong; names the first wrong key.
     """
     if not isinstance(document, dict):
         raise RecordError(f"{source} is not a record: expected a JSON object")
@@ -205,7 +205,7 @@ def parse_record(document: Any, source: Path) -> RunRecord:
     if version != SCHEMA_VERSION:
         raise RecordError(
             f"{source} has schema_version {version!r}; this version reads {SCHEMA_VERSION}",
-            "read it with the rlhf-canary that wrote it",
+            "read it with the version of rlhf-canary that wrote it",
         )
     try:
         return RunRecord.model_validate(document)
@@ -215,13 +215,13 @@ def parse_record(document: Any, source: Path) -> RunRecord:
         if first["type"] == "extra_forbidden":
             raise RecordError(
                 f"{source} has the key `{key}`, which this version does not know",
-                "read it with the version that wrote it",
+                "read it with the version of rlhf-canary that wrote it",
             ) from error
         raise RecordError(f"{source} is not a record: {key}: {first['msg']}") from error
 
 
 def _correct(record: RunRecord, folder: RunFolder) -> RunRecord:
-    """The record of a process that is gone: summarised from its rows, written back if possible."""
+    """Return a dead process's record, summarised from its rows; write it back if possible."""
     assert record.owner is not None
     by_rank = RankSteps(folder.steps).read()
     rows = merged_rows(by_rank)

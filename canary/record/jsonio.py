@@ -1,7 +1,7 @@
 """Strict JSON, and files that are replaced as a whole.
 
-A number that is not finite is written as the string "nan", "inf" or "-inf"; standard JSON has no
-such numbers, and a reader must never meet 0 in their place.
+Standard JSON has no non-finite numbers. They are written as the strings "nan", "inf" and "-inf",
+never as 0.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from canary.record.step_row import Row
 
 DEEPEST = 50
-"""Levels of a stranger's document; records of ours have 8."""
+"""Levels of an untrusted document; our records have 8."""
 MOST_KEYS = 5_000
-"""Of one mapping; operators and layers of the largest models are some hundreds."""
+"""In one mapping; the largest models have some hundreds of operators and layers."""
 MOST_ITEMS = 100_000
-"""Of one list; a list has an item a step."""
+"""In one list; lists have one item per step."""
 MOST_VALUES = 500_000
-"""Of a whole document."""
+"""In a whole document."""
 
 NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def to_strict(value: Any) -> Any:
-    """Returns `value` with every non-finite float replaced by its name, ready for strict JSON."""
+    """Return `value` for strict JSON: non-finite floats become their names."""
     if isinstance(value, float):
         if math.isfinite(value):
             return value
@@ -46,7 +46,7 @@ def to_strict(value: Any) -> Any:
 
 
 def number(value: Any) -> Any:
-    """Reads one value back: the names of non-finite numbers become those numbers."""
+    """Read one value back: names of non-finite numbers become numbers."""
     return NON_FINITE.get(value, value) if isinstance(value, str) else value
 
 
@@ -54,14 +54,14 @@ SHOWN = {"nan": "NaN", "inf": "Inf", "-inf": "-Inf"}
 
 
 def shown(text: str) -> str:
-    """A number's text as people read it: those that are not finite have one name each."""
+    """Return a number's text for people: NaN, Inf and -Inf have one spelling."""
     return SHOWN.get(text, text)
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """Serialises to strict JSON."""
+    """Serialise to strict JSON."""
     try:
-        # Most of what is written, a row a step, is strict as it stands.
+        # Most values, such as rows, are strict already.
         return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError):
         return json.dumps(to_strict(value), indent=indent, allow_nan=False, ensure_ascii=False)
@@ -72,7 +72,7 @@ def _refuse(name: str) -> float:
 
 
 def loads(text: str | bytes) -> Any:
-    """Parses strict JSON; a bare NaN or Infinity raises ValueError, and so does endless nesting."""
+    """Parse strict JSON. A bare NaN or Infinity, or nesting too deep, raises ValueError."""
     try:
         return json.loads(text, parse_constant=_refuse)
     except RecursionError as error:
@@ -80,8 +80,8 @@ def loads(text: str | bytes) -> Any:
 
 
 def check_bounds(document: Any) -> None:
-    """ValueError for a document that no record can be: too deep, too many values, or texts that
-    cannot be written. Level by level: whoever reads it after this may recurse."""
+    """Raise ValueError if a document is too deep, too large, or has texts that cannot be written.
+    It goes level by level, so that readers may recurse afterwards."""
     level, depth, seen = [document], 0, 0
     while level:
         depth += 1
@@ -94,7 +94,7 @@ def check_bounds(document: Any) -> None:
 
 
 def _below(value: Any) -> Iterable[Any]:
-    """What one value of a document holds."""
+    """Return the values inside a value of a document."""
     if isinstance(value, dict):
         if len(value) > MOST_KEYS:
             raise ValueError(f"holds a mapping of more than {MOST_KEYS} keys")
@@ -116,12 +116,12 @@ def _check_text(text: str) -> None:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Writes `text` to `path` so that a reader sees either the old content or the new one."""
+    """Write `text` to `path` so that a reader sees either the old content or the new."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
-        # mkstemp makes files private; a record is for everyone who may read the folder.
+        # mkstemp makes files private, but everyone who may read the folder may read a record.
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
@@ -130,8 +130,8 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
-    """Rows that were appended after `offset` bytes, and the offset after them. A line that is still
-    being written waits for the next look."""
+    """Return the rows after `offset` bytes and the offset after them. An unfinished line is left
+    for the next call."""
     if not path.exists():
         return [], offset
     with path.open("rb") as stream:
@@ -142,7 +142,7 @@ def rows_since(path: Path, offset: int) -> tuple[list[Row], int]:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a JSON-lines file; a last line cut off by a crash is left out."""
+    """Yield the rows of a JSON-lines file, without a last line that a crash cut off."""
     if not path.exists():
         return
     with path.open("rb") as stream:

@@ -1,8 +1,8 @@
-"""What trainers log of how they learn: a row per quantity, with all its names and who reads it.
+"""The quantities that trainers log about learning, with all their names and uses.
 
-The live line, the detectors and the comparison read this table, and the ladder's guard. Trackers
-are given every metric under its trainer's own name. Two names of one row may have two scales, so a
-quantity is compared only under one name.
+The live line, the detectors, comparisons and the ladder's guard read this table. Trackers get every
+metric under the trainer's name for it. Two names of a quantity may have different scales, so a
+quantity is compared only under the same name.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ class Quantity:
     """One quantity of training."""
 
     name: str
-    """Of its check, and of its field in `canary.training.anomaly.observation.Observation`."""
+    """Name of its check and of its field in `canary.training.anomaly.observation.Observation`."""
     names: tuple[str, ...]
-    """What trainers call it: trl of today, then older trl, its PPO and Online DPO, then verl."""
+    """Its names in trainers: current trl, then older trl, its PPO and Online DPO, then verl."""
     label: str = ""
-    """What the live line calls it; empty: not shown."""
+    """Its name in the live line; empty: not shown."""
     words: str = ""
-    """What a check calls it; empty: its name."""
+    """Its name in a check's sentence; empty: `name`."""
     worse: Literal["", "higher", "lower"] = ""
     limit: str = ""
-    """Key of `Thresholds` that a check holds it to; empty: not compared. Its last word is the
-    scale: `ratio`, `std` of the baseline's steps, or `pct`."""
+    """Key of its limit in `Thresholds`; empty: not compared. The key's last word is the scale:
+    `ratio`, `std` of the baseline's steps, or `pct`."""
     unit: str = ""
     too_good: bool = False
     """Whether a rise far beyond the limit is suspicious too."""
     observed: bool = False
     """Whether detectors watch it under `name`."""
     rounded_away: bool = False
-    """Whether it is a difference of two nearly equal log-probabilities: bfloat16 leaves nothing of
-    it, so it is guarded in float32 alone."""
+    """Whether it is a difference of two nearly equal log-probabilities. bfloat16 rounds it away,
+    so the ladder's guard checks it only in float32."""
     of_sequence: tuple[str, ...] = ()
-    """Those of the names that sum over a completion, where the others are a token's mean."""
+    """The names that sum over a completion; the others are means per token."""
 
     def name_in(self, metrics: Mapping[str, Any]) -> str | None:
-        """The first of its names that has a value there."""
+        """Return the first of its names that has a value in `metrics`."""
         return next((name for name in self.names if metrics.get(name) is not None), None)
 
     def value_in(self, metrics: Mapping[str, Any]) -> float | None:
-        """Its value under that name."""
+        """Return its value under that name."""
         name = self.name_in(metrics)
         return None if name is None else float(number(metrics[name]))
 
@@ -118,7 +118,7 @@ _TABLE = (
         limit="max_margin_drop_pct",
         too_good=True,
     ),
-    # Of a reward model's scores only differences mean anything, so no limit holds their mean.
+    # Only differences of a reward model's scores have a meaning, so their mean has no limit.
     Quantity("mean_score", ("mean_reward",)),
     Quantity("chosen_logprob", ("logps/chosen",)),
     Quantity("rejected_logprob", ("logps/rejected",)),

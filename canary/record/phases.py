@@ -1,4 +1,4 @@
-"""Where a step's wall time goes: the names of the phases. Standard library alone."""
+"""The phases of a step. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ PHASES = (
     "checkpoint",
     "other",
 )
-"""Where a step's wall time goes. `logprob`: log-probabilities outside the loss (policy's old ones
-and the reference's, in GRPO and PPO); the reference's forward of DPO is part of `forward`.
-`advantage`: of PPO, from scores and values. `evaluation`: all of it, its data and forwards too."""
+"""They share a step's wall time. `logprob`: log-probabilities outside the loss, in GRPO and PPO
+those of the old policy and of the reference model; DPO's reference forward is in `forward`.
+`advantage`: PPO's, from scores and values. `evaluation`: all of it, with its data and forwards."""
 WHOLE = frozenset({"evaluation"})
-"""Phases whose inner ones are not told apart: they are no part of the training."""
+"""Phases whose inner phases are not timed, because they are not training."""
 COMPUTING = frozenset(PHASES) - {"data", "evaluation", "logging", "checkpoint"}
-"""Phases in which a thread that waits, waits for no data and no file."""
-
+"""Phases in which a waiting thread waits neither for data nor for a file."""
 
 STAGE_OF_PHASE = {
     "generation": "rollout",
@@ -36,18 +35,18 @@ STAGE_OF_PHASE = {
     "backward": "update",
     "optimizer": "update",
 }
-"""Stages of a step of online RL, in their order. `reference` holds the log-probabilities outside
-the loss: the reference's, and the policy's of the rollout."""
+"""Stages of an online RL step, in order. `reference` holds the log-probabilities outside the loss:
+the reference model's, and the policy's for the rollout."""
 
 
 def is_online(phases: Mapping[str, float]) -> bool:
-    """Whether these are the phases of a training that generates what it trains on."""
+    """Return whether the training generates its data."""
     return phases.get("generation", 0.0) > 0
 
 
 def shown_phases(phases: Mapping[str, float]) -> dict[str, float]:
-    """Seconds, or whatever they are given in, by the names to show: stages in their order, then
-    what belongs to none."""
+    """Return the values, in their unit, by the names to show: for online RL the stages in order,
+    then the other phases."""
     if not is_online(phases):
         return {name: value for name, value in phases.items() if value > 0}
     found: dict[str, float] = {}

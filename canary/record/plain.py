@@ -1,6 +1,6 @@
-"""Any Python value as plain data for JSON: tensors, arrays, dataclasses, sets, any object.
+"""Any Python value as plain data for JSON: tensors, arrays, dataclasses, sets, other objects.
 
-Imports nothing of the frameworks whose values it meets: it asks for what it needs by name.
+It finds attributes by name and imports no framework.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 MOST_ITEMS = 64
-"""Longer collections are cut, and say so."""
+"""Longer collections are cut, with a mark."""
 DEEPEST = 6
 LONGEST_TEXT = 2000
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value as strings, numbers, lists and dictionaries. Numbers that are not finite stay: the
-    writer of strict JSON has names for them."""
+    """Return the value as strings, numbers, lists and dictionaries. Non-finite numbers stay: the
+    writer of strict JSON names them."""
     if value is None or isinstance(value, bool | int | float):
-        # Subclasses (numpy's float64, an IntEnum) become what they are made of.
+        # Subclasses (numpy's float64, an IntEnum) become plain numbers.
         return value if type(value) in (type(None), bool, int, float) else _number(value)
     if isinstance(value, str):
         return _text(value)
@@ -56,12 +56,12 @@ def _cut(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ordered(value: Set[Any]) -> list[Any]:
-    """A set in an order that is the same each time, whatever is in it."""
+    """Return a set's items in an order that is always the same."""
     return sorted(value, key=words)
 
 
 def _array(value: Any, depth: int) -> Any:
-    """A tensor or an array: its values, or of a large one its shape."""
+    """Return a tensor's or array's values, or a large one's shape."""
     shape = tuple(value.shape)
     size = 1
     for length in shape:
@@ -71,11 +71,11 @@ def _array(value: Any, depth: int) -> Any:
     try:
         return plain(value.tolist(), depth + 1)
     except (TypeError, ValueError, RuntimeError, NotImplementedError):
-        return words(value)  # a tensor without values (meta), or of a kind without a list
+        return words(value)  # a tensor without values (meta), or without a list form
 
 
 def plain_item(value: Any, depth: int) -> Any:
-    """A scalar of another framework."""
+    """Return another framework's scalar."""
     try:
         return plain(value.item(), depth + 1)
     except (TypeError, ValueError, RuntimeError):
@@ -83,10 +83,10 @@ def plain_item(value: Any, depth: int) -> Any:
 
 
 def words(value: Any) -> str:
-    """What is no data, in words; an object that cannot say what it is, by its class."""
+    """Return a value's text, or its class if its `__str__` fails."""
     try:
         return _text(str(value))
-    except Exception:  # noqa: BLE001 - a stranger's __str__ may raise anything
+    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
         return f"<{type(value).__name__}>"
 
 
@@ -97,5 +97,5 @@ def _text(value: str) -> str:
 
 
 def many(values: Iterable[Any]) -> list[Any]:
-    """Several."""
+    """Return several values as plain data."""
     return [plain(value) for value in values]

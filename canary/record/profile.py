@@ -1,7 +1,7 @@
-"""From a profiler's events to the operators and the summary of the profiled steps. Pure.
+"""Operators and summary of the profiled steps, from the profiler's events. Pure.
 
-The events are torch's own (`torch.profiler.profile.events()` and `.key_averages()`), read by their
-attributes: no torch here. Their times are in microseconds, those of the summary in milliseconds.
+The events are torch's (`torch.profiler.profile.events()` and `.key_averages()`). Reading their
+attributes needs no torch. Their times are in microseconds, those of the summary in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from canary.record import jsonio
 TRACE, OPERATORS = "trace.json", "operators.json"
 SCHEMA_VERSION = 1
 LISTED = 30
-"""Operators in each list of the record; all of them are in OPERATORS."""
+"""Operators in each list of the record; the file OPERATORS has all."""
 
 Kind = Literal["operator", "runtime", "kernel", "annotation", "python", "overhead"]
 
 USER_SCOPE = 7
-"""`RecordScope::USER_SCOPE`: a `record_function` of somebody's, not an operator."""
+"""`RecordScope::USER_SCOPE`: a `record_function` of the user or a library, not an operator."""
 NO_EVENTS = ("[memory]", "[OutOfMemory]")
 PYTHON = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 OVERHEAD = re.compile(
     r"^(Activity Buffer Request|Buffer Flush|CUPTI|Command Buffer Full|Instrumentation"
     r"|Lazy Function Loading|Resource|Runtime Triggered Module Loading|Unknown$)"
 )
-"""What the tracing itself took, as Kineto names it."""
+"""Kineto's names for the time that tracing itself takes."""
 RUNTIME = re.compile(r"^(cuda|hip|cu(?=[A-Z]))\w*$")
 LAUNCHES = re.compile(
     r"^(cuda|hip|cu)(Ext)?(Launch(Cooperative)?(Module)?Kernel|GraphLaunch|ModuleLaunchKernel)"
@@ -47,21 +47,21 @@ DEVICE_KEYS = (
     "copies",
     "top_cuda_ops",
 )
-"""Keys of the summary that only a traced device fills: null without one, the totals 0, so that
-arithmetic on them holds. The reason is in `unmeasured`."""
+"""Keys of the summary that need a traced device. Without one they are null and the totals 0, so
+that arithmetic works; `unmeasured` has the reason."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """Which steps are profiled, and how. Travels as JSON."""
+    """The steps to profile, and how. Sent as JSON."""
 
     start_step: int
-    """Counted from 1, as the trainer counts."""
+    """Counted from 1, as in the trainer."""
     num_steps: int
     folder: str
-    """Of the operators."""
+    """The folder of OPERATORS."""
     trace: str
-    """File of the trace."""
+    """The trace's file."""
     record_shapes: bool = False
     profile_memory: bool = False
     with_stack: bool = False
@@ -72,7 +72,7 @@ class Window:
         return self.start_step + self.num_steps - 1
 
     def in_words(self) -> str:
-        """`steps 20 to 24`."""
+        """Return the window as text, such as `steps 20 to 24`."""
         if self.num_steps == 1:
             return f"step {self.start_step}"
         return f"steps {self.start_step} to {self.last_step}"
@@ -80,8 +80,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Operator:
-    """One row of the whole table; times in ms over all profiled steps, each call's own time with
-    `self_`, with what it calls without."""
+    """One operator; times in ms over all profiled steps. Names with `self_` leave out the time of
+    the operators that it calls."""
 
     name: str
     kind: Kind
@@ -94,7 +94,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Traced:
-    """What was traced of the profiled steps."""
+    """The traced data of the profiled steps."""
 
     steps: tuple[int, ...]
     wall_ms: float
@@ -104,14 +104,14 @@ class Traced:
     """torch's `events()`."""
     copied_bytes: int | None = None
     no_device: str = ""
-    """Why the device could not be traced, where that is known beforehand."""
+    """Why the device could not be traced, if known beforehand."""
 
 
 def _number(row: Any, *names: str) -> float:
-    """The first of the attributes that is there: torch renamed them.
+    """Return the first attribute that exists: torch renamed them.
 
     Raises:
-        AttributeError: none of them. A default of 0 would empty the table without a word.
+        AttributeError: none exists. A default of 0 would silently empty the table.
     """
     for name in names:
         if hasattr(row, name):
@@ -120,12 +120,12 @@ def _number(row: Any, *names: str) -> float:
 
 
 def device_us(row: Any) -> float:
-    """Device time of a row with what it calls."""
+    """Return a row's device time, including what it calls."""
     return _number(row, "device_time_total", "cuda_time_total")
 
 
 def self_device_us(row: Any) -> float:
-    """Device time of a row without what it calls."""
+    """Return a row's device time, without what it calls."""
     return _number(row, "self_device_time_total", "self_cuda_time_total")
 
 
@@ -140,7 +140,7 @@ def _is_annotation(row: Any) -> bool:
 
 
 def kind_of(row: Any, name: str) -> Kind:
-    """What a row of a table is."""
+    """Return the kind of a table's row."""
     if _is_annotation(row):
         return "annotation"
     if _on_device(row):
@@ -153,7 +153,7 @@ def kind_of(row: Any, name: str) -> Kind:
 
 
 def operators_of(averages: Iterable[Any]) -> list[Operator]:
-    """The whole table, the longest self time first; times in ms."""
+    """Return all operators, the longest self time first; times in ms."""
     found = [
         Operator(
             name=row.key,
@@ -171,8 +171,8 @@ def operators_of(averages: Iterable[Any]) -> list[Operator]:
 
 
 def summarise_profile(traced: Traced) -> dict[str, Any]:
-    """The document of OPERATORS: `{schema_version, summary, unmeasured, operators}`, where the
-    summary has the keys of `canary.record.types.Profiler` but for its paths."""
+    """Return the document of OPERATORS: `{schema_version, summary, unmeasured, operators}`. The
+    summary has the keys of `canary.record.types.Profiler` except its paths."""
     table = operators_of(traced.averages)
     on_host = [op for op in table if op.kind in ("operator", "runtime")]
     summary: dict[str, Any] = {
@@ -187,9 +187,7 @@ def summarise_profile(traced: Traced) -> dict[str, Any]:
     reason = traced.no_device
     device = [event for event in traced.events if _on_device(event) and not _is_annotation(event)]
     if not reason and not device:
-        reason = (
-            "the device's events did not come: CUPTI is missing, or its use is not allowed here"
-        )
+        reason = "no events came from the device: CUPTI is missing, or its use is not allowed here"
     if not reason:
         summary |= _of_device(traced, on_host, device)
     summary["conversions"] = _conversions(traced.events, on_device=not reason)
@@ -242,7 +240,7 @@ def _of_device(traced: Traced, on_host: list[Operator], device: list[Any]) -> di
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of intervals: two streams at once are busy once."""
+    """Return the length of the intervals' union: two busy streams count once."""
     total, reached = 0.0, float("-inf")
     for start, end in sorted(spans):
         total += max(0.0, end - max(start, reached))
@@ -251,7 +249,7 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
 
 
 def _conversions(events: Iterable[Any], on_device: bool) -> dict[str, Any]:
-    """Calls of CONVERSION that no other one made."""
+    """Count the calls of CONVERSION that are not inside another one."""
     count, total_us = 0, 0.0
     for event in events:
         if event.name != CONVERSION or _inside_another(event):
@@ -271,14 +269,14 @@ def _inside_another(event: Any) -> bool:
 
 
 def _converting_us(event: Any) -> float:
-    """Device time of an event and what it calls, but for copies from and to the host."""
-    own = sum(float(k.duration) for k in event.kernels if not HOST_COPY.match(k.name))
-    return own + sum(_converting_us(child) for child in event.cpu_children)
+    """Return the device time of an event and what it calls, without copies from and to the host."""
+    kernels = sum(float(k.duration) for k in event.kernels if not HOST_COPY.match(k.name))
+    return kernels + sum(_converting_us(child) for child in event.cpu_children)
 
 
 def copied_bytes(lines: Iterable[str]) -> int | None:
-    """Bytes of the copies between host and device, from the lines of a trace; None where it tells
-    none. Read by line: a trace can be larger than the memory that is left."""
+    """Return the bytes copied between host and device, from a trace's lines; None if it has none.
+    It is read by line, because a trace can be larger than the free memory."""
     total: int | None = None
     copying = False
     for line in lines:
@@ -296,7 +294,7 @@ def _name_in(line: str) -> str:
 
 
 def read_profile(folder: Path) -> Mapping[str, Any] | None:
-    """The document of OPERATORS in a folder; None where there is none, or none that is whole.
+    """Return the document of OPERATORS in a folder; None if it is missing or broken.
 
     Raises:
         OSError: it cannot be read.

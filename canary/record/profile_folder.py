@@ -1,4 +1,4 @@
-"""Where the profile of a run lies, and what it adds to the record."""
+"""The place of a run's profile, and its part of the record."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ OFF = "profiling was off"
 
 
 def window_of(settings: Mapping[str, Any], run_dir: Path) -> Window | None:
-    """The window that a config's section asks for, and the folders for it; None where it is off.
+    """Return the window that a config's section asks for, and make its folders; None if it is off.
 
-    `output_dir` says where the trace goes; a folder that has one already gets one folder a run.
+    The trace goes to `output_dir`, or to a new folder in it if that has a trace already.
 
     Raises:
         MachineError: a folder cannot be made.
@@ -51,8 +51,8 @@ def keep_profile(
     last_step: int | None,
     first_step: int | None = 1,
 ) -> None:
-    """Puts into the record what the profiled launch left; `first_step` and `last_step` are those
-    that it ended."""
+    """Put the profile into the record. `first_step` and `last_step`: the first and last step that
+    the profiled launch completed."""
     document = read_profile(Path(window.folder)) or {}
     record.unmeasured.pop("profiler", None)
     record.unmeasured.update(document.get("unmeasured", {}))
@@ -68,27 +68,26 @@ def keep_profile(
     done = record.profiler.steps
     if len(done) < window.num_steps:
         record.notes.append(
-            f"{len(done)} of {window.num_steps} steps were profiled: the training ended after "
-            f"step {done[-1]}"
+            f"{len(done)} of {window.num_steps} steps were profiled: training ended after step "
+            f"{done[-1]}"
         )
     if int(record.env.get("world_size", 1)) > 1:
-        record.notes.append("the first rank alone was profiled")
+        record.notes.append("only the first rank was profiled")
 
 
 def _why_none(window: Window, first_step: int | None, last_step: int | None) -> str:
     if first_step is None or last_step is None:
-        return f"no step ended, and {window.in_words()} were to be profiled"
+        return f"{window.in_words()} not profiled: no step was completed"
     if last_step < window.start_step:
-        reached = f"the training ended after step {last_step}"
-        return f"{window.in_words()} were not reached: {reached}"
+        return f"{window.in_words()} not profiled: training ended after step {last_step}"
     if first_step > window.start_step:
         return (
-            f"{window.in_words()} were to be profiled, and the training went on from a checkpoint "
-            f"with step {first_step}"
+            f"{window.in_words()} not profiled: training resumed from a checkpoint with step "
+            f"{first_step}"
         )
-    return f"{window.in_words()} were to be profiled, and no profile was left: see log.txt"
+    return f"{window.in_words()} not profiled: the profiler wrote nothing; see log.txt"
 
 
 def _from(run_dir: Path, path: Path) -> str:
-    """Relative to the run's folder where it lies inside: a run can be moved."""
+    """Return a path relative to the run's folder if it is inside: a run can be moved."""
     return str(path.relative_to(run_dir) if path.is_relative_to(run_dir) else path)

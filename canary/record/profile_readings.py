@@ -1,4 +1,4 @@
-"""The quick diagnosis of a profile: what its totals say, and the limits they are read by. Pure."""
+"""The quick diagnosis of a profile: findings from its totals, and their limits. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 from canary.record.types import OperatorRow, Profiler
 
 HOST_BOUND = 2.0
-"""Host time over device time above this: the device waits for what launches its work."""
+"""Host time over device time; above it the device waits for the host to launch work."""
 DEVICE_BOUND = 0.5
 COPIES_PCT = 30.0
 """Of the device's time."""
 CONVERSIONS_PCT = 10.0
-"""Of the device's time; of the host's without a device."""
+"""Of the device's time, or of the host's without a device."""
 DOMINANT_PCT = 50.0
 """Of the self time of all operators."""
 IDLE_PCT = 40.0
@@ -28,14 +28,14 @@ class Reading:
 
     topic: Topic
     concern: bool
-    """Whether it names a bottleneck, or only how things are."""
+    """Whether it names a bottleneck."""
     text: str
     value: float | None = None
-    """What was compared with the limits: a ratio (`balance`), or percent."""
+    """The number compared with the limits: a ratio (`balance`), or percent."""
 
 
 def readings(profiler: Profiler) -> tuple[Reading, ...]:
-    """What the totals of a profile say, in a fixed order; empty where nothing was profiled."""
+    """Return the findings in a fixed order; an empty tuple without a profile."""
     if not profiler.steps:
         return ()
     found = [_balance(profiler), _idle(profiler), _copies(profiler), _conversions(profiler)]
@@ -44,12 +44,12 @@ def readings(profiler: Profiler) -> tuple[Reading, ...]:
 
 
 def has_device(profiler: Profiler) -> bool:
-    """Whether the device was traced, and did anything."""
+    """Return whether the device was traced and did any work."""
     return bool(profiler.cuda_time_total_ms)
 
 
 def host_ms(profiler: Profiler) -> float:
-    """Host time in operators, without waiting for the device."""
+    """Return the host time in operators, without waits for the device."""
     return max(0.0, (profiler.cpu_time_total_ms or 0.0) - (profiler.host_waits_ms or 0.0))
 
 
@@ -58,28 +58,26 @@ def _balance(profiler: Profiler) -> Reading:
     if not device:
         return Reading("balance", False, _without_device(profiler, host))
     ratio = host / device
-    said = f"{host:.1f} ms of the host over {device:.1f} ms of the device is {ratio:.2f}"
+    said = f"host {host:.1f} ms / device {device:.1f} ms = {ratio:.2f}"
     if ratio > HOST_BOUND:
         text = (
-            f"host-bound: {said}, above {HOST_BOUND:g}: the device waits for launches; fewer and "
-            "larger operators (fused ones, larger batches, torch.compile) would help"
+            f"host-bound: {said}, above {HOST_BOUND:g}: the device waits for kernel launches; use "
+            "fewer, larger operators (fused kernels, larger batches, torch.compile)"
         )
     elif ratio < DEVICE_BOUND:
-        text = f"device-bound: {said}, below {DEVICE_BOUND:g}: the kernels themselves take the time"
+        text = f"device-bound: {said}, below {DEVICE_BOUND:g}: the kernels take the time"
     else:
         text = f"balanced: {said}, between {DEVICE_BOUND:g} and {HOST_BOUND:g}"
     return Reading("balance", ratio > HOST_BOUND, text, ratio)
 
 
 def _without_device(profiler: Profiler, host: float) -> str:
-    text = (
-        "CPU only: host against device, copies, kernel launches and idle time cannot be told here"
-    )
+    text = "CPU only: device time, copies, kernel launches and idle time were not measured"
     if profiler.wall_ms:
         share = 100 * host / profiler.wall_ms
         text += (
-            f"; operators took {host:.1f} ms of the host in {profiler.wall_ms:.1f} ms of wall "
-            f"time ({share:.0f}%), the rest is Python, data and waiting"
+            f"; operators took {host:.1f} of {profiler.wall_ms:.1f} ms wall time ({share:.0f}%), "
+            "the rest is Python, data and waiting"
         )
     return text
 
@@ -88,7 +86,7 @@ def _idle(profiler: Profiler) -> Reading | None:
     idle = profiler.device_idle_pct
     if idle is None:
         return None
-    text = f"the device did nothing for {idle:.0f}% of the wall time"
+    text = f"the device was idle for {idle:.0f}% of the wall time"
     if idle > IDLE_PCT:
         text += f", above {IDLE_PCT:g}%"
     return Reading("idle", idle > IDLE_PCT, text, idle)
@@ -101,11 +99,11 @@ def _copies(profiler: Profiler) -> Reading | None:
     share = 100 * copies.time_ms / device
     moved = "" if copies.bytes is None else f", {copies.bytes / 2**20:.1f} MB"
     text = (
-        f"copies between host and device: {share:.1f}% of the device's time "
+        f"copies between host and device take {share:.1f}% of the device's time "
         f"({copies.time_ms:.1f} ms, copies: {copies.count}{moved})"
     )
     if share > COPIES_PCT:
-        text += f", above {COPIES_PCT:g}%: keep tensors on the device, pin what must be copied"
+        text += f", above {COPIES_PCT:g}%: keep tensors on the device, and pin those you must copy"
     return Reading("copies", share > COPIES_PCT, text, share)
 
 
@@ -115,9 +113,9 @@ def _conversions(profiler: Profiler) -> Reading | None:
     if found is None or not total:
         return None
     share = 100 * found.time_ms / total
-    whose = "device's" if has_device(profiler) else "operators'"
+    part = "device's" if has_device(profiler) else "operators'"
     text = (
-        f"conversions of dtypes: {share:.1f}% of the {whose} time "
+        f"dtype conversions take {share:.1f}% of the {part} time "
         f"({found.time_ms:.1f} ms, calls: {found.count})"
     )
     if share > CONVERSIONS_PCT:
@@ -126,17 +124,17 @@ def _conversions(profiler: Profiler) -> Reading | None:
 
 
 def self_ms(profiler: Profiler, row: OperatorRow) -> float:
-    """On the device where there is one, else on the host."""
+    """Return an operator's self time on the device if it was traced, else on the host."""
     return row.self_cuda_time_ms if has_device(profiler) else row.self_cpu_time_ms
 
 
 def top_operators(profiler: Profiler) -> list[OperatorRow]:
-    """By self time on the device where there is one, else on the host."""
+    """Return the operators by self time on the device if it was traced, else on the host."""
     return profiler.top_cuda_ops if has_device(profiler) else profiler.top_cpu_ops
 
 
 def operators_ms(profiler: Profiler) -> float:
-    """Self time of all operators, on the device where there is one, else on the host."""
+    """Return all operators' self time on the device if it was traced, else on the host."""
     total = profiler.self_cuda_time_total_ms if has_device(profiler) else profiler.cpu_time_total_ms
     return total or 0.0
 

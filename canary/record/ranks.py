@@ -1,8 +1,7 @@
-"""Several ranks as one run: their rows merged step by step, and what only their comparison tells.
+"""Several ranks as one run: rows merged by step, and comparisons between ranks. Pure.
 
-Pure.
-Busy time is wall time less waiting: in a synchronous step every rank takes as long as the slowest,
-and what the others do meanwhile is wait.
+Busy time is wall time without waiting. In a synchronous step every rank takes as long as the
+slowest: the others wait for it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from canary.record import jsonio
 from canary.record.jsonio import number
 
 if TYPE_CHECKING:
-    # Not at run time: `rank_path` is asked for in whatever Python a user's command is.
+    # Not at run time: `rank_path` also runs in the Python of a user's command.
     from canary.record.exact import Exact, Micro, RankParameters, Rollout, Signal
     from canary.record.step_row import Row
 
@@ -30,12 +29,12 @@ LARGEST = ("rss_bytes", "allocated_bytes", "reserved_bytes", "peak_bytes", "allo
 
 
 def rank_path(path: Path, rank: int) -> Path:
-    """The file of one rank beside rank 0's: `steps.jsonl`, `steps.rank1.jsonl`, ..."""
+    """Return a rank's file, given rank 0's: `steps.jsonl`, `steps.rank1.jsonl`, ..."""
     return path if rank == 0 else path.with_name(f"{path.stem}.rank{rank}{path.suffix}")
 
 
 def rank_files(path: Path) -> dict[int, Path]:
-    """The files of all ranks that are there, given rank 0's."""
+    """Return the existing files of all ranks, given rank 0's."""
     found = {0: path} if path.exists() else {}
     start = f"{path.stem}.rank"
     for file in path.parent.glob(f"{start}*{path.suffix}"):
@@ -46,7 +45,7 @@ def rank_files(path: Path) -> dict[int, Path]:
 
 
 class RankSteps:
-    """The rows of every rank, read on as they are written; `path` is rank 0's file."""
+    """Follows the rows of every rank while they are written; `path` is rank 0's file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -54,7 +53,7 @@ class RankSteps:
         self._rows: dict[int, list[Row]] = {}
 
     def read(self) -> dict[int, list[Row]]:
-        """All rows so far of the ranks that wrote any, in order of ranks."""
+        """Return all rows so far by rank, in order, without ranks that wrote none."""
         for rank, file in rank_files(self._path).items():
             rows, self._offsets[rank] = jsonio.rows_since(file, self._offsets.get(rank, 0))
             self._rows.setdefault(rank, []).extend(rows)
@@ -62,12 +61,12 @@ class RankSteps:
 
 
 def busy_s(row: Row) -> float:
-    """Seconds of a rank's step in which it did not wait for the others."""
+    """Return the seconds of a rank's step without waits for the other ranks."""
     return max(0.0, float(row["wall_s"]) - float(row.get("wait_s") or 0.0))
 
 
 def _steps(by_rank: ByRank) -> list[dict[int, Row]]:
-    """Each launch's steps that all ranks have ended, in order: the row of every rank."""
+    """Return the rows by rank of each step that all ranks completed, in order."""
     found: dict[tuple[int, int], dict[int, Row]] = defaultdict(dict)
     for rank, rows in sorted(by_rank.items()):
         for row in rows:
@@ -76,11 +75,11 @@ def _steps(by_rank: ByRank) -> list[dict[int, Row]]:
 
 
 def merged_rows(by_rank: ByRank) -> list[Row]:
-    """One row a step for all ranks; of a single rank its own rows.
+    """Return one row per step for all ranks; a single rank's rows unchanged.
 
-    Wall time and phases are those of the busiest rank, which the others wait for; tokens, samples
-    and CPU seconds are summed; losses and RL metrics are means, as the trainer logs them; memory is
-    that of the largest rank.
+    Wall time and phases are those of the busiest rank, because the others wait for it. Tokens,
+    samples and CPU seconds are sums. Losses and RL metrics are means, as trainers log them. Memory
+    is the largest of any rank.
     """
     present = {rank: rows for rank, rows in by_rank.items() if rows}
     if len(present) < 2:
@@ -90,15 +89,15 @@ def merged_rows(by_rank: ByRank) -> list[Row]:
 
 def _merged(rows: Mapping[int, Row]) -> Row:
     slowest = max(rows, key=lambda rank: busy_s(rows[rank]))
-    told = list(rows.values())
+    every = list(rows.values())
     merged: dict[str, object] = {
         **rows[min(rows)],
         **{key: value for key, value in rows[slowest].items() if key in OF_THE_SLOWEST},
-        **{key: _of(told, key, sum) for key in SUMMED},
-        **{key: _of(told, key, max) for key in LARGEST},
-        "loss": mean_of([row.get("loss") for row in told]),
-        "micro_losses": columns([row.get("micro_losses") or [] for row in told]),
-        "rl": mean_by_name([row.get("rl") or {} for row in told]),
+        **{key: _of(every, key, sum) for key in SUMMED},
+        **{key: _of(every, key, max) for key in LARGEST},
+        "loss": mean_of([row.get("loss") for row in every]),
+        "micro_losses": columns([row.get("micro_losses") or [] for row in every]),
+        "rl": mean_by_name([row.get("rl") or {} for row in every]),
         "slowest": slowest,
         "imbalance": imbalance(rows),
     }
@@ -111,36 +110,36 @@ def _of(rows: Sequence[Row], key: str, take: Callable[[list[Any]], object]) -> o
 
 
 def imbalance(rows: Mapping[int, Row]) -> float:
-    """Of one step: the busiest rank's time over the mean, less 1; 0 where all do the same."""
+    """Return one step's imbalance: the busiest rank's time over the mean, minus 1."""
     busy = [busy_s(row) for row in rows.values()]
     mean = statistics.fmean(busy)
     return max(busy) / mean - 1 if mean > 0 else 0.0
 
 
 def mean_of(values: Sequence[Any]) -> float | None:
-    """The mean in order of ranks; a NaN on one of them makes it NaN. None where a rank has none."""
+    """Return the mean, summed in order; NaN if a value is NaN, None if a value is missing."""
     if not values or any(value is None for value in values):
         return None
     return sum(float(number(value)) for value in values) / len(values)
 
 
 def columns(lists: Sequence[Sequence[Any]]) -> list[float | None]:
-    """Means by place; as long as the shortest list."""
+    """Return means by position, as many as the shortest list has."""
     return [mean_of(values) for values in zip(*lists, strict=False)]
 
 
 def mean_by_name(mappings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Means by name, of the ranks that have it."""
+    """Return means by name, over the ranks that have the name."""
     names = dict.fromkeys(name for mapping in mappings for name in mapping)
     means = {name: mean_of([m[name] for m in mappings if name in m]) for name in names}
     return {name: value for name, value in means.items() if value is not None}
 
 
 def describe_ranks(by_rank: ByRank, warmup: int) -> dict[str, Any]:
-    """`RunRecord.ranks`, as far as rows tell it; empty for one rank. Warm-up and profiled steps are
-    left out.
+    """Return the part of `RunRecord.ranks` that rows give, without warm-up and profiled steps;
+    empty for one rank.
 
-    `imbalance` and `wait_s` hold a value a step (`wait_s` one for each rank and step).
+    `imbalance` has one value per step, `wait_s` one per rank and step.
     """
     present = {rank: rows for rank, rows in by_rank.items() if rows}
     steps = [
@@ -163,7 +162,7 @@ def describe_ranks(by_rank: ByRank, warmup: int) -> dict[str, Any]:
 
 
 def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
-    """Means over the steps, in seconds, and the largest resident memory in bytes."""
+    """Return means over the steps in seconds, and the largest resident memory in bytes."""
     rows = [each[rank] for each in steps]
     waits = [row.get("wait_s") for row in rows]
     peaks = [peak for row in rows if (peak := row.get("rss_bytes")) is not None]
@@ -176,8 +175,8 @@ def _one_rank(rank: int, steps: Iterable[Mapping[int, Row]]) -> dict[str, Any]:
 
 
 def merged_exact(by_rank: Mapping[int, Exact]) -> Exact:
-    """The exact lane of a run: rank 0's, with the batches of all ranks, losses and RL metrics as
-    means, and the hashes of the parameters that each rank ended with."""
+    """Return a run's `exact`: rank 0's, with all ranks' batches, mean losses and RL metrics, and
+    hashes of each rank's first and last parameters."""
     ranks = sorted(by_rank)
     first = by_rank[ranks[0]]
     if len(ranks) < 2 or not first:
@@ -208,7 +207,7 @@ def merged_exact(by_rank: Mapping[int, Exact]) -> Exact:
 
 
 def _parameters(by_rank: Mapping[int, Exact]) -> RankParameters:
-    """What the parameters of each rank were, and became."""
+    """Return hashes of each rank's first and last parameters."""
     return {
         "initial_parameters_sha256": {
             str(rank): exact.get("model", {}).get("parameters_sha256")
@@ -223,7 +222,7 @@ def _parameters(by_rank: Mapping[int, Exact]) -> RankParameters:
 
 
 def _rollouts(each: Sequence[Rollout]) -> Rollout:
-    """Tokens of all ranks, and of each signal the statistics over the values of all."""
+    """Return the tokens of all ranks, and each signal's statistics over all their values."""
     names = dict.fromkeys(name for one in each for name in one["signals"])
     return {
         "tokens": [sum(counts) for counts in zip(*(one["tokens"] for one in each), strict=False)],
@@ -235,7 +234,7 @@ def _rollouts(each: Sequence[Rollout]) -> Rollout:
 
 
 def _signal(sides: Sequence[Signal]) -> Signal:
-    """See `canary.training.exact.rollouts`; means weigh as many values as a rank has."""
+    """Merge a signal (see `canary.training.exact.rollouts`), weighted by each rank's count."""
     found: Signal = {"count": [], "mean": [], "rms": [], "placed": []}
     for step in range(min(len(side["count"]) for side in sides)):
         counts = [side["count"][step] for side in sides]
@@ -254,7 +253,7 @@ def _signal(sides: Sequence[Signal]) -> Signal:
 
 
 def _batches(by_rank: Mapping[int, Exact]) -> list[list[Micro]]:
-    """A step's micro-batches of all ranks, in order of ranks; each says whose it is."""
+    """Return each step's micro-batches of all ranks in order, each with its rank."""
     lists = {rank: exact.get("batches", []) for rank, exact in sorted(by_rank.items())}
     steps = max(len(batches) for batches in lists.values())
     return [

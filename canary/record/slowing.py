@@ -1,4 +1,4 @@
-"""Whether a launch slows down within itself: the seconds of a step that are its own. Pure."""
+"""Whether a launch's steps get slower while it runs. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from canary.record.jsonio import number
 from canary.record.step_row import Row
 
 APART = ("checkpoint", "evaluation")
-"""Phases of work that comes every so many steps, and is no part of training one."""
+"""Phases that come only every so many steps and are not training."""
 CROWDED = 0.1
-"""Share of a step without a core, from which on threads that compute together also wait for each
-other, which nobody counts ..."""
+"""From this share of a step without a core, computing threads also wait for each other. These
+waits are not measured ..."""
 OTHERS = 0.1
-"""... where other threads than the one that trains have so much of the CPU time."""
+"""... if threads other than the training thread use this share of the CPU time."""
 LEAST_STEPS = 8
-"""Of a part: what fewer steps take is chance."""
+"""Per third; the time of fewer steps is chance."""
 
 
 def own_seconds(row: Row) -> float | None:
-    """Seconds of a step without those of checkpoints and, where no device trains, without those in
-    which it was ready and had no core: other work on the machine moves them little. None for a
-    step that was profiled, where nobody counted them, or whose threads waited for each other."""
+    """Return a step's seconds without checkpoints and evaluation; on a CPU also without waits for
+    a core, because those depend on other work. None if the step was profiled, its waits were not
+    measured, or its threads waited for each other."""
     if row.get("profiled"):
         return None
     cpu_s = row.get("phases_cpu")
@@ -42,8 +42,8 @@ def own_seconds(row: Row) -> float | None:
 
 def _several_threads(row: Row) -> bool:
     total = math.fsum((row.get("phases_cpu") or {}).values())
-    own = (row.get("host") or {}).get("own_cpu_s")
-    return own is not None and total - own > OTHERS * total
+    main = (row.get("host") or {}).get("own_cpu_s")
+    return main is not None and total - main > OTHERS * total
 
 
 def _apart(seconds: Mapping[str, float] | None) -> float:
@@ -51,7 +51,7 @@ def _apart(seconds: Mapping[str, float] | None) -> float:
 
 
 def tokens_of(row: Row) -> float | None:
-    """Tokens of a step: those that enter it, or else the generated ones."""
+    """Return a step's input tokens, or else its generated tokens."""
     for key in ("input_tokens", "completion_tokens"):
         if row.get(key) is not None:
             return float(number(row[key]))
@@ -59,22 +59,21 @@ def tokens_of(row: Row) -> float | None:
 
 
 def more_work(early: Sequence[float], late: Sequence[float]) -> float:
-    """How many times longer a step may take for its tokens, 1 at least: attention takes their
-    square."""
+    """Return the factor, at least 1, by which more tokens explain longer steps: attention's cost
+    grows with their square."""
     if not early or not late or not (before := statistics.median(early)):
         return 1.0
     return float(max(1.0, statistics.median(late) / before) ** 2)
 
 
 def slowing(rows: Sequence[Row]) -> float | None:
-    """The last third of one launch's steps over the first third, in their median own seconds and
-    beyond what longer sequences explain; None of a launch too short to tell. `rows` are those
-    after the warm-up."""
-    told = [(own, tokens_of(row)) for row in rows if (own := own_seconds(row)) is not None]
-    third = len(told) // 3
+    """Return the median `own_seconds` of a launch's last third of steps over the first third's,
+    beyond what longer sequences explain; None if the launch is too short. `rows`: after warm-up."""
+    timed = [(time, tokens_of(row)) for row in rows if (time := own_seconds(row)) is not None]
+    third = len(timed) // 3
     if third < LEAST_STEPS:
         return None
-    parts = (told[:third], told[-third:])
-    early, late = (statistics.median(own for own, _ in part) for part in parts)
+    parts = (timed[:third], timed[-third:])
+    early, late = (statistics.median(time for time, _ in part) for part in parts)
     tokens = ([count for _, count in part if count is not None] for part in parts)
     return late / early / more_work(*tokens)

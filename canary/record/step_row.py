@@ -1,6 +1,6 @@
-"""A row of `steps.jsonl`: one optimizer step of one launch, as the training process writes it.
+"""A row of `steps.jsonl`: one step of one launch, as the training process writes it.
 
-A number that is not finite is its name in the file, and `canary.record.jsonio.number` reads it.
+In the file a non-finite number is a string, which `canary.record.jsonio.number` reads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TOKEN_TOTALS: tuple[TokenTotal, ...] = ("input_tokens", "label_tokens", "complet
 
 
 class HostSeconds(TypedDict, total=False):
-    """Of the thread that trains, in seconds (see `StepTime.on_host`)."""
+    """Seconds of the training thread (see `StepTime.on_host`)."""
 
     computing_s: float
     waiting_s: float
@@ -25,11 +25,11 @@ class HostSeconds(TypedDict, total=False):
     own_cpu_s: float
     run_delay_s: float | None
     gil_held: float
-    """Share of the training so far, where Python's lock is sampled."""
+    """Share of the training so far; only if Python's lock is sampled."""
 
 
 class RowAlert(Part, total=False):
-    """What a detector saw (see `canary.record.alert.Alert`)."""
+    """An alert of a detector (see `canary.record.alert.Alert`)."""
 
     severity: Required[Literal["low", "medium", "high", "critical"]]
     category: Required[str]
@@ -49,20 +49,20 @@ class Row(TypedDict, total=False):
     launch: int
     step: int
     wall_s: float
-    """From the end of the step before to its own."""
+    """From the end of the previous step to the end of this one."""
     phases: dict[str, float]
-    """Seconds, by phase."""
+    """Seconds by phase."""
     phases_cpu: dict[str, float]
-    """CPU seconds of the process."""
+    """CPU seconds of the process, by phase."""
     cpu_s: float
-    """On a CPU: of the process and of those that it started."""
+    """On a CPU: of the process and its child processes."""
     host: HostSeconds
     loss: float | None
     micro_losses: list[float | None]
     grad_norm: float | None
     learning_rate: float | None
     rl: dict[str, float]
-    """Metrics of the trainer."""
+    """The trainer's metrics."""
     input_tokens: int | None
     label_tokens: int | None
     completion_tokens: int | None
@@ -75,14 +75,14 @@ class Row(TypedDict, total=False):
     time: float
     """When it was written, seconds since the epoch."""
     profiled: bool
-    """The profiler slowed it down."""
+    """Whether the profiler slowed the step down."""
     alerts: list[RowAlert]
     collectives: int | None
-    """Of one of several ranks: how many it began, and the seconds it was blocked in them."""
+    """One of several ranks: how many it began; `wait_s`: seconds that it was blocked in them."""
     wait_s: float
     slowest: int
-    """Of several ranks merged: the busiest one, and its time over the mean, less 1."""
+    """Merged ranks: the busiest one; `imbalance`: its time over the mean, minus 1."""
     imbalance: float
     micro_batches: int
-    """Until the device has its values: how many losses it holds, and values of each metric."""
+    """Only while the values are still on the device: its losses, and `metrics` by name."""
     metrics: dict[str, int]

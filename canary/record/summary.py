@@ -1,4 +1,4 @@
-"""From the rows of `steps.jsonl` to the figures of the record. Pure."""
+"""The record's figures, from the rows of `steps.jsonl`. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from canary.record.step_row import Bytes, Row
 from canary.record.types import PHASES, Distribution, Growth, Launch, RunRecord, Stability
 
 MIN_STEPS = 5
-"""Timed steps after warm-up below which a launch says nothing."""
+"""Timed steps after warm-up that a run needs to be judged."""
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The share-quantile of an ordered sample, linear between neighbours (numpy's default)."""
+    """Return a quantile of an ordered sample, linear between neighbours (numpy's default)."""
     position = share * (len(ordered) - 1)
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
@@ -29,7 +29,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def distribution(values: Iterable[float]) -> Distribution:
-    """Order statistics of a sample; non-finite values are left out of it."""
+    """Return order statistics of a sample's finite values."""
     ordered = sorted(value for value in values if math.isfinite(value))
     if not ordered:
         return Distribution()
@@ -70,16 +70,16 @@ def _inverse(rate: float | None) -> float | None:
 
 
 def is_bad(row: Row, test: Any) -> bool:
-    """Whether the step's loss, or that of one of its micro-batches, fails `test` (isnan, isinf)."""
+    """Return whether `test` (isnan, isinf) holds for the step's loss or a micro-batch's loss."""
     losses = [row.get("loss"), *row.get("micro_losses", [])]
     return any(loss is not None and test(float(number(loss))) for loss in losses)
 
 
 def stability(rows: Sequence[Row]) -> Stability:
-    """Counts and sequences of one launch, every step of it, warm-up included."""
+    """Return counts and series over all steps of one launch, warm-up included."""
     losses = [math.nan if row.get("loss") is None else float(number(row["loss"])) for row in rows]
     if all(row.get("loss") is None for row in rows):
-        losses = []  # a loop that told none
+        losses = []  # a loop that reported no loss
     nan_at = [row["step"] for row in rows if is_bad(row, math.isnan)]
     inf_at = [row["step"] for row in rows if is_bad(row, math.isinf)]
     return Stability(
@@ -98,10 +98,8 @@ def stability(rows: Sequence[Row]) -> Stability:
 
 
 def diverged(losses: Sequence[float]) -> bool:
-    """The end is not finite, or the last tenth is over 1.5 times the first tenth in the mean.
-
-    Losses that start below zero or near it (policy objectives) have no scale to compare with.
-    """
+    """Return whether the last loss is not finite, or the last tenth's mean is over 1.5 times the
+    first tenth's. Losses that start near or below zero (policy objectives) have no such scale."""
     if not losses:
         return False
     if not math.isfinite(losses[-1]):
@@ -115,23 +113,22 @@ def diverged(losses: Sequence[float]) -> bool:
 def phase_means(
     rows: Sequence[Row], key: Literal["phases", "phases_cpu"] = "phases"
 ) -> dict[str, float]:
-    """Mean seconds a step for each phase; empty where no row has `key`."""
-    told = [row[key] for row in rows if key in row]
-    if not told:
+    """Return mean seconds per step for each phase; an empty dictionary if no row has `key`."""
+    known = [row[key] for row in rows if key in row]
+    if not known:
         return {}
     totals: dict[str, float] = defaultdict(float)
-    for phases in told:
+    for phases in known:
         for name, seconds in phases.items():
             totals[name] += seconds
-    return {name: totals.get(name, 0.0) / len(told) for name in PHASES}
+    return {name: totals.get(name, 0.0) / len(known) for name in PHASES}
 
 
 STEADY_SHARE = 0.95
 
 
 def steady_phase_means(rows: Sequence[Row]) -> dict[str, float]:
-    """Mean seconds a step for each phase, where no step counts for more than the phase's 95th
-    percentile."""
+    """Return mean seconds per step for each phase, with steps cut to its 95th percentile."""
     if not rows:
         return {}
     return {name: _steady_mean([row["phases"].get(name, 0.0) for row in rows]) for name in PHASES}
@@ -143,27 +140,27 @@ def _steady_mean(values: Sequence[float]) -> float:
 
 
 FIRST_STEPS = 12
-"""Steps of which the record has the tokens one by one: as many as a probe usually has."""
+"""Number of steps with their tokens in the record: the usual length of a probe."""
 NOT_TRAINING = ("checkpoint", "evaluation")
-"""Phases of what a training does now and then, and that belongs to no step."""
+"""Phases that come only now and then and belong to no step."""
 
 
 def cpu_s_per_step(rows: Sequence[Row]) -> float | None:
-    """As `Launch` has it. No median: processes that load data work ahead in bursts, and some work
-    comes every few steps."""
-    told = [row for row in rows if row.get("cpu_s") is not None]
-    bare = [row for row in told if not any(row["phases"].get(name) for name in NOT_TRAINING)]
-    seconds = _numbers(bare or told, "cpu_s")
+    """Return `Launch.cpu_s_per_step`. It is no median: data loaders work ahead in bursts, and some
+    work comes every few steps."""
+    known = [row for row in rows if row.get("cpu_s") is not None]
+    bare = [row for row in known if not any(row["phases"].get(name) for name in NOT_TRAINING)]
+    seconds = _numbers(bare or known, "cpu_s")
     return _steady_mean(seconds) if seconds else None
 
 
 def timed(rows: Iterable[Row], warmup: int) -> list[Row]:
-    """The steps whose times count: after the warm-up, and not profiled."""
+    """Return the rows whose times count: after warm-up, and not profiled."""
     return [row for row in rows if row["step"] > warmup and not row.get("profiled")]
 
 
 def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
-    """The launch with its own mean and median step time, from its rows after warm-up."""
+    """Return the launch with its timing, from its rows after warm-up."""
     steady = timed(rows, warmup)
     times = distribution(row["wall_s"] for row in steady)
     return launch.model_copy(
@@ -183,13 +180,13 @@ def launch_timing(launch: Launch, rows: Sequence[Row], warmup: int) -> Launch:
 
 
 def _spike(rows: Sequence[Row]) -> dict[str, int | None]:
-    """Typical memory of one launch, and the step of its peak."""
+    """Return the typical memory of one launch and the step of its peak."""
     key: Bytes = "peak_bytes" if _numbers(rows, "peak_bytes") else "rss_bytes"
-    told = [row for row in rows if row.get(key) is not None]
-    if not told:
+    known = [row for row in rows if row.get(key) is not None]
+    if not known:
         return {"typical_bytes": None, "peak_step": None}
-    ordered = sorted(_numbers(told, key))
-    at_peak = next(row["step"] for row in told if row[key] == max(ordered))
+    ordered = sorted(_numbers(known, key))
+    at_peak = next(row["step"] for row in known if row[key] == max(ordered))
     return {"typical_bytes": int(percentile(ordered, 0.5)), "peak_step": at_peak}
 
 
@@ -199,7 +196,7 @@ T_975 = 2.306
 
 
 def memory_growth(rows: Sequence[Row]) -> Growth | None:
-    """The slope of one launch's memory; None below three steps a block."""
+    """Return the slope of one launch's memory; None with fewer than three steps per block."""
     kind: Literal["device", "resident"] = "device"
     values = _numbers(rows, "allocated_bytes")
     if not values:
@@ -225,9 +222,9 @@ def memory_growth(rows: Sequence[Row]) -> Growth | None:
 
 
 def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
-    """The steps of one launch that were not profiled, with the resident memory that the training
-    alone has: what the profiler left behind is taken off those after its window, as far as all of
-    them stand above all before it."""
+    """Return one launch's steps that were not profiled, with the resident memory of the training
+    alone: if every step after the profiled window has more memory than every step before it, the
+    smallest difference is subtracted."""
     flagged = [row["step"] for row in rows if row.get("profiled")]
     plain = [row for row in rows if not row.get("profiled")]
     if not flagged or not plain:
@@ -235,38 +232,38 @@ def without_profiler(rows: Sequence[Row]) -> Sequence[Row]:
     before = [row for row in plain if row["step"] < flagged[0]]
     after = [row for row in plain if row["step"] > flagged[0]]
     was, now = (_numbers(side, "rss_bytes") for side in (before, after))
-    left = max(0.0, min(now) - max(was)) if was and now else 0.0
-    lower = [row | {"rss_bytes": number(row.get("rss_bytes")) - left} for row in after if left]
+    extra = max(0.0, min(now) - max(was)) if was and now else 0.0
+    lower = [row | {"rss_bytes": number(row.get("rss_bytes")) - extra} for row in after if extra]
     return [*before, *(lower or after)]
 
 
 def unprofiled_stretch(rows: Sequence[Row]) -> Sequence[Row]:
-    """The longest stretch without a profiled step. What the profiler took stays resident after it
-    in part: a line through both sides of its window would have a slope."""
+    """Return the longest stretch without a profiled step. Part of the profiler's memory stays
+    resident, so a line through both sides of its window would have a slope."""
     cuts = [place for place, row in enumerate(rows) if row.get("profiled")]
     ends = zip([-1, *cuts], [*cuts, len(rows)], strict=True)
     return max((rows[before + 1 : after] for before, after in ends), key=len)
 
 
 def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
-    """The record with everything that follows from the measured rows; `warmup` steps of each
-    launch are left out of speeds, phases and RL metrics, never out of the stability figures."""
+    """Return the record with all figures from the measured rows. Speeds, phases and RL metrics
+    leave out the first `warmup` steps of each launch; stability figures count all steps."""
     by_launch: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         by_launch[row["launch"]].append(row)
     first = by_launch[min(by_launch)] if by_launch else []
-    own = [row for of_launch in by_launch.values() for row in without_profiler(of_launch)]
+    unprofiled = [row for launch in by_launch.values() for row in without_profiler(launch)]
     steady = timed(rows, warmup)
     unmeasured = dict(record.unmeasured)
     if not steady and any(row["step"] > warmup for row in rows):
         unmeasured["perf.step_time"] = "every step after the warm-up was profiled"
     record = record.model_copy(
         update={
-            "perf": record.perf.model_copy(update=_speeds(steady) | _peak(own)),
+            "perf": record.perf.model_copy(update=_speeds(steady) | _peak(unprofiled)),
             "unmeasured": unmeasured,
             "stability": stability(first),
             "phases": phase_means(steady),
-            "memory": record.memory.model_copy(update=_memory(own, first, warmup)),
+            "memory": record.memory.model_copy(update=_memory(unprofiled, first, warmup)),
             "rl": _rl([row for row in rows if row["step"] > warmup]),
             "tokens": _token_totals(first),
             "first_step": first[0]["step"] if first else record.first_step,
@@ -283,7 +280,7 @@ def summarise(record: RunRecord, rows: Sequence[Row], warmup: int) -> RunRecord:
 
 
 def _speeds(steady: Sequence[Row]) -> dict[str, Any]:
-    """Step times, rates, and the share of the time in which a step waited for its data."""
+    """Return step times, rates, and the percentage of time spent waiting for data."""
     wall = sum(row["wall_s"] for row in steady)
     data = sum(row["phases"].get("data", 0.0) for row in steady)
     return {
@@ -296,7 +293,7 @@ def _speeds(steady: Sequence[Row]) -> dict[str, Any]:
 
 
 def _peak(rows: Sequence[Row]) -> dict[str, Any]:
-    """The largest memory of any step: the device's, where one trained, or else the process's."""
+    """Return the largest memory of any step: the device's if one trained, else the process's."""
     for kind, key in (("device", "peak_bytes"), ("resident", "rss_bytes")):
         peak = _largest(rows, key)
         if peak is not None:
@@ -305,7 +302,7 @@ def _peak(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _memory(rows: Sequence[Row], first: Sequence[Row], warmup: int) -> dict[str, Any]:
-    """Peaks of all launches; growth and the typical step of the first."""
+    """Return all launches' peaks, and growth and typical memory of the first."""
     return {
         "peak_allocated_bytes": _largest(rows, "peak_bytes"),
         "peak_reserved_bytes": _largest(rows, "reserved_bytes"),
@@ -317,13 +314,13 @@ def _memory(rows: Sequence[Row], first: Sequence[Row], warmup: int) -> dict[str,
 
 
 def summarise_ranks(record: RunRecord, by_rank: ByRank, warmup: int) -> RunRecord:
-    """The same from the rows of every rank, with what only their comparison tells."""
+    """Summarise the rows of all ranks, and compare the ranks."""
     found = describe_ranks(by_rank, warmup)
     for name in ("imbalance", "wait_s"):
         if name in found:
             found[name] = distribution(found[name]).model_dump()
     record = record.model_copy(update={"ranks": record.ranks | found})
-    # Of every rank's rows: a step that one of them did not end has no merged row.
+    # From every rank: a step that one rank did not complete has no merged row.
     of_all = (row for rows in by_rank.values() for row in rows)
     return with_alerts(summarise(record, merged_rows(by_rank), warmup), of_all)
 
@@ -337,7 +334,7 @@ def _rl(rows: Sequence[Row]) -> dict[str, Distribution]:
 
 
 def more_steps(record: RunRecord) -> str:
-    """What to do about a run with too few steps, in words."""
+    """Return the remedy for a run with too few steps."""
     if record.first_step > 1:
         where = f"it resumed from a checkpoint at step {record.first_step - 1}"
         return f"{where}: remove the checkpoint, or raise max_steps"

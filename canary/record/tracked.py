@@ -1,4 +1,4 @@
-"""What trackers (TensorBoard, wandb ...) are given of a run: scalars by name. Pure."""
+"""A run's scalars for trackers (TensorBoard, wandb ...), by name. Pure."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ EXACT: dict[str, Callable[[Exact], float | None]] = {
         reversed(exact.get("memory", {}).get("live_tensors", [])), None
     ),
 }
-"""The exact lane's scalars by name, and where a record's `exact` has them."""
-
+"""The exact scalars by name, and where `exact` holds them."""
 
 SAMPLED = {
     "utilization/gpu_percent": "gpu_utilization",
@@ -44,14 +43,14 @@ SAMPLED = {
     "utilization/machine_cpu_percent": "machine_cpu_percent",
     "memory/gpu_used_bytes": "gpu_memory_bytes",
 }
-"""Names of what is sampled beside the training, and those of `canary.machine.sampler`."""
+"""Names of values sampled during training, and their names in `canary.machine.sampler`."""
 ALERTS = f"{PREFIX}/alerts"
 
 
 def row_scalars(row: Row) -> dict[str, float]:
-    """Of one step: time, rates, phases, utilisation, memory, tokens, loss, the metrics of RL and
-    the number of alerts; without what was not measured. Of a step that the profiler slowed down no
-    times, rates and utilisation: the record leaves them out too."""
+    """Return the measured scalars of a step: time, rates, phases, utilisation, memory, tokens,
+    loss, RL metrics and alerts. A profiled step has no times, rates and utilisation, as in the
+    record."""
     found: dict[str, Any] = {} if row.get("profiled") else _timed(row)
     found |= {f"memory/{name}": row.get(name) for name in MEMORY}
     found |= {f"tokens/{name}": row.get(name) for name in TOKENS}
@@ -62,7 +61,7 @@ def row_scalars(row: Row) -> dict[str, float]:
 
 
 def _timed(row: Row) -> dict[str, Any]:
-    """What the clock tells of a step."""
+    """Return a step's scalars that come from the clock."""
     found: dict[str, Any] = {"step_time_s": row["wall_s"]}
     found |= _rates(row)
     found |= {f"utilization/{name}": value for name, value in _host(row).items()}
@@ -70,17 +69,17 @@ def _timed(row: Row) -> dict[str, Any]:
 
 
 def sampled_scalars(reading: Mapping[str, float]) -> dict[str, float]:
-    """Of the newest samples of the machine, without those that there are none of."""
+    """Return the scalars of the machine's newest samples."""
     return _named({name: reading.get(key) for name, key in SAMPLED.items()})
 
 
 def alerts_text(row: Row) -> str:
-    """The alerts of a step, a line each; empty where there are none."""
+    """Return a step's alerts, one per line; an empty text without alerts."""
     return "  \n".join(alert_words(alert) for alert in row.get("alerts") or ())
 
 
 def _rates(row: Row) -> dict[str, float]:
-    """Samples, input tokens and completion tokens a second of this step."""
+    """Return the step's samples, input tokens and completion tokens per second."""
     amounts = {
         "samples": row.get("samples"),
         "tokens": row.get("input_tokens"),
@@ -91,8 +90,7 @@ def _rates(row: Row) -> dict[str, float]:
 
 
 def _host(row: Row) -> dict[str, float | None]:
-    """Percent of one core that the process took, and of the time at most spent waiting for Python's
-    lock."""
+    """Return the process's CPU in percent of one core, and its GIL contention in percent."""
     cpu, wall = row.get("phases_cpu"), row["wall_s"]
     contention = gil_contention([row])
     return {
@@ -102,13 +100,13 @@ def _host(row: Row) -> dict[str, float | None]:
 
 
 def _alerts(row: Row) -> dict[str, float]:
-    """`anomaly/<category>_<severity>`: how many of them this step raised."""
+    """Count the step's alerts by `anomaly/<category>_<severity>`."""
     names = (f"anomaly/{one['category']}_{one['severity']}" for one in row.get("alerts") or ())
     return {name: float(count) for name, count in Counter(names).items()}
 
 
 def exact_scalars(exact: Exact) -> dict[str, float]:
-    """Of the probe: one number a signal; without what it did not see."""
+    """Return one scalar per signal that the probe saw."""
     found = {name: read(exact) for name, read in EXACT.items()}
     return _named({f"exact/{name}": value for name, value in found.items()})
 

@@ -1,4 +1,4 @@
-"""The JSON document of a comparison: one object, strict JSON, nothing else."""
+"""The JSON document of a comparison: one object of strict JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOCUMENT_VERSION = 1
 
 
 def document(found: Comparison) -> dict[str, Any]:
-    """The comparison as plain data."""
+    """Return the comparison as plain data."""
     return {
         "schema_version": DOCUMENT_VERSION,
         "verdict": found.verdict,
@@ -38,12 +38,12 @@ def document(found: Comparison) -> dict[str, Any]:
 
 
 def json_text(found: Comparison) -> str:
-    """The document as text, one line break at its end."""
+    """Return the document as text that ends with one line break."""
     return json_lines(document(found))
 
 
 def json_lines(value: Any) -> str:
-    """Strict JSON on several lines; what may not reach a terminal as it is, is escaped."""
+    """Return strict JSON on several lines; characters unsafe for a terminal are escaped."""
     text = jsonio.dumps(value, indent=1) + "\n"
     return NOT_PRINTED.sub(lambda found: json.dumps(found[0])[1:-1], text)
 

@@ -1,5 +1,5 @@
-"""Texts of a record made harmless: for Markdown, where nothing they hold becomes markup, a mention,
-a reference, a link or a comment; and for a job's log, where nothing becomes a command.
+"""Make a record's texts harmless. In Markdown they cannot become markup, a mention, a reference,
+a link or a comment. In a job's log they cannot become a command.
 
 GitHub links mentions, references and addresses after Markdown is rendered, so a backslash does not
 stop it; a zero-width space does.
@@ -21,15 +21,15 @@ NOT_PRINTED = re.compile(
     r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
     r"\U000e0000-\U000e007f]"
 )
-"""Control characters, changes of writing direction, and what no file can hold: no record's text may
-steer a terminal."""
+"""Control characters, changes of writing direction, and surrogates, which no file can hold. A
+record's text must not control a terminal."""
 
 LONGEST_TEXT = 2_000
-"""Characters of one text in a view; ours have some hundreds."""
+"""Characters of one text in a view. The program's texts have a few hundred."""
 
 COMMAND = re.compile(r"^\s*:(?=:)|#(?=#\[)", re.MULTILINE)
-"""What the runner reads as a command in a job's log: `##[` anywhere, `::` where a line begins
-(actions/runner, ActionCommand.cs)."""
+"""GitHub's runner reads these as commands in a job's log: `##[` anywhere, `::` at the start of a
+line (actions/runner, ActionCommand.cs)."""
 
 LINKED = (
     (re.compile(r"@(?=[\w\[])"), f"@{ZERO_WIDTH}"),
@@ -40,12 +40,12 @@ LINKED = (
     (re.compile(r"\b(www)\.", re.IGNORECASE), rf"\1{ZERO_WIDTH}."),
     (re.compile(r"\b(mailto|xmpp):", re.IGNORECASE), rf"\1{ZERO_WIDTH}:"),
 )
-"""What GitHub would turn into a mention, a reference or a link, broken in its middle."""
+"""GitHub turns these into mentions, references or links; the replacement breaks them."""
 
 
 def on_lines(view: Shown) -> Shown:
-    """A view with each of its texts on one line, and no longer than anybody reads: none of them
-    makes a line of its own, or takes minutes to escape."""
+    """Return a view with each text on one line and cut to LONGEST_TEXT. No text can add a line
+    or take minutes to escape."""
     return cast(Shown, _on_lines(view))
 
 
@@ -61,12 +61,12 @@ def _on_lines(value: Any) -> Any:
 
 
 def without_commands(text: str) -> str:
-    """A text that commands nothing where a log shows it."""
+    """Return the text with its log commands broken."""
     return COMMAND.sub(rf"\g<0>{ZERO_WIDTH}", text)
 
 
 def log_line(text: object) -> str:
-    """A text as one line of a job's log, which is no command, whatever it holds."""
+    """Return a text as one line of a job's log, without commands."""
     return without_commands(_flat(text))
 
 
@@ -75,7 +75,7 @@ def _flat(text: object) -> str:
 
 
 def markdown_cell(text: object) -> str:
-    """A text on one line of Markdown or in a table's cell, shown as it is."""
+    """Return Markdown that shows the text unchanged, on one line or in a table's cell."""
     escaped = _flat(text).replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
     for pattern, broken in LINKED:
         escaped = pattern.sub(broken, escaped)
@@ -83,8 +83,8 @@ def markdown_cell(text: object) -> str:
 
 
 def markdown_code(text: object) -> str:
-    """A text as a code span, in a table or out of it; nothing for nothing."""
+    """Return a code span, in a table or outside; an empty string for an empty text."""
     flat = _flat(text).replace("`", "'").replace("<!--", f"<{ZERO_WIDTH}!--")
-    # In a table a backslash before an escaped bar would give the bar back its meaning.
+    # In a table a backslash before an escaped bar would undo the escape.
     flat = re.sub(r"\\(?=\|)", f"\\\\{ZERO_WIDTH}", flat).replace("|", "\\|")
     return f"`{flat}`" if flat else ""

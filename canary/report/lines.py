@@ -1,5 +1,4 @@
-"""Lines of text: columns that line up, and what fits the width of a terminal. All text for
-terminals is laid out here."""
+"""Layout of all text for terminals: aligned columns, and lines that fit the width."""
 
 from __future__ import annotations
 
@@ -13,26 +12,26 @@ Cells = tuple[str, ...]
 
 UNKNOWN_WIDTH = 80
 NARROWEST = 40
-"""Columns below which a terminal wraps lines by itself."""
+"""In a terminal with fewer columns, the terminal wraps the lines."""
 LONGEST_CELL = 24
-"""A cell of a table that does not fit is cut to this before a column is given up."""
+"""If a table does not fit, its cells are cut to this before a column is dropped."""
 SHORTEST_CELL = 8
 BETWEEN = "  "
 MARKED = re.compile(r" *(?:\d+\. |-> |- |do: )?")
-"""What a line begins with; its further lines stand below what follows."""
+"""The start of a line; its continuation lines are indented to the text after it."""
 
 
 def terminal_width(stream: TextIO) -> int | None:
-    """Columns of the terminal behind a stream; None for a pipe or a file, where lines stay whole
-    so that grep finds them. `COLUMNS` counts before what the terminal says."""
+    """Return the columns of the terminal behind a stream, or None for a pipe or a file: their lines
+    stay whole so that grep finds them. The variable `COLUMNS` overrides the terminal's answer."""
     if not stream.isatty():
         return None
     return max(NARROWEST, shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns)
 
 
 def wrapped(text: str, width: int | None) -> str:
-    """A text with its long lines wrapped between words, each with a hanging indent; as it is
-    without a width. A word longer than a line, as a path may be, stays whole."""
+    """Return the text with long lines wrapped between words and a hanging indent; unchanged if
+    `width` is None. A word longer than a line, such as a path, stays whole."""
     if width is None:
         return text
     return "\n".join(_wrapped(line, width) for line in text.split("\n"))
@@ -41,8 +40,8 @@ def wrapped(text: str, width: int | None) -> str:
 def _wrapped(line: str, width: int) -> str:
     if len(line) <= width:
         return line
-    begun = MARKED.match(line)
-    start = begun[0] if begun else ""
+    marked = MARKED.match(line)
+    start = marked[0] if marked else ""
     hanging = len(start) if start.strip() else len(start) + 2
     return textwrap.fill(
         line,
@@ -54,8 +53,8 @@ def _wrapped(line: str, width: int) -> str:
 
 
 def aligned(lines: Sequence[Cells], *, right: bool = False) -> list[str]:
-    """A table's lines of cells, the headings first, as lines of text; with `right`, all columns
-    but the first end at one place."""
+    """Return a table as lines of text. The first of `lines` holds the headings; `right` aligns all
+    columns except the first to the right."""
     widths = _widths(lines)
     return [
         BETWEEN.join(
@@ -67,16 +66,16 @@ def aligned(lines: Sequence[Cells], *, right: bool = False) -> list[str]:
 
 
 def fitting(lines: Sequence[Cells], width: int | None, least: Sequence[str] = ()) -> list[Cells]:
-    """A table's lines of cells, the headings first, made to fit a width where there is one.
+    """Return a table's cells, headings first, made to fit the width; unchanged if it is None.
 
-    Long cells are cut, then the columns named in `least` are given up in that order, then names of
-    rows, which stand first, are cut as other cells are, then whatever is widest.
+    In this order: long cells are cut; the columns in `least` are dropped, the first one first; long
+    names in the first column are cut; then the widest column is cut.
     """
     kept = list(lines)
     if width is None or _fits(kept, width):
         return kept
     kept = [(line[0], *(cut(cell, LONGEST_CELL) for cell in line[1:])) for line in kept]
-    # An empty column tells least of all.
+    # An empty column is dropped first.
     for heading in sorted(
         least, key=lambda one: any(line[lines[0].index(one)] for line in lines[1:])
     ):
@@ -101,19 +100,19 @@ def fitting(lines: Sequence[Cells], width: int | None, least: Sequence[str] = ()
 def figures(
     headings: Cells, rows: Sequence[Cells], width: int | None = None, least: Sequence[str] = ()
 ) -> list[str]:
-    """A table of figures as lines of text, fit to a width where there is one: names to the left,
-    all else to the right, and the headings above. `least`: as in `fitting`."""
-    given_up = [heading for heading in least if heading in headings]
-    return aligned(fitting([headings, *rows], width, given_up), right=True)
+    """Return a table of figures as lines of text that fit the width, if there is one: names to the
+    left, all else to the right. `least`: see `fitting`."""
+    droppable = [heading for heading in least if heading in headings]
+    return aligned(fitting([headings, *rows], width, droppable), right=True)
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many characters; `…` where something is missing."""
+    """Return at most `most` characters of a text; `…` marks a cut."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def counted(count: int, what: str, names: Sequence[str], tail: str, width: int) -> str:
-    """So many of something and their names in one line, with as many names as fit."""
+    """Return one line with a count and as many of the names as fit."""
     lead = f"{count} {what}: "
     for shown in range(len(names), 0, -1):
         more = ", ..." if shown < len(names) else ""

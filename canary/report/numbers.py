@@ -1,4 +1,4 @@
-"""Numbers as people read them: units, and no more digits than they deserve."""
+"""Numbers for people: with units, and only the digits that matter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHORTENED_FROM = 1e7
 
 
 def significant(value: float, digits: int = 4) -> str:
-    """So many digits, thousands separated; from ten millions on with M, G or T."""
+    """Return a number with so many digits and separated thousands; M, G or T from 10 million."""
     if not math.isfinite(value):
         return shown(str(value))
     if value == 0:
@@ -29,7 +29,7 @@ def significant(value: float, digits: int = 4) -> str:
 
 
 def amount(value: Any, unit: str = "") -> str:
-    """A value with its unit; counts whole, `-` for nothing, text as it is."""
+    """Return a value with its unit: counts in full, `-` for None, text unchanged."""
     if value is None:
         return "-"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -40,7 +40,7 @@ def amount(value: Any, unit: str = "") -> str:
 
 
 def signed(value: float, unit: str = "%") -> str:
-    """A change with its sign: percent with one decimal below 100, whole above."""
+    """Return a change with its sign; percent have one decimal below 100 and none above."""
     if not math.isfinite(value):
         return significant(value)
     if unit == "%":

@@ -1,4 +1,4 @@
-"""The profile of a run as people read it, alone or against another run's."""
+"""The profile of a run as text, Markdown or JSON, alone or against another run's."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from canary.record.profile_readings import (
 from canary.record.types import OperatorRow, Profiler, RunRecord
 from canary.report.document import json_lines
 from canary.report.escape import on_lines
-from canary.report.lines import figures, wrapped
+from canary.report.lines import Cells, figures, wrapped
 from canary.report.numbers import signed, significant
 from canary.report.render import INDENT, check_format, environment, tidy
 
 DOCUMENT_VERSION = 1
 HOW = (
-    "profile it with `profiler: {enabled: true, start_step: 20, num_steps: 5}` in its config, "
-    "or --set profiler.enabled=true"
+    "put `profiler: {enabled: true, start_step: 20, num_steps: 5}` into its config, "
+    "or run it with --set profiler.enabled=true"
 )
 COUNTED = ("operator", "runtime")
 OPERATOR_HEADINGS = ("operator", "calls per step", "ms per step", "share")
@@ -46,12 +46,10 @@ DIFFERENCE_HEADINGS = ("operator", "change", "calls per step", "ms per step", "g
 
 LEAST_SHOWN_MS = 0.001
 
-Row = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class ProfiledRun:
-    """A run's record and, where the file lies beside it, every operator."""
+    """A run's record, and all its operators if their file is there."""
 
     record: RunRecord
     folder: Path
@@ -59,22 +57,22 @@ class ProfiledRun:
 
     @property
     def profiler(self) -> Profiler:
-        """The summary."""
+        """The record's summary of the profile."""
         return self.record.profiler
 
     def path(self, given: str | None) -> str:
-        """A file of the profile as it can be opened from here."""
+        """Return the path of a profile's file from the current folder."""
         return "" if given is None else str(self.folder / given)
 
 
 @dataclass(frozen=True)
 class ProfileView:
-    """What the templates fill in."""
+    """Everything that a template shows, as strings."""
 
     title: str
     readings: tuple[Reading, ...]
     totals: tuple[tuple[str, str], ...]
-    operators: tuple[Row, ...]
+    operators: tuple[Cells, ...]
     operators_title: str
     files: tuple[tuple[str, str], ...]
     against: AgainstView | None = None
@@ -86,16 +84,16 @@ class AgainstView:
 
     title: str
     note: str
-    rows: tuple[Row, ...]
+    rows: tuple[Cells, ...]
     left_out: int
 
 
 def load_profiled(path: Path) -> ProfiledRun:
-    """A run's folder or its `metrics.json`.
+    """Load a run from its folder or its `metrics.json`.
 
     Raises:
-        InputError: nothing there.
-        RecordError: not readable.
+        InputError: it is missing.
+        RecordError: it cannot be read.
     """
     record = load_record(path)
     folder = path if path.is_dir() else path.parent
@@ -108,9 +106,7 @@ def load_profiled(path: Path) -> ProfiledRun:
             raise RecordError(f"cannot read {place}: {error.strerror}") from error
     try:
         operators = tuple(
-            OperatorRow(
-                **{key: row[key] for key in OperatorRow.model_fields},
-            )
+            OperatorRow(**{key: row[key] for key in OperatorRow.model_fields})
             for row in document.get("operators", [])
             if row["kind"] in COUNTED
         )
@@ -122,11 +118,12 @@ def load_profiled(path: Path) -> ProfiledRun:
 def profile_text(
     run: Path, against: Path | None, form: str, top: int, width: int | None = None
 ) -> str:
-    """The profile of a run in one of the formats, ending with a line break; as text with lines
-    that fit the width, where there is one.
+    """Return a run's profile in one of the formats, ending with a line break. Lines of text fit
+    the width, if there is one.
 
     Raises:
-        UsageError: no such format, or a run without a profile.
+        UsageError: unknown format.
+        InputError: a run has no profile.
     """
     check_format(form)
     current = load_profiled(run)
@@ -158,7 +155,7 @@ def profile_text(
 
 
 def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferences:
-    """By the whole tables where both are there, else by what the records hold."""
+    """Compare all operators if both runs have their files, else those in the records."""
     if not (current.operators and baseline.operators):
         return operator_differences(current.record, baseline.record)
     both = has_device(current.profiler) and has_device(baseline.profiler)
@@ -172,7 +169,7 @@ def differences(current: ProfiledRun, baseline: ProfiledRun) -> OperatorDifferen
 def view_of_profile(
     run: ProfiledRun, found: OperatorDifferences | None, against: Path | None, top: int
 ) -> ProfileView:
-    """Everything in words; `top` operators of each table."""
+    """Return the view, with `top` operators in each table."""
     profiler = run.profiler
     against_view = None if found is None else _against(found, str(against), top)
     if not profiler.steps:
@@ -205,7 +202,7 @@ def view_of_profile(
 
 
 def _top(run: ProfiledRun) -> list[OperatorRow]:
-    """The longest first; from the whole table where it is there."""
+    """Return operators, longest first: all of them if known, else those in the record."""
     listed = top_operators(run.profiler)
     rows = [row for row in run.operators if self_ms(run.profiler, row) > 0] or listed
     return sorted(rows, key=lambda row: (-self_ms(run.profiler, row), row.name))
@@ -253,7 +250,7 @@ def _files(run: ProfiledRun) -> list[tuple[str, str]]:
     found = []
     if profiler.trace_path is not None:
         place = run.path(profiler.trace_path)
-        gone = "" if Path(place).exists() else " (no longer there)"
+        gone = "" if Path(place).exists() else " (not found)"
         found.append(("trace", f"{place}{gone}"))
     elif why := run.record.unmeasured.get("profiler.trace_path"):
         found.append(("trace", why))
@@ -272,12 +269,12 @@ def _against(found: OperatorDifferences, name: str, top: int) -> AgainstView:
         if before:
             note += f" ({signed(100 * (after / before - 1))})"
     else:
-        note = f"calls in one step of the probes, without times: {found.reason}"
+        note = f"calls in one step of each probe, without times: {found.reason}"
     rows = tuple(_difference_row(row) for row in found.rows[:top])
     return AgainstView(f"Operators against {name}", note, rows, len(found.rows) - len(rows))
 
 
-def _difference_row(row: OperatorDifference) -> Row:
+def _difference_row(row: OperatorDifference) -> Cells:
     def calls(use: OperatorUse | None) -> str:
         return "?" if use is None else significant(use.calls, 3)
 
@@ -298,7 +295,7 @@ def _difference_row(row: OperatorDifference) -> Row:
 
 
 def _document(run: ProfiledRun, found: OperatorDifferences | None) -> dict[str, Any]:
-    """The JSON form: the summary as the record has it, what it says, and the differences."""
+    """Return the JSON form: the record's summary, its readings, and the differences."""
     return {
         "schema_version": DOCUMENT_VERSION,
         "run_id": run.record.run_id,

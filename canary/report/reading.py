@@ -1,4 +1,4 @@
-"""A saved comparison read back: `comparison.json` into the comparison that it was."""
+"""Read a saved comparison back from `comparison.json`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ COMPARISON: TypeAdapter[Comparison] = TypeAdapter(Comparison)
 
 
 def load_comparison(path: Path) -> Comparison:
-    """Reads what `--format json` printed or `ab` and the gate left as `comparison.json`.
+    """Read a comparison that `--format json` printed, or that `ab` or the gate wrote.
 
     Raises:
-        InputError: nothing there.
-        RecordError: there, but not a comparison.
+        InputError: the file is missing.
+        RecordError: the file is not a comparison.
     """
     file = path / "comparison.json" if path.is_dir() else path
-    hint = "write one with: canary compare ... --format json -o FILE"
+    hint = "write one with `canary compare ... --format json -o FILE`"
     document = read_document(file, "comparison", hint)
     if not isinstance(document, dict) or document.get("schema_version") != DOCUMENT_VERSION:
-        raise RecordError(f"{file} is not a comparison of this version")
+        raise RecordError(f"{file} is not a comparison that this version can read")
     try:
         return comparison_from(document)
     except (ValidationError, KeyError, TypeError, AttributeError) as error:
@@ -43,7 +43,7 @@ def load_comparison(path: Path) -> Comparison:
 
 
 def comparison_from(document: dict[str, Any]) -> Comparison:
-    """The comparison behind a document; raises ValidationError or KeyError where it is none."""
+    """Return the comparison in a document; ValidationError or KeyError if it holds none."""
     first = document["first_difference"]
     differences = [_without(row, "message") for row in document["differences"]]
     return COMPARISON.validate_python(
@@ -71,7 +71,7 @@ def _without(row: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _diagnosis(row: dict[str, Any]) -> dict[str, Any]:
-    """What an earlier version left out has the defaults of today."""
+    """Return the diagnosis as today's model reads it; missing keys get its defaults."""
     suspects = [
         {**suspect, "evidence": [_numbers(item) for item in suspect["evidence"]]}
         for suspect in row.get("suspects", [])
@@ -80,7 +80,7 @@ def _diagnosis(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """Non-finite numbers of a check, which travel as strings, as numbers again."""
+    """Return the row with non-finite numbers, which JSON holds as strings, as numbers again."""
     read = {name: number(value) for name, value in row.items()}
     if isinstance(row.get("interval"), list):
         read["interval"] = [number(end) for end in row["interval"]]

@@ -1,4 +1,4 @@
-"""Renders a comparison: templates fill in the view, JSON takes the comparison itself."""
+"""Render a comparison: text and Markdown from templates and the view, JSON from its data."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ HEADINGS = (
     "current",
     "change",
     "interval",
-    "tolerance",
+    "limit",
     "detectable",
     "status",
 )
 
 
-def environment(own: Mapping[str, str] | None = None) -> jinja2.Environment:
-    """The templates' environment, sandboxed; a name that a template misspells is an error.
+def environment(overrides: Mapping[str, str] | None = None) -> jinja2.Environment:
+    """Return a sandboxed environment in which an unknown name in a template is an error.
 
-    `own`: templates of the user by name, found before ours of that name and able to extend them.
+    `overrides`: the user's templates by name. They come before ours and can extend them.
     """
-    return _environment(tuple((own or {}).items()))
+    return _environment(tuple((overrides or {}).items()))
 
 
 @functools.lru_cache(maxsize=4)
-def _environment(own: tuple[tuple[str, str], ...]) -> jinja2.Environment:
+def _environment(overrides: tuple[tuple[str, str], ...]) -> jinja2.Environment:
     made = ImmutableSandboxedEnvironment(
         loader=jinja2.ChoiceLoader(
-            [jinja2.DictLoader(dict(own)), jinja2.FileSystemLoader(TEMPLATES)]
+            [jinja2.DictLoader(dict(overrides)), jinja2.FileSystemLoader(TEMPLATES)]
         ),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -67,27 +67,26 @@ def _environment(own: tuple[tuple[str, str], ...]) -> jinja2.Environment:
     return made
 
 
-LEAST = ("detectable", "interval", "tolerance")
-"""Columns that a narrow terminal gives up, the first one first."""
+LEAST = ("detectable", "interval", "limit")
+"""Columns that a narrow terminal drops, the first one first."""
 LEGEND = {
-    "change": "~ inside the noise",
-    "tolerance": "tolerance: what may change",
-    "detectable": "detectable: the smallest change seen in 4 of 5 cases",
+    "change": "~ within the noise",
+    "limit": "limit: how much a check allows",
+    "detectable": "detectable: the smallest change that 4 of 5 comparisons would find",
 }
-"""What a column's signs mean, by its heading."""
+"""Explanations of columns, by heading."""
 INDENT = "  "
-"""Before each line of a section."""
 SEE_THEM = "(-v shows them)"
 SEE_WHY = "(-v says why)"
 
 
 def table(view: View) -> list[str]:
-    """The checks as aligned lines of text: a heading, then groups of rows."""
+    """Return the checks as aligned lines of text: a heading, then groups of rows."""
     return _checks(view.rows, None)[0]
 
 
 def _checks(rows: Sequence[Row], width: int | None) -> tuple[list[str], str]:
-    """(the checks as lines that fit the width, what the signs in them mean)."""
+    """Return (the checks as lines that fit the width, the legend of their columns)."""
     cells = [tuple(getattr(row, column) for column in COLUMNS) for row in rows]
     kept = fitting([HEADINGS, *((f"  {cell[0]}", *cell[1:]) for cell in cells)], width, LEAST)
     heading, *lines = aligned(kept)
@@ -102,23 +101,23 @@ def _checks(rows: Sequence[Row], width: int | None) -> tuple[list[str], str]:
 
 
 def check_format(form: str) -> None:
-    """UsageError for a format that is none of FORMATS."""
+    """Raise UsageError for a format that is not in FORMATS."""
     if form not in FORMATS:
-        raise UsageError(f"no format {form!r}", f"one of {', '.join(FORMATS)}")
+        raise UsageError(f"unknown format {form!r}", f"use one of {', '.join(FORMATS)}")
 
 
 def render(found: Comparison, form: str, width: int | None = None, *, every: bool = False) -> str:
-    """The comparison in one of FORMATS, ending with a line break.
+    """Return the comparison in one of FORMATS, ending with a line break.
 
     Args:
         found: the comparison.
         form: one of FORMATS.
-        width: columns of the terminal that shows it as text: lines fit it, and checks that are ok
-            or skipped are counted in a line. None: whole lines, and all checks.
-        every: all checks, whatever the width.
+        width: columns of the terminal. Lines of text fit it, and passed or skipped checks are only
+            counted. None: whole lines and all checks.
+        every: show all checks even if there is a width.
 
     Raises:
-        UsageError: no such format.
+        UsageError: unknown format.
     """
     check_format(form)
     if form == "json":
@@ -138,7 +137,7 @@ def render(found: Comparison, form: str, width: int | None = None, *, every: boo
 
 
 def _counts(view: View, width: int) -> list[str]:
-    """What is not shown row by row, a line for each kind."""
+    """Return a line that counts the passed checks and one that counts the skipped ones."""
     passed = [row.name for row in view.rows if row.passed]
     kinds = (
         (passed, STATUS_WORDS["pass"], SEE_THEM),
@@ -152,8 +151,8 @@ def _counts(view: View, width: int) -> list[str]:
 
 
 def tidy(text: str) -> str:
-    """At most one empty line between lines, one line break at the end, nothing unprintable, and
-    nothing that a job's log would take for a command."""
+    """Return the text without repeated empty lines, unprintable characters and log commands, and
+    with one line break at its end."""
     shown = NOT_PRINTED.sub("", re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n")
     return without_commands(shown)
 
@@ -161,11 +160,11 @@ def tidy(text: str) -> str:
 def deliver(
     found: Comparison, form: str, output: Path | None = None, *, every: bool = False
 ) -> None:
-    """Prints the comparison, or writes it to a file and prints its first line; on a terminal with
-    `every` check in a row of its own.
+    """Print the comparison, or write it to a file and print its first line. `every` shows passed
+    and skipped checks on a terminal too.
 
     Raises:
-        UsageError: no such format.
+        UsageError: unknown format.
         MachineError: the file cannot be written.
     """
     width = None if output else terminal_width(sys.stdout)
@@ -173,7 +172,7 @@ def deliver(
 
 
 def printed(text: str, first_line: str, output: Path | None) -> None:
-    """Prints a text, or writes it to a file and prints its first line.
+    """Print a text, or write it to a file and print its first line.
 
     Raises:
         MachineError: the file cannot be written.
@@ -186,20 +185,20 @@ def printed(text: str, first_line: str, output: Path | None) -> None:
 
 
 def written(found: Comparison, folder: Path) -> None:
-    """Leaves the comparison in a folder as `comparison.txt`, `.md` and `.json`.
+    """Write the comparison to a folder as `comparison.txt`, `.md` and `.json`.
 
     Raises:
-        MachineError: it cannot be written.
+        MachineError: a file cannot be written.
     """
     for form, suffix in (("text", "txt"), ("markdown", "md"), ("json", "json")):
         write_text(folder / f"comparison.{suffix}", render(found, form))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replaces a file, in a folder that is made where it is missing.
+    """Replace a file; make its folder if that is missing.
 
     Raises:
-        MachineError: it cannot be written.
+        MachineError: the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

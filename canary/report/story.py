@@ -1,4 +1,4 @@
-"""The story of a comparison: what happened, why, what to do, and the figures beside each other."""
+"""The story of a comparison: what happened, why, what to do, and both sides' figures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from canary.report.view import GROUPS, SUMMARY_ROWS, SuspectRow, scaled, view_of
 
 HEADINGS = ("metric", "baseline", "current", "change")
 TIMED = ("step_time_mean_s", "step_time_p95_s", "tokens_per_sec")
-"""Figures of the summary that the clock made."""
+"""Figures of the summary that come from the clock."""
 NOISE = "too noisy to tell"
-"""Beside a timing's change where the step time may not have changed at all."""
+"""Shown beside a timing's change if the step time may be unchanged."""
 LEAST_PHASE = 0.01
-"""Of a step: shorter phases are not listed."""
+"""Fraction of a step; shorter phases are not listed."""
 
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One figure on both sides, as shown and as it is."""
+    """One figure on both sides, as text and as numbers."""
 
     name: str
     baseline: str
@@ -41,12 +41,12 @@ class MetricRow:
 
 @dataclass(frozen=True)
 class Story:
-    """Everything that `canary explain` tells."""
+    """Everything that `canary explain` shows."""
 
     first_line: str
     happened: tuple[str, ...]
     note: str
-    """Above the suspects, or in their place."""
+    """Shown above the suspects, or instead of them."""
     suspects: tuple[SuspectRow, ...]
     chain: tuple[str, ...]
     actions: tuple[str, ...]
@@ -56,7 +56,7 @@ class Story:
 def story_of(
     found: Comparison, current: Sequence[RunRecord], baseline: Sequence[RunRecord]
 ) -> Story:
-    """The story of a comparison of these records."""
+    """Return the story of a comparison of these records."""
     view = view_of(found)
     noisy = _noisy(found)
     return on_lines(
@@ -73,13 +73,13 @@ def story_of(
 
 
 def _failures(found: Comparison) -> Iterator[str]:
-    """Failed checks in words, in the order of the tables."""
+    """Yield a sentence per failed check, in the order of the tables."""
     for check in sorted(found.failed_checks, key=lambda check: GROUPS.index(check.group)):
         yield _failed(check)
 
 
 def _failed(check: Check) -> str:
-    """In words; of a stage of the exact lane with its name, which its words lack."""
+    """Return a sentence; an exact stage's message does not name the stage, so add its name."""
     stage = check.lane == "exact" and check.group == "correctness"
     return f"{check.name}: {check.message}" if stage else check.message
 
@@ -87,17 +87,17 @@ def _failed(check: Check) -> str:
 def _note(found: Comparison) -> str:
     if found.verdict == "error":
         if found.diagnosis.suspects:
-            return "The runs could not be judged; what differs between them:"
-        return "The runs were not compared: the error above is all that is known."
+            return "The runs could not be judged. They differ in this:"
+        return "The runs were not compared. Nothing is known beyond the error above."
     if found.verdict in ("regression", "changed"):
         return ""
     if found.diagnosis.suspects:
-        return "It is not decided whether anything got worse. Possible cause, if it did:"
-    return "Nothing is known to have got worse, and nothing that was recorded stands out."
+        return "It is not decided whether anything got worse. If it did, this may be the cause:"
+    return "Nothing is known to be worse, and no recorded fact points to a cause."
 
 
 def _noisy(found: Comparison) -> bool:
-    """Whether the step time was judged and each check of it is too noisy to tell."""
+    """Return whether step time was judged and each of its checks is too noisy to tell."""
     clock = [check for check in found.checks if check.name in TIME and check.interval is not None]
     return bool(clock) and all(check.in_noise for check in clock)
 
@@ -143,11 +143,11 @@ def _phases(
 
 
 def story_text(story: Story, form: str, found: Comparison, width: int | None = None) -> str:
-    """The story as text, Markdown or JSON; as text with lines that fit the width, where there is
+    """Return the story as text, Markdown or JSON. Text has lines that fit the width, if there is
     one.
 
     Raises:
-        UsageError: no such format.
+        UsageError: unknown format.
     """
     check_format(form)
     if form == "json":
@@ -160,7 +160,7 @@ def story_text(story: Story, form: str, found: Comparison, width: int | None = N
 
 
 def _document(story: Story, found: Comparison) -> dict[str, Any]:
-    """The story as data: what the comparison's document says of it, and the figures."""
+    """Return the story as data: parts of the comparison's document, and the figures."""
     whole = document(found)
     kept = ("schema_version", "verdict", "first_line", "first_difference", "differences")
     return {

@@ -1,4 +1,4 @@
-"""The view model: a comparison as strings in rows, from which every renderer draws."""
+"""The view: a comparison as strings, for every renderer but JSON."""
 
 from __future__ import annotations
 
@@ -43,11 +43,9 @@ SHOWN_ALERTS = 8
 LONGEST_EVIDENCE = 240
 WHY = "Likely cause"
 WHY_UNDECIDED = "Possible cause, if it is worse"
-
-
 TOO_NOISY = "too noisy to tell"
 TELLS_NOTHING = 100.0
-"""Width of an interval, in percent of the baseline, from which on it tells a reader nothing."""
+"""A wider interval, in percent of the baseline, is useless to a reader."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Row:
     threshold: str
     detectable: str
     status: str
-    """A word for people."""
+    """One of STATUS_WORDS."""
     passed: bool
     message: str
 
@@ -81,7 +79,7 @@ class SuspectRow:
 
 @dataclass(frozen=True)
 class View:
-    """Everything a template shows; no numbers, no logic."""
+    """Everything that a template shows, as strings."""
 
     verdict: str
     mark: str
@@ -89,7 +87,7 @@ class View:
     name: str
     tier: str
     bare: bool
-    """Whether it is an error without any run: there is nothing to sum up."""
+    """Whether it is an error without any run, so that there is no summary."""
     baseline: str
     current: str
     summary: tuple[tuple[str, str, str], ...]
@@ -101,7 +99,7 @@ class View:
     first_difference: str
     chain: tuple[str, ...]
     why: str
-    """Heading of the suspects."""
+    """The suspects' heading."""
     suspects: tuple[SuspectRow, ...]
     alerts: tuple[str, ...]
     config: tuple[tuple[str, str, str], ...]
@@ -111,7 +109,7 @@ class View:
 
 
 def view_of(found: Comparison) -> View:
-    """The view of a comparison."""
+    """Return the view of a comparison."""
     ordered = sorted(found.checks, key=lambda check: GROUPS.index(check.group))
     rows = {id(check): row_of(check) for check in ordered}
 
@@ -161,12 +159,12 @@ def _suspect(suspect: Suspect) -> SuspectRow:
 
 
 def cut(text: str) -> str:
-    """A text that came with a record, no longer than a reader wants."""
+    """Return a record's text, cut to LONGEST_EVIDENCE."""
     return text if len(text) <= LONGEST_EVIDENCE else f"{text[: LONGEST_EVIDENCE - 1]}…"
 
 
 def _chain(found: Comparison) -> list[Any]:
-    """The first difference of each stage."""
+    """Return the first difference of each stage."""
     stages: dict[str, Any] = {}
     for difference in found.differences:
         stages.setdefault(difference.stage, difference)
@@ -174,7 +172,7 @@ def _chain(found: Comparison) -> list[Any]:
 
 
 def row_of(check: Check) -> Row:
-    """One check in strings; `~` marks a change inside the noise."""
+    """Return one check as strings; `~` marks a change within the noise."""
     change = ""
     if (check.status != "skip" and check.baseline is not None) or check.lane == "exact":
         if check.delta == 0 and check.lane in ("exact", "invariant"):
@@ -214,15 +212,15 @@ def row_of(check: Check) -> Row:
 
 
 def _too_wide(check: Check) -> bool:
-    """Whether the interval includes no change, and so much else that it tells nothing."""
+    """Return whether the interval includes zero and is wider than TELLS_NOTHING."""
     if not check.in_noise or check.interval is None or check.scale != "%":
         return False
     return check.interval[1] - check.interval[0] > TELLS_NOTHING
 
 
 def _detectable(check: Check) -> str:
-    """Nothing where a check passes though less than its tolerance is rarely seen: its interval,
-    whose upper end rules the tolerance out, says more."""
+    """Return the detectable change. It is empty if the check passed although it exceeds the limit:
+    the interval's upper end, which is below the limit, says more."""
     seen, limit = check.detectable, check.threshold
     if _too_wide(check):
         return ""
@@ -238,7 +236,7 @@ def _limit(value: float | None, scale: str) -> str:
 
 
 def side_words(side: Side) -> str:
-    """Run, commit and launches of one side."""
+    """Return run, launches and commit of one side."""
     if not side.run_ids:
         return "no runs"
     sha = f"commit {side.sha[:9]}{' with changes' if side.dirty else ''}" if side.sha else ""
@@ -260,7 +258,7 @@ def _summary(baseline: Side, current: Side) -> tuple[tuple[str, str, str], ...]:
 
 
 def scaled(value: Any, factor: float) -> Any:
-    """In the unit shown; None stays None."""
+    """Return the value in the unit shown; None stays None."""
     known = number(value)
     return None if known is None else known * factor
 

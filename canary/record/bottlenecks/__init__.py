@@ -1,7 +1,7 @@
-"""What holds a run back: bottlenecks named from its record, each with the numbers behind it. Pure.
+"""A run's bottlenecks, found in its record, each with its evidence. Pure.
 
-One file a bottleneck. Each has a `NAME` and a function `judge(record)` that returns a `Bottleneck`,
-a `NotJudged` with the reason where the record lacks what it needs, or None where there is none.
+Each bottleneck has a module with a `NAME` and a function `judge(record)`. It returns a
+`Bottleneck`, None without one, or `NotJudged` with a reason if the record lacks what it needs.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ ALL = (
     attention,
     gpu_utilization,
 )
-"""In the order in which those of one severity and cost are told: causes before the symptom."""
+"""The order for equal severity and cost: causes before the symptom."""
 
 
 def find_bottlenecks(record: RunRecord) -> tuple[list[Bottleneck], dict[str, str]]:
-    """The bottlenecks of a run, the worst first; and those not judged, by name, with the reason."""
+    """Return a run's bottlenecks, the worst first, and the reasons of those not judged, by name."""
     found: list[Bottleneck] = []
     short = too_short(record)
     if short:
@@ -56,13 +56,13 @@ def find_bottlenecks(record: RunRecord) -> tuple[list[Bottleneck], dict[str, str
 
 
 def with_bottlenecks(record: RunRecord) -> RunRecord:
-    """The record with its bottlenecks in it."""
+    """Return the record with its bottlenecks."""
     found, not_judged = find_bottlenecks(record)
     return record.model_copy(update={"bottlenecks": found, "bottlenecks_not_judged": not_judged})
 
 
 def one_line(found: Bottleneck) -> str:
-    """Name, the numbers, and what to do."""
+    """Return a bottleneck's name, evidence and advice in one line."""
     numbers = "; ".join(
         f"{one.what} {one.value:,.3g}{one.unit if one.unit == '%' else f' {one.unit}'.rstrip()}"
         for one in found.evidence

@@ -1,4 +1,4 @@
-"""Attention that stores all scores: its memory grows with the square of the length."""
+"""Attention that stores all scores: memory grows with the square of the length."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from canary.record.types import Bottleneck, Evidence, RunRecord
 
 NAME = "attention_memory"
 SAMPLED = ("prompt", "completion")
-"""Parts of the sequences of an online trainer, which attends over both."""
+"""Parts of an online trainer's sequences; it attends over both."""
 LONG = 1024
-"""Tokens from which on the scores weigh."""
+"""Sequences of this many tokens need much memory for scores."""
 LARGE_SHARE = 0.01
-"""Of the device's memory, for the scores of one head of one layer: a model has hundreds."""
+"""Share of the device's memory for the scores of one head in one layer: models have hundreds."""
 
 
 def judge(record: RunRecord) -> Answer:
-    """By the implementation that the probe found in the model and the longest batch it saw."""
+    """Judge by the model's attention and the longest batch that the probe saw."""
     implementation = record.exact.get("model", {}).get("attention")
     micro_batch = record.config.get("batch_size")
     longest = _longest(record.exact.get("batches", []), micro_batch)
     if implementation is None or longest is None:
-        return NotJudged("no probe saw the model's attention and its batches")
+        return NotJudged("the record lacks the model's attention or its batches")
     rows, length = longest
     if implementation != "eager" or length < LONG:
         return None
     one_head = 4 * rows * length**2
     evidence = [
-        Evidence(what="longest batch", value=length, unit="tokens a row"),
+        Evidence(what="longest batch", value=length, unit="tokens per row"),
         Evidence(what="rows in it", value=rows),
         Evidence(
-            what="scores of one head of one layer, in 32 bits", value=one_head / MB, unit="MB"
+            what="scores of one head in one layer, in float32", value=one_head / MB, unit="MB"
         ),
     ]
     peak, device = record.memory.peak_allocated_bytes, gpu_memory_bytes(record)
@@ -41,14 +41,14 @@ def judge(record: RunRecord) -> Answer:
         name=NAME,
         severity="bottleneck" if large else "watch",
         evidence=evidence,
-        advice="attn_implementation: sdpa or flash_attention_2 keeps no scores; twice the length "
-        "takes four times this",
+        advice="set attn_implementation to sdpa or flash_attention_2, which store no scores; twice "
+        "the length needs four times this memory",
     )
 
 
 def _longest(batches: list[list[Micro]], micro_batch: int | None) -> tuple[int, int] | None:
-    """(rows, tokens a row) of the batch whose scores are the largest. A rollout is trained on in
-    micro-batches of so many rows."""
+    """Return (rows, tokens per row) of the batch with the largest scores. A rollout is split into
+    micro-batches of `micro_batch` rows."""
     shapes = [
         shape
         for step in batches

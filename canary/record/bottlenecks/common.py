@@ -1,4 +1,4 @@
-"""What the bottlenecks read from a record in more than one place."""
+"""Facts of a record that several bottlenecks need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from canary.record.types import Bottleneck, Evidence, RunRecord
 
 FEWEST_STEPS = 5
-"""Timed steps below which a run says nothing of what holds it back."""
+"""Timed steps that a run needs before its bottlenecks are judged."""
 MB = 2**20
 
 
@@ -24,39 +24,39 @@ Answer = Bottleneck | NotJudged | None
 
 
 def too_short(record: RunRecord) -> str:
-    """Why nothing can be said of a run; empty where something can."""
+    """Return why a run is too short to judge, or an empty text."""
     count = record.perf.step_time.count
-    return "" if count >= FEWEST_STEPS else f"{count} timed steps; it takes {FEWEST_STEPS}"
+    return "" if count >= FEWEST_STEPS else f"{count} timed steps; at least {FEWEST_STEPS} needed"
 
 
 def band(value: float, watch: float, bottleneck: float) -> Literal["bottleneck", "watch"] | None:
-    """The severity of a figure that is fine below `watch` and a bottleneck from the other on."""
+    """Return the severity of a figure; None below `watch`."""
     if value >= bottleneck:
         return "bottleneck"
     return "watch" if value >= watch else None
 
 
 def percent(what: str, share: float) -> Evidence:
-    """A share of one, as percent."""
+    """Return a share, 0 to 1, as evidence in percent."""
     return Evidence(what=what, value=100 * share, unit="%")
 
 
 def unmeasured(record: RunRecord, *keys: str) -> NotJudged:
-    """In the record's own words, where it has some for one of the keys."""
+    """Return NotJudged with the reason that the record has for one of the keys, if any."""
     words = (record.unmeasured.get(key) for key in keys)
     return NotJudged(next(filter(None, words), f"{keys[0]} was not measured"))
 
 
 def on_gpu(record: RunRecord) -> bool:
-    """Whether a GPU trained."""
+    """Return whether a GPU trained."""
     return bool((record.env.get("device") or {}).get("type") == "cuda")
 
 
-NO_GPU = NotJudged("for GPUs; none trained here")
+NO_GPU = NotJudged("only judged for GPUs; this run trained on none")
 
 
 def gpu_memory_bytes(record: RunRecord) -> int | None:
-    """The memory of the device that trained, where its like is known."""
+    """Return the memory of the device that trained; None if its GPU cannot be identified."""
     device: dict[str, Any] = record.env.get("device") or {}
     uuid = record.gpu_health.get("uuid")
     gpus = record.env.get("gpus") or []
@@ -68,10 +68,8 @@ def gpu_memory_bytes(record: RunRecord) -> int | None:
 
 
 def kernel_share(record: RunRecord, pattern: str) -> float | None:
-    """Share of the profiled device time in operators whose name matches; None without a profile.
-
-    Only the operators that the profile names are known: at least this share.
-    """
+    """Return the share of profiled device time in matching operators; None without a profile. It
+    is a lower bound: only the operators listed in the profile count."""
     profiler = record.profiler
     total = profiler.self_cuda_time_total_ms or profiler.cuda_time_total_ms
     if not total:

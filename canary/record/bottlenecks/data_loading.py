@@ -11,7 +11,7 @@ WATCH, BOTTLENECK = 0.10, 0.25
 
 
 def judge(record: RunRecord) -> Answer:
-    """By the share of the data phase, which is time that nothing else was done in."""
+    """Judge by the share of the data phase, in which nothing else is done."""
     waited = record.perf.dataloader_wait_pct
     if waited is None:
         return NotJudged("the phases of the steps are not known")
@@ -19,7 +19,7 @@ def judge(record: RunRecord) -> Answer:
     if severity is None:
         return None
     evidence = [
-        percent("of the step in the data phase", waited / 100),
+        percent("step time in the data phase", waited / 100),
         Evidence(what="data phase", value=1000 * record.phases["data"], unit="ms per step"),
     ]
     workers = record.config.get("num_workers")
@@ -28,13 +28,13 @@ def judge(record: RunRecord) -> Answer:
     busy = [launch.phases_cpu["data"] for launch in record.launches if launch.phases_cpu]
     if busy:
         evidence.append(
-            Evidence(what="of it on a core", value=1000 * sum(busy) / len(busy), unit="ms per step")
+            Evidence(what="its CPU time", value=1000 * sum(busy) / len(busy), unit="ms per step")
         )
     return Bottleneck(
         name=NAME,
         severity=severity,
         cost=waited / 100,
         evidence=evidence,
-        advice="prepare batches ahead (more loader workers, pinned memory), or do once what the "
-        "collator does in every step",
+        advice="prepare batches ahead (more loader workers, pinned memory), or move work out of "
+        "the collator, which runs in every step",
     )

@@ -1,4 +1,4 @@
-"""The GPU is idle for part of the time, whatever the cause."""
+"""The GPU is idle part of the time, for any reason."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from canary.record.types import Bottleneck, Evidence, RunRecord
 
 NAME = "gpu_utilization"
 GOOD, FAIR = 85.0, 60.0
-"""Percent: over 85 is good, 60 to 85 fair, under 60 a bottleneck."""
+"""Percent; below FAIR it is a bottleneck."""
 
 
 def judge(record: RunRecord) -> Answer:
-    """By NVML's mean over the measured launch, its start-up included."""
+    """Judge by NVML's mean while the measured launch trained."""
     if not on_gpu(record):
         return NO_GPU
     utilization = record.perf.gpu_utilization_avg
@@ -24,5 +24,5 @@ def judge(record: RunRecord) -> Answer:
         severity="watch" if utilization >= FAIR else "bottleneck",
         cost=0.0,
         evidence=[Evidence(what="GPU utilisation", value=utilization, unit="%")],
-        advice="see what else is named here; without any, profile some steps (profiler.enabled)",
+        advice="see the other bottlenecks; if there is none, profile some steps (profiler.enabled)",
     )

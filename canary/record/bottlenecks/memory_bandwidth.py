@@ -1,4 +1,4 @@
-"""The GPU moves memory more than it computes."""
+"""The GPU spends more time moving memory than computing."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ MEMORY_BOUND = (
     r"copy_|_to_copy|\badd|\bmul|\bdiv|\bsub|\bcat\b|norm|softmax|gelu|silu|dropout|fill_|zero_|where"
     r"|elementwise|Memcpy|Memset|embedding|index|gather"
 )
-"""Operators that do a few operations on each byte; products of matrices, attention and
-convolutions are none of them."""
+"""Operators with few operations per byte, so not matrix products, attention or convolutions."""
 WATCH, BOTTLENECK = 0.5, 0.7
 """Shares of the device time in such operators."""
 MEMORY_BUSY = 60.0
-"""Percent of the time in which the device's memory was read or written, by NVML."""
+"""Percent of time in which the device's memory was read or written, by NVML."""
 
 
 def judge(record: RunRecord) -> Answer:
-    """By the profile's operators, where there is one; else by how busy NVML finds the memory."""
+    """Judge by the profile's operators if there is one, else by NVML's memory utilisation."""
     if not on_gpu(record):
         return NO_GPU
     share = kernel_share(record, MEMORY_BOUND)
@@ -35,11 +34,11 @@ def judge(record: RunRecord) -> Answer:
     evidence = []
     if share is not None:
         severity = band(share, WATCH, BOTTLENECK)
-        evidence.append(percent("of device time in memory-bound operators, at least", share))
+        evidence.append(percent("device time in memory-bound operators, at least", share))
     elif busy is not None:
         severity = "watch" if busy >= MEMORY_BUSY else None
     else:
-        return NotJudged("neither a profile nor NVML tells of the device's memory")
+        return NotJudged("there is no profile, and NVML has no memory utilisation")
     if severity is None:
         return None
     if busy is not None:

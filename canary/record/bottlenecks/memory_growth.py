@@ -7,14 +7,14 @@ from canary.record.types import Bottleneck, Evidence, RunRecord
 
 NAME = "memory_growth"
 WATCH_MB, BOTTLENECK_MB = {"device": 0.1, "resident": 1.0}, {"device": 0.5, "resident": 2.0}
-"""MB a step, by kind of memory; a process's resident memory settles slowly without any leak."""
+"""MB per step by kind of memory; resident memory grows for a while even without a leak."""
 
 
 def judge(record: RunRecord) -> Answer:
-    """By the lower end of the slope's interval: what it grows by at least."""
+    """Judge by the lower end of the slope's interval: the least growth."""
     growth = record.memory.growth
     if growth is None:
-        return NotJudged("a slope of memory takes 30 timed steps")
+        return NotJudged("the memory's slope needs 30 timed steps")
     least = growth.low / MB
     severity = band(least, WATCH_MB[growth.kind], BOTTLENECK_MB[growth.kind])
     if severity is None:
@@ -33,6 +33,6 @@ def judge(record: RunRecord) -> Answer:
         name=NAME,
         severity=severity,
         evidence=evidence,
-        advice="look for tensors kept across steps with their graph (losses, metrics: detach or "
-        "take .item()), and for caches without a bound",
+        advice="look for tensors that keep their graph across steps (losses, metrics: detach them "
+        "or use .item()), and for caches without a limit",
     )

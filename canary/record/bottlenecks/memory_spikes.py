@@ -7,16 +7,16 @@ from canary.record.types import Bottleneck, Evidence, RunRecord
 
 NAME = "memory_spikes"
 WATCH, BOTTLENECK = 1.3, 1.6
-"""The peak over the typical step's."""
+"""The peak over the typical step's memory."""
 LEAST_MB = 200.0
-"""Spikes below this trouble no machine."""
+"""Smaller spikes are harmless."""
 
 
 def judge(record: RunRecord) -> Answer:
-    """By the peak over what was enough until the median step, and by the allocator's retries."""
+    """Judge by the peak over the median step's memory, and by the allocator's retries."""
     memory, peak_mb = record.memory, record.perf.max_mem_mb
     if memory.typical_bytes is None or peak_mb is None:
-        return NotJudged("memory was not followed step by step")
+        return NotJudged("memory was not recorded step by step")
     typical_mb = memory.typical_bytes / MB
     ratio = peak_mb / typical_mb
     severity = band(ratio, WATCH, BOTTLENECK) if peak_mb - typical_mb >= LEAST_MB else None
@@ -37,6 +37,6 @@ def judge(record: RunRecord) -> Answer:
         name=NAME,
         severity=severity,
         evidence=evidence,
-        advice="bound the longest batch (max_length, batches by length), or the work that comes "
-        "every few steps; expandable_segments for a fragmented allocator",
+        advice="limit the longest batch (max_length, batches grouped by length) or the work that "
+        "comes every few steps; for fragmentation set expandable_segments",
     )

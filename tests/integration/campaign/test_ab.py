@@ -217,7 +217,7 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
             "--budget must be more than 0 minutes",
         ),
         (("canary.yaml", "--base", "HEAD", "--threshold-tier", "x"), "no threshold tier 'x'"),
-        (("canary.yaml", "--base", "HEAD", "--format", "xml"), "no format 'xml'"),
+        (("canary.yaml", "--base", "HEAD", "--format", "xml"), "unknown format 'xml'"),
         (("canary.yaml", "--base", "HEAD", "--noise", "no.json"), "cannot read no.json"),
         (("canary.yaml", "--base", "HEAD", "--setup", "exit 7"), "setup ended with exit code 7"),
         (("--base", "HEAD"), "no config for base"),

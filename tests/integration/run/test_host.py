@@ -94,11 +94,11 @@ def test_a_slow_collator_is_named_with_its_share_of_the_step(tmp_path: Path) -> 
     assert named(record) == {"data_loading"}
     assert record.bottlenecks is not None
     numbers = {one.what: one.value for one in record.bottlenecks[0].evidence}
-    assert numbers["of the step in the data phase"] > 50
+    assert numbers["step time in the data phase"] > 50
     assert numbers["data phase"] >= 0.98 * 400
-    assert numbers["of it on a core"] < 100
+    assert numbers["its CPU time"] < 100
     line = next(line for line in finished.err.splitlines() if "data_loading" in line)
-    assert line.startswith("  bottleneck  data_loading: of the step in the data phase ")
+    assert line.startswith("  bottleneck  data_loading: step time in the data phase ")
 
 
 def test_without_gilknocker_a_run_says_so_and_measures_the_rest(tmp_path: Path) -> None:

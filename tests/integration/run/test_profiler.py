@@ -107,11 +107,11 @@ def test_the_trace_opens_and_the_operators_are_those_that_the_probe_counted(sft:
 def test_the_verb_prints_it_alone_and_against_another_run(sft: Finished) -> None:
     alone = canary("profile", str(sft.folder))
     assert alone.code == 0, alone.err
-    assert "CPU only: host against device" in alone.out
+    assert "CPU only: device time, copies" in alone.out
     assert "aten::mul" in alone.out
     assert str(sft.folder / "profiler" / "trace.json") in alone.out
     same = canary("profile", str(sft.folder / "metrics.json"), "--against", str(sft.folder))
-    assert "no operator differs" in same.out
+    assert "No operator differs" in same.out
     found = json.loads(canary("profile", str(sft.folder), "--format", "json").out)
     assert found["profiler"]["steps"] == [3, 4]
     assert found["readings"][0]["topic"] == "balance"
@@ -164,7 +164,7 @@ def test_under_exec_a_window_beyond_the_end_closes_there_and_says_so(tmp_path: P
     assert done.code == 0, done.err
     record = done.record()
     assert record.profiler.steps == [5, 6]
-    assert "2 of 9 steps were profiled: the training ended after step 6" in record.notes
+    assert "2 of 9 steps were profiled: training ended after step 6" in record.notes
 
 
 @pytest.mark.slow
@@ -183,7 +183,7 @@ def test_under_exec_a_window_that_is_never_reached_has_a_reason(tmp_path: Path) 
     done = watched(tmp_path, PYTHON, "loop.py", options=options)
     assert done.code == 0, done.err
     assert done.record().unmeasured["profiler"] == (
-        "steps 20 to 24 were not reached: the training ended after step 4"
+        "steps 20 to 24 not profiled: training ended after step 4"
     )
 
 
@@ -249,7 +249,7 @@ def test_a_loop_that_fails_in_the_window_leaves_no_profiler_running(tmp_path: Pa
     record = load_record(next(tmp_path.iterdir()))
     assert record.status == "failed"
     assert record.unmeasured["profiler"] == (
-        "steps 4 to 5 were to be profiled, and no profile was left: see log.txt"
+        "steps 4 to 5 not profiled: the profiler wrote nothing; see log.txt"
     )
 
 

@@ -142,7 +142,7 @@ def test_what_no_canary_left_is_never_replaced(tmp_path: Path) -> None:
     require_place(tmp_path / "missing" / "deep")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    with pytest.raises(InputError, match="no canary left there"):
+    with pytest.raises(InputError, match="holds files that no canary saved"):
         require_place(tmp_path / "mine")
     with pytest.raises(InputError, match="is a file"):
         require_place(tmp_path / "mine" / "thesis.txt")
@@ -157,7 +157,7 @@ def test_a_model_that_cannot_be_saved_is_refused_before_it_is_trained(tmp_path: 
     with pytest.raises(ConfigError, match="save_pretrained"):
         require_savable(trainer)
     trainer.is_fsdp_enabled = True
-    with pytest.raises(ConfigError, match="shared out among ranks"):
+    with pytest.raises(ConfigError, match="sharded among ranks"):
         require_savable(trainer)
 
 
@@ -183,4 +183,4 @@ def test_a_run_leaves_its_model_outside_of_what_it_counts(tmp_path: Path) -> Non
     (left / MARK).unlink()
     refused = run_config(tmp_path, settings("reward", **few), "--set", f"save_model={left}")
     assert refused.code == 2
-    assert "no canary left there" in refused.err
+    assert "holds files that no canary saved" in refused.err

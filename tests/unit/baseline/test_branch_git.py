@@ -256,7 +256,7 @@ def test_a_command_that_does_not_end_is_ended_with_its_children(tmp_path: Path) 
     )
     with (
         scratch_repository(environ=environ) as scratch,
-        pytest.raises(MachineError, match="did not end in 0 s"),
+        pytest.raises(MachineError, match="did not end within 0 s"),
     ):
         scratch.git("fetch", timeout_s=0.3)
     subprocess.run(["sleep", "1.3"], check=True)

@@ -36,7 +36,7 @@ MAY: list[tuple[str, str, dict[str, Any] | None]] = [
     ("workflow_run", MAIN, followed(event="workflow_dispatch")),
 ]
 MAY_NOT: list[tuple[str, str, dict[str, Any] | None, str]] = [
-    ("pull_request", "refs/pull/7/merge", ANY, "event pull_request does not write"),
+    ("pull_request", "refs/pull/7/merge", ANY, "event pull_request may not write"),
     ("pull_request", MAIN, on(MAIN), "event pull_request"),
     ("pull_request_target", MAIN, on(MAIN), "event pull_request_target"),
     ("merge_group", "refs/heads/gh-readonly-queue/main/pr-7", ANY, "event merge_group"),

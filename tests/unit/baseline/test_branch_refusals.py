@@ -40,7 +40,7 @@ BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "code beside a history": ({ENTRY: WHOLE, "a/b/c/d.json": "{}"}, {}, "does not belong"),
     "a later version": ({ENTRY.replace("v1", "v2"): WHOLE}, {}, "does not belong"),
     "a file too deep": ({ENTRY.replace("v1/", "v1/x/"): WHOLE}, {}, "does not belong"),
-    "another name": ({"v1/a/b/notes.json": WHOLE}, {}, "not named as an entry"),
+    "another name": ({"v1/a/b/notes.json": WHOLE}, {}, "not named like an entry"),
     "cut off": ({ENTRY: WHOLE[:20]}, {}, f"{ENTRY} cannot be read"),
     "empty file": ({ENTRY: ""}, {}, f"{ENTRY} cannot be read"),
     "no entry": ({ENTRY: "{}"}, {}, "is not an entry"),
@@ -54,9 +54,9 @@ BROKEN: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
     "a link": ({ENTRY: "/etc/passwd"}, {ENTRY: "120000"}, "mode 120000"),
     "a program": ({ENTRY: WHOLE}, {ENTRY: "100755"}, "mode 100755"),
     "a submodule": ({"v1/a/b/c.json": ""}, {"v1/a/b/c.json": "160000"}, "mode 160000"),
-    "a way out": ({"v1/../b/c.json": WHOLE}, {}, "is not a name"),
-    "a hidden folder": ({"v1/.git/b/c.json": WHOLE}, {}, "is not a name"),
-    "too large": ({ENTRY: " " * (9 << 20)}, {}, "at most 8,388,608"),
+    "a way out": ({"v1/../b/c.json": WHOLE}, {}, "a name that"),
+    "a hidden folder": ({"v1/.git/b/c.json": WHOLE}, {}, "a name that"),
+    "too large": ({ENTRY: " " * (9 << 20)}, {}, "the limit is 8,388,608"),
     "nothing": ({}, {}, "it has no v1/"),
 }
 
@@ -72,7 +72,7 @@ def test_a_broken_branch_is_an_error_and_stays_as_it_is(
     with pytest.raises(RecordError, match=says) as caught:
         pull(remote, into)
     assert str(remote) in str(caught.value)
-    assert "delete it to begin anew" in str(caught.value)
+    assert "delete it to start again" in str(caught.value)
     assert caught.value.exit_code == 4
     assert not [path for path in into.rglob("*") if path.is_file()]
     with pytest.raises(RecordError, match=says):
@@ -149,7 +149,7 @@ def test_a_branch_that_one_empty_page_hid_is_no_missing_branch(
     remote = Remote(server.url(), token=Token(TOKEN))
     push(remote, adding(1), message="m")
     server.pages.append(b"")
-    with pytest.raises(Unreadable, match="was not found and then listed"):
+    with pytest.raises(Unreadable, match="was not found, but then listed"):
         pull(remote, tmp_path / "into", inhabited=True)
 
 

@@ -87,7 +87,7 @@ def test_a_run_that_is_too_short_is_not_stored(tmp_path: Path) -> None:
 def test_a_run_is_stored_once(tmp_path: Path) -> None:
     save(tmp_path, record(3))
     for again in (record(3), record(4, run_id="run-00003")):
-        with pytest.raises(InputError, match=r"run run-00003 is in .* already"):
+        with pytest.raises(InputError, match=r"run run-00003 is already in .*"):
             save(tmp_path, again)
     with pytest.raises(InputError, match="already"):
         save(tmp_path, record(3), accepted="yes")
@@ -304,7 +304,7 @@ def test_saving_where_it_makes_no_sense_is_refused(tmp_path: Path) -> None:
     source = write(tmp_path / "run" / "metrics.json", record(3)).parent
     with pytest.raises(InputError, match="no periods"):
         save_baseline(source, tmp_path / "kept.json", "meant so")
-    with pytest.raises(InputError, match="a run's own folder"):
+    with pytest.raises(InputError, match="is the folder of a run"):
         save_baseline(source, source)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file, not a folder"):

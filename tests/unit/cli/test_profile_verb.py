@@ -147,7 +147,7 @@ def test_a_metrics_file_without_its_folder_shows_what_the_record_holds(runs: Pat
         file.unlink()
     text = profile_text(run / "metrics.json", None, "text", 3)
     assert "aten::mm" in text
-    assert "trace.json (no longer there)" in text
+    assert "trace.json (not found)" in text
     assert "operators " not in text.split("Files")[1]
 
 
@@ -156,15 +156,15 @@ def test_a_run_without_a_profile_is_refused_with_the_lines_to_add(runs: Path) ->
     with pytest.raises(InputError) as caught:
         profile_text(plain, None, "text", 3)
     assert str(caught.value) == (
-        "PLAIN has no profile: profiling was off (profile it with `profiler: {enabled: true, "
-        "start_step: 20, num_steps: 5}` in its config, or --set profiler.enabled=true)"
+        "PLAIN has no profile: profiling was off (put `profiler: {enabled: true, start_step: 20, "
+        "num_steps: 5}` into its config, or run it with --set profiler.enabled=true)"
     )
 
 
 def test_against_a_run_without_a_profile_the_counts_of_the_probes_are_compared(runs: Path) -> None:
     text = profile_text(run_of(runs, "RUN", USUAL), run_of(runs, "PLAIN", None), "text", 3)
-    assert "calls in one step of the probes, without times: the baseline was not profiled" in text
-    assert "no operator differs" in text
+    assert "calls in one step of each probe, without times: the baseline was not profiled" in text
+    assert "No operator differs" in text
 
 
 def test_where_neither_can_be_compared_it_is_refused(runs: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_broken_table_is_named(runs: Path, document: dict[str, Any]) -> None:
 
 
 def test_an_unknown_format_is_refused(runs: Path) -> None:
-    with pytest.raises(UsageError, match="no format 'html'"):
+    with pytest.raises(UsageError, match="unknown format 'html'"):
         profile_text(runs, None, "html", 3)
 
 

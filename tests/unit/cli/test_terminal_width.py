@@ -117,7 +117,7 @@ def test_checks_that_are_ok_take_one_line_until_they_are_asked_for(shell: Shell)
 
 def test_a_pass_has_no_table_of_what_is_ok() -> None:
     text = render(CASES["pass"](), "text", 80)
-    assert "tolerance" not in text
+    assert "detectable" not in text
     assert "checks ok: step_time_median, " in text
 
 

@@ -161,7 +161,10 @@ def test_a_comparison_in_which_only_the_speed_is_open_is_passed_with_its_verdict
         (verdict_accepted, "Changed and accepted (as planned): learning_rate"),
         (verdict_inconclusive, f"{SAME} Speed is not decided: median step time"),
         (verdict_no_baseline, "No baseline yet: 2 of 3 runs recorded; gating starts after 3."),
-        (verdict_error, "Error: run run-00100 is failed, not completed: it broke, after step 100."),
+        (
+            verdict_error,
+            "Error: run run-00100 did not complete (failed): it broke, after step 100.",
+        ),
     ],
 )
 def test_the_first_line_answers_in_words(make: Any, words: str) -> None:

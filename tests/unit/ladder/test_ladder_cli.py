@@ -96,7 +96,7 @@ def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--format", "html"], "no format 'html'"),
+        (["--format", "html"], "unknown format 'html'"),
         (["--levels", "fast"], "no level 'fast'"),
         (["--rounds", "0"], "--rounds must be 1 or more, got 0"),
         (["--advise", "--rounds", "1"], "--advise --rounds 1 can name nothing"),

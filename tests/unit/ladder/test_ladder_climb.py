@@ -290,7 +290,7 @@ def test_parts_of_an_update_are_one_part_of_a_step() -> None:
 def test_a_run_too_short_to_judge_is_said_to_be_so() -> None:
     short = altered(record_at(1.0), "perf", "step_time", "count", to=4)
     assert bottleneck_of([short]) == (
-        "not judged: 4 timed steps; it takes 5; rollout takes 75% of a step"
+        "not judged: 4 timed steps; at least 5 needed; rollout takes 75% of a step"
     )
 
 

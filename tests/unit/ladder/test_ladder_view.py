@@ -126,7 +126,7 @@ def test_settings_become_the_sections_of_a_config() -> None:
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="no format 'html'"):
+    with pytest.raises(UsageError, match="unknown format 'html'"):
         ladder_text(ladder(), "html")
 
 

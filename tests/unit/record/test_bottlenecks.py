@@ -58,7 +58,7 @@ def test_a_healthy_run_on_a_cpu_names_none_and_says_what_a_gpu_would_tell() -> N
     found, not_judged = find_bottlenecks(example())
     assert found == []
     assert set(not_judged) == FOR_GPUS | {"gil_contention", "synchronization", "memory_spikes"}
-    assert not_judged["gpu_utilization"] == "for GPUs; none trained here"
+    assert not_judged["gpu_utilization"] == "only judged for GPUs; this run trained on none"
 
 
 def test_a_healthy_run_on_a_gpu_names_none() -> None:
@@ -75,7 +75,7 @@ def test_a_run_of_few_steps_says_nothing() -> None:
     found, not_judged = find_bottlenecks(altered(short, "perf", "dataloader_wait_pct", to=90.0))
     assert found == []
     assert set(not_judged) == {each.NAME for each in ALL}
-    assert not_judged["data_loading"] == "4 timed steps; it takes 5"
+    assert not_judged["data_loading"] == "4 timed steps; at least 5 needed"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_waiting_for_data_is_named_by_its_share_of_the_step(
         return
     found = the("data_loading", waiting)
     assert found.severity == severity
-    assert value(found, "of the step in the data phase") == pytest.approx(percent)
+    assert value(found, "step time in the data phase") == pytest.approx(percent)
     assert value(found, "data phase") == pytest.approx(percent)
     assert value(found, "loader workers") == 0
     assert found.cost == pytest.approx(percent / 100)
@@ -238,8 +238,8 @@ IDLE = {"perf__gpu_utilization_avg": 30.0, "memory__peak_reserved_bytes": 8 << 3
 
 def test_few_rows_on_an_idle_gpu_with_free_memory_are_named() -> None:
     found = the("small_batches", gpu_run(**IDLE))
-    assert value(found, "rows a micro-batch") == 4
-    assert value(found, "memory free") == pytest.approx(90.0)
+    assert value(found, "rows per micro-batch") == 4
+    assert value(found, "free device memory") == pytest.approx(90.0)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def waiting(**config: Any) -> Bottleneck:
 def test_collectives_of_several_updates_are_not_taken_for_those_of_micro_batches() -> None:
     found = waiting(training_type="ppo", gradient_accumulation_steps=2)
     assert value(found, "updates per step") == 4
-    assert value(found, "collectives an update") == 7
+    assert value(found, "collectives per update") == 7
     assert "micro-batch" not in found.advice
     assert "ppo_epochs" in found.advice
 
@@ -290,7 +290,7 @@ def test_gradients_are_exchanged_too_often_only_where_they_are_accumulated(
     micro_batches: int, advised: bool
 ) -> None:
     found = waiting(training_type="sft", gradient_accumulation_steps=micro_batches)
-    assert ("not once a micro-batch" in found.advice) is advised
+    assert ("not once per micro-batch" in found.advice) is advised
 
 
 def test_reads_that_empty_the_devices_queue_are_named_on_a_gpu_alone() -> None:
@@ -331,7 +331,7 @@ def test_the_worst_comes_first_and_a_cause_before_its_symptom() -> None:
 
 def test_a_line_has_name_numbers_units_and_advice() -> None:
     found = the("gpu_utilization", gpu_run(perf__gpu_utilization_avg=40.0))
-    assert one_line(found).startswith("gpu_utilization: GPU utilisation 40%; see what else")
+    assert one_line(found).startswith("gpu_utilization: GPU utilisation 40%; see the other")
 
 
 def waiting_for_data(percent: float) -> RunRecord:
@@ -341,7 +341,7 @@ def waiting_for_data(percent: float) -> RunRecord:
 def test_a_comparison_tells_of_new_bottlenecks_alone() -> None:
     healthy, slow = waiting_for_data(2.0), waiting_for_data(60.0)
     (note,) = new_bottlenecks([slow], [healthy])
-    assert note.startswith("new bottleneck: data_loading: of the step in the data phase 60%")
+    assert note.startswith("new bottleneck: data_loading: step time in the data phase 60%")
     assert new_bottlenecks([slow], [slow]) == []
     assert new_bottlenecks([slow], [healthy, slow]) == []
     assert new_bottlenecks([healthy, slow], [healthy]) == []

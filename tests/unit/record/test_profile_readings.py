@@ -115,8 +115,8 @@ def test_a_cpu_is_said_to_be_one_and_judged_by_what_it_has() -> None:
         )
     )
     assert [item.topic for item in found] == ["balance", "conversions", "operator"]
-    assert found[0].text.startswith("CPU only: host against device")
-    assert "100.0 ms of the host in 120.0 ms of wall time (83%)" in found[0].text
+    assert found[0].text.startswith("CPU only: device time, copies")
+    assert "100.0 of 120.0 ms wall time (83%)" in found[0].text
     assert "2.0% of the operators' time" in found[1].text
     assert found[2].concern
     assert "aten::add takes 90%" in found[2].text

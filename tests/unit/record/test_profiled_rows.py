@@ -158,7 +158,7 @@ def test_of_several_ranks_the_one_that_was_profiled_is_named(tmp_path: Path) -> 
     given = window(tmp_path, start_step=3, num_steps=1)
     left(tmp_path, {"summary": {"steps": [3]}, "unmeasured": {}})
     keep_profile(kept, tmp_path, given, 8)
-    assert kept.notes == ["the first rank alone was profiled"]
+    assert kept.notes == ["only the first rank was profiled"]
 
 
 def test_a_window_that_was_cut_short_is_said(tmp_path: Path) -> None:
@@ -166,21 +166,20 @@ def test_a_window_that_was_cut_short_is_said(tmp_path: Path) -> None:
     left_window = window(tmp_path, start_step=3, num_steps=5)
     left(tmp_path, {"summary": {"steps": [3, 4]}, "unmeasured": {}})
     keep_profile(kept, tmp_path, left_window, 4)
-    assert kept.notes == ["2 of 5 steps were profiled: the training ended after step 4"]
+    assert kept.notes == ["2 of 5 steps were profiled: training ended after step 4"]
     assert kept.profiler.trace_path is None
 
 
 @pytest.mark.parametrize(
     ("first", "last", "reason"),
     [
-        (1, 12, "steps 20 to 24 were not reached: the training ended after step 12"),
-        (None, None, "no step ended, and steps 20 to 24 were to be profiled"),
-        (1, 22, "steps 20 to 24 were to be profiled, and no profile was left: see log.txt"),
+        (1, 12, "steps 20 to 24 not profiled: training ended after step 12"),
+        (None, None, "steps 20 to 24 not profiled: no step was completed"),
+        (1, 22, "steps 20 to 24 not profiled: the profiler wrote nothing; see log.txt"),
         (
             101,
             140,
-            "steps 20 to 24 were to be profiled, and the training went on from a checkpoint with "
-            "step 101",
+            "steps 20 to 24 not profiled: training resumed from a checkpoint with step 101",
         ),
     ],
 )

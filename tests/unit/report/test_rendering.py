@@ -198,7 +198,7 @@ def test_json_is_one_strict_document_with_the_documented_keys() -> None:
 
 
 def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(UsageError, match="no format 'xml'"):
+    with pytest.raises(UsageError, match="unknown format 'xml'"):
         render(healthy(), "xml")
 
 

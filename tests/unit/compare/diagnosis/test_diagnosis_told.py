@@ -51,7 +51,7 @@ def test_equal_runs_have_no_story() -> None:
     before, after = sides()
     found = compare_to_baseline(after, before)
     story = story_text(story_of(found, [after], [before]), "text", found)
-    assert "nothing that was recorded stands out" in story
+    assert "no recorded fact points to a cause" in story
 
 
 def test_a_run_that_failed_is_explained_by_what_its_probe_and_config_tell() -> None:
