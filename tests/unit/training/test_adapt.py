@@ -140,7 +140,7 @@ def test_an_unknown_parameter_without_a_value_is_left_out() -> None:
 
 
 def test_a_parameter_with_a_value_is_never_dropped() -> None:
-    with pytest.raises(ConfigError, match="takes no 'peft_config'"):
+    with pytest.raises(ConfigError, match="does not take 'peft_config'"):
         adapt.build(_Trainer, model=1, peft_config=3)
 
 
