@@ -48,8 +48,8 @@ def child_environment(
 
     Compiled kernels are cached in `cache_dir`, which outlives the run: else a second run would
     differ by compiling less. Prepared dataset rows are cached in the run's scratch folder
-    (`Job.rows_dir`). So the probe always prepares them and measured launches always find them,
-    which makes the counts of tokenizer calls and cache hits exact.
+    (`Job.rows_dir`). So the probe always prepares them and measured launches always find them. That
+    makes the counts of tokenizer calls and cache hits exact.
 
     `device` is the uuid of the GPU, or the uuids of several ranks' GPUs separated by commas. It is
     None without a GPU.

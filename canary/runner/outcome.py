@@ -38,7 +38,7 @@ def failure_text(result: Result, run_dir: Path, verbose: bool) -> str:
 
 
 def outcome_text(record: RunRecord) -> str:
-    """Return a few lines: step time, rates, utilisation, memory, loss, metrics, phases, alerts."""
+    """Return a few lines: step time, rates, utilisation, memory, loss, phases, exact signals ..."""
     perf, stability = record.perf, record.stability
     time_ = perf.step_time
     lines = [f"completed in {record.duration_seconds:.1f} s"]

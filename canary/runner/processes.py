@@ -1,6 +1,6 @@
 """The training processes of one launch, seen by their parent: which live, which failed first.
 
-For a launch of one process it only adds the line of code where a timeout found it.
+For a launch of one process it only adds at which line of code a timeout happened.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RankProcesses:
         if len(self._pulses) < self._expected():
             self._pulses = read_pulses(self._scratch)
         for rank, pulse in self._pulses.items():
-            if rank not in self._gone and _lives(pulse.pid):
+            if rank not in self._gone and _is_alive(pulse.pid):
                 self._alive_at[rank] = time.time()
             else:
                 self._gone.add(rank)
@@ -76,7 +76,7 @@ class RankProcesses:
         return next((p.local_world_size for p in self._pulses.values()), 1)
 
     def _gave_up_waiting(self) -> bool:
-        """Whether a rank failed as another did not answer: the others can still write stacks."""
+        """Whether a rank failed because another did not answer: it is time to ask for stacks."""
         files = set(rank_files(Path(self._job.result_file)).values()) - self._read
         self._read |= files
         new = [result for file in files if (result := Result.read(file)) is not None]
@@ -118,7 +118,7 @@ class RankProcesses:
         return sorted(self._pulses)
 
     def outcome(self) -> Result | None:
-        """Return the launch's result from those of its ranks, None without any, once it is over."""
+        """Return the result of an ended launch, merged from its ranks; None without any result."""
         self._pulses = read_pulses(self._scratch)
         results = self._results()
         facts = self.facts()
@@ -241,7 +241,7 @@ def _death(code: int | None) -> tuple[str, str | None]:
     return "exited and wrote no result", None
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

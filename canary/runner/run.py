@@ -115,8 +115,8 @@ def _launches(session: Session, cache_dir: Path) -> Result:
     """Run the launches in order, until one does not complete."""
     session.describe_machine()
     config = session.config
-    begun = time.monotonic()
-    deadline = begun + config.timeout
+    began = time.monotonic()
+    deadline = began + config.timeout
     measured = Result(status="failed", reason="the config asks for no launch")
     files = UserFiles(session) if _tracks_files(config) else None
     with HeldDevice(config.device, cache_dir, config.nproc or 1) as watch:
@@ -142,7 +142,7 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             if not launch and files is not None:
                 # A repeated process may wait forever for another stage of the command.
                 now = time.monotonic()
-                deadline = min(deadline, now + AGAIN_S + AGAIN_TIMES * (now - begun))
+                deadline = min(deadline, now + AGAIN_S + AGAIN_TIMES * (now - began))
             session.launch_ended(kind, result)
             if without_probe(session, kind, result):
                 return measured

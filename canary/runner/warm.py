@@ -2,9 +2,8 @@
 
 Inside `warm_starts` the first launch starts the warm Python (`canary.training.forking`). Later
 launches use it, also those of processes started from here. A launch starts the plain way if a fork
-could differ from a fresh process: another interpreter, other variables that an import may have
-read, a user's module that hides an installed one, a device in use, threads, a system other than
-Linux.
+could differ from a fresh process. The reasons: another interpreter, other variables that an import
+reads, a user's module that hides an installed one, a device in use, threads, no Linux.
 
 The warm Python ends with the verb that opened `warm_starts`. It adds no new access: training code
 runs as the same user, and could already reach the canary itself.
@@ -33,12 +32,12 @@ FORKING = Path(__file__).parents[1] / "training" / "forking.py"
 WARM_FOLDER = f"{OURS}WARM"
 """The environment variable with the folder of the sockets."""
 LIFE = "life"
-MOST = 2
+MAX_WARM = 2
 """Most warm Pythons at once: each takes about 400 MB, most of it shared with its launches."""
 POLL_S = 0.05
 PADDING = " " * 1024
-"""Space in the warm Python's command line, which a launch overwrites by its command line."""
-SINCE_READ = frozenset(
+"""Space in the warm Python's command line: each fork writes its launch's command line there."""
+NOT_READ = frozenset(
     (
         *("CUBLAS_WORKSPACE_CONFIG", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
         *("TENSORBOARD_LOGGING_DIR", "PYTHONPATH", "PYTEST_CURRENT_TEST"),
@@ -48,8 +47,7 @@ SINCE_READ = frozenset(
 """Variables that no import reads, or that a fork gets later. Torch copies the folder of compiled
 kernels at import only with `PRECOMPILED`."""
 PRECOMPILED = "TORCH_CACHING_PRECOMPILE"
-NEVER_READ = ("CANARY_", OURS)
-"""Prefixes of the canary's variables."""
+CANARY_PREFIXES = ("CANARY_", OURS)
 
 
 @contextlib.contextmanager
@@ -66,7 +64,7 @@ def warm_starts() -> Iterator[None]:
             around.callback(_end_warm_pythons)
             life = around.enter_context(socket.socket(socket.AF_UNIX))
             life.bind(str(Path(folder, LIFE)))
-            life.listen(8 * MOST)
+            life.listen(8 * MAX_WARM)
             os.environ[WARM_FOLDER] = folder
             around.callback(os.environ.pop, WARM_FOLDER, None)
         yield
@@ -156,11 +154,11 @@ def warm_child(
 ) -> WarmChild | None:
     """Start the worker as a fork; return None if it has to start the plain way. `waiting` is called
     during the imports, and returns whether time is left."""
-    place = os.environ.get(WARM_FOLDER)
-    if place is None:
+    folder = os.environ.get(WARM_FOLDER)
+    if folder is None:
         return None
     with contextlib.suppress(OSError):
-        channel = _connected(Path(place), environment)
+        channel = _connected(Path(folder), environment)
         if channel is None:
             return None
         try:
@@ -207,14 +205,14 @@ def _line(channel: socket.socket) -> int | None:
     return None
 
 
-def _connected(place: Path, environment: Mapping[str, str]) -> socket.socket | None:
+def _connected(folder: Path, environment: Mapping[str, str]) -> socket.socket | None:
     """Return a connection to the warm Python of this environment, started if needed; None if this
     launch has to start the plain way."""
-    path = place / _key(environment)
+    path = folder / _key(environment)
     channel = socket.socket(socket.AF_UNIX)
     try:
         if not path.exists():
-            if len(list(place.iterdir())) > MOST:  # plus the socket `LIFE`
+            if len(list(folder.iterdir())) > MAX_WARM:  # plus the socket `LIFE`
                 raise OSError("there are enough")
             _start(path, environment)
         channel.connect(str(path))
@@ -226,11 +224,11 @@ def _connected(place: Path, environment: Mapping[str, str]) -> socket.socket | N
 
 def _key(environment: Mapping[str, str]) -> str:
     """Return the same key for two launches whose imports would have the same effect."""
-    unread: frozenset[str] = frozenset() if environment.get(PRECOMPILED) else SINCE_READ
+    unread: frozenset[str] = frozenset() if environment.get(PRECOMPILED) else NOT_READ
     read = {
         name: value
         for name, value in environment.items()
-        if name not in unread and not name.startswith(NEVER_READ)
+        if name not in unread and not name.startswith(CANARY_PREFIXES)
     }
     text = json.dumps([sys.executable, str(FORKING), read], sort_keys=True)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]

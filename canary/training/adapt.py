@@ -7,7 +7,7 @@ A trainer's module uses the newest names:
     trainer = adapt.build(trainer_class, model=..., args=arguments, processing_class=tokenizer)
 
 `training_arguments` passes its settings through `settings` below. A setting that the installed
-version cannot apply becomes a line in `spec.notes`, shown in the record and on the terminal.
+version cannot apply becomes a line in `spec.notes`, for the record and the terminal.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def offered(stem: str, takes: str = "model") -> tuple[type[Any], type[Any]]:
     Raises:
         ConfigError: neither module has the pair.
     """
-    for place in ("trl", f"trl.experimental.{stem.lower()}"):
+    for package in ("trl", f"trl.experimental.{stem.lower()}"):
         try:
-            module = importlib.import_module(place)
+            module = importlib.import_module(package)
             config: type[Any] = getattr(module, f"{stem}Config")
             trainer: type[Any] = getattr(module, f"{stem}Trainer")
         except (ImportError, AttributeError):

@@ -283,12 +283,12 @@ class TrainingLaunch:
         """
         rows_file = rank_path(Path(self.job.rows_file), self.rank)
         rows = [row for row in read_rows(rows_file) if row["launch"] == self.job.launch]
-        place = {
+        here = {
             "node_rank": int(os.environ.get(NODE_RANK, "0")),
             "host": socket.gethostname(),
             "run_dir": str(rows_file.parent),
         }
-        everyone = of_every_rank(place | {"rows": rows, "result": asdict(result)})
+        everyone = of_every_rank(here | {"rows": rows, "result": asdict(result)})
         machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
         main, this = min(machines), machines[self.rank]
         if this != main:

@@ -1,8 +1,8 @@
 """User code given by dotted path in the config: find it, call it, and name it if it fails.
 
 `package.module:function` is imported from the working directory. A path that cannot be found, or
-gives an object of the wrong type, raises ConfigError with the key and the path. A failure during
-the training raises RunFailed.
+gives the wrong type, raises ConfigError with the key and the path. A failure during the training
+raises RunFailed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The training process of one launch: `python -m canary.training.worker JOB.json`.
 
-It ties itself to its parent, imports the training stack, builds the trainer, attaches the
-collectors, trains and writes the result. Only the parent writes `metrics.json`.
+It imports the training stack, builds the trainer, attaches the collectors, trains and writes the
+result. Only the parent writes `metrics.json`.
 """
 
 from __future__ import annotations

@@ -65,16 +65,16 @@ def phase_bar(parts: Sequence[tuple[str, float]], cells: int) -> Line:
     """Return a bar of `cells` columns with a section for each phase's share."""
     line: Line = []
     drawn, total = 0, 0.0
-    for place, (_, share) in enumerate(parts):
+    for index, (_, share) in enumerate(parts):
         total += share
         upto = min(cells, round(cells * total))
-        line.append((PHASE_CELLS[place % len(PHASE_CELLS)] * (upto - drawn), _style(place)))
+        line.append((PHASE_CELLS[index % len(PHASE_CELLS)] * (upto - drawn), _style(index)))
         drawn = upto
     return [piece for piece in line if piece[0]] + [(" " * (cells - drawn), "")]
 
 
-def _style(place: int) -> str:
-    return PHASE_STYLES[place % len(PHASE_STYLES)]
+def _style(index: int) -> str:
+    return PHASE_STYLES[index % len(PHASE_STYLES)]
 
 
 def panel_lines(pace: Pace, width: int, label: str = "", status: str = "") -> list[Line]:
@@ -84,7 +84,7 @@ def panel_lines(pace: Pace, width: int, label: str = "", status: str = "") -> li
     lines += wrapped([(part, "") for part in figures.speed(pace)], width)
     parts = figures.phase_parts(pace)
     if parts:
-        names = [(text, _style(place)) for place, text in enumerate(figures.phase_words(parts))]
+        names = [(text, _style(index)) for index, text in enumerate(figures.phase_words(parts))]
         bar = phase_bar(parts, min(BAR_CELLS, width))
         beside = wrapped(names, width - BAR_CELLS - 2, "  ") if width >= 3 * BAR_CELLS else []
         if len(beside) == 1:
@@ -115,7 +115,7 @@ def _alerts(pace: Pace, width: int) -> list[Line]:
     if not pace.alerted:
         return []
     earlier = pace.alerted - len(pace.alerts)
-    before = f"{earlier} earlier alert{'' if earlier == 1 else 's'}"
+    before = f"{earlier} alert{'' if earlier == 1 else 's'} earlier"
     more: list[Line] = [[(fitted(before, width), "dim")]] if earlier else []
     return more + [
         [(fitted(alert_words(alert), width), SEVERITY_STYLES.get(alert["severity"], ""))]

@@ -83,9 +83,9 @@ class UntilClosed:
 
 
 def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False, label: str = "") -> Listener:
-    """Return the live panel for a terminal, plain lines elsewhere or with `plain` (something else
-    writes to the terminal too), nothing if `quiet`. `label` is put before the output. If another
-    canary program follows this run (`EVENTS`), only that program gets the events."""
+    """Return the live panel for a terminal, plain lines elsewhere, nothing if `quiet`. `plain`: the
+    terminal gets other output too. `label` is put before the output. If another canary program
+    follows this run (`EVENTS`), only that program gets the events."""
     follower = os.environ.pop(EVENTS, "")
     if follower:
         return UntilClosed(JsonLines(os.fdopen(int(follower), "w", encoding="utf-8")))

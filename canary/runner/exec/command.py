@@ -127,9 +127,9 @@ class CommandRunner(LocalRunner):
         return self._probe_over
 
     def _tidy(self, child: Child) -> None:
-        """End a command that still runs, with all that it started; a probe that is over without
-        asking, so that no handler saves anything. After a command that ended, its background
-        processes are the user's."""
+        """End a command that still runs, with all that it started. A finished probe is killed at
+        once, so that no handler saves anything. A command that ended keeps its background
+        processes."""
         if child.poll() is None:
             end_tree(child, ask=not self._probe_over)
 

@@ -55,7 +55,7 @@ PATHS: dict[str, tuple[tuple[int, int], ...]] = {
     "os.symlink": ((1, 2),),
     "os.link": ((1, 3),),
 }
-"""Per audit event, the places of its arguments: a path, and the open folder it is relative to."""
+"""Per audit event, the indexes of two arguments: a path, and the folder it is relative to."""
 WRITTEN = ("os.truncate", "os.chmod", "os.chown", "os.utime", "sqlite3.connect")
 MADE = ("tempfile.mkstemp", "tempfile.mkdtemp")
 EVENTS = frozenset((*PATHS, *WRITTEN, *MADE, "open", "socket.bind"))
@@ -133,7 +133,7 @@ class Notes:
             self._new.add(path)
             self._append(TEMPORARY, path)
         elif not (event == "os.mkdir" and os.path.isdir(located(args[0], args[2]))):
-            paths = [located(args[place], args[of]) for place, of in PATHS[event]]
+            paths = [located(args[index], args[folder]) for index, folder in PATHS[event]]
             for path in paths:
                 self._note(path, moves=True)
             if event == "os.rename":
@@ -196,8 +196,8 @@ class Notes:
                 self._touch(ENDED_AT)
 
     def _unnoticed(self) -> None:
-        """Note unnoticed changes in the folders that this process wrote to. Now, because a later
-        stage of the command may rename or overwrite them."""
+        """Note unnoticed changes in the folders that this process wrote to, before a later stage of
+        the command renames or overwrites them."""
         began = os.stat(os.path.join(self._folder, f"{BEGAN_AT}{self._root}"))
         for folder, names in self._listed.items():
             for name in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -226,11 +226,11 @@ class Notes:
 
     def _written(self, path: str | bytes) -> None:
         # A write follows symlinks.
-        place = os.path.realpath(located(path))
+        target = os.path.realpath(located(path))
         if self._kept:
-            self._copy_link(place)
-        self._note(place, moves=False)
-        self._note_write(place)
+            self._copy_link(target)
+        self._note(target, moves=False)
+        self._note_write(target)
 
     def _note_write(self, path: str) -> None:
         """Note each write of a repeated launch: further writes are another program's."""

@@ -45,11 +45,11 @@ class FileWrites:
     def _read(self) -> None:
         while True:
             chunk = os.read(self._descriptor, CHUNK)
-            place = 0
-            while place < len(chunk):
-                number, mask, _, length = HEADER.unpack_from(chunk, place)
-                name = chunk[place + HEADER.size :][:length].rstrip(b"\0")
-                place += HEADER.size + length
+            offset = 0
+            while offset < len(chunk):
+                number, mask, _, length = HEADER.unpack_from(chunk, offset)
+                name = chunk[offset + HEADER.size :][:length].rstrip(b"\0")
+                offset += HEADER.size + length
                 if number == self._last and mask & GONE:
                     return  # `end` was called
                 self._count(number, mask, name)

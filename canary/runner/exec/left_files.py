@@ -1,7 +1,7 @@
 """The files that a launch left, which must be set aside before the next launch.
 
-Found by the notes of its processes (see `canary.runner.exec.file_notes`), and by one look at the
-folders that they wrote to, for unnoticed writes.
+The notes of its processes name them (see `canary.runner.exec.file_notes`). One look at the folders
+that they wrote to finds unnoticed writes.
 """
 
 from __future__ import annotations
@@ -97,16 +97,15 @@ def read_notes(folder: Path) -> list[Note]:
         while at + 4 <= len(words):
             moment, kind, path, more = words[at : at + 4]
             if moment.isdigit() and len(kind) == 1 and path.startswith(b"/"):
-                more_text = os.fsdecode(more)
-                place = Path(os.fsdecode(path))
-                found.append(Note(int(moment), kind.decode(), place, more_text, root))
+                texts = Path(os.fsdecode(path)), os.fsdecode(more)
+                found.append(Note(int(moment), kind.decode(), *texts, root))
                 at += 4
             else:
                 at += 1  # a note that was cut short
     return sorted(found, key=lambda note: note.moment)
 
 
-def firsts(notes: list[Note]) -> dict[Path, Note]:
+def first_notes(notes: list[Note]) -> dict[Path, Note]:
     """Return the first note of each path that a launch changed."""
     found: dict[Path, Note] = {}
     for note in notes:
@@ -155,7 +154,7 @@ def caches(notes: list[Note], free: Free) -> set[Path]:
     """Return the caches, which stay as a launch leaves them: of datasets and models in a place that
     the user chose, and new folders that hold only caches."""
     found = {note.path for note in notes if note.kind == CACHE}
-    for path, note in firsts(notes).items():
+    for path, note in first_notes(notes).items():
         if note.kind != NEW or not is_folder(path):
             continue
         inside = [*path.iterdir()]
@@ -165,7 +164,7 @@ def caches(notes: list[Note], free: Free) -> set[Path]:
     return found
 
 
-def tracked(notes: list[Note]) -> set[Path]:
+def wandb_folders(notes: list[Note]) -> set[Path]:
     """Return folders that wandb made. A separate program writes there, only in the first launch."""
     found = {note.path for note in notes if note.kind in MADE_HERE and is_folder(note.path)}
     runs = {path for path in found if path.name.startswith(("run-", "offline-run-"))}
@@ -191,12 +190,12 @@ def left_by(folder: Path) -> list[Item]:
     root = int((folder / TRAINING).read_text(encoding="utf-8"))
     notes = [note for note in of_all if note.root == root]
     free = free_of(str(folder))
-    wandb_runs = tracked(of_all)
+    wandb_runs = wandb_folders(of_all)
     warm = caches(of_all, free) | wandb_runs
     listed = listings(notes)
     first = {
         path: note
-        for path, note in firsts(notes).items()
+        for path, note in first_notes(notes).items()
         if path not in warm and not is_below(path, warm) and not is_free(str(path), free)
     }
     for path, note in first.items():
@@ -208,7 +207,7 @@ def left_by(folder: Path) -> list[Item]:
         for path, note in first.items()
         if not is_below(path, made) and (item := _item(note, folder)) is not None
     }
-    known = firsts(of_all)
+    known = first_notes(of_all)
     inodes = _inodes([*folder.glob("*"), *known])
     at_exit = [note.path for note in notes if note.kind == UNNOTICED]
     for path in (*_unnoticed(listed, *_while_it_ran(folder, root)), *_candidates(at_exit)):
@@ -247,10 +246,10 @@ def _beside(
     disk = item.path.parent.stat().st_dev
     if disk == folder.stat().st_dev:
         return None
-    for place in reversed(item.path.parents):
-        taken = place in noted | listed or is_below(place, noted) or place.is_relative_to(cwd)
-        if place.stat().st_dev == disk and not taken and os.access(place, os.W_OK | os.X_OK):
-            return place
+    for parent in reversed(item.path.parents):
+        taken = parent in noted | listed or is_below(parent, noted) or parent.is_relative_to(cwd)
+        if parent.stat().st_dev == disk and not taken and os.access(parent, os.W_OK | os.X_OK):
+            return parent
     raise Refused(f"{item.path} is on another disk, where no other folder is writable")
 
 
@@ -365,6 +364,6 @@ def _require_room(items: list[Item]) -> None:
             continue
         size = kept.st_size
         total += size
-        place = next(parent for parent in item.path.parents if parent.is_dir())
-        if total > COPIED_BYTES or total > shutil.disk_usage(place).free:
+        existing = next(parent for parent in item.path.parents if parent.is_dir())
+        if total > COPIED_BYTES or total > shutil.disk_usage(existing).free:
             raise Refused(f"{item.path} is too large to copy ({size:,} bytes)")

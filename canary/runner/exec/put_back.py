@@ -33,7 +33,7 @@ from canary.runner.exec.left_files import (
     MADE_HERE,
     Note,
     caches,
-    firsts,
+    first_notes,
     is_below,
     is_folder,
     is_sound,
@@ -123,7 +123,7 @@ class _Undo:
         free = free_of(str(self._launch))
         self._warm = caches(notes, free) | caches(read_notes(root / "launch0"), free)
         self._first = {
-            path: note for path, note in firsts(notes).items() if not is_free(str(path), free)
+            path: note for path, note in first_notes(notes).items() if not is_free(str(path), free)
         }
         noted = Counter(note.path for note in notes if note.kind == WRITTEN_TO)
         self._others = {path for path in noted if written is None or written[path] > noted[path]}
@@ -286,8 +286,8 @@ class _Undo:
 
     def _to_found(self, at: Path, path: Path) -> None:
         """Keep `at` in `found`, because its place `path` is taken, and note where."""
-        places = (one for one in at.parents if one.name.startswith(BESIDE))
-        kept = next(places, self._root) / "found" / f"{time.time_ns()}" / path.name
+        beside = (one for one in at.parents if one.name.startswith(BESIDE))
+        kept = next(beside, self._root) / "found" / f"{time.time_ns()}" / path.name
         kept.parent.mkdir(parents=True)
         at.rename(kept)
         self._notes.append(f"the first launch's {path} is at {kept}")
@@ -322,9 +322,9 @@ class _Undo:
 
     def _keep(self, kept: Path | None, path: Path) -> None:
         if kept is not None and kept.exists():
-            place = self._found(path)
-            shutil.copy2(kept, place)
-            self._notes.append(f"the earlier {path} is at {place}")
+            copy = self._found(path)
+            shutil.copy2(kept, copy)
+            self._notes.append(f"the earlier {path} is at {copy}")
 
     def _restore_file(self, kept: Path, path: Path) -> None:
         """Restore the kept file itself if it is a hard link, else its content."""

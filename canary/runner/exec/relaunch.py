@@ -82,11 +82,11 @@ class UserFiles:
                 assert mover.stdin is not None
                 with contextlib.suppress(OSError):
                     mover.stdin.close()
-                told = _answer(mover, last=True).get("told")
-                if told is None:  # it refused, or was ended
+                notes = _answer(mover, last=True).get("notes")
+                if notes is None:  # it refused, or was ended
                     end_processes(marks)
-                    told = put_back(self._root)
-                self._session.record.notes += told
+                    notes = put_back(self._root)
+                self._session.record.notes += notes
 
 
 def _training(job: Job) -> int | None:
@@ -105,8 +105,8 @@ DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
 
 
 def _require_repeatable(start: Start | None, marks: Path) -> None:
-    """Raise Refused if the training process cannot be started alone, or if a Python of the first
-    launch could not note its changes."""
+    """Raise Refused if the training process cannot be started alone, or if the first launch could
+    not note all its changes."""
     unnoted = next(marks.glob("unnoted.*"), None)
     if unnoted is not None:
         why = unnoted.read_text(encoding="utf-8")

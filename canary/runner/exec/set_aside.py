@@ -26,7 +26,7 @@ from canary.runner.exec.left_files import Item, Refused, is_moved, left_by
 from canary.runner.exec.put_back import BESIDE, Journal, look, put_back
 
 END_S = 10.0
-"""Seconds in which the rest of a launch's processes are ended."""
+"""Seconds to end the rest of a launch's processes."""
 LINGERS_S = 2.0
 """Seconds that processes of the first launch may run on after it."""
 README = """These files are not lost: `canary exec` moved them out of the way of its second launch.
@@ -58,10 +58,10 @@ def main() -> None:
     _send({"ready": True})
     sys.stdin.buffer.read()
     end_processes(marks)
-    told = put_back(root, written=watched.end())
-    if os.getppid() != parent and not told:
+    notes = put_back(root, written=watched.end())
+    if os.getppid() != parent and not notes:
         shutil.rmtree(root, ignore_errors=True)
-    _send({"told": told})
+    _send({"notes": notes})
 
 
 def _words(error: Exception) -> str:
@@ -82,7 +82,6 @@ def set_aside(root: Path, launch: int, items: list[Item]) -> None:
 
     Raises:
         OSError: something cannot be moved or copied; `put_back` undoes the rest.
-        Refused: the same.
     """
     journal = Journal(root / "journal")
     journal.write({"launch": launch})
@@ -104,14 +103,14 @@ def set_aside(root: Path, launch: int, items: list[Item]) -> None:
 
 def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> None:
     """Move an item into the run's folder, or into `item.beside` if that is on another disk."""
-    place = root / "aside"
+    folder = root / "aside"
     if item.beside is not None:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
-        place = item.beside / f"{BESIDE}{root.parent.name}-{name}"
-    at = place / str(number) / item.path.name
+        folder = item.beside / f"{BESIDE}{root.parent.name}-{name}"
+    at = folder / str(number) / item.path.name
     at.parent.mkdir(parents=True)
     if item.beside is not None:
-        (place / "README.txt").write_text(words, encoding="utf-8")
+        (folder / "README.txt").write_text(words, encoding="utf-8")
     journal.write({"path": str(item.path), "at": str(at)})
     item.path.rename(at)
 

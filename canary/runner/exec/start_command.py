@@ -1,6 +1,6 @@
 """Records how the training process was started, so that a further launch can start it alone.
 
-So the rest of a shell script runs once. Loaded in each Python process of the user's command:
+The rest of a shell script then runs only once. Loaded in each Python process of the user's command:
 standard library only, and little of it.
 """
 # ruff: noqa: PTH109, PTH110, PTH115, PTH116, PTH118, PTH123

@@ -93,8 +93,8 @@ def _program(event: str, args: tuple[Any, ...]) -> tuple[list[str], Mapping[str,
     if event == "os.system":
         return ["sh", "-c", os.fsdecode(args[0])], os.environ
     if event == UNAUDITED:
-        (given, places), environment = args[:2], args[5]
-        started = places[0] if len(places) == 1 else given[0]
+        (given, candidates), environment = args[:2], args[5]
+        started = candidates[0] if len(candidates) == 1 else given[0]
         if environment is not None:
             environment = dict(pair.split(b"=", 1) for pair in environment)
     else:
@@ -147,15 +147,15 @@ def _is_the_systems(program: str, environment: Mapping[str, str]) -> bool:
 def _compiles_here(words: Sequence[str]) -> bool:
     """Whether a compiler writes into the working folder."""
     here = Path.cwd().resolve()
-    outputs = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-o"]
+    outputs = [words[index + 1] for index, word in enumerate(words[:-1]) if word == "-o"]
     return any((here / output).resolve().is_relative_to(here) for output in outputs)
 
 
 def _git_reads(words: Sequence[str]) -> bool:
-    place = 1
-    while place < len(words) and words[place].startswith("-"):
-        place += 2 if words[place] in ("-C", "-c") else 1
-    rest = [*words[place:]]
+    index = 1
+    while index < len(words) and words[index].startswith("-"):
+        index += 2 if words[index] in ("-C", "-c") else 1
+    rest = [*words[index:]]
     if any(word.startswith(("--output", "-o")) for word in rest):
         return False
     if not rest or rest[0] in GIT_READS:
@@ -181,7 +181,7 @@ def _python(
     # With a long path, installers write a script for sh that names the interpreter in line two.
     for line in lines if lines and lines[0].startswith("#!") else ():
         named = [word.strip("'") for word in line.lstrip("#!").split()]
-        for place, word in enumerate(named):
+        for index, word in enumerate(named):
             if name.fullmatch(Path(word).name):
-                return ["python", *named[place + 1 :], found, *words[1:]]
+                return ["python", *named[index + 1 :], found, *words[1:]]
     return None

@@ -30,14 +30,14 @@ class Keeper(Protocol):
     stop_after: int | None
     """Steps after which recording ends; None for all steps."""
 
-    def begins(self, loop: Loop) -> ExactSignals | None:
+    def begin(self, loop: Loop) -> ExactSignals | None:
         """Begin the loop. Return the collector of exact signals for its first steps, or None."""
 
     def profiler(self) -> StepProfiler | None:
-        """Return the profiler of some steps, or None. Called once, after `begins`."""
+        """Return the profiler of some steps, or None. Called once, after `begin`."""
 
     def watch(self) -> RunDetectors | None:
-        """Return the anomaly detectors, or None. Called once, after `begins`."""
+        """Return the anomaly detectors, or None. Called once, after `begin`."""
 
     def keep(self, row: Row) -> None:
         """Store a step's row."""
@@ -48,7 +48,7 @@ class Keeper(Protocol):
     def past_end(self) -> None:
         """The loop goes on after `stop_after` steps."""
 
-    def ends(self, collector: LoopCollector, error: BaseException | None) -> None:
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """The loop has ended, with or without an error."""
 
 
@@ -73,7 +73,7 @@ class JobKeeper:
         self._stack = contextlib.ExitStack()
         self._said_past_end = False
 
-    def begins(self, loop: Loop) -> ExactSignals | None:
+    def begin(self, loop: Loop) -> ExactSignals | None:
         """Begin; the probe uses deterministic kernels."""
         self._loop = loop
         if self.stop_after is not None and sys.modules.get("transformers") is not None:
@@ -119,7 +119,7 @@ class JobKeeper:
             )
             self._said_past_end = True
 
-    def ends(self, collector: LoopCollector, error: BaseException | None) -> None:
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """Write the result for the parent."""
         with self._stack:
             if error is not None and is_failure(error):
@@ -152,7 +152,7 @@ class NoKeeper:
     def __init__(self, stop_after: int | None) -> None:
         self.stop_after = stop_after
 
-    def begins(self, loop: Loop) -> None:
+    def begin(self, loop: Loop) -> None:
         """Begin without collecting exact signals."""
 
     def profiler(self) -> None:
@@ -170,7 +170,7 @@ class NoKeeper:
     def past_end(self) -> None:
         """Do nothing."""
 
-    def ends(self, collector: LoopCollector, error: BaseException | None) -> None:
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """Unhook the optimizers."""
         collector.detach()
 

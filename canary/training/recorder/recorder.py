@@ -27,8 +27,8 @@ class Recorder:
     """Records a loop: `with Recorder("my-loop", model=model, optimizer=optimizer) as recorder:`.
 
     Alone it writes a run's folder in `output_dir`. The first `probe_steps` steps collect the exact
-    signals and are left out of the speeds. Under `canary exec` it reports to the command, and
-    ignores `output_dir`, `probe_steps`, `max_steps`, `tracker`, `profiler` and `stop_on`.
+    signals and are left out of the speeds. Under `canary exec` it ignores `output_dir`,
+    `probe_steps`, `max_steps`, `tracker`, `profiler` and `stop_on`: the command decides them.
 
     Args:
         name: of the canary; letters, digits, `.`, `_`, `-`.
@@ -101,7 +101,7 @@ class Recorder:
         self._keeper: Keeper | None = None
         self._collector: LoopCollector | None = None
         self.folder: Path | None = None
-        """The run's folder; None under `canary exec`."""
+        """The run's folder, if the Recorder writes one."""
 
     @property
     def done(self) -> bool:
@@ -146,7 +146,7 @@ class Recorder:
 
     def __enter__(self) -> Self:
         self._keeper = self._find_keeper()
-        exact = self._keeper.begins(self._loop)
+        exact = self._keeper.begin(self._loop)
         keeper = self._keeper
         self._collector = LoopCollector(
             self._loop, keeper.keep, keeper.launch, exact, keeper.profiler(), keeper.watch()
@@ -168,9 +168,9 @@ class Recorder:
                 self._close_late_step(collector)
                 collector.rows.flush(wait=True)
             except StopTraining as stop:
-                self._keeper.ends(collector, stop)
+                self._keeper.end(collector, stop)
                 raise
-        self._keeper.ends(collector, error)
+        self._keeper.end(collector, error)
 
     def _close_late_step(self, collector: LoopCollector) -> None:
         """Close a step whose optimizer stepped after its `recorder.step`."""

@@ -81,7 +81,7 @@ class RecordKeeper(RecordWriter):
         """The run's folder."""
         return self.folder.path
 
-    def begins(self, loop: Loop) -> ExactSignals | None:
+    def begin(self, loop: Loop) -> ExactSignals | None:
         """Write what is known before the first step."""
         startup = time.perf_counter() - process_started()
         self._loop = loop
@@ -223,7 +223,7 @@ class RecordKeeper(RecordWriter):
     def past_end(self) -> None:
         """Do nothing: a loop may go on unrecorded."""
 
-    def ends(self, collector: LoopCollector, error: BaseException | None) -> None:
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
         """Finish the record, and print its status."""
         if error is not None and is_failure(error):
             collector.give_up()

@@ -75,16 +75,16 @@ def attach(module: ModuleType) -> None:
 
 def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
     """Start noting file changes; return functions to call with modules that write natively."""
-    noting = alone("runner/exec/file_notes")
+    noting = load_alone("runner/exec/file_notes")
     mode = os.environ[noting.VARIABLE].partition(":")[0]
     if mode == noting.NOTE and root == os.getpid():
-        alone("runner/exec/start_command").keep_start(HERE)
-    notes = noting.begin(alone("runner/exec/free_paths"), root)
+        load_alone("runner/exec/start_command").keep_start(HERE)
+    notes = noting.begin(load_alone("runner/exec/free_paths"), root)
     if mode == noting.PROTECT:
-        alone("training/attach/programs").begin(
-            noting.end_here, lambda: alone("config/command_line"), HERE
+        load_alone("training/attach/programs").begin(
+            noting.end_here, lambda: load_alone("config/command_line"), HERE
         )
-    writers = alone("training/attach/writers")
+    writers = load_alone("training/attach/writers")
     writers.report_open(notes)
     writers.report_nodes(notes)
     BEFORE_TRAINING.append(notes.before_training)
@@ -106,13 +106,13 @@ def noted_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
         os._exit(70)
 
 
-def alone(place: str) -> ModuleType:
+def load_alone(module_path: str) -> ModuleType:
     """Load a module of the canary by its path in the package, without the package itself."""
-    name = f"_canary_{place.rpartition('/')[2]}"
+    name = f"_canary_{module_path.rpartition('/')[2]}"
     known = sys.modules.get(name)
     if known is not None:
         return known
-    path = os.path.join(PACKAGE, f"{place}.py")  # noqa: PTH118
+    path = os.path.join(PACKAGE, f"{module_path}.py")  # noqa: PTH118
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -146,13 +146,13 @@ def foreign_canary() -> str | None:
         return None
     folders = list(spec.submodule_search_locations or [str(spec.origin)])
     mine = os.path.join("training", "attach")  # noqa: PTH118
-    ours = [place for place in folders if os.path.isdir(os.path.join(place, mine))]  # noqa: PTH112, PTH118
+    ours = [folder for folder in folders if os.path.isdir(os.path.join(folder, mine))]  # noqa: PTH112, PTH118
     return None if ours else folders[0]
 
 
 def seen() -> int:
-    """Mark this process and each of its forks. Return the pid of the first Python process in the
-    chain of processes that led to it without a shell or another program in between."""
+    """Mark this process and each of its forks. Return the pid of the first Python in its chain of
+    parents, up to a shell or another program."""
     folder = os.environ.get("_RLHF_CANARY_MARKS", "")
     root = os.getpid()
     try:
