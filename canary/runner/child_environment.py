@@ -38,11 +38,7 @@ def needs_hub(config: CanaryConfig) -> bool:
 
 
 def child_environment(
-    config: CanaryConfig,
-    cache_dir: Path,
-    kind: Kind,
-    device: str | None,
-    base: Mapping[str, str],
+    config: CanaryConfig, cache_dir: Path, kind: Kind, device: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the parent's environment with variables that make launches comparable.
 

@@ -14,15 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from canary.protocol.job import (
-    EXIT_DISK_FULL,
-    PARENT,
-    Job,
-    Listener,
-    Result,
-    disk_full,
-    unwritten,
-)
+from canary.protocol.job import EXIT_DISK_FULL, PARENT, Job, Listener, Result, disk_full, unwritten
 from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
@@ -194,9 +186,7 @@ def died(returncode: int | None) -> Result:
                 "memory.peak_rss_bytes",
             )
         return Result(
-            status="failed",
-            reason=f"the training process was ended by {name}",
-            see_log=True,
+            status="failed", reason=f"the training process was ended by {name}", see_log=True
         )
     return Result(
         status="failed",

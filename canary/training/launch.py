@@ -88,12 +88,7 @@ class TrainingLaunch:
     """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
 
     def __init__(
-        self,
-        job: Job,
-        started: float,
-        rank: int | None = None,
-        *,
-        own_process: bool = False,
+        self, job: Job, started: float, rank: int | None = None, *, own_process: bool = False
     ) -> None:
         self.job = job
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank

@@ -20,14 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canary.runner.exec.file_notes import (
-    COPIED,
-    FOLDER,
-    KEPT,
-    LINK,
-    WRITTEN_TO,
-    copy_file,
-)
+from canary.runner.exec.file_notes import COPIED, FOLDER, KEPT, LINK, WRITTEN_TO, copy_file
 from canary.runner.exec.free_paths import free_of, is_free
 from canary.runner.exec.left_files import (
     MADE_HERE,

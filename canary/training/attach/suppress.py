@@ -42,7 +42,7 @@ FUNCTIONS = (
 PUSHES = {
     "transformers.trainer": ("Trainer", ("init_hf_repo", "_push_from_checkpoint", "push_to_hub")),
     "transformers.utils.hub": ("PushToHubMixin", ("push_to_hub",)),
-    # Every upload ends in `create_commit`, under whatever name a script imports the rest.
+    # Every upload ends in `create_commit`, whatever function a script calls.
     "huggingface_hub.hf_api": (
         "HfApi",
         ("create_repo", "upload_file", "upload_folder", "create_commit"),
