@@ -113,7 +113,7 @@ def test_a_package_of_the_users_own_with_the_canarys_name_is_left_alone(tmp_path
 def test_a_command_that_fails_before_it_trains_keeps_its_exit_code(place: Path) -> None:
     done = watched(place, PYTHON, "-c", "import sys; sys.exit(7)")
     assert done.code == 7
-    assert "before it trained" in done.err
+    assert "before training" in done.err
 
 
 def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_setting_that_is_nowhere_is_said() -> None:
         "max_length": 8
     }
     assert len(notes) == 1
-    assert "group_by_length True is not honoured" in notes[0]
+    assert "group_by_length True is ignored" in notes[0]
     assert "Bare of trl" in notes[0]
 
 

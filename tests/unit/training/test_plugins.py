@@ -66,7 +66,7 @@ def test_a_module_that_is_not_there_is_named_with_where_it_was_looked_for(tmp_pa
     assert error.message == "model_factory names 'mine.cod:make', but module 'mine.cod' is missing"
     assert str(tmp_path) in str(error.hint)
     error = refused("model_factory", "nowhere.at.all:make")
-    assert "no module 'nowhere'" in error.message
+    assert "module 'nowhere' is missing" in error.message
 
 
 def test_a_name_that_is_not_there_gets_the_nearest_one(tmp_path: Path) -> None:

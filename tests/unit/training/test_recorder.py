@@ -98,8 +98,8 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
     ("arguments", "words"),
     [
         ({"name": "a loop"}, "'a loop' cannot be the name"),
-        ({"max_steps": 0}, "max_steps is 1 or more"),
-        ({"probe_steps": -1}, "probe_steps is 0 or more"),
+        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"probe_steps": -1}, "probe_steps must be at least 0"),
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
