@@ -54,31 +54,24 @@ class UntilClosed:
             self.inner = Quiet()
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        """Passed on."""
         self._send("run_begins", run_dir, config)
 
     def warned(self, text: str) -> None:
-        """Passed on."""
         self._send("warned", text)
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
-        """Passed on."""
         self._send("launch_begins", kind, index, steps)
 
     def step_ended(self, kind: Kind, row: Row) -> None:
-        """Passed on."""
         self._send("step_ended", kind, row)
 
     def sampled(self, reading: Mapping[str, float]) -> None:
-        """Passed on."""
         self._send("sampled", reading)
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
-        """Passed on."""
         self._send("launch_ended", kind, result)
 
     def waiting(self) -> None:
-        """Passed on."""
         self._send("waiting")
 
 
