@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.runner.warm import PLACE
+from canary.runner.warm import WARM_FOLDER
 
 CONFIG = Path(__file__).parents[1] / "configs" / "dpo_smoke.yaml"
 
@@ -37,7 +37,7 @@ class Timed(NamedTuple):
 def timed(python: str, folder: Path, *, warm: bool, ab: bool) -> Timed:
     """Runs the default canary, or three pairs of it, into an own folder."""
     # A place that is not there: no launch finds a Python to be forked from.
-    environment = {**os.environ} if warm else {**os.environ, PLACE: "/nowhere"}
+    environment = {**os.environ} if warm else {**os.environ, WARM_FOLDER: "/nowhere"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     words = ["run", "--quiet"]
     if ab:

@@ -1,4 +1,4 @@
-"""What a training process finds around it: environment variables, caches, scratch folders."""
+"""The surroundings of a training process: environment variables, caches, scratch folders."""
 
 from __future__ import annotations
 
@@ -16,22 +16,21 @@ TRAINING_STACK = ("torch", "transformers", "trl", "peft", "datasets", "accelerat
 
 
 def require_training_stack(packages: Sequence[str] = TRAINING_STACK) -> None:
-    """Looks for the packages that train, without importing them.
+    """Check that the training packages are installed, without importing them.
 
     Raises:
-        UsageError: names those that are missing, and the extra that brings them.
+        UsageError: names the missing packages and the extra that installs them.
     """
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
-            f"training needs {', '.join(missing)}, not installed here",
+            f"training needs packages that are not installed here: {', '.join(missing)}",
             'pip install "rlhf-canary[train]"',
         )
 
 
 def needs_hub(config: CanaryConfig) -> bool:
-    """Whether model or data come from the hub, neither embedded nor a local path, or the attention
-    kernel does."""
+    """Whether the model, the data or the attention kernel has to come from the hub."""
     return "/" in (config.attn_implementation or "") or any(
         not name.startswith("embedded/") and not Path(name).exists()
         for name in (config.model_name, config.dataset_name)
@@ -39,21 +38,17 @@ def needs_hub(config: CanaryConfig) -> bool:
 
 
 def child_environment(
-    config: CanaryConfig,
-    cache_dir: Path,
-    kind: Kind,
-    device: str | None,
-    base: Mapping[str, str],
+    config: CanaryConfig, cache_dir: Path, kind: Kind, device: str | None, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """The parent's environment with what makes launches alike.
+    """Return the parent's environment with variables that make launches comparable.
 
-    Compiled kernels are cached in `cache_dir`, which outlives the run, so that a second run does
-    not differ by compiling less. Rows and what is mapped over them lie in the run's own scratch
-    folder (`Job.rows_dir`): the probe always prepares them anew and the measured launches always
-    find them, which makes the counts of tokenizer calls and cache hits exact.
+    Compiled kernels are cached in `cache_dir`, which outlives the run: else a second run would
+    differ by compiling less. Prepared dataset rows are cached in the run's scratch folder
+    (`Job.rows_dir`). So the probe always prepares them and measured launches always find them. That
+    makes the counts of tokenizer calls and cache hits exact.
 
-    `device` is the uuid of the GPU in use, or those of several ranks with commas between; None
-    without one.
+    `device` is the uuid of the GPU, or the uuids of several ranks' GPUs separated by commas. It is
+    None without a GPU.
     """
     environment = dict(base)
     environment |= {
@@ -77,13 +72,13 @@ def child_environment(
     if config.device == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = ""
     elif device is not None:
-        # A device a rank, by its uuid: a trainer that sees more would use more.
+        # One device per rank: a trainer uses every device that it sees.
         environment["CUDA_VISIBLE_DEVICES"] = device
     return environment
 
 
 def remove_tree(path: Path) -> None:
-    """Removes a scratch folder; what another process still holds is left to the next run."""
+    """Remove a scratch folder as far as possible; other processes may still use a part of it."""
     shutil.rmtree(path, ignore_errors=True)
     if path.exists():
         for root, _, files in os.walk(path):

@@ -12,7 +12,7 @@ from canary.errors import UsageError
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where the agents of several machines meet; torchrun's own options of the same names."""
+    """Where the agents of several machines meet: torchrun's options of the same names."""
 
     nnodes: int = 1
     node_rank: int | None = None
@@ -21,30 +21,30 @@ class Rendezvous:
     backend: str = "c10d"
 
     def check(self) -> None:
-        """Refuses what torchrun would only wait on.
+        """Refuse settings with which torchrun would only wait.
 
         Raises:
-            UsageError: machines that could not find each other.
+            UsageError: the machines could not find each other.
         """
         if self.nnodes < 1:
             raise UsageError(f"--nnodes {self.nnodes} is below 1", "give the number of machines")
         if self.nnodes > 1 and not self.endpoint:
             raise UsageError(
-                f"--nnodes {self.nnodes} needs a place where the machines meet",
-                "add --rdzv-endpoint HOST:PORT, the same on each",
+                f"--nnodes {self.nnodes} needs an address where the machines meet",
+                "add the same --rdzv-endpoint HOST:PORT on each machine",
             )
         if self.node_rank is not None and not 0 <= self.node_rank < self.nnodes:
             raise UsageError(
-                f"--node-rank {self.node_rank} is not one of --nnodes {self.nnodes}",
-                f"count from 0 to {self.nnodes - 1}",
+                f"--node-rank {self.node_rank} does not fit --nnodes {self.nnodes}",
+                f"use a number from 0 to {self.nnodes - 1}",
             )
 
 
 def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[str, ...]:
-    """The command that starts the worker `nproc` times here; the job's file follows it.
+    """Return the command that starts `nproc` workers here; the caller appends the job's file.
 
-    Each launch meets under an id of its own, so that a machine that is early for the next one does
-    not join the last.
+    Each launch has its rendezvous id: a machine that starts the next launch early must not join the
+    previous one.
     """
     words = [sys.executable, "-m", "canary.training.torchrun", "--nproc-per-node", str(nproc)]
     if rendezvous.nnodes > 1:
@@ -59,28 +59,28 @@ def torchrun_command(nproc: int, rendezvous: Rendezvous, launch: int) -> tuple[s
 
 
 PROCESSES = re.compile(r"^--(?:nproc[-_]per[-_]node|num[-_]processes)(?:=(\d+))?$")
-"""How torchrun and `accelerate launch` are asked for ranks."""
+"""The options of torchrun and `accelerate launch` for the number of ranks."""
 
 
 def asked_ranks(command: Sequence[str]) -> int | None:
-    """Ranks that the words of a command ask for on this machine; None where they do not say."""
-    for place, word in enumerate(command):
+    """Return how many ranks per machine a command asks for, None if it does not say."""
+    for index, word in enumerate(command):
         match = PROCESSES.match(word)
         if match is None:
             continue
-        value = match[1] or (command[place + 1] if place + 1 < len(command) else "")
+        value = match[1] or (command[index + 1] if index + 1 < len(command) else "")
         return int(value) if value.isdigit() else None
     return None
 
 
 def fewer_than_asked(command: Sequence[str], world_size: int) -> str:
-    """A line for a command that asked for several ranks and trained on one; else empty."""
+    """Return a note if a command asked for several ranks but trained on one, else ""."""
     asked = asked_ranks(command)
     if asked is None or asked < 2 or world_size > 1:
         return ""
     hint = (
-        "; accelerate launch --cpu starts one process, torchrun --nproc-per-node starts them all"
+        "; accelerate launch --cpu starts only one process, use torchrun --nproc-per-node"
         if "--cpu" in command
         else ""
     )
-    return f"{asked} processes were asked for, and the training ran on one{hint}"
+    return f"the command asked for {asked} processes, but the training ran on one{hint}"

@@ -1,4 +1,4 @@
-"""Runs a job in a child process of this machine, and ends the child's whole tree in time."""
+"""Runs a job in a child process on this machine and ends the whole process tree on a timeout."""
 
 from __future__ import annotations
 
@@ -14,36 +14,27 @@ from pathlib import Path
 
 import psutil
 
-from canary.protocol.job import (
-    EXIT_DISK_FULL,
-    PARENT,
-    Job,
-    Listener,
-    Result,
-    disk_full,
-    unwritten,
-)
+from canary.protocol.job import EXIT_DISK_FULL, PARENT, Job, Listener, Result, disk_full, unwritten
 from canary.record import jsonio
 from canary.record.ranks import rank_files, rank_path
 from canary.record.step_row import Row
 from canary.runner.processes import RankProcesses
-from canary.runner.warm import Child, warm_child, without_place
+from canary.runner.warm import Child, warm_child, without_warm_start
 
 POLL_S = 0.05
 GRACE_S = 5.0
-"""Seconds between the request to end and the kill."""
+"""Seconds between SIGTERM and SIGKILL."""
 
 
 class StepTail:
-    """Reads the rows that were appended since the last look, by rank 0 or, on a machine that has
-    no rank 0, by the lowest one."""
+    """Reads rows as they are appended, of the lowest rank on this machine."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offsets = {rank: file.stat().st_size for rank, file in rank_files(path).items()}
 
     def new_rows(self, ranks: Sequence[int] = ()) -> list[Row]:
-        """Whole lines only; a line still being written waits for the next look."""
+        """Return the rows since the last call; a line still being written waits for the next."""
         rank = min(ranks, default=0)
         path = rank_path(self._path, rank)
         rows, self._offsets[rank] = jsonio.rows_since(path, self._offsets.get(rank, 0))
@@ -70,10 +61,10 @@ class LocalRunner:
         self._on_start = on_start
 
     def run(self, job: Job, listener: Listener, deadline: float) -> Result:
-        """Runs the job; `deadline` is a reading of `time.monotonic()`.
+        """Run the job; `deadline` is in the time of `time.monotonic()`.
 
         Raises:
-            KeyboardInterrupt: passed on after the child's tree was ended.
+            KeyboardInterrupt: after the process tree was ended.
         """
         job_file = Path(job.result_file).with_suffix(".job.json")
         job.write(job_file)
@@ -102,8 +93,8 @@ class LocalRunner:
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
-        """The started process; its files are closed at the end."""
-        environment = without_place(self._environment) | {PARENT: str(os.getpid())}
+        """Yield the started process; close its files at the end."""
+        environment = without_warm_start(self._environment) | {PARENT: str(os.getpid())}
         with self._log.open("ab") as log:
             warm = None
             if self._command == WORKER:
@@ -122,27 +113,27 @@ class LocalRunner:
             )
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:
-        """Whether the launch is over before its process is."""
+        """Whether the launch is over although its process still runs."""
         return False
 
     def _tidy(self, child: Child) -> None:
         end_tree(child)
 
     def _timed_out(self, job: Job, seconds: float, watch: RankProcesses) -> Result:
-        reason = f"the {job.kind} launch was still running at the timeout ({seconds:.0f} s into it)"
-        standing = watch.standing()
+        reason = f"the {job.kind} launch hit the timeout after {seconds:.0f} s"
+        where = watch.where_it_hangs()
         stuck = watch.stuck_rank()
         failed = {} if stuck is None else {"failed_rank": stuck}
         return Result(
             status="timeout",
-            reason=f"{reason}; {standing}" if standing else reason,
+            reason=f"{reason}; {where}" if where else reason,
             hint="raise `timeout`, or lower max_steps",
             ranks=watch.facts() | failed,
             wall_seconds=seconds,
         )
 
     def _outcome(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
-        """How the launch ended, of a process that is gone."""
+        """Return how the launch ended, once its process is gone."""
         return watch.outcome() or died(returncode)
 
     def _follow(
@@ -154,7 +145,7 @@ class LocalRunner:
         listener: Listener,
         deadline: float,
     ) -> bool:
-        """Reports rows until the child ends; True when the deadline came first."""
+        """Report rows until the child ends. Return True if the deadline came first."""
         while child.poll() is None and not self._is_over(job, watch):
             watch.look()
             for row in tail.new_rows(watch.local_ranks()):
@@ -167,14 +158,14 @@ class LocalRunner:
 
 
 def _as_recorded(job: Job, job_file: Path, result: Result) -> Result:
-    """The outcome, of a launch whose record may be gone or lack a part."""
+    """Return `result`, changed if the record was removed or could not be written completely."""
     if not job_file.is_file():
         reason = "the run's folder was removed while the command ran"
         return Result(status="failed", reason=reason, command_code=result.command_code)
     if not unwritten(job).exists():
         return result
-    told = unwritten(job).read_text(encoding="utf-8") or "no space left on its disk"
-    reason = f"the training could not be recorded to its end: {told}"
+    why = unwritten(job).read_text(encoding="utf-8") or "no space left on its disk"
+    reason = f"the canary stopped recording before the training ended: {why}"
     if result.status != "completed" and rank_files(Path(job.result_file)):
         return replace(result, notes=(*result.notes, reason))
     hint = "free some space, or choose another folder with -o"
@@ -182,7 +173,7 @@ def _as_recorded(job: Job, job_file: Path, result: Result) -> Result:
 
 
 def died(returncode: int | None) -> Result:
-    """Words for a child that left no result."""
+    """Return the result of a child that wrote none."""
     if returncode == EXIT_DISK_FULL:
         return disk_full()
     if returncode is not None and returncode < 0:
@@ -191,23 +182,21 @@ def died(returncode: int | None) -> Result:
             return Result(
                 status="failed",
                 reason="the training process was killed (SIGKILL)",
-                hint="the system's out-of-memory killer does this: look at its log and at "
+                hint="usually by the system's out-of-memory killer: look at its log and at "
                 "memory.peak_rss_bytes",
             )
         return Result(
-            status="failed",
-            reason=f"the training process died of {name}",
-            see_log=True,
+            status="failed", reason=f"the training process was ended by {name}", see_log=True
         )
     return Result(
         status="failed",
-        reason=f"the training process ended with code {returncode} and left no result",
+        reason=f"the training process exited with code {returncode} and wrote no result",
         see_log=True,
     )
 
 
 def end_tree(child: Child, *, ask: bool = True) -> None:
-    """Ends the child and all it started: asked first if `ask`, killed after a grace period."""
+    """End the child and all that it started: first by SIGTERM if `ask`, then by SIGKILL."""
     family = _family(child.pid)
     if ask and child.poll() is None:
         _signal(family, signal.SIGTERM)
@@ -219,7 +208,7 @@ def end_tree(child: Child, *, ask: bool = True) -> None:
 
 
 def _family(pid: int) -> list[psutil.Process]:
-    """The process, its descendants, and what else is left of its session."""
+    """Return the process, its descendants, and the other processes of its session."""
     members: dict[int, psutil.Process] = {}
     try:
         root = psutil.Process(pid)

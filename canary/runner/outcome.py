@@ -1,4 +1,4 @@
-"""How a finished run is told on the terminal, and its exit code."""
+"""The text of a finished run for the terminal, and its exit code."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ SHOWN_ALERTS = 5
 
 
 def exit_code(result: Result) -> int:
-    """0 completed, 2 the user's config or input, 4 anything else."""
+    """Return 0 for completed, 2 for a wrong config or input, 4 for anything else."""
     if result.status == "completed":
         return EXIT_OK
     return EXIT_USAGE if result.usage_error else EXIT_ERROR
 
 
 def failure_text(result: Result, run_dir: Path, verbose: bool) -> str:
-    """One line with status, reason, remedy and where more is told; with `verbose`, the end of the
-    log as well."""
+    """Return one line: status, reason, remedy, log. `verbose` adds the end of the log."""
     log = run_dir / "log.txt"
-    told = [*filter(None, [result.hint]), *([f"see {log}"] if result.see_log else [])]
-    hint = f" ({'; '.join(told)})" if told else ""
+    hints = [*filter(None, [result.hint]), *([f"see {log}"] if result.see_log else [])]
+    hint = f" ({'; '.join(hints)})" if hints else ""
     text = f"canary: {result.status}: {result.reason}{hint}"
     if verbose and log.exists():
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -39,8 +38,7 @@ def failure_text(result: Result, run_dir: Path, verbose: bool) -> str:
 
 
 def outcome_text(record: RunRecord) -> str:
-    """A few lines: steps, step time, rates, utilisation, memory, loss, metrics, phases, what the
-    probe saw."""
+    """Return a few lines: step time, rates, utilisation, memory, loss, phases, exact signals ..."""
     perf, stability = record.perf, record.stability
     time_ = perf.step_time
     lines = [f"completed in {record.duration_seconds:.1f} s"]
@@ -75,7 +73,7 @@ def outcome_text(record: RunRecord) -> str:
         lines.append(f"  profile     {profile_line(record)}")
     lines += [f"  {one.severity:<11} {one_line(one)}" for one in record.bottlenecks or []]
     if time_.count < MIN_STEPS and record.config.get("repeats") != 0:
-        few = f"{time_.count} steps timed after warm-up, {MIN_STEPS} needed to compare"
+        few = f"{time_.count} steps timed after warm-up, a comparison needs {MIN_STEPS}"
         lines.append(f"  note        {few}; {more_steps(record)}")
     lines += [f"  note        {note}" for note in record.notes]
     return "\n".join(lines)
@@ -86,18 +84,18 @@ def _line(name: str, words: list[str]) -> list[str]:
 
 
 def share_words(phases: list[tuple[str, float]], whole_s: float) -> list[str]:
-    """Each phase in percent of the step."""
+    """Return each phase in percent of the step."""
     return [f"{name} {100 * seconds / whole_s:.0f}%" for name, seconds in phases]
 
 
 def _no_samples(record: RunRecord) -> list[str]:
-    """Why there is no rate; none where no step was timed, which is said already."""
+    """Return why there is no rate. Empty if no step was timed: the line above says it."""
     why = record.unmeasured.get("perf.samples_per_sec")
     return [f"not measured: {why}"] if why and record.perf.step_time.count else []
 
 
 def throughput_words(record: RunRecord) -> list[str]:
-    """Samples, tokens and, of online trainers, tokens of completions, a second."""
+    """Return samples and tokens per second, for online trainers also completion tokens."""
     perf = record.perf
     each = perf.seconds_per_completion_token
     rates = (
@@ -109,7 +107,7 @@ def throughput_words(record: RunRecord) -> list[str]:
 
 
 def utilisation_words(record: RunRecord) -> list[str]:
-    """CPU, GPU and Python's lock, as far as they were measured."""
+    """Return the use of CPU, GPU and Python's GIL, as far as it was measured."""
     host, cores = record.host, record.env.get("cpu_usable")
     words = []
     if host.cpu_utilization_of_cores is not None:
@@ -120,12 +118,12 @@ def utilisation_words(record: RunRecord) -> list[str]:
     if record.perf.gpu_utilization_avg is not None:
         words.append(f"GPU {record.perf.gpu_utilization_avg:.0f}%")
     if host.gil_contention is not None:
-        words.append(f"Python's lock at most {100 * host.gil_contention:.0f}%")
+        words.append(f"GIL contention at most {100 * host.gil_contention:.0f}%")
     return words
 
 
 def alert_lines(record: RunRecord) -> list[str]:
-    """How many alerts there were, and the worst of them."""
+    """Return the number of alerts, and the worst of them."""
     summary = record.alert_summary
     if summary is None or not summary.total:
         return []
@@ -136,7 +134,7 @@ def alert_lines(record: RunRecord) -> list[str]:
 
 
 def ranks_line(record: RunRecord) -> str:
-    """How the ranks shared the work, in one line."""
+    """Return how the ranks shared the work, in one line."""
     found = record.ranks
     slowest = max(found["slowest_steps"], key=lambda rank: found["slowest_steps"][rank])
     steps = sum(found["slowest_steps"].values())
@@ -152,17 +150,17 @@ def ranks_line(record: RunRecord) -> str:
 
 
 def profile_line(record: RunRecord) -> str:
-    """Which steps were profiled, and how to see it."""
+    """Return which steps were profiled, and the command that shows them."""
     steps = record.profiler.steps
     which = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
     return f"{which}, not timed; canary profile shows them"
 
 
 def exact_line(record: RunRecord) -> str:
-    """What the probe saw, in one line."""
+    """Return the size of the exact signals, in one line."""
     exact = record.exact
     if not exact:
-        return "no probe: what is learned and the work done cannot be compared"
+        return "no probe: learning and work cannot be compared exactly"
     work = exact.get("work", {})
     tensors = exact.get("model", {}).get("trainable_tensors", 0)
     parts = [f"{exact['steps']} steps", f"{tensors} trainable tensors"]

@@ -1,6 +1,6 @@
-"""The training processes of one launch as their parent sees them: which lives, which fell first.
+"""The training processes of one launch, seen by their parent: which live, which failed first.
 
-With one process this adds nothing but the line at which a launch stood when its time was up.
+For a launch of one process it only adds at which line of code a timeout happened.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from canary.record.ranks import merged_exact, rank_files, rank_path
 ASK_WAIT_S = 2.0
 STALLED_S = 5.0
 STALLED_STEPS = 5.0
-"""A rank has stopped answering after this many seconds, and this many of its usual steps."""
+"""A rank counts as stuck after this many seconds and this many of its usual step times."""
 EXIT_CODE = re.compile(r"exitcode\s*:\s*(-?\d+)\)?\s*(?:local_rank: \d+ )?\(pid: (\d+)\)")
-"""How torchrun reports a process that failed."""
+"""Torchrun's report of a process that failed."""
 
 
 @dataclass(frozen=True)
-class Fall:
-    """A rank that did not end well: `moment` in seconds since the epoch."""
+class RankFailure:
+    """A rank that did not complete; `moment` in seconds since the epoch."""
 
     rank: int
     moment: float
@@ -46,7 +46,7 @@ class Fall:
 
 
 class RankProcesses:
-    """Looks after the ranks of one job that run on this machine."""
+    """Watches the ranks of one job on this machine."""
 
     def __init__(self, job: Job, log: Path) -> None:
         self._job = job
@@ -61,11 +61,11 @@ class RankProcesses:
         self._read: set[Path] = set()
 
     def look(self) -> None:
-        """To be called often: when a rank was last seen alive tells which of several fell first."""
+        """Note which ranks are alive. Call it often: it decides which rank failed first."""
         if len(self._pulses) < self._expected():
             self._pulses = read_pulses(self._scratch)
         for rank, pulse in self._pulses.items():
-            if rank not in self._gone and _lives(pulse.pid):
+            if rank not in self._gone and _is_alive(pulse.pid):
                 self._alive_at[rank] = time.time()
             else:
                 self._gone.add(rank)
@@ -76,14 +76,14 @@ class RankProcesses:
         return next((p.local_world_size for p in self._pulses.values()), 1)
 
     def _gave_up_waiting(self) -> bool:
-        """Whether a rank failed because another did not answer: the others may still tell."""
+        """Whether a rank failed because another did not answer: it is time to ask for stacks."""
         files = set(rank_files(Path(self._job.result_file)).values()) - self._read
         self._read |= files
         new = [result for file in files if (result := Result.read(file)) is not None]
         return any(result.failure == "timed out" for result in new)
 
     def ask(self) -> None:
-        """Has every living rank write down where it stands, and reads it."""
+        """Let every living rank write its stack, and read these stacks."""
         self._asked = True
         asked = [rank for rank, pulse in self._pulses.items() if _send(pulse.pid)]
         end = time.monotonic() + ASK_WAIT_S
@@ -102,93 +102,88 @@ class RankProcesses:
         return {rank: result for rank, result in found.items() if result is not None}
 
     def complete(self) -> bool:
-        """Whether every rank of this machine has left its result."""
+        """Whether every rank of this machine has written its result."""
         files = rank_files(Path(self._job.result_file))
         return bool(self._pulses) and len(files) >= self._expected()
 
     def facts(self) -> dict[str, int]:
-        """`{world_size, nodes}` of a launch of several ranks; empty for one."""
+        """Return `{world_size, nodes}` of a launch of several ranks, {} for one rank."""
         pulse = next(iter(self._pulses.values()), None)
         if pulse is None or pulse.world_size < 2:
             return {}
         return {"world_size": pulse.world_size, "nodes": pulse.nodes}
 
     def local_ranks(self) -> list[int]:
-        """Ranks of this machine that have begun."""
+        """Return the ranks of this machine that have started."""
         return sorted(self._pulses)
 
     def outcome(self) -> Result | None:
-        """The launch's result, of all ranks that left one; None where nothing is known.
-
-        To be called when the launch is over.
-        """
+        """Return the result of an ended launch, merged from its ranks; None without any result."""
         self._pulses = read_pulses(self._scratch)
         results = self._results()
         facts = self.facts()
         if not facts:
             return results.get(0)
-        fallen = self._fallen(results)
-        if fallen:
-            first = min(fallen, key=lambda fall: (fall.moment, fall.rank))
-            return replace(self._named(first), ranks=facts | {"failed_rank": first.rank})
+        failures = self._failures(results)
+        if failures:
+            first = min(failures, key=lambda failure: (failure.moment, failure.rank))
+            return replace(self._explained(first), ranks=facts | {"failed_rank": first.rank})
         if not results:
             return None
         lead = results[min(results)]
         exact = merged_exact({rank: result.exact for rank, result in results.items()})
         return replace(lead, exact=exact, ranks=facts)
 
-    def _fallen(self, results: Mapping[int, Result]) -> list[Fall]:
-        """Ranks of this machine that did not complete. One that was told to end is none, unless no
-        other tells why."""
-        found: list[Fall] = []
+    def _failures(self, results: Mapping[int, Result]) -> list[RankFailure]:
+        """Return the ranks of this machine that did not complete; interrupted ranks only if no
+        other rank failed: torchrun interrupts the rest."""
+        found: list[RankFailure] = []
         for rank in self._pulses:
             result = results.get(rank)
             if result is None:
-                found.append(Fall(rank, self._alive_at.get(rank, 0.0), None))
+                found.append(RankFailure(rank, self._alive_at.get(rank, 0.0), None))
             elif result.status != "completed":
                 file = rank_path(Path(self._job.result_file), rank)
-                found.append(Fall(rank, file.stat().st_mtime, result))
-        told = [f for f in found if f.result is None or f.result.status != "interrupted"]
-        return told or found
+                found.append(RankFailure(rank, file.stat().st_mtime, result))
+        causes = [f for f in found if f.result is None or f.result.status != "interrupted"]
+        return causes or found
 
-    def _named(self, fall: Fall) -> Result:
-        after = self._after(fall.rank)
-        if fall.result is None:
-            code = self._exit_code(self._pulses[fall.rank].pid)
+    def _explained(self, failure: RankFailure) -> Result:
+        after = self._after(failure.rank)
+        if failure.result is None:
+            code = self._exit_code(self._pulses[failure.rank].pid)
             reason, hint = _death(code)
-            words = f"rank {fall.rank} {reason} {after}"
+            words = f"rank {failure.rank} {reason} {after}"
             return Result(status="failed", reason=words, hint=hint, see_log=True)
-        result = fall.result
+        result = failure.result
         if result.usage_error:
             return result  # the same on every rank
         if result.failure == "timed out" and self._asked:
-            words = self.standing(since=self._last_row()[0])
+            words = self.where_it_hangs(since=self._last_row()[0])
             if words:
-                return replace(result, reason=f"{words} (rank {fall.rank}: {result.reason})")
+                return replace(result, reason=f"{words} (rank {failure.rank}: {result.reason})")
         remedy = result.hint
-        if self._pulses[fall.rank].nodes > 1 and remedy is None:
-            remedy = "a rank of another machine may have gone first: see the record there"
-        words = f"rank {fall.rank} failed {after}: {result.reason}"
+        if self._pulses[failure.rank].nodes > 1 and remedy is None:
+            remedy = "a rank on another machine may have failed first: see the record there"
+        words = f"rank {failure.rank} failed {after}: {result.reason}"
         return replace(result, reason=words, hint=remedy)
 
     def _exit_code(self, pid: int) -> int | None:
-        """What torchrun wrote of a process."""
+        """Return a process's exit code from torchrun's report in the log."""
         found = EXIT_CODE.findall(self.printed())
         return next((int(code) for code, of in found if int(of) == pid), None)
 
     def printed(self) -> str:
-        """The part of the log that is this launch's."""
+        """Return this launch's part of the log."""
         if not self._log.exists():
             return ""
         with self._log.open("rb") as stream:
             stream.seek(self._log_start)
             return stream.read().decode(errors="replace")
 
-    def standing(self, since: float | None = None) -> str:
-        """Where the ranks stand, of those that were asked; empty where there is nothing to say.
-
-        `since`: when the last step ended, seconds since the epoch.
-        """
+    def where_it_hangs(self, since: float | None = None) -> str:
+        """Return where the ranks are that wrote their stacks, "" if no rank looks stuck. `since`:
+        when the last step ended, in seconds since the epoch."""
         if len(self._stacks) < 2:
             only = next(iter(self._stacks.values()), [])
             return f"it is at {place(only)}" if only else ""
@@ -210,7 +205,7 @@ class RankProcesses:
         return "; ".join([f"{', '.join(words)}: no step for {silent:.0f} s", *where, *waiting])
 
     def stuck_rank(self) -> int | None:
-        """The one rank that the others wait for; None where it is not one."""
+        """Return the rank that all others wait for; None if it is not exactly one."""
         stuck = [rank for rank, stack in self._stacks.items() if not waits_for_others(stack)]
         return stuck[0] if len(stuck) == 1 and len(self._stacks) > 1 else None
 
@@ -219,7 +214,7 @@ class RankProcesses:
         return [row for row in rows if row["launch"] == self._job.launch]
 
     def _last_row(self) -> tuple[float, float]:
-        """When the last step ended, and the usual length of one; zeros before the first."""
+        """Return when the last step ended, and the median step time; zeros before the first."""
         rows = [row for rank in self._pulses for row in self._rows(rank)]
         if not rows:
             return 0.0, 0.0
@@ -232,21 +227,21 @@ class RankProcesses:
 
 
 def _death(code: int | None) -> tuple[str, str | None]:
-    """What happened to a process that left no result, and what to do."""
+    """Return what happened to a process that wrote no result, and what to do."""
     if code == -signal.SIGKILL:
         return (
             "was killed (SIGKILL)",
-            "the system's out-of-memory killer does this: look at its log and at "
+            "usually by the system's out-of-memory killer: look at its log and at "
             "memory.peak_rss_bytes",
         )
     if code is not None and code < 0:
-        return f"died of {signal.Signals(-code).name}", None
+        return f"was ended by {signal.Signals(-code).name}", None
     if code is not None:
-        return f"ended with code {code} and left no result", None
-    return "ended and left no result", None
+        return f"exited with code {code} and wrote no result", None
+    return "exited and wrote no result", None
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     try:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -254,7 +249,7 @@ def _lives(pid: int) -> bool:
 
 
 def _send(pid: int) -> bool:
-    """Whether the process was there to be asked."""
+    """Whether the process was there to get the signal."""
     try:
         psutil.Process(pid).send_signal(ASK)
     except (psutil.NoSuchProcess, psutil.AccessDenied):

@@ -1,4 +1,4 @@
-"""One run of a canary: its launches one after the other, into one record."""
+"""One run of a canary: its launches in order, gathered in one record."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ from canary.protocol.job import NODE_RANK, Job, Kind, Listener, Result, disk_ful
 from canary.protocol.readings import Readings, reading_path
 from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
-from canary.record.folder import (
-    RunFolder,
-    new_run_id,
-)
+from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile import Window
 from canary.record.profile_folder import window_of
 from canary.record.tracked import exact_scalars
@@ -34,8 +31,8 @@ from canary.runner.distributed import Rendezvous, fewer_than_asked, torchrun_com
 from canary.runner.exec.command import CommandRunner
 from canary.runner.exec.left_files import Refused
 from canary.runner.exec.relaunch import (
-    OwnFiles,
     ProbeStopped,
+    UserFiles,
     ended_badly_after_training,
     forget_files,
     not_run,
@@ -46,10 +43,10 @@ from canary.runner.exec.start_command import Start, started_with
 from canary.runner.exec.streams import LogOnly, PassedOn, Streams
 from canary.runner.local import LocalRunner
 from canary.runner.session import Session, with_output_dir
-from canary.runner.warm import warm_starts, without_place
+from canary.runner.warm import warm_starts, without_warm_start
 
 AGAIN_S, AGAIN_TIMES = 120.0, 10
-"""What repeats a user's command ends after so many seconds, and so many times the first launch."""
+"""Time limit of a repeated command: these seconds, plus this many times the first launch."""
 
 
 def run_canary(
@@ -60,19 +57,18 @@ def run_canary(
     echo: bool = False,
     rendezvous: Rendezvous | None = None,
 ) -> tuple[RunRecord, Path, Result]:
-    """Runs a canary and returns its record, its folder, and how it ended.
+    """Run a canary. Return its record, its folder and how it ended.
 
-    `rendezvous`: where this machine's ranks meet those of others.
+    `rendezvous`: where this machine's ranks meet the ranks of other machines.
 
-    A run that fails is not an exception here: its record says how. Ctrl-C and SIGTERM
-    (raised as KeyboardInterrupt by the caller's handlers) end as status `interrupted`. Where they
-    end the probe of a user's command, the record says how the command itself ended.
+    A failed run raises nothing: its record says what failed. Ctrl-C and SIGTERM (the caller's
+    handlers raise KeyboardInterrupt) give status `interrupted`. If they end the probe of a user's
+    command, the record keeps the outcome of the command itself.
 
     Raises:
-        ConfigError: `speed.liger` without its package.
-        UsageError: the packages that train are not installed, or the model cannot be saved where
-            it is to be.
-        MachineError: there was no place to write a record.
+        ConfigError: `speed.liger` is set without its package.
+        UsageError: the training packages are missing, or `save_model` names an unusable folder.
+        MachineError: the record cannot be written.
     """
     if loaded.config.training_type != "exec":
         require_training_stack()
@@ -82,7 +78,7 @@ def run_canary(
     if config.speed.liger and config.training_type != "exec":
         require_liger_installed()
     if config.save_model is not None:
-        require_place(_place_of(config.save_model))
+        require_place(_saved_model_folder(config.save_model))
     base = Path(config.output_dir).absolute()
     folder = RunFolder.create(base, new_run_id(config.name, datetime.now(UTC)))
     session = Session(loaded, folder, listener, echo=echo, rendezvous=rendezvous)
@@ -108,20 +104,21 @@ def run_canary(
             result = disk_full(str(folder.path))
         else:
             reason = f"cannot write the record: {error.strerror or error}"
-            result = Result(status="failed", reason=reason, hint="look at the folder's rights")
+            hint = "look at the folder's permissions"
+            result = Result(status="failed", reason=reason, hint=hint)
     remove_tree(folder.scratch)
     forget_files(folder)
     return session.finish(ended or result), folder.path, result
 
 
 def _launches(session: Session, cache_dir: Path) -> Result:
-    """The launches in order, until one does not complete."""
+    """Run the launches in order, until one does not complete."""
     session.describe_machine()
     config = session.config
-    begun = time.monotonic()
-    deadline = begun + config.timeout
-    measured = Result(status="failed", reason="no launch was asked for")
-    files = OwnFiles(session) if _notes_files(config) else None
+    began = time.monotonic()
+    deadline = began + config.timeout
+    measured = Result(status="failed", reason="the config asks for no launch")
+    files = UserFiles(session) if _tracks_files(config) else None
     with HeldDevice(config.device, cache_dir, config.nproc or 1) as watch:
         session.record.gpu_health.update(watch.health())
         session.record.unmeasured.update(watch.unmeasured())
@@ -129,7 +126,7 @@ def _launches(session: Session, cache_dir: Path) -> Result:
             session.record.unmeasured["profiler"] = "the run ended before its profile was read"
         for launch, kind in enumerate(plan_of(config)):
             if kind == "measured" and launch and ended_badly_after_training(measured):
-                continue  # what is left to do is the probe
+                continue  # on to the probe
             job = _job(session, kind, launch, cache_dir, files)
             try:
                 with files.around(job) if files is not None else contextlib.nullcontext():
@@ -143,9 +140,9 @@ def _launches(session: Session, cache_dir: Path) -> Result:
                     raise ProbeStopped(measured) from stopped
                 raise
             if not launch and files is not None:
-                # What waits for another stage of the command would wait for ever.
+                # A repeated process may wait forever for another stage of the command.
                 now = time.monotonic()
-                deadline = min(deadline, now + AGAIN_S + AGAIN_TIMES * (now - begun))
+                deadline = min(deadline, now + AGAIN_S + AGAIN_TIMES * (now - began))
             session.launch_ended(kind, result)
             if without_probe(session, kind, result):
                 return measured
@@ -162,13 +159,13 @@ def _launches(session: Session, cache_dir: Path) -> Result:
 
 
 def _starts(config: CanaryConfig, nodes: int) -> contextlib.AbstractContextManager[None]:
-    """Around the launches: where several import the same, once does."""
+    """Return a context in which several launches share one import of the training stack."""
     alone = config.training_type != "exec" and config.nproc is None and nodes == 1
     return warm_starts() if alone and len(plan_of(config)) > 1 else contextlib.nullcontext()
 
 
-def _notes_files(config: CanaryConfig) -> bool:
-    """Whether the command runs again, or is only probed, and what it changes is to be undone."""
+def _tracks_files(config: CanaryConfig) -> bool:
+    """Whether the canary has to undo file changes: the command runs again, or is only probed."""
     plan = plan_of(config)
     return config.training_type == "exec" and (len(plan) > 1 or plan == ["probe"])
 
@@ -176,26 +173,25 @@ def _notes_files(config: CanaryConfig) -> bool:
 def _launch(
     session: Session, job: Job, deadline: float, watch: HeldDevice, start: Start | None
 ) -> Result:
-    """One launch, sampled where it is measured; `start`: of what of a user's command it repeats."""
+    """Run one launch. `start`: the process of a user's command to start again."""
     runner = runner_for(session, job.kind, job.launch, Path(job.cache_dir), watch, start)
     session.launch_begins(job.kind, job.launch, steps_of(session.config, job.kind))
     with _sampling(watch, session, job.kind):
-        told = reading_path(Path(job.scratch_dir)) if session.config.report_to else None
-        session.readings = Readings(watch.latest, told)
+        for_trackers = reading_path(Path(job.scratch_dir)) if session.config.report_to else None
+        session.readings = Readings(watch.latest, for_trackers)
         return runner.run(job, session, deadline)
 
 
 def plan_of(config: CanaryConfig) -> list[Kind]:
-    """The launches in order. A command of the user's own is measured first: that launch has the
-    terminal's input and output, and what it cached is there for the probe, whose counts of cache
-    hits are then always those of a warm cache."""
+    """Return the launches in order. A user's command is measured first: that launch has the
+    terminal, and fills the caches. So the probe always counts the hits of a warm cache."""
     measured: list[Kind] = ["measured"] * config.repeats
     probe: list[Kind] = ["probe"] if config.probe_steps else []
     return measured + probe if config.training_type == "exec" else probe + measured
 
 
 def steps_of(config: CanaryConfig, kind: Kind) -> int | None:
-    """Optimizer steps of a launch; None for the whole of a user's training."""
+    """Return the optimizer steps of a launch; None for all steps of a user's training."""
     if kind == "measured":
         return config.max_steps
     return min(config.probe_steps, config.max_steps or config.probe_steps)
@@ -209,7 +205,7 @@ def runner_for(
     watch: HeldDevice,
     start: Start | None = None,
 ) -> LocalRunner:
-    """The runner of one launch."""
+    """Return the runner of one launch."""
     config, folder = session.config, session.folder
     on_start = watch.start_sampling if kind == "measured" else None
     if config.training_type != "exec":
@@ -220,13 +216,13 @@ def runner_for(
             environment[NODE_RANK] = str(session.rendezvous.node_rank)
         command = torchrun_command(config.nproc or 1, session.rendezvous, launch)
         return LocalRunner(folder.log, environment, command=command, on_start=on_start)
-    own, spool = without_place(os.environ), folder.scratch / "stdin"
+    inherited, spool = without_warm_start(os.environ), folder.scratch / "stdin"
     if start is not None:
         again: Streams = LogOnly(Path(start.stdin) if start.stdin else spool, start.cwd)
-        environment = started_with(start, own)
+        environment = started_with(start, inherited)
         return CommandRunner(folder.log, environment, start.words, again, on_start, again=True)
     streams: Streams = PassedOn(spool) if session.echo and launch == 0 else LogOnly(spool)
-    return CommandRunner(folder.log, own, config.command, streams, on_start)
+    return CommandRunner(folder.log, inherited, config.command, streams, on_start)
 
 
 @contextlib.contextmanager
@@ -247,8 +243,7 @@ def _keep_samples(session: Session, sampled: dict[str, dict[str, float]]) -> Non
 
 
 def _keep(session: Session, kind: Kind, result: Result) -> None:
-    own = session.config.training_type == "exec"
-    session.keep_result(kind, result, users_own=own)
+    session.keep_result(kind, result, users_own=session.config.training_type == "exec")
     _keep_ranks(session, result)
     record = session.record
     if result.training:
@@ -261,7 +256,7 @@ def _keep(session: Session, kind: Kind, result: Result) -> None:
 
 
 def _keep_ranks(session: Session, result: Result) -> None:
-    """How many ranks there were and how they were set up."""
+    """Record the number of ranks and their setup."""
     record = session.record
     distributed = result.training.get("distributed") or {}
     world_size = result.ranks.get("world_size") or distributed.get("world_size", 1)
@@ -279,7 +274,7 @@ def _keep_ranks(session: Session, result: Result) -> None:
 
 
 def _window(session: Session, launch: int) -> Window | None:
-    """The steps to profile in this launch: of the first measured one, where any are to be."""
+    """Return the steps to profile: only the first measured launch has some."""
     if launch != _first_measured(session.config):
         return None
     return window_of(session.config.profiler.model_dump(), session.folder.path)
@@ -290,11 +285,13 @@ def _first_measured(config: CanaryConfig) -> int | None:
     return plan.index("measured") if "measured" in plan else None
 
 
-def _place_of(save_model: str) -> Path:
+def _saved_model_folder(save_model: str) -> Path:
     return Path(save_model).expanduser().absolute()
 
 
-def _job(session: Session, kind: Kind, launch: int, cache_dir: Path, files: OwnFiles | None) -> Job:
+def _job(
+    session: Session, kind: Kind, launch: int, cache_dir: Path, files: UserFiles | None
+) -> Job:
     folder, config = session.folder, session.config
     scratch = folder.scratch / f"launch{launch}"
     scratch.mkdir(exist_ok=True)
@@ -315,6 +312,8 @@ def _job(session: Session, kind: Kind, launch: int, cache_dir: Path, files: OwnF
         threads=config.threads,
         profile=None if window is None else asdict(window),
         stop_on=config.stop_on if kind == "measured" else None,
-        save_model=str(_place_of(config.save_model)) if saves and config.save_model else None,
+        save_model=str(_saved_model_folder(config.save_model))
+        if saves and config.save_model
+        else None,
         exact_scalars=exact_scalars(session.record.exact) if kind == "measured" else {},
     )

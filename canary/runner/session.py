@@ -1,4 +1,4 @@
-"""The record of one run, kept up to date while the run goes on."""
+"""The record of one run, updated while the run goes on."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from canary.protocol.job import Kind, Listener, Result
 from canary.protocol.readings import Readings
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import asked_config
-from canary.record.folder import (
-    RunFolder,
-)
+from canary.record.folder import RunFolder
 from canary.record.step_row import Row
 from canary.runner.distributed import Rendezvous
 
 WRITE_EVERY_S = 1.0
-"""Seconds between two writes of `metrics.json` while a launch runs."""
+"""Least seconds between two writes of `metrics.json` while a launch runs."""
 
 
 class Session(RecordWriter):
-    """Keeps the record of one run up to date; a listener (the terminal) hears the same events."""
+    """Updates the record of one run, and passes every event on to a listener (the terminal)."""
 
     def __init__(
         self,
@@ -41,40 +39,40 @@ class Session(RecordWriter):
         self.config: CanaryConfig = loaded.config
         self.is_named = loaded.is_named
         self.echo = echo
-        """Whether a user's command has this process's own streams."""
+        """Whether a user's command gets this process's standard streams."""
         self.rendezvous = rendezvous or Rendezvous()
         self._listener = listener
         self.readings: Readings | None = None
-        """Of the launch that runs, where it is sampled."""
+        """Samples of the machine during the launch that runs."""
         self._measured = False
         self._launch_steps = 0
         self.first_step: int | None = None
         self.last_step: int | None = None
-        """The first and the last step that the launch has ended, as the training counts."""
+        """First and last finished step of the launch, as the training counts them."""
         self._written = 0.0
         folder.config.write_text(resolved_yaml(loaded), encoding="utf-8")
 
     def training_time(self) -> tuple[float, float] | None:
-        """When the newest launch trained its steps after warm-up, in seconds since the epoch."""
+        """Return start and end (epoch seconds) of the newest launch's timed steps, or None."""
         rows = self.measured_rows()
         warmup, newest = self.warmup(rows), self.record.launches[-1].index
-        told = [row for row in rows if row["launch"] == newest and row["step"] > warmup]
-        if not told:
+        timed = [row for row in rows if row["launch"] == newest and row["step"] > warmup]
+        if not timed:
             return None
-        return told[0]["time"] - told[0]["wall_s"], told[-1]["time"]
+        return timed[0]["time"] - timed[0]["wall_s"], timed[-1]["time"]
 
-    # What the runner reports, kept and passed on.
+    # Events of the runner: recorded, then passed on.
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        """Not sent by runners."""
+        """Pass on; runners do not send this."""
         self._listener.run_begins(run_dir, config)
 
     def warned(self, text: str) -> None:
-        """Not sent by runners."""
+        """Pass on; runners do not send this."""
         self._listener.warned(text)
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
-        """A launch is about to start."""
+        """Record that a launch is about to start."""
         self.add_launch(kind, index)
         self._launch_steps = 0
         self.first_step = self.last_step = None
@@ -82,7 +80,7 @@ class Session(RecordWriter):
         self._listener.launch_begins(kind, index, steps)
 
     def step_ended(self, kind: Kind, row: Row) -> None:
-        """A row came in; `metrics.json` follows at most once a second."""
+        """Count the step; write `metrics.json` at most once per second."""
         self._launch_steps += 1
         self.last_step = int(row["step"])
         if self.first_step is None:
@@ -91,34 +89,34 @@ class Session(RecordWriter):
         self._measured = self._measured or first
         self._listener.step_ended(kind, row)
         if first or time.monotonic() - self._written > WRITE_EVERY_S:
-            # A user's command goes on where its record cannot be written; the last write says so.
-            own = self.config.training_type == "exec"
-            with contextlib.suppress(OSError) if own else contextlib.nullcontext():
+            # A user's command goes on if its record cannot be written: the last write says so.
+            is_users = self.config.training_type == "exec"
+            with contextlib.suppress(OSError) if is_users else contextlib.nullcontext():
                 self.write()
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
-        """A launch is over, well or not."""
+        """Record the result of a launch."""
         self.close_launch(self.record.launches[-1].index, result, self._launch_steps)
         self._listener.launch_ended(kind, result)
 
     def sampled(self, reading: Mapping[str, float]) -> None:
-        """Not sent by runners."""
+        """Pass on; runners do not send this."""
         self._listener.sampled(reading)
 
     def waiting(self) -> None:
-        """The runner has nothing new; the terminal may redraw."""
+        """Pass on new samples of the machine, and let the terminal redraw."""
         reading = None if self.readings is None else self.readings.fresh()
         if reading is not None:
             self.sampled(reading)
         self._listener.waiting()
 
     def write(self) -> None:
-        """Replaces `metrics.json` with what is known now."""
+        """Replace `metrics.json` by the present state."""
         self._written = time.monotonic()
         super().write()
 
     def warmup(self, rows: Sequence[Row]) -> int:
-        """Steps left out of the speeds; of a training of unknown length, by what it had."""
+        """Return the warm-up steps. Without a given number they depend on the steps done so far."""
         given = self.config.metrics_warmup_steps
         if given is None:
             done = max((row["step"] for row in rows), default=0)
@@ -128,6 +126,6 @@ class Session(RecordWriter):
 
 
 def with_output_dir(loaded: LoadedConfig, output_dir: Path) -> LoadedConfig:
-    """The config as if the folder had stood in it."""
+    """Return the config with this output folder."""
     config = loaded.config.model_copy(update={"output_dir": str(output_dir)})
     return replace(loaded, config=config, origins=loaded.origins | {"output_dir": "-o"})

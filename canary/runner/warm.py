@@ -1,14 +1,12 @@
-"""Launches that begin as forks of a Python that has imported what trains.
+"""Launches forked from a warm Python that has already imported the training stack.
 
-That Python is `canary.training.forking`.
+Inside `warm_starts` the first launch starts the warm Python (`canary.training.forking`). Later
+launches use it, also those of processes started from here. A launch starts the plain way if a fork
+could differ from a fresh process. The reasons: another interpreter, other variables that an import
+reads, a user's module that hides an installed one, a device in use, threads, no Linux.
 
-Inside `warm_starts` the first launch starts that Python, the later ones use it, and so do those of
-the processes that this one starts. A launch that it cannot stand for starts in the plain way:
-another interpreter, other variables that an import may have read, a module of the user's that goes
-before an installed one, a device in use, threads, a system that is not Linux.
-
-It lives as long as the verb that opened `warm_starts`. Whoever trains here runs under the same user
-as before, and could reach it as it could reach the canary itself.
+The warm Python ends with the verb that opened `warm_starts`. It adds no new access: training code
+runs as the same user, and could already reach the canary itself.
 """
 
 from __future__ import annotations
@@ -31,66 +29,65 @@ from typing import IO, Protocol
 from canary.runner.exec.start_command import OURS
 
 FORKING = Path(__file__).parents[1] / "training" / "forking.py"
-PLACE = f"{OURS}WARM"
-"""In the environment: the folder of the sockets."""
+WARM_FOLDER = f"{OURS}WARM"
+"""The environment variable with the folder of the sockets."""
 LIFE = "life"
-MOST = 2
-"""Warm Pythons at once: each holds some 400 MB, most of it shared with its launches."""
+MAX_WARM = 2
+"""Most warm Pythons at once: each takes about 400 MB, most of it shared with its launches."""
 POLL_S = 0.05
 PADDING = " " * 1024
-"""Room for the command line of a launch, which other processes see in place of this."""
-SINCE_READ = frozenset(
+"""Space in the warm Python's command line: each fork writes its launch's command line there."""
+NOT_READ = frozenset(
     (
         *("CUBLAS_WORKSPACE_CONFIG", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"),
         *("TENSORBOARD_LOGGING_DIR", "PYTHONPATH", "PYTEST_CURRENT_TEST"),
         *("OLDPWD", "PWD", "SHLVL", "_"),
     )
 )
-"""Variables that no import reads, or that a fork is given otherwise. Of the folder for compiled
-kernels torch keeps a copy for `PRECOMPILED` alone."""
+"""Variables that no import reads, or that a fork gets later. Torch copies the folder of compiled
+kernels at import only with `PRECOMPILED`."""
 PRECOMPILED = "TORCH_CACHING_PRECOMPILE"
-NEVER_READ = ("CANARY_", OURS)
-"""How the canary's own variables begin."""
+CANARY_PREFIXES = ("CANARY_", OURS)
 
 
 @contextlib.contextmanager
 def warm_starts() -> Iterator[None]:
-    """Lets the launches inside be forks; inside another `warm_starts` nothing new."""
-    if sys.platform != "linux" or PLACE in os.environ:
+    """Let launches inside start as forks; without effect inside another `warm_starts`."""
+    if sys.platform != "linux" or WARM_FOLDER in os.environ:
         yield
         return
     with contextlib.ExitStack() as around:
-        # What cannot be made is done without.
+        # Without a folder or socket, launches start the plain way.
         with contextlib.suppress(OSError):
             folder = tempfile.mkdtemp(prefix="canary-warm-")
             around.callback(shutil.rmtree, folder, ignore_errors=True)
-            around.callback(_end_own)
+            around.callback(_end_warm_pythons)
             life = around.enter_context(socket.socket(socket.AF_UNIX))
             life.bind(str(Path(folder, LIFE)))
-            life.listen(8 * MOST)
-            os.environ[PLACE] = folder
-            around.callback(os.environ.pop, PLACE, None)
+            life.listen(8 * MAX_WARM)
+            os.environ[WARM_FOLDER] = folder
+            around.callback(os.environ.pop, WARM_FOLDER, None)
         yield
 
 
-def without_place(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that has no use for a warm start."""
-    return {name: value for name, value in environment.items() if name != PLACE}
+def without_warm_start(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that must not use a warm start."""
+    return {name: value for name, value in environment.items() if name != WARM_FOLDER}
 
 
-_own: list[subprocess.Popen[bytes]] = []
-"""The warm Pythons that this process has started."""
+_warm_pythons: list[subprocess.Popen[bytes]] = []
+"""Started by this process."""
 
 
-def _end_own() -> None:
-    while _own:
-        process = _own.pop()
+def _end_warm_pythons() -> None:
+    while _warm_pythons:
+        process = _warm_pythons.pop()
         process.kill()
         process.wait()
 
 
 class Child(Protocol):
-    """As much of a `subprocess.Popen` as a launch needs."""
+    """The part of `subprocess.Popen` that a launch needs."""
 
     pid: int
 
@@ -103,23 +100,23 @@ class Child(Protocol):
 
 
 class WarmChild:
-    """A launch that was forked (see `subprocess.Popen`)."""
+    """A forked launch, with the interface of `subprocess.Popen`."""
 
-    def __init__(self, teller: socket.socket, pid: int) -> None:
+    def __init__(self, channel: socket.socket, pid: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._teller = teller
+        self._channel = channel
         self._process = os.pidfd_open(pid)
 
     def poll(self) -> int | None:
-        """The exit code; None while it runs."""
+        """Return the exit code; None while it runs."""
         return self._read(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code, once it is there.
+        """Wait for the exit code and return it.
 
         Raises:
-            subprocess.TimeoutExpired: it still runs after so many seconds.
+            subprocess.TimeoutExpired: it still runs after `timeout` seconds.
         """
         code = self._read(timeout)
         if code is None:
@@ -128,60 +125,60 @@ class WarmChild:
         return code
 
     def send_signal(self, sig: int) -> None:
-        """Signals it, unless it has ended."""
+        """Send a signal, unless it has ended."""
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, sig)
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """End it at once."""
         self.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """Gives its descriptors back."""
-        self._teller.close()
+        """Close its descriptors."""
+        self._channel.close()
         os.close(self._process)
 
     def _read(self, timeout: float | None) -> int | None:
-        if self.returncode is None and select.select([self._teller], [], [], timeout)[0]:
-            told = _line(self._teller)
-            if told is None:
-                # What forked it is gone, and ended it by that (see `canary.training.lifeline`).
+        if self.returncode is None and select.select([self._channel], [], [], timeout)[0]:
+            code = _line(self._channel)
+            if code is None:
+                # The warm Python is gone, and the kernel ends its forks (see `_end_with_parent`).
                 self.kill()
                 select.select([self._process], [], [])
-            self.returncode = -signal.SIGKILL if told is None else told
+            self.returncode = -signal.SIGKILL if code is None else code
         return self.returncode
 
 
 def warm_child(
     job_file: Path, environment: Mapping[str, str], log: IO[bytes], waiting: Callable[[], bool]
 ) -> WarmChild | None:
-    """A launch of the worker as a fork; None where it has to start in the plain way. `waiting` is
-    called while the imports go on, and says whether there is time left."""
-    place = os.environ.get(PLACE)
-    if place is None:
+    """Start the worker as a fork; return None if it has to start the plain way. `waiting` is called
+    during the imports, and returns whether time is left."""
+    folder = os.environ.get(WARM_FOLDER)
+    if folder is None:
         return None
     with contextlib.suppress(OSError):
-        teller = _connected(Path(place), environment)
-        if teller is None:
+        channel = _connected(Path(folder), environment)
+        if channel is None:
             return None
         try:
-            _ask(teller, job_file, without_place(environment), log)
-            while not select.select([teller], [], [], POLL_S)[0]:
+            _ask(channel, job_file, without_warm_start(environment), log)
+            while not select.select([channel], [], [], POLL_S)[0]:
                 if not waiting():
-                    teller.close()
+                    channel.close()
                     return None
-            pid = _line(teller)
+            pid = _line(channel)
             if pid is not None:
-                return WarmChild(teller, pid)
+                return WarmChild(channel, pid)
         except BaseException:
-            teller.close()
+            channel.close()
             raise
-        teller.close()
+        channel.close()
     return None
 
 
 def _ask(
-    teller: socket.socket, job_file: Path, environment: Mapping[str, str], log: IO[bytes]
+    channel: socket.socket, job_file: Path, environment: Mapping[str, str], log: IO[bytes]
 ) -> None:
     here = str(Path.cwd())
     named = environment.get("PYTHONPATH", "")
@@ -192,56 +189,57 @@ def _ask(
     with tempfile.TemporaryFile("w") as stream:
         json.dump(request, stream)
         stream.flush()
-        socket.send_fds(teller, [b"."], [log.fileno(), stream.fileno()])
+        socket.send_fds(channel, [b"."], [log.fileno(), stream.fileno()])
 
 
-def _line(teller: socket.socket) -> int | None:
-    """The number that it tells; None where it has nothing more to tell."""
-    told = b""
+def _line(channel: socket.socket) -> int | None:
+    """Return the next number from the warm Python, None if it closed the connection."""
+    text = b""
     with contextlib.suppress(OSError):
-        while not told.endswith(b"\n"):
-            more = teller.recv(1)
+        while not text.endswith(b"\n"):
+            more = channel.recv(1)
             if not more:
                 return None
-            told += more
-        return int(told)
+            text += more
+        return int(text)
     return None
 
 
-def _connected(place: Path, environment: Mapping[str, str]) -> socket.socket | None:
-    """A line to the warm Python of this environment, started where there is none yet; None where
-    there is to be none."""
-    path = place / _key(environment)
-    teller = socket.socket(socket.AF_UNIX)
+def _connected(folder: Path, environment: Mapping[str, str]) -> socket.socket | None:
+    """Return a connection to the warm Python of this environment, started if needed; None if this
+    launch has to start the plain way."""
+    path = folder / _key(environment)
+    channel = socket.socket(socket.AF_UNIX)
     try:
         if not path.exists():
-            if len(list(place.iterdir())) > MOST:  # one of them is the owner's
+            if len(list(folder.iterdir())) > MAX_WARM:  # plus the socket `LIFE`
                 raise OSError("there are enough")
             _start(path, environment)
-        teller.connect(str(path))
-    except OSError:  # it was unfit, or another process is starting it
-        teller.close()
+        channel.connect(str(path))
+    except OSError:  # it ended as unfit, or another process is just starting it
+        channel.close()
         return None
-    return teller
+    return channel
 
 
 def _key(environment: Mapping[str, str]) -> str:
-    """The same for two launches that the same imports would leave alike."""
-    unread: frozenset[str] = frozenset() if environment.get(PRECOMPILED) else SINCE_READ
+    """Return the same key for two launches whose imports would have the same effect."""
+    unread: frozenset[str] = frozenset() if environment.get(PRECOMPILED) else NOT_READ
     read = {
         name: value
         for name, value in environment.items()
-        if name not in unread and not name.startswith(NEVER_READ)
+        if name not in unread and not name.startswith(CANARY_PREFIXES)
     }
     text = json.dumps([sys.executable, str(FORKING), read], sort_keys=True)
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _start(path: Path, environment: Mapping[str, str]) -> None:
-    """Starts the Python that listens on `path`; it answers when it has imported everything."""
-    own = {name: value for name, value in environment.items() if name not in (PLACE, "PYTHONPATH")}
-    # Arrow's allocator would start a thread, and end it in a fork anyway.
-    own["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
+    """Start the Python that listens on `path`; it answers when it has imported everything."""
+    left_out = (WARM_FOLDER, "PYTHONPATH")
+    variables = {name: value for name, value in environment.items() if name not in left_out}
+    # Arrow's allocator would start a thread, which a fork does not keep.
+    variables["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
     with (
         socket.socket(socket.AF_UNIX) as listener,
         socket.socket(socket.AF_UNIX) as life,
@@ -257,8 +255,8 @@ def _start(path: Path, environment: Mapping[str, str]) -> None:
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=subprocess.STDOUT,
-            env=own,
+            env=variables,
             pass_fds=numbers,
             start_new_session=True,
         )
-    _own.append(process)
+    _warm_pythons.append(process)

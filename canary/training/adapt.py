@@ -1,13 +1,13 @@
-"""The one place that knows how trl's and transformers' versions differ: names, places, values.
+"""All differences between versions of trl and transformers: names, modules, values.
 
-A trainer's file asks for what it wants by the newest names:
+A trainer's module uses the newest names:
 
     config_class, trainer_class = adapt.offered("DPO")
     arguments = training_arguments(spec, config_class, max_length=..., loss_type=["sigmoid"])
     trainer = adapt.build(trainer_class, model=..., args=arguments, processing_class=tokenizer)
 
-`training_arguments` passes its settings through `settings` below. What the installed version cannot
-honour becomes a line in `spec.notes`, which ends up in the record and on the terminal.
+`training_arguments` passes its settings through `settings` below. A setting that the installed
+version cannot apply becomes a line in `spec.notes`, for the record and the terminal.
 """
 
 from __future__ import annotations
@@ -37,33 +37,35 @@ OTHER_NAMES = {
     "activation_checkpointing": "gradient_checkpointing",
     "activation_checkpointing_kwargs": "gradient_checkpointing_kwargs",
 }
-"""Names of the newest versions, and what they were called before, with the same values."""
+"""Names in the newest versions, and their older names. The values are the same."""
 
 ONLY_BEHAVIOUR: Mapping[str, tuple[Any, ...]] = {
     "loss_type": ("nll",),
     "trust_remote_code": (False, True),  # the canary loads models and tokenizers itself
 }
-"""Values that a version without the setting has by nature: nothing to be said about them."""
+"""Values that equal the behaviour of versions without the setting: they need no note."""
 
 KNOWN_ARGUMENTS = Path(__file__).with_name("known_arguments.json")
-"""Arguments that a config class has in some tested version; see bench/stacks_arguments.py."""
+"""Arguments of each config class in any tested version; see bench/stacks_arguments.py."""
 
 
 def installed(package: str) -> Version:
-    """The installed version of a package of the training stack."""
+    """Return the installed version of a package of the training stack."""
     return Version(metadata.version(package))
 
 
 def offered(stem: str, takes: str = "model") -> tuple[type[Any], type[Any]]:
-    """`<stem>Config` and `<stem>Trainer`, from trl or from `trl.experimental.<stem>`.
+    """Return `<stem>Config` and `<stem>Trainer` from trl or `trl.experimental.<stem>`.
 
-    A class that is there and does not take the parameter `takes` is not it: a stub that only says
-    where the class went, or an older trainer of the same name. Raises ConfigError where neither
-    place has the pair.
+    A trainer without the parameter `takes` does not count: it is a stub that says where the class
+    moved, or an older trainer of the same name.
+
+    Raises:
+        ConfigError: neither module has the pair.
     """
-    for place in ("trl", f"trl.experimental.{stem.lower()}"):
+    for package in ("trl", f"trl.experimental.{stem.lower()}"):
         try:
-            module = importlib.import_module(place)
+            module = importlib.import_module(package)
             config: type[Any] = getattr(module, f"{stem}Config")
             trainer: type[Any] = getattr(module, f"{stem}Trainer")
         except (ImportError, AttributeError):
@@ -78,48 +80,48 @@ def offered(stem: str, takes: str = "model") -> tuple[type[Any], type[Any]]:
 
 
 def trainer_class(name: str, takes: str = "model") -> type[Any]:
-    """The class that `name` ('KTOTrainer') means in the installed trl; ConfigError without one."""
+    """Return the installed trl's class `name` ('KTOTrainer'). Raises ConfigError as `offered`."""
     return offered(name.removesuffix("Trainer"), takes)[1]
 
 
 def parameters(callable_: Any) -> frozenset[str]:
-    """Names of the parameters that calling `callable_` takes by name."""
+    """Return the parameters that `callable_` takes by name."""
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     found = inspect.signature(callable_).parameters.values()
     return frozenset(parameter.name for parameter in found if parameter.kind in kinds)
 
 
 def understood(name: str, config_class: type[Any]) -> bool:
-    """Whether `name` is an argument of `config_class`, here or in another version."""
+    """Whether `name` is an argument of `config_class` in this or another version."""
     known = field_names(config_class) | known_arguments(config_class.__name__)
     return _name_here(name, known) is not None
 
 
 @functools.cache
 def known_arguments(class_name: str) -> frozenset[str]:
-    """Arguments that a config class has in some tested version; of a class of the user's own, those
-    that every class has."""
+    """Return a config class's arguments in any tested version; for a user's class, those that every
+    config class has."""
     lists = json.loads(KNOWN_ARGUMENTS.read_text(encoding="utf-8"))
     return frozenset((*lists["every"], *lists.get(class_name, ())))
 
 
 def newest_name(name: str) -> str:
-    """The newest versions' name of a setting."""
+    """Return a setting's name in the newest versions."""
     newer = {old: new for new, old in (*OTHER_NAMES.items(), ("use_cpu", "no_cuda"))}
     return newer.get(name, name)
 
 
 def field_names(config_class: type[Any]) -> frozenset[str]:
-    """Names of the arguments that a config class takes."""
+    """Return the arguments that a config class takes."""
     return frozenset(field.name for field in dataclasses.fields(config_class) if field.init)
 
 
 def settings(
     config_class: type[Any], wanted: Mapping[str, Any], notes: list[str]
 ) -> dict[str, Any]:
-    """`wanted`, by the newest names, as arguments of `config_class` as it is installed.
+    """Return `wanted`, given by the newest names, as arguments of the installed `config_class`.
 
-    Adds a line to `notes` for each setting that the class cannot honour.
+    Adds a line to `notes` for each setting that the class does not have.
     """
     known = field_names(config_class)
     found = _older_defaults(known, wanted)
@@ -136,15 +138,15 @@ def settings(
 
 
 def _name_here(name: str, known: frozenset[str]) -> str | None:
-    """The installed version's name of a setting, whichever version's name was given; the newest,
-    where it has both."""
+    """Return the installed version's name of a setting, given by any version's name. Prefers the
+    newest name if the class has both."""
     newer = {old: new for new, old in OTHER_NAMES.items()}
     newest = newer.get(name, name)
     return next((here for here in (newest, OTHER_NAMES.get(newest)) if here in known), None)
 
 
 def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Older trainers cut prompts to a length of their own; the canary has cut them already."""
+    """Return a prompt length for older trainers, which truncate prompts: the canary already did."""
     if "max_prompt_length" not in known:
         return {}
     longest = wanted.get("max_length")
@@ -152,14 +154,14 @@ def _older_defaults(known: frozenset[str], wanted: Mapping[str, Any]) -> dict[st
 
 
 def _translated(name: str, value: Any, known: frozenset[str]) -> dict[str, Any] | None:
-    """A setting said with another argument of another meaning; None where there is none."""
+    """Return a setting expressed by an argument with another meaning, None if impossible."""
     if name == "warmup_ratio" and "warmup_steps" in known and 0 <= value < 1:
         return {"warmup_steps": value}  # transformers 5 reads a fraction as a ratio
     return None
 
 
 def _value_for(config_class: type[Any], name: str, value: Any) -> Any:
-    """A loss as a list of names where the class takes lists, as one name where it does not."""
+    """Return a loss type as a list of names if the class takes lists, else as one name."""
     if name != "loss_type" or value is None:
         return value
     annotation = next(f.type for f in dataclasses.fields(config_class) if f.name == name)
@@ -173,16 +175,16 @@ def _value_for(config_class: type[Any], name: str, value: Any) -> Any:
 
 def _not_honoured(config_class: type[Any], name: str, value: Any) -> str:
     return (
-        f"{name} {value!r} is not honoured: {config_class.__name__} of trl {installed('trl')} "
+        f"{name} {value!r} is ignored: {config_class.__name__} of trl {installed('trl')} "
         f"with transformers {installed('transformers')} has no such setting"
     )
 
 
 def build(trainer_class: type[Any], **wanted: Any) -> Any:
-    """The trainer.
+    """Return the trainer. Leaves out a parameter that is None and unknown to the class.
 
-    A parameter that is None and unknown to the class is left out. Raises ConfigError for one that
-    has a value: training without it would be another training.
+    Raises:
+        ConfigError: the class does not take a parameter that has a value.
     """
     known = parameters(trainer_class)
     passed: dict[str, Any] = {}
@@ -191,14 +193,14 @@ def build(trainer_class: type[Any], **wanted: Any) -> Any:
             passed[name] = value
         elif value is not None:
             raise ConfigError(
-                f"{trainer_class.__name__} of trl {installed('trl')} takes no '{name}'",
+                f"{trainer_class.__name__} of trl {installed('trl')} does not take '{name}'",
                 "leave the setting out, or install another trl",
             )
     return trainer_class(**passed)
 
 
 def count_steps(state: Any, arguments: Any) -> None:
-    """Tells a TrainerState how often to log, evaluate and save; fractions are of all steps."""
+    """Set how often a TrainerState logs, evaluates and saves; below 1 is a share of all steps."""
     for name in ("logging_steps", "eval_steps", "save_steps"):
         given = getattr(arguments, name)
         if given is not None:
@@ -207,20 +209,19 @@ def count_steps(state: Any, arguments: Any) -> None:
 
 
 def checkpoint_activations(model: Any, arguments: Any) -> None:
-    """Has activations recomputed in the backward where the arguments ask for it: for a loop that is
-    not transformers' own."""
+    """Enable activation checkpointing if the arguments ask for it, in loops that skip it."""
     for kind in ("activation", "gradient"):
         if getattr(arguments, f"{kind}_checkpointing", False):
-            own = getattr(arguments, f"{kind}_checkpointing_kwargs", None) or {}
-            getattr(model, f"{kind}_checkpointing_enable")({"use_reentrant": False} | own)
+            given = getattr(arguments, f"{kind}_checkpointing_kwargs", None) or {}
+            getattr(model, f"{kind}_checkpointing_enable")({"use_reentrant": False} | given)
             return
 
 
 def reward_rows(rows: Dataset, config_class: type[Any], notes: list[str]) -> Dataset:
-    """Preference pairs as the installed RewardTrainer reads them.
+    """Return preference pairs as the installed RewardTrainer reads them.
 
-    Older ones read `chosen` and `rejected` alone, so that the prompt has to be part of both, and
-    log nothing but the loss.
+    Older versions read only `chosen` and `rejected`, so both must contain the prompt. They log
+    only the loss.
     """
     if "pad_token" in field_names(config_class):
         return rows
@@ -237,5 +238,5 @@ def _with_prompt(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def dtype_option(dtype: torch.dtype) -> dict[str, torch.dtype]:
-    """The argument of `from_pretrained` for the dtype of the weights."""
+    """Return the argument of `from_pretrained` for the dtype of the weights."""
     return {"dtype" if installed("transformers") >= Version("4.56") else "torch_dtype": dtype}

@@ -1,11 +1,11 @@
-"""A Python that has imported the packages that train, and forks itself for each launch.
+"""A warm Python: it has imported the training packages, and forks itself for each launch.
 
-Started by path, `python forking.py`, by `canary.runner.warm`. It runs no code of the canary, of the
-user, or of a folder on PYTHONPATH: all that is imported after the fork, by the launch, in its own
-environment. Standard library only, and nothing here is imported by the launch.
+`canary.runner.warm` starts this file by path. Before a fork it imports nothing of the canary, the
+user, or a folder on PYTHONPATH: the launch imports those after the fork, in its environment.
+Standard library only; no launch imports this module.
 
-Descriptors that it is given: 1 and 2, a file that keeps what the imports print; `LISTENER`, where
-launches are asked for; `LIFE`, which its owner closes when it ends.
+Its descriptors: 1 and 2, a file for the output of the imports; `LISTENER`, the socket for requests;
+`LIFE`, a socket that its owner closes at its end.
 """
 
 import sys
@@ -42,44 +42,44 @@ PRELOADED = (
     "pydantic",
     "trl.trainer.utils",
 )
-"""What every built-in trainer imports, in the order in which a launch does."""
+"""Packages that every built-in trainer imports, in the order of a launch."""
 WORKER = "canary.training.worker"
 MADV_POPULATE_READ = 22
 PR_SET_PDEATHSIG = 1
 SIZES = range(16, 512, 16)
-"""Bytes of the blocks that CPython allocates from its own pools."""
+"""Bytes of the blocks that CPython allocates from its pools."""
 
 
 class Unfit(Exception):
-    """This process cannot stand for a fresh one; the launch starts its own."""
+    """A fork of this process would differ from a fresh process; launches start the plain way."""
 
 
-class Asked:
-    """A finder that finds nothing and remembers which packages were looked for."""
+class Searched:
+    """An import finder that finds nothing, and keeps the names of packages searched for."""
 
     def __init__(self) -> None:
         self.names = {"sitecustomize", "usercustomize"}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        """As `importlib` asks it."""
+        """Keep the package's name."""
         self.names.add(name.partition(".")[0])
 
 
 class Warm:
-    """What a launch finds imported."""
+    """The imported packages, and their effects on the process."""
 
     def __init__(self) -> None:
-        self._asked = Asked()
+        self._searched = Searched()
         self._path = list(sys.path)
         before = dict(os.environ)
-        sys.meta_path.insert(0, self._asked)  # type: ignore[arg-type]
-        gc.disable()  # a tenth of the time of the imports
+        sys.meta_path.insert(0, self._searched)  # type: ignore[arg-type]
+        gc.disable()  # saves a tenth of the imports' time
         for name in PRELOADED:
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         gc.enable()
         gc.collect()
-        sys.meta_path.remove(self._asked)  # type: ignore[arg-type]
+        sys.meta_path.remove(self._searched)  # type: ignore[arg-type]
         if sys.path != self._path:
             raise Unfit("an import changed sys.path")
         now = dict(os.environ)
@@ -90,10 +90,10 @@ class Warm:
         self._try()
 
     def _try(self) -> None:
-        """Forks once, for the sake of libraries that end their threads before a fork.
+        """Fork once as a test: some libraries end their threads before a fork.
 
         Raises:
-            Unfit: a thread is left, or the fork cannot use what the imports set up.
+            Unfit: a thread is left, a device is in use, or pages cannot be mapped.
         """
         pid = os.fork()
         if not pid:
@@ -103,23 +103,23 @@ class Warm:
         if os.waitpid(pid, 0)[1] or threading.active_count() > 1:
             raise Unfit("a device is in use, or pages cannot be mapped")
         if len(list(Path("/proc/self/task").iterdir())) > 1:
-            raise Unfit("a thread of a library outlives a fork")
+            raise Unfit("a library's thread is still running after a fork")
 
     def shadowed(self, folders: Iterable[str]) -> str | None:
-        """What in these folders, which go before the installed packages, an import would have found
-        or looked for here; None where nothing would."""
-        taken = self._asked.names | {name.partition(".")[0] for name in sys.modules}
+        """Return the first entry in these folders that would have changed an import here, None
+        without one. The folders go before the installed packages."""
+        taken = self._searched.names | {name.partition(".")[0] for name in sys.modules}
         for folder in filter(os.path.exists, folders):
             for entry in os.scandir(folder):  # NotADirectoryError: an archive
                 name = re.split("[-.]", entry.name)[0]
-                # A folder without __init__.py gives way to a package further on.
+                # A folder without __init__.py hides no package of a later folder.
                 package = not entry.is_dir() or Path(entry, "__init__.py").exists()
                 if name in taken and (package or name not in sys.modules):
                     return entry.path
         return None
 
     def become(self, request: dict[str, Any]) -> None:
-        """Makes this fork what a process of its own would be at the same point."""
+        """Bring this fork to the state of a fresh process after the same imports."""
         os.chdir(request["cwd"])
         os.environ.clear()
         os.environ.update(request["environment"])
@@ -138,8 +138,8 @@ class Warm:
             sys.modules["numpy"].random.seed()
 
     def _populate(self) -> None:
-        """Maps what is mapped in the first process, so that resident memory counts it: a fork takes
-        over no pages of files."""
+        """Map the files' pages that are mapped in the parent, so that resident memory counts them:
+        a fork does not inherit them."""
         madvise = ctypes.CDLL(None, use_errno=True).madvise
         for start, length in self._read:
             if madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), MADV_POPULATE_READ):
@@ -147,14 +147,14 @@ class Warm:
 
 
 def _device_in_use() -> bool:
-    """Whether a CUDA context, or what counts devices with one, was made before the fork."""
+    """Whether the imports used a device: it could not be used again after a fork."""
     torch: Any = sys.modules["torch"]
     devices = [getattr(torch, name, None) for name in ("cuda", "xpu")]
     return any(one._is_in_bad_fork() or one.is_initialized() for one in devices if one)
 
 
 def _file_pages() -> Iterator[tuple[int, int]]:
-    """(address, bytes) of the pages of files that are mapped now and only read."""
+    """Yield (address, bytes) of the read-only pages of files that are in memory now."""
     size = mmap.PAGESIZE
     with Path("/proc/self/pagemap").open("rb", buffering=0) as pages:
         for line in Path("/proc/self/maps").read_text().splitlines():
@@ -162,32 +162,35 @@ def _file_pages() -> Iterator[tuple[int, int]]:
             start, end = (int(part, 16) for part in span.split("-"))
             if inode == "0" or "w" in rights or "r" not in rights:
                 continue
-            # Eight bytes a page, little-endian; the highest bit says that it is there.
+            # Eight bytes per page, little-endian; the highest bit says that it is in memory.
             top = os.pread(pages.fileno(), (end - start) // size * 8, start // size * 8)[7::8]
             for run in re.finditer(rb"[\x80-\xff]+", top):
                 yield start + run.start() * size, (run.end() - run.start()) * size
 
 
 def _end_with_parent() -> None:
-    """As in `canary.training.lifeline`: the kernel kills this process when its parent is gone."""
+    """Let the kernel kill this process when its parent is gone, as `canary.training.lifeline`."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         os._exit(1)
 
 
-_held: list[object] = []
+_kept_alive: list[object] = []
 
 
 def _vary_addresses() -> None:
-    """Each process has other addresses, and so another order of what is hashed by address; forks
-    would have those of their siblings, and hide that a program depends on it."""
+    """Allocate a random amount, so that addresses differ from those of other forks. Fresh processes
+    differ too, and so do their orders of objects hashed by address. Equal addresses would hide that
+    a program depends on that order."""
     counts = os.urandom(len(SIZES))
-    _held.extend(bytearray(size) for size, n in zip(SIZES, counts, strict=True) for _ in range(n))
-    _held.append(mmap.mmap(-1, mmap.PAGESIZE * (1 + int.from_bytes(os.urandom(2)))))
+    _kept_alive.extend(
+        bytearray(size) for size, n in zip(SIZES, counts, strict=True) for _ in range(n)
+    )
+    _kept_alive.append(mmap.mmap(-1, mmap.PAGESIZE * (1 + int.from_bytes(os.urandom(2)))))
 
 
 def _show_as(words: list[str]) -> None:
-    """Writes over the command line that other processes see, as far as there is room."""
+    """Replace the command line that other processes see, if it fits."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         start, end = int(fields[45]), int(fields[46])
@@ -199,10 +202,10 @@ def _show_as(words: list[str]) -> None:
 
 @contextlib.contextmanager
 def _leaving() -> Iterator[None]:
-    """A fork never returns into the loop of its parent."""
+    """Exit at the end: a fork must not return into its parent's loop."""
     try:
         yield
-    except BaseException:  # noqa: BLE001 - as an interpreter tells it
+    except BaseException:  # noqa: BLE001 - as the interpreter does
         traceback.print_exc()
     finally:
         with contextlib.suppress(OSError):
@@ -212,30 +215,30 @@ def _leaving() -> Iterator[None]:
 
 
 class Launches:
-    """Starts launches, tells how they end, and ends those whose asker is gone."""
+    """Starts launches, sends their exit codes, and ends those whose client is gone."""
 
     def __init__(self, warm: Warm, listener: socket.socket, life: socket.socket) -> None:
         self._warm = warm
         self._listener = listener
         self._life = life
         self._printed = os.pread(1, 1 << 20, 0)
-        self._asker: dict[int, socket.socket] = {}
-        """Of each living launch, by a descriptor of its process."""
+        self._client: dict[int, socket.socket] = {}
+        """Per running launch, by the descriptor of its process."""
         self._pid: dict[int, int] = {}
 
     def serve(self) -> None:
-        """Until the owner is gone."""
+        """Serve requests until the owner is gone."""
         new, life = self._listener.fileno(), self._life.fileno()
         while True:
-            gone = {asker.fileno(): process for process, asker in self._asker.items()}
-            ready, _, _ = select.select([new, life, *gone, *self._asker], [], [])
+            gone = {client.fileno(): process for process, client in self._client.items()}
+            ready, _, _ = select.select([new, life, *gone, *self._client], [], [])
             if life in ready:
                 for pid in self._pid.values():
                     os.kill(pid, signal.SIGKILL)
-                # The folder of the sockets, where an owner that was killed could not.
+                # Remove the sockets' folder: an owner that was killed could not.
                 shutil.rmtree(Path.cwd(), ignore_errors=True)
                 os._exit(0)
-            # An asker says nothing more: what can be read of it is its end.
+            # A client sends nothing after its request: readable means that it is gone.
             for process in {gone.get(one, one) for one in ready if one != new}:
                 if process not in ready:
                     signal.pidfd_send_signal(process, signal.SIGKILL)
@@ -243,13 +246,13 @@ class Launches:
             if new in ready:
                 self._begin(self._listener.accept()[0])
 
-    def _begin(self, asker: socket.socket) -> None:
+    def _begin(self, client: socket.socket) -> None:
         try:
-            _, (log, asked), _, _ = socket.recv_fds(asker, 1, 2)
+            _, (log, request_file), _, _ = socket.recv_fds(client, 1, 2)
         except (OSError, ValueError):
-            asker.close()
+            client.close()
             return
-        with os.fdopen(asked) as stream:
+        with os.fdopen(request_file) as stream:
             stream.seek(0)
             request = json.load(stream)
         try:
@@ -258,26 +261,26 @@ class Launches:
             found = str(error)
         if found is not None:
             os.close(log)
-            asker.close()
+            client.close()
             return
         pid = os.fork()
         if not pid:
             with _leaving():
-                self._launch(request, log, asker)
+                self._launch(request, log, client)
         os.close(log)
         process = os.pidfd_open(pid)
-        self._asker[process], self._pid[process] = asker, pid
-        _say(asker, pid)
+        self._client[process], self._pid[process] = client, pid
+        _send(client, pid)
 
-    def _launch(self, request: dict[str, Any], log: int, asker: socket.socket) -> NoReturn:
+    def _launch(self, request: dict[str, Any], log: int, client: socket.socket) -> NoReturn:
         _end_with_parent()
         os.setsid()
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.close(log)
-        for one in (self._listener, self._life, asker, *self._asker.values()):
+        for one in (self._listener, self._life, client, *self._client.values()):
             one.close()
-        for process in self._asker:
+        for process in self._client:
             os.close(process)
         os.write(1, self._printed)
         self._warm.become(request)
@@ -286,19 +289,19 @@ class Launches:
 
     def _ended(self, process: int) -> None:
         _, status = os.waitpid(self._pid.pop(process), 0)
-        asker = self._asker.pop(process)
-        _say(asker, os.waitstatus_to_exitcode(status))
-        asker.close()
+        client = self._client.pop(process)
+        _send(client, os.waitstatus_to_exitcode(status))
+        client.close()
         os.close(process)
 
 
-def _say(asker: socket.socket, number: int) -> None:
+def _send(client: socket.socket, number: int) -> None:
     with contextlib.suppress(OSError):
-        asker.sendall(f"{number}\n".encode())
+        client.sendall(f"{number}\n".encode())
 
 
 def main() -> None:
-    """`forking.py LISTENER LIFE`: serves until the owner is gone, or leaves at once as unfit."""
+    """Run `forking.py LISTENER LIFE`: serve until the owner is gone, or exit at once if unfit."""
     listener, life = (socket.socket(fileno=int(word)) for word in sys.argv[1:3])
     with contextlib.suppress(Unfit, OSError):
         Launches(Warm(), listener, life).serve()

@@ -1,7 +1,7 @@
-"""One launch seen from inside its training process: attach the probes, train, leave the result.
+"""One launch inside its training process: attach the collectors, write rows, write the result.
 
-Shared by the worker of `canary run`, by what `canary exec` puts into a user's own command, and by
-the `Recorder`. Imports nothing that a Python with a training stack alone does not have.
+Used by the worker of `canary run`, by `canary exec` inside a user's command, and by the `Recorder`.
+It imports only the training stack: a user's Python may lack the canary's other packages.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ if TYPE_CHECKING:
 
 
 def set_up_torch(job: Job) -> None:
-    """Threads as asked; in the probe, deterministic kernels."""
+    """Set the number of threads, and in the probe deterministic kernels."""
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     if job.kind == "probe":
-        # Kernels without a deterministic form warn into the log and stay: the comparison finds
-        # out by itself which signals repeat.
+        # Only warn about kernels without a deterministic form: the comparison finds out which
+        # signals repeat.
         torch.use_deterministic_algorithms(True, warn_only=True)
         torch.backends.cudnn.benchmark = False
 
 
 def claim(job: Job) -> None:
-    """The first training of this job and rank is recorded.
+    """Claim this job and rank for the calling process: only the first training is recorded.
 
     Raises:
-        FileExistsError: another was there before.
-        OSError: nothing can be written.
+        FileExistsError: another training claimed it.
+        OSError: the claim cannot be written.
     """
     rank = int(os.environ.get("RANK", "0"))
     path = rank_path(Path(job.scratch_dir) / "claim", rank)
@@ -71,12 +71,12 @@ def claim(job: Job) -> None:
         stream.write(str(os.getpid()))
 
 
-def begun(job: Job, started: float) -> Inside | None:
-    """The launch of a job that a user's process is to record; None where another training was
-    first, or where nothing can be written: that is not the training's matter."""
+def claimed_launch(job: Job, started: float) -> TrainingLaunch | None:
+    """Return the launch that this user's process records. None if another training came first, or
+    if nothing can be written: then the training goes on unrecorded."""
     try:
         claim(job)
-        return Inside(job, started)
+        return TrainingLaunch(job, started)
     except FileExistsError:
         return None
     except OSError as error:
@@ -84,23 +84,18 @@ def begun(job: Job, started: float) -> Inside | None:
         return None
 
 
-class Inside:
-    """The launch of one job in one process; `started` is a reading of `time.perf_counter()`."""
+class TrainingLaunch:
+    """The launch of one job in one process; `started` is in the time of `time.perf_counter()`."""
 
     def __init__(
-        self,
-        job: Job,
-        started: float,
-        rank: int | None = None,
-        *,
-        own_process: bool = False,
+        self, job: Job, started: float, rank: int | None = None, *, own_process: bool = False
     ) -> None:
         self.job = job
         self.rank = int(os.environ.get("RANK", "0")) if rank is None else rank
         self.startup: dict[str, float] = {}
         self.notes: list[str] = []
-        self.tell: Callable[[Row], None] | None = None
-        """Also gets each row, in the time of the logging phase."""
+        self.on_row: Callable[[Row], None] | None = None
+        """Called with each row; its time counts as the logging phase."""
         self._started = started
         self._own_process = own_process
         self._pulse = leave_pulse(Path(job.scratch_dir), self.rank)
@@ -108,9 +103,9 @@ class Inside:
         self._unwritten = False
         self._kept: list[Row] = []
         self.watch: RunDetectors | None = None
-        """In a measured launch, what looks for anomalies."""
+        """The anomaly detectors of a measured launch."""
         self._exact: ExactSignals | None = None
-        self._probe: TrainerCollector | None = None
+        self._collector: TrainerCollector | None = None
         self._files: WrittenFiles | None = None
         self._written: Calls = {}
         self._training: dict[str, Any] = {}
@@ -118,17 +113,17 @@ class Inside:
         self._host = HostMeter(own_process)
 
     def lap(self, name: str) -> None:
-        """What passed since the last lap is this part of the start-up."""
+        """Store the time since the last lap as this part of the start-up."""
         self.startup[name] = time.perf_counter() - self._started - sum(self.startup.values())
 
     def attach(self, trainer: Any, on_cut: Callable[[], None] | None = None) -> TrainerCollector:
-        """Puts the probes on a trainer that is about to train."""
-        # Here, because a loop without transformers uses the rest of this class.
+        """Put the collectors on a trainer that is about to train."""
+        # Imported here, because loops without transformers use the rest of this class.
         from canary.training.loops.trainer import TrainerCollector
 
         job = self.job
         exact = self.begin(trainer, describe_training(trainer))
-        self._probe = TrainerCollector(
+        self._collector = TrainerCollector(
             trainer,
             self.keep,
             job.launch,
@@ -138,17 +133,17 @@ class Inside:
             profiler=self.profiler(torch.device(trainer.args.device)),
             watch=self.watch,
         )
-        return self._probe
+        return self._collector
 
     def profiler(self, device: torch.device) -> StepProfiler | None:
-        """What profiles a window of the steps, where the job asks for it: the first rank's."""
+        """Return the profiler of a window of steps, if the job asks for one; only on rank 0."""
         if self.job.profile is not None and self.rank == 0:
             self._profiler = StepProfiler(Window(**self.job.profile), device)
         return self._profiler
 
     def begin(self, trained: Trained, training: dict[str, Any]) -> ExactSignals | None:
-        """A training is about to begin, described as `training`; in the probe, returns what looks
-        at it closely."""
+        """Start collecting for a training with the settings `training`. Return the collector of
+        exact signals in the probe, else None."""
         self._training = training
         if self.job.kind == "measured":
             self.watch = RunDetectors(
@@ -160,41 +155,41 @@ class Inside:
                 stop_on=self.job.stop_on,
             )
         self._exact = ExactSignals(trained) if self.job.kind == "probe" else None
-        self._files = WrittenFiles(leave_out=_own_files(self.job, self.rank))
+        self._files = WrittenFiles(leave_out=_canary_files(self.job, self.rank))
         self._files.begin()
         if self.job.kind == "measured" and self.rank == 0:
             self._host.begin()
         return self._exact
 
     def was_cut(self) -> None:
-        """The training is ended before its own end."""
+        """Record that the training was cut short."""
         self._training["cut"] = True
 
     def stop_counting_files(self) -> None:
-        """What is written from here on is no part of the training: a probe is cut."""
+        """Stop counting written files, as a probe is cut short."""
         if self._files is not None:
             self._written = self._files.end()
 
     def keep(self, row: Row) -> None:
-        """Writes the row of a step.
+        """Write the row of a step.
 
         Raises:
-            StopTraining: what is seen in it is to end the training.
+            StopTraining: an alert ends the training.
         """
-        held = self._host.gil_held()
-        if held is not None:
-            row["host"]["gil_held"] = held
+        gil_held = self._host.gil_held()
+        if gil_held is not None:
+            row["host"]["gil_held"] = gil_held
         stop = self.watch.judge(row) if self.watch is not None else None
         self._append(row)
-        if self.tell is not None:
-            self.tell(row)
+        if self.on_row is not None:
+            self.on_row(row)
         if self.job.kind == "probe":
             self._kept.append(row)
         if stop is not None:
             raise stop
 
     def _append(self, row: Row) -> None:
-        """In a user's process, a disk that is full is the record's matter alone."""
+        """Append a row. In a user's process a full disk ends only the recording."""
         if self._unwritten:
             return
         try:
@@ -206,24 +201,25 @@ class Inside:
             leave_unwritten(self.job, error)
 
     def completed(self, trainer: Any, calls: CallCounts) -> Result:
-        """What the finished training of a trainer leaves: never a success without a step."""
-        assert self._probe is not None  # attach came first
-        reason = self._probe.why_no_step()
+        """Return the result of a finished trainer. Without any step it failed."""
+        assert self._collector is not None  # attach came first
+        reason = self._collector.why_no_step()
         if reason is not None:
-            hint = "call callback_handler.on_step_end in its loop, or use canary.Recorder"
+            hint = "call callback_handler.on_step_end in your loop, or use canary.Recorder"
             return Result(status="failed", reason=reason, hint=hint, usage_error=True)
         done = trainer.state.global_step
-        if done and not self._probe.steps:
+        if done and not self._collector.steps:
             self._training["resumed_at"] = done
             words = (
-                f"no step was left to train: it resumed at step {done} of {trainer.state.max_steps}"
+                f"the training had no step left: it resumed at step {done} "
+                f"of {trainer.state.max_steps}"
             )
             self.notes.append(words)
         result = self.finished(trainer, torch.device(trainer.args.device), calls)
-        return replace(result, unmeasured={**result.unmeasured, **self._probe.unmeasured()})
+        return replace(result, unmeasured={**result.unmeasured, **self._collector.unmeasured()})
 
     def finished(self, trained: Trained, device: torch.device, calls: CallCounts | None) -> Result:
-        """What a finished training leaves."""
+        """Return the result of a finished training."""
         assert self._files is not None  # begin came first
         host = self._host.end() if self.job.kind == "measured" and self.rank == 0 else {}
         written = self._written or self._files.end()
@@ -231,7 +227,7 @@ class Inside:
         if calls is not None:
             counted = {**calls.describe(), **written}
         if world_size() > 1:
-            # The ranks share a log, and no rank can tell its own part of it.
+            # All ranks write to one log, so no rank knows its part of the bytes.
             counted["bytes_written"] = None
         self.lap("training")
         found: Exact = {}
@@ -258,8 +254,8 @@ class Inside:
             host=host,
         )
 
-    def leave(self, result: Result) -> None:
-        """Writes the result where the parent looks for it, and closes the rows."""
+    def write(self, result: Result) -> None:
+        """Write the result for the parent, and close the rows."""
         if self._profiler is not None:
             self._profiler.give_up()
         self._rows.close()
@@ -274,35 +270,36 @@ class Inside:
             leave_unwritten(self.job, error)
 
     def _gathered(self, result: Result) -> Result:
-        """One machine writes down what the ranks of the others have; they learn which.
+        """Write rows and results of all machines' ranks on the main machine; on the others, return
+        the result with a note that names it.
 
-        It is the first by `--node-rank` or else by name, the same in each launch: which machine has
-        rank 0 is torchrun's choice, anew each time.
+        The main machine is the first by `--node-rank`, else by name, so that it is the same in each
+        launch: torchrun may give rank 0 to another machine each time.
         """
         rows_file = rank_path(Path(self.job.rows_file), self.rank)
         rows = [row for row in read_rows(rows_file) if row["launch"] == self.job.launch]
-        place = {
+        here = {
             "node_rank": int(os.environ.get(NODE_RANK, "0")),
             "host": socket.gethostname(),
             "run_dir": str(rows_file.parent),
         }
-        everyone = of_every_rank(place | {"rows": rows, "result": asdict(result)})
+        everyone = of_every_rank(here | {"rows": rows, "result": asdict(result)})
         machines = [(one["node_rank"], one["host"], one["run_dir"]) for one in everyone]
-        main, own = min(machines), machines[self.rank]
-        if own != main:
+        main, this = min(machines), machines[self.rank]
+        if this != main:
             note = (
-                f"{machines.count(own)} of {len(machines)} ranks ran here; the record of all is "
-                f"{main[2]} on {main[1]}"
+                f"{machines.count(this)} of {len(machines)} ranks ran here; the record of all "
+                f"ranks is in {main[2]} on {main[1]}"
             )
             return replace(result, notes=(*result.notes, note))
         if self.rank == machines.index(main):
             for rank, one in enumerate(everyone):
                 if machines[rank] != main:
-                    self._keep_far(rank, one)
+                    self._write_remote(rank, one)
         return result
 
-    def _keep_far(self, rank: int, one: dict[str, Any]) -> None:
-        """A rank of another machine, as if it had run on this one."""
+    def _write_remote(self, rank: int, one: dict[str, Any]) -> None:
+        """Write rows and result of another machine's rank, as if it had run here."""
         rows = StepFile(rank_path(Path(self.job.rows_file), rank))
         for row in one["rows"]:
             rows.append(row)
@@ -310,8 +307,8 @@ class Inside:
         Result(**one["result"]).write(rank_path(Path(self.job.result_file), rank))
 
 
-def _own_files(job: Job, rank: int) -> tuple[Path, ...]:
-    """Files that the canary itself writes while it trains."""
+def _canary_files(job: Job, rank: int) -> tuple[Path, ...]:
+    """Return the files that the canary itself writes during the training."""
     run_dir = Path(job.rows_file).parent
     names = ("steps.jsonl", "probe_steps.jsonl", "alerts.jsonl", "log.txt")
     rows = rank_path(Path(job.rows_file), rank)

@@ -1,4 +1,4 @@
-"""Ties a process to its parent, so that none of a run's processes outlives the run."""
+"""Ties a process to its parent, so that no process outlives its run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> None:
-    """Where the system can (Linux): the kernel ends this process when its parent is gone."""
+    """On Linux, let the kernel kill this process when its parent is gone."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() == 1 and os.environ.get(PARENT) not in (None, "1"):

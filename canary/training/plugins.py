@@ -1,8 +1,8 @@
-"""User code named by dotted path in the config: found, called, and named when it fails.
+"""User code given by dotted path in the config: find it, call it, and name it if it fails.
 
-`package.module:function` is imported from the working directory. What cannot be found or gives
-the wrong kind of thing is a ConfigError that names the key and the path; what fails while the
-training runs is a RunFailed.
+`package.module:function` is imported from the working directory. A path that cannot be found, or
+gives the wrong type, raises ConfigError with the key and the path. A failure during the training
+raises RunFailed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ OURS = str(Path(__file__).resolve().parents[1])
 
 
 def load(key: str, path: str) -> Any:
-    """The object that `path` (`package.module:name`, with dots for inner names) means.
+    """Return the object at `path` (`package.module:name`, with dots for inner names).
 
-    Raises ConfigError where module or name is not there, or the import fails.
+    Raises:
+        ConfigError: module or name is missing, or the import fails.
     """
     module_name, _, names = path.partition(":")
     found = _import(key, path, module_name)
@@ -55,8 +56,8 @@ def _import(key: str, path: str, name: str) -> Any:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _failed(ConfigError, key, path, f"importing {name}", error) from error
         raise ConfigError(
-            f"{key} names '{path}', but there is no module '{error.name}'",
-            f"it is imported from the working directory ({here}) and from installed packages",
+            f"{key} names '{path}', but module '{error.name}' is missing",
+            f"put it into the working directory ({here}), or install its package",
             key=key,
         ) from error
     except Exception as error:
@@ -65,11 +66,11 @@ def _import(key: str, path: str, name: str) -> Any:
 
 
 def load_callable(key: str, path: str) -> Callable[..., Any]:
-    """As `load`; ConfigError where it is there but cannot be called."""
+    """As `load`. Raises ConfigError also for an object that cannot be called."""
     found = load(key, path)
     if not callable(found):
         raise ConfigError(
-            f"{key} names '{path}', of type {type(found).__name__}, which cannot be called",
+            f"{key} names '{path}', which cannot be called (its type is {type(found).__name__})",
             "name a function",
             key=key,
         )
@@ -84,10 +85,8 @@ def call(
     *args: Any,
     **kw: Any,
 ) -> Any:
-    """`function(*args, **kw)`; what it raises becomes a `kind` that says where it was raised.
-
-    Errors of the canary and of memory pass as they are.
-    """
+    """Return `function(*args, **kw)`. Its exception becomes a `kind` that says where it was raised.
+    Errors of the canary and out-of-memory errors pass unchanged."""
     try:
         return function(*args, **kw)
     except Exception as error:
@@ -105,7 +104,7 @@ async def call_async(
     *args: Any,
     **kw: Any,
 ) -> Any:
-    """As `call`, of a function whose answer is awaited."""
+    """As `call`, for an async function."""
     try:
         return await function(*args, **kw)
     except Exception as error:
@@ -136,7 +135,7 @@ def _failed(
 
 
 def _place(error: Exception) -> str:
-    """` (at FILE:LINE)`: the user's innermost line where there is one, else the innermost."""
+    """Return ` (at FILE:LINE)` for the innermost line, of the user's code if there is one."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" (at {error.filename}:{error.lineno})"
     frames = [
@@ -144,10 +143,10 @@ def _place(error: Exception) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(("<frozen", OURS))
     ]
-    own = [frame for frame in frames if "site-packages" not in frame.filename]
+    of_user = [frame for frame in frames if "site-packages" not in frame.filename]
     if not frames:
         return ""
-    frame = (own or frames)[-1]
+    frame = (of_user or frames)[-1]
     return f" (at {frame.filename}:{frame.lineno})"
 
 
@@ -156,7 +155,7 @@ def _file_of(module_name: str) -> str:
 
 
 class NamedCall:
-    """A function of the user's that says its config key and path when it raises."""
+    """A user's function whose errors name its config key and path."""
 
     def __init__(self, key: str, path: str, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function, updated=())
@@ -168,7 +167,7 @@ class NamedCall:
 
 
 def formatting_function(spec: WorkloadSpec) -> Callable[[dict[str, Any]], str] | None:
-    """Text of a row, checked to be text; None where the config names no function."""
+    """Return the config's function from a row to its text, None if the config names none."""
     key, path = "formatting_function", spec.config.formatting_function
     if path is None:
         return None
@@ -188,7 +187,7 @@ def formatting_function(spec: WorkloadSpec) -> Callable[[dict[str, Any]], str] |
 
 
 def data_collator(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Any:
-    """The config's collator, a class of it built with the tokenizer; None for trl's own."""
+    """Return the config's collator, None for trl's. A class is called with the tokenizer."""
     key, path = "data_collator", spec.config.data_collator
     if path is None:
         return None
@@ -203,7 +202,7 @@ def data_collator(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Any
 
 
 def callbacks(spec: WorkloadSpec) -> list[TrainerCallback] | None:
-    """The config's callbacks, each made anew for this launch; None where it names none."""
+    """Return the config's callbacks, created for this launch; None without any."""
     return [_callback(path) for path in spec.config.callbacks] or None
 
 
@@ -216,7 +215,7 @@ def _callback(path: str) -> TrainerCallback:
         found = call(ConfigError, key, path, load_callable(key, path))
     if not isinstance(found, TrainerCallback):
         raise ConfigError(
-            f"{key} '{path}' gives a {type(found).__name__}, no TrainerCallback",
+            f"{key} '{path}' gives a {type(found).__name__} instead of a TrainerCallback",
             "name a subclass of transformers.TrainerCallback, or a function that returns one",
             key=key,
         )
@@ -224,7 +223,7 @@ def _callback(path: str) -> TrainerCallback:
 
 
 def model_from_factory(spec: WorkloadSpec) -> PreTrainedModel:
-    """What `model_factory` returns for this launch, checked to be a model."""
+    """Return the model from `model_factory`, after a check of its type."""
     from transformers import PreTrainedModel
 
     key, path = "model_factory", spec.config.model_factory
@@ -233,14 +232,14 @@ def model_from_factory(spec: WorkloadSpec) -> PreTrainedModel:
     if isinstance(model, PreTrainedModel) or hasattr(model, "peft_config"):
         return model
     raise ConfigError(
-        f"{key} '{path}' returned a {type(model).__name__}, no PreTrainedModel",
-        "return a model of transformers (or a PeftModel)",
+        f"{key} '{path}' returned a {type(model).__name__} instead of a PreTrainedModel",
+        "return a transformers model (or a PeftModel)",
         key=key,
     )
 
 
 def trainer_from_factory(spec: WorkloadSpec) -> Trainer:
-    """What `trainer_factory` returns, checked to be a Trainer that runs the config's steps."""
+    """Return the trainer from `trainer_factory`: checked, not started, with the config's steps."""
     from transformers import Trainer
 
     key, path = "trainer_factory", spec.config.trainer_factory
@@ -248,21 +247,22 @@ def trainer_from_factory(spec: WorkloadSpec) -> Trainer:
     trainer = call(ConfigError, key, path, load_callable(key, path), spec)
     if not isinstance(trainer, Trainer):
         raise ConfigError(
-            f"{key} '{path}' returned a {type(trainer).__name__}, no transformers.Trainer",
-            "return a Trainer, or a subclass of it, that is not started",
+            f"{key} '{path}' returned a {type(trainer).__name__} instead of a transformers.Trainer",
+            "return a Trainer, or a subclass of it, that has not been started",
             key=key,
         )
     if trainer.state.global_step:
         raise ConfigError(
-            f"{key} '{path}' returned a trainer that has trained {trainer.state.global_step} steps",
-            "return it before its train() is called",
+            f"{key} '{path}' returned a trainer that already trained "
+            f"{trainer.state.global_step} steps",
+            "do not call its train()",
             key=key,
         )
     if trainer.args.max_steps != spec.max_steps:
         raise ConfigError(
-            f"{key} '{path}' returned a trainer with max_steps {trainer.args.max_steps}, and the "
-            f"canary runs {spec.max_steps}",
-            "give its arguments max_steps=spec.max_steps",
+            f"{key} '{path}' returned a trainer with max_steps {trainer.args.max_steps}, but the "
+            f"canary runs {spec.max_steps} steps",
+            "set max_steps=spec.max_steps in its arguments",
             key=key,
         )
     return trainer

@@ -1,4 +1,4 @@
-"""Steps and exact signals for the trackers of a trainer (`report_to`)."""
+"""Sends steps and exact signals to a trainer's trackers (`report_to`)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ FOLDER = "TENSORBOARD_LOGGING_DIR"
 
 
 def keep_tensorboard(job: Job) -> None:
-    """TensorBoard's files go to the run's folder, which outlives the trainer's own; to another
-    place where the user's environment names one. To be called before the trainer is built."""
+    """Send TensorBoard's files to the run's folder, as the trainer's output folder is removed. A
+    folder in the user's environment goes first. Call this before the trainer is built."""
     level = os.environ.get(LEVEL)
-    own = Path(job.rows_file).parent / TENSORBOARD
+    default = Path(job.rows_file).parent / TENSORBOARD
     if level:
-        logs = Path(os.environ.get(FOLDER) or own).expanduser()
+        logs = Path(os.environ.get(FOLDER) or default).expanduser()
         os.environ[FOLDER] = str(level_folder(logs, level))
     else:
-        os.environ.setdefault(FOLDER, str(own / f"launch{job.launch}"))
+        os.environ.setdefault(FOLDER, str(default / f"launch{job.launch}"))
 
 
 def level_folder(logs: Path, level: str) -> Path:
-    """The folder of one run of a level below `logs`: TensorBoard overlays what lies side by side.
-    `basic`, then `basic-2` for the next run of the same level, and so on."""
+    """Return a new folder in `logs` for one run of a level: `basic`, then `basic-2` and so on.
+    TensorBoard overlays folders side by side."""
     run = 1
     while (folder := logs / (level if run == 1 else f"{level}-{run}")).exists():
         run += 1
@@ -38,24 +38,24 @@ def level_folder(logs: Path, level: str) -> Path:
 
 
 def silence(trainer: Any) -> None:
-    """No tracker hears of this training."""
+    """Remove all trackers from this trainer."""
     for callback in reporting_callbacks(trainer):
         trainer.remove_callback(callback)
 
 
 class Reporter:
-    """Tells the trackers of one trainer of each step; before the first, of the probe's signals."""
+    """Sends each step to a trainer's trackers, and before the first the probe's signals."""
 
     def __init__(self, trainer: Any, job: Job) -> None:
         self._trackers = Trackers(trainer)
         self._exact = dict(job.exact_scalars)
         self._sampled = ReadingFile(Path(job.scratch_dir))
         if hasattr(trainer.args, "logging_dir"):
-            # What transformers before 5 asks, instead of the environment.
+            # transformers before 5 reads this instead of the environment.
             trainer.args.logging_dir = os.environ[FOLDER]
 
     def step(self, row: Row) -> None:
-        """Hands on one row."""
+        """Send one row."""
         if not self._trackers:
             return
         if self._exact:

@@ -1,4 +1,4 @@
-"""torchrun, tied to the canary that started it: `python -m canary.training.torchrun OPTIONS...`."""
+"""torchrun that ends with the canary: `python -m canary.training.torchrun OPTIONS...`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from canary.training.lifeline import die_with_parent
 
 
 def main(arguments: list[str]) -> None:
-    """Runs torchrun in this process."""
+    """Run torchrun in this process."""
     die_with_parent()
     from torch.distributed.run import main as torchrun
 

@@ -1,8 +1,7 @@
 """The training process of one launch: `python -m canary.training.worker JOB.json`.
 
-Reads from top to bottom: tie the process to its parent, import the training stack, build the
-trainer, attach the probes, train, leave the result. It writes rows as steps end and never touches
-`metrics.json`, which belongs to the parent.
+It imports the training stack, builds the trainer, attaches the collectors, trains and writes the
+result. Only the parent writes `metrics.json`.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ from canary.record.ranks import rank_path
 from canary.training.lifeline import die_with_parent
 
 if TYPE_CHECKING:
-    from canary.training.launch import Inside
+    from canary.training.launch import TrainingLaunch
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 """Numbers of mallopt(3)."""
 KEPT = 1 << 30
-"""Bytes at the end of the heap that stay with the process."""
+"""Free bytes at the end of the heap that the process keeps."""
 
 
 def keep_freed_memory() -> None:
-    """Has malloc keep what is freed, where it is glibc's.
+    """Let glibc's malloc keep freed memory.
 
-    Deterministic torch fills each new tensor, and a large one comes from the kernel page by page:
-    half of a probe's time went there. No launch whose memory is measured does this.
+    Deterministic torch fills each new tensor, and the kernel maps a large one page by page. That
+    took half of a probe's time. Launches whose memory is measured do not do this.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -55,28 +54,28 @@ def keep_freed_memory() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the job named on the command line; 0 when the training completed."""
+    """Run the job named on the command line. Return 0 if the training completed."""
     started = time.perf_counter()
     die_with_parent()
     signal.signal(signal.SIGTERM, _interrupt)
     job = Job.read(Path(arguments[0]))
-    inside = None
+    launch = None
     try:
-        # From here on: the training stack takes seconds, and may be what fails.
-        from canary.training.launch import Inside
+        # Imported here: the training stack takes seconds, and may fail to import.
+        from canary.training.launch import TrainingLaunch
 
-        inside = Inside(job, started, own_process=True)
-        result = _train(job, inside)
-    except BaseException as error:  # noqa: BLE001 - the process's last word must be in the record
+        launch = TrainingLaunch(job, started, own_process=True)
+        result = _train(job, launch)
+    except BaseException as error:  # noqa: BLE001 - the record must hold every failure
         if not isinstance(error, CanaryError):
             with contextlib.suppress(OSError):
                 traceback.print_exc()
         result = describe_failure(error)
     try:
-        if inside is None:
+        if launch is None:
             result.write(rank_path(Path(job.result_file), int(os.environ.get("RANK", "0"))))
         else:
-            inside.leave(result)
+            launch.write(result)
     except OSError as error:
         if error.errno in FULL:
             return EXIT_DISK_FULL
@@ -84,10 +83,10 @@ def main(arguments: list[str]) -> int:
     return 0 if result.status == "completed" else 1
 
 
-def leave(code: int) -> NoReturn:
-    """Ends the process without taking its modules apart: that takes a second. Torch aborts now and
-    then where its process groups are taken apart while others go, and torchrun then waits for
-    minutes; threads of gilknocker may want Python's lock when there is none any more."""
+def exit_fast(code: int) -> NoReturn:
+    """End the process without Python's teardown. That would take a second. It can also fail: torch
+    may abort when process groups are destroyed while other ranks exit, and torchrun then waits for
+    minutes. Threads of gilknocker may ask for a GIL that no longer exists."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         for thread in threading.enumerate():
             if thread is not threading.current_thread() and not thread.daemon:
@@ -103,7 +102,7 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _train(job: Job, inside: Inside) -> Result:
+def _train(job: Job, launch: TrainingLaunch) -> Result:
     config = load_config(job.config_file).config
 
     from canary.training.collectors.calls import count_calls
@@ -116,21 +115,21 @@ def _train(job: Job, inside: Inside) -> Result:
     if job.kind == "probe":
         keep_freed_memory()
     keep_tensorboard(job)
-    inside.lap("imports")
+    launch.lap("imports")
     with count_calls() as calls, contextlib.ExitStack() as around:
         spec = _spec(job, config)
         trainer = _build(build_trainer, spec)
         drawn = around.enter_context(completions_of(trainer, job.kind, spec.notes, job.stop_after))
         if job.kind == "measured":
-            inside.tell = Reporter(trainer, job).step
+            launch.on_row = Reporter(trainer, job).step
         else:
             silence(trainer)
-        inside.lap("build")
+        launch.lap("build")
         if job.save_model is not None:
             require_savable(trainer)
-        inside.attach(trainer).run(trainer.train)
-    inside.notes += spec.notes
-    result = inside.completed(trainer, calls)
+        launch.attach(trainer).run(trainer.train)
+    launch.notes += spec.notes
+    result = launch.completed(trainer, calls)
     if drawn is not None:
         result = replace(result, exact={**result.exact, "generation": drawn.described()})
     if job.save_model is not None:
@@ -139,13 +138,12 @@ def _train(job: Job, inside: Inside) -> Result:
 
 
 def _build(build: Callable[[WorkloadSpec], Any], spec: WorkloadSpec) -> Any:
-    """Builds the trainer; a package that is not there, or a setting that breaks it, is the
-    config's matter."""
+    """Build the trainer. A missing package or an impossible setting raises ConfigError."""
     try:
         return build(spec)
     except ImportError as error:
         raise ConfigError(
-            f"these settings need a package that is not installed: {one_line(error)}",
+            f"the settings need a package that is not installed: {one_line(error)}",
             "install it, or change the setting that asks for it",
         ) from error
     except (TypeError, ValueError) as error:
@@ -161,7 +159,7 @@ def _build(build: Callable[[WorkloadSpec], Any], spec: WorkloadSpec) -> Any:
 
 def _spec(job: Job, config: CanaryConfig) -> WorkloadSpec:
     rank = int(os.environ.get("RANK", "0"))
-    # Each rank saves a model of its own: none reads what another has half written.
+    # One folder per rank: no rank reads a file that another has half written.
     scratch = Path(job.scratch_dir) / (f"rank{rank}" if rank else "")
     scratch.mkdir(exist_ok=True)
     return WorkloadSpec(
@@ -175,4 +173,4 @@ def _spec(job: Job, config: CanaryConfig) -> WorkloadSpec:
 
 
 if __name__ == "__main__":
-    leave(main(sys.argv[1:]))
+    exit_fast(main(sys.argv[1:]))

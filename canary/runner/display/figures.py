@@ -1,4 +1,4 @@
-"""The figures of a running launch in words, for the terminal."""
+"""The numbers of a running launch as words for the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MB, GB = 2**20, 2**30
 
 
 def headline(config: CanaryConfig) -> str:
-    """One line: trainer, adapter, model, data; or the user's own command."""
+    """Return one line: trainer, adapter, model and data, or the user's command."""
     if config.training_type == "exec":
         return f"{config.name}: {shlex.join(hidden(config.command))}"
     adapter = f" + LoRA r={config.lora_r}" if config.use_peft else ""
@@ -30,18 +30,18 @@ def headline(config: CanaryConfig) -> str:
 
 
 def count(pace: Pace) -> str:
-    """Steps done, of how many."""
+    """Return the steps done, and the number of all steps if it is known."""
     return str(pace.done) if pace.steps is None else f"{pace.done}/{pace.steps}"
 
 
 def time_left(pace: Pace) -> list[str]:
-    """How long it takes yet, where that is known."""
+    """Return the time left, if it is known."""
     left = pace.seconds_left()
     return [f"{left:.0f} s left"] if left else []
 
 
 def speed(pace: Pace) -> list[str]:
-    """Loss, step time and rates; without times in the probe, which is not timed."""
+    """Return loss, step time and rates; of the probe only the loss, as it is not timed."""
     if pace.newest is None:
         return [f"loading ({time.monotonic() - pace.started:.0f} s)"]
     loss = pace.loss()
@@ -64,7 +64,7 @@ def _rate(value: float | None, unit: str, completions: bool = False) -> list[str
 
 
 def machine(pace: Pace) -> list[str]:
-    """CPU and GPU utilisation, memory, and the share of Python's lock."""
+    """Return CPU and GPU utilisation, memory, and GIL contention."""
     parts = []
     cpu = pace.cpu_percent()
     if cpu is not None and pace.kind == "measured":
@@ -85,17 +85,17 @@ def machine(pace: Pace) -> list[str]:
 
 
 def learning(pace: Pace) -> list[str]:
-    """Reward, KL, entropy and the like."""
+    """Return reward, KL, entropy and similar metrics."""
     return [f"{name} {value:.3g}" for name, value in pace.learning().items()]
 
 
 def phase_parts(pace: Pace) -> list[tuple[str, float]]:
-    """Names and shares of the phases that take a hundredth of the time or more."""
+    """Return names and shares of the phases that round to 1% of the time or more."""
     if pace.newest is None or pace.kind != "measured":
         return []
     return [(name, share) for name, share in pace.shares().items() if share >= 0.005]
 
 
 def phase_words(parts: list[tuple[str, float]]) -> list[str]:
-    """`rollout 45%`."""
+    """Return words like `rollout 45%`."""
     return [f"{name} {100 * share:.0f}%" for name, share in parts]

@@ -1,5 +1,4 @@
-"""A run in lines: each launch's start and end, and every few seconds between; plain ones for a
-log, or JSON for another program."""
+"""A run as lines: the start and end of each launch, and its state every few seconds."""
 
 from __future__ import annotations
 
@@ -24,15 +23,15 @@ SHOWN_PHASES = 3
 
 @dataclass(frozen=True)
 class Event:
-    """One line, as another program reads it."""
+    """One line for another program."""
 
     kind: Literal["run", "note", "launch", "alert", "step", "ended"]
     text: str
-    """For people; nothing is read from it."""
+    """For people; no program reads it."""
 
 
 class PlainLines:
-    """Lines for a log; with `label`, each begins with it."""
+    """Lines for a log; each starts with `label`."""
 
     def __init__(self, stream: TextIO, label: str = "") -> None:
         self._stream = stream
@@ -40,34 +39,34 @@ class PlainLines:
         self._pace = Pace()
         self._last = 0.0
 
-    def _tell(self, event: Event) -> None:
+    def _print(self, event: Event) -> None:
         inner = "  " if event.kind in ("alert", "step", "ended") else ""
         print(f"{self._prefix}{inner}{event.text}", file=self._stream, flush=True)
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        """Says what runs, and where its record goes."""
-        self._tell(Event("run", figures.headline(config)))
-        self._tell(Event("run", f"record: {run_dir}"))
+        """Print what runs, and the folder of its record."""
+        self._print(Event("run", figures.headline(config)))
+        self._print(Event("run", f"record: {run_dir}"))
 
     def warned(self, text: str) -> None:
-        """What a user should know before anything starts."""
-        self._tell(Event("note", f"note: {printable(text)}"))
+        """Print a note before the first launch."""
+        self._print(Event("note", f"note: {printable(text)}"))
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
-        """Says what the launch is for."""
+        """Print the launch's length and purpose."""
         self._pace.begin(kind, steps)
         self._last = time.monotonic()
         length = "the whole training" if steps is None else f"{steps} steps"
-        self._tell(Event("launch", f"{kind}: {length}, {figures.PURPOSE[kind]}"))
+        self._print(Event("launch", f"{kind}: {length}, {figures.PURPOSE[kind]}"))
 
     def step_ended(self, kind: Kind, row: Row) -> None:
-        """A line every five seconds."""
+        """Print alerts at once, and a line every five seconds."""
         self._pace.add(row)
         for alert in row.get("alerts") or ():
-            self._tell(Event("alert", printable(alert_words(alert))))
+            self._print(Event("alert", printable(alert_words(alert))))
         if time.monotonic() - self._last >= LINE_EVERY_S:
             self._last = time.monotonic()
-            self._tell(Event("step", f"step {figures.count(self._pace)} · {self._figures()}"))
+            self._print(Event("step", f"step {figures.count(self._pace)} · {self._figures()}"))
 
     def _figures(self) -> str:
         pace = self._pace
@@ -77,21 +76,21 @@ class PlainLines:
         return " · ".join(parts + ([" ".join(phases)] if phases else []) + figures.time_left(pace))
 
     def sampled(self, reading: Mapping[str, float]) -> None:
-        """Told with the next line."""
+        """Keep the samples for the next line."""
         self._pace.reading = reading
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
-        """How the launch ended."""
+        """Print how the launch ended."""
         seconds = time.monotonic() - self._pace.started
         words = f"{result.status} after {self._pace.done} steps, {seconds:.1f} s"
-        self._tell(Event("ended", words))
+        self._print(Event("ended", words))
 
     def waiting(self) -> None:
-        """Nothing to say."""
+        """Print nothing."""
 
 
 class JsonLines(PlainLines):
-    """The same lines for another program: a JSON object each."""
+    """The same lines for another program, each a JSON object."""
 
-    def _tell(self, event: Event) -> None:
+    def _print(self, event: Event) -> None:
         print(jsonio.dumps(asdict(event)), file=self._stream, flush=True)

@@ -1,7 +1,4 @@
-"""How the launch that runs is going: its newest steps in numbers.
-
-Taking in a step costs the same however many there were before it.
-"""
+"""The state of the running launch, from its newest steps. Adding a step takes constant time."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ from canary.record.phases import is_online, shown_phases
 from canary.record.step_row import Row, RowAlert
 
 WINDOW = 10
-"""Steps that rates and shares are taken over."""
+"""Rates and shares cover this many of the last steps."""
 KEPT_ALERTS = 3
 
 
 class _Recent:
-    """The last steps of a kind, and the mean of all there were."""
+    """The last steps added, and the mean time of all steps added."""
 
     def __init__(self) -> None:
         self.rows: deque[Row] = deque(maxlen=WINDOW)
@@ -45,7 +42,7 @@ class Pace:
         self.begin("measured", None)
 
     def begin(self, kind: Kind, steps: int | None) -> None:
-        """A launch starts."""
+        """Reset for a launch that starts."""
         self.kind: Kind = kind
         self.steps = steps
         self.started = time.monotonic()
@@ -58,7 +55,7 @@ class Pace:
         self._all, self._usual = _Recent(), _Recent()
 
     def add(self, row: Row) -> None:
-        """A step has ended."""
+        """Add a finished step."""
         self.done += 1
         self.newest = row
         self._all.add(row)
@@ -70,44 +67,43 @@ class Pace:
 
     @property
     def recent(self) -> Sequence[Row]:
-        """The last steps that nothing slowed down, as long as there are any."""
+        """The last steps; without profiled ones, which are slower, if there are others."""
         return self._usual.rows or self._all.rows
 
     def seconds_left(self) -> float | None:
-        """From the mean of the steps so far; unknown before the first, or where nobody said how
-        many there are."""
+        """Return the seconds left; None before the first step, or if the length is unknown."""
         if self.newest is None or self.steps is None:
             return None
         usual = self._usual if self._usual.rows else self._all
         return max(0.0, usual.mean_s() * (self.steps - self.done))
 
     def loss(self) -> float | None:
-        """Of the newest step."""
+        """Return the loss of the newest step."""
         loss = None if self.newest is None else self.newest.get("loss")
         return None if loss is None else float(number(loss))
 
     def memory_bytes(self) -> float | None:
-        """Peak device memory, or resident memory where there is no device."""
+        """Return peak device memory, or resident memory without a device."""
         row = self.newest
         return None if row is None else row.get("peak_bytes") or row.get("rss_bytes")
 
     def rate(self, key: Literal["samples", "input_tokens", "completion_tokens"]) -> float | None:
-        """So many a second; None where no step tells."""
-        told = [(amount, row["wall_s"]) for row in self.recent if (amount := row.get(key))]
-        wall = sum(seconds for _, seconds in told)
-        return sum(amount for amount, _ in told) / wall if wall > 0 else None
+        """Return the amount per second; None if no step has it."""
+        counted = [(amount, row["wall_s"]) for row in self.recent if (amount := row.get(key))]
+        wall = sum(seconds for _, seconds in counted)
+        return sum(amount for amount, _ in counted) / wall if wall > 0 else None
 
     def step_s(self) -> float:
-        """Mean seconds a step."""
+        """Return the mean seconds per step."""
         recent = self.recent
         return float(sum(row["wall_s"] for row in recent) / len(recent))
 
     def online(self) -> bool:
-        """Whether the training generates what it trains on."""
+        """Whether the training generates its completions."""
         return any(is_online(row["phases"]) for row in self.recent)
 
     def shares(self) -> dict[str, float]:
-        """Shares of the wall time by the names to show."""
+        """Return the phases' shares of the wall time by the names to show."""
         wall = 0.0
         totals: dict[str, float] = {}
         for row in self.recent:
@@ -117,22 +113,22 @@ class Pace:
         return {name: s / wall for name, s in shown_phases(totals).items()} if wall > 0 else {}
 
     def cpu_percent(self) -> float | None:
-        """Percent of one core that the training process took over the steps."""
-        told = [row for row in self.recent if row.get("phases_cpu")]
-        wall = sum(row["wall_s"] for row in told)
-        cpu = sum(sum(row["phases_cpu"].values()) for row in told)
+        """Return the training process's CPU use in percent of one core."""
+        rows = [row for row in self.recent if row.get("phases_cpu")]
+        wall = sum(row["wall_s"] for row in rows)
+        cpu = sum(sum(row["phases_cpu"].values()) for row in rows)
         return 100 * cpu / wall if wall > 0 else None
 
     def gil_contention(self) -> float | None:
-        """Share of the time that was at most waiting for Python's lock; None where not sampled."""
+        """Return the upper bound of the time share of waiting for the GIL, None if not sampled."""
         return gil_contention(self.recent)
 
     def learning(self) -> dict[str, float]:
-        """Reward, KL and the like of the newest step, as far as its trainer tells them."""
+        """Return reward, KL and similar metrics of the newest step."""
         return shown_metrics({} if self.newest is None else self.newest.get("rl") or {})
 
 
-def shown_metrics(told: Mapping[str, Any]) -> dict[str, float]:
-    """Those of a trainer's metrics that are shown, by the names to show."""
-    values = {q.label: q.value_in(told) for q in QUANTITIES.values() if q.label}
+def shown_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Return the trainer's metrics that are shown, by the names to show."""
+    values = {q.label: q.value_in(metrics) for q in QUANTITIES.values() if q.label}
     return {label: value for label, value in values.items() if value is not None}

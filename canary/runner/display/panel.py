@@ -1,7 +1,7 @@
-"""A run on a terminal: a few lines that are drawn again in place.
+"""A run on a terminal: a few lines, redrawn in place.
 
-Drawn by hand: a redraw takes 0.07 ms of CPU time where rich's own live display takes 1.0
-(`python -m bench.live`), and it needs no thread beside the run.
+Drawn without rich's live display: a redraw takes 0.07 ms of CPU time instead of 1.0
+(`python -m bench.live`), and it needs no thread.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from canary.runner.display.pace import Pace
 REDRAWS_PER_S = 8
 BAR_CELLS = 24
 NARROWEST = 10
-"""Columns below which nothing is fitted any more."""
+"""The panel is drawn at least this many columns wide."""
 SEVERITY_STYLES = {"critical": "bold red", "high": "red", "medium": "yellow", "low": "cyan"}
 PHASE_STYLES = ("cyan", "magenta", "blue", "yellow", "green", "red")
 PHASE_CELLS = "█▓▒░"
-"""In turn, so that neighbours differ without colours too."""
+"""Used in turn, so that neighbours differ also without colours."""
 SEPARATOR = " · "
 
 Piece = tuple[str, str]
@@ -41,7 +41,7 @@ Line = list[Piece]
 
 
 def wrapped(pieces: Sequence[Piece], width: int, separator: str = SEPARATOR) -> list[Line]:
-    """Lines of at most `width` columns; a piece is cut only where it alone is wider."""
+    """Return lines of at most `width` columns. Only a piece wider than a line is cut."""
     lines: list[Line] = []
     free = 0
     for text, style in pieces:
@@ -56,35 +56,35 @@ def wrapped(pieces: Sequence[Piece], width: int, separator: str = SEPARATOR) -> 
 
 
 def fitted(text: str, width: int) -> str:
-    """At most `width` columns, on one line, with nothing in it that steers a terminal."""
+    """Return `text` on one line of at most `width` columns, without control characters."""
     clean = printable(text)
     return clean if cell_len(clean) <= width else set_cell_size(clean, width - 1) + "…"
 
 
 def phase_bar(parts: Sequence[tuple[str, float]], cells: int) -> Line:
-    """A bar of `cells` columns whose sections are the shares of the phases."""
+    """Return a bar of `cells` columns with a section for each phase's share."""
     line: Line = []
     drawn, total = 0, 0.0
-    for place, (_, share) in enumerate(parts):
+    for index, (_, share) in enumerate(parts):
         total += share
         upto = min(cells, round(cells * total))
-        line.append((PHASE_CELLS[place % len(PHASE_CELLS)] * (upto - drawn), _style(place)))
+        line.append((PHASE_CELLS[index % len(PHASE_CELLS)] * (upto - drawn), _style(index)))
         drawn = upto
     return [piece for piece in line if piece[0]] + [(" " * (cells - drawn), "")]
 
 
-def _style(place: int) -> str:
-    return PHASE_STYLES[place % len(PHASE_STYLES)]
+def _style(index: int) -> str:
+    return PHASE_STYLES[index % len(PHASE_STYLES)]
 
 
 def panel_lines(pace: Pace, width: int, label: str = "", status: str = "") -> list[Line]:
-    """Everything that is shown of a launch, in lines of at most `width` columns."""
+    """Return the whole panel of a launch, in lines of at most `width` columns."""
     width = max(NARROWEST, width)
     lines = wrapped(_head(pace, width, label, status), width, " ")
     lines += wrapped([(part, "") for part in figures.speed(pace)], width)
     parts = figures.phase_parts(pace)
     if parts:
-        names = [(text, _style(place)) for place, text in enumerate(figures.phase_words(parts))]
+        names = [(text, _style(index)) for index, text in enumerate(figures.phase_words(parts))]
         bar = phase_bar(parts, min(BAR_CELLS, width))
         beside = wrapped(names, width - BAR_CELLS - 2, "  ") if width >= 3 * BAR_CELLS else []
         if len(beside) == 1:
@@ -115,7 +115,7 @@ def _alerts(pace: Pace, width: int) -> list[Line]:
     if not pace.alerted:
         return []
     earlier = pace.alerted - len(pace.alerts)
-    before = f"{earlier} alert{'' if earlier == 1 else 's'} before these"
+    before = f"{earlier} alert{'' if earlier == 1 else 's'} earlier"
     more: list[Line] = [[(fitted(before, width), "dim")]] if earlier else []
     return more + [
         [(fitted(alert_words(alert), width), SEVERITY_STYLES.get(alert["severity"], ""))]
@@ -125,12 +125,12 @@ def _alerts(pace: Pace, width: int) -> list[Line]:
 
 @functools.cache
 def _codes(style: str) -> str:
-    """A style's codes around a mark."""
+    """Return a style's terminal codes around the mark `|`."""
     return Style.parse(style).render("|", color_system=ColorSystem.STANDARD)
 
 
 class LivePanel:
-    """Progress, rates, phases, utilisation, metrics and the last alerts, redrawn in place."""
+    """The panel of a run: progress, rates, phases, utilisation, metrics and the last alerts."""
 
     def __init__(self, console: Console, label: str = "") -> None:
         self._console = console
@@ -138,13 +138,13 @@ class LivePanel:
         self._pace = Pace()
         self._open = False
         self._drawn = 0
-        """Lines on the screen that the next drawing replaces."""
+        """Lines on the screen that the next redraw replaces."""
         self._moment = -1.0
         self._shown: tuple[Any, ...] = ()
         self._styled = console.color_system is not None and not console.no_color
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        """Says what runs, and where its record goes."""
+        """Print what runs, and the folder of its record."""
         name = f"{self._label}: " if self._label else ""
         headline = name + figures.headline(config)
         self._console.print(headline, style="bold", highlight=False, markup=False)
@@ -152,27 +152,27 @@ class LivePanel:
         self._console.print(where, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def warned(self, text: str) -> None:
-        """What a user should know before anything starts."""
+        """Print a note before the first launch."""
         note = f"note: {printable(text)}"
         self._console.print(note, style="yellow", highlight=False, markup=False, soft_wrap=True)
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
-        """Opens the panel."""
+        """Open the panel."""
         self._pace.begin(kind, steps)
         self._drawn, self._open, self._shown = 0, True, ()
         self.waiting()
 
     def step_ended(self, kind: Kind, row: Row) -> None:
-        """Takes the row in; shown with the next redraw."""
+        """Add the row; the next redraw shows it."""
         self._pace.add(row)
         self.waiting()
 
     def sampled(self, reading: Mapping[str, float]) -> None:
-        """Shown with the next redraw."""
+        """Keep the samples; the next redraw shows them."""
         self._pace.reading = reading
 
     def waiting(self) -> None:
-        """Redraws what has changed, now and then."""
+        """Redraw if something changed, at most `REDRAWS_PER_S` times per second."""
         now = time.monotonic()
         if not self._open or 0 <= now - self._moment < 1 / REDRAWS_PER_S:
             return
@@ -182,7 +182,7 @@ class LivePanel:
             self._draw()
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
-        """Leaves the last state on the screen."""
+        """Leave the last state on the screen."""
         if self._open:
             self._draw("" if result.status == "completed" else result.status)
             self._open = False

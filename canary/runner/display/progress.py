@@ -1,4 +1,4 @@
-"""Who hears of a run while it goes on: a live panel on a terminal, plain lines elsewhere."""
+"""The listener that shows a run: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -41,56 +41,49 @@ class Quiet:
         """Not shown."""
 
 
-class WhileHeard:
-    """Passes events on until nobody reads them any more; the run goes on without a word."""
+class UntilClosed:
+    """Passes events on until their reader is gone (BrokenPipeError); the run goes on silently."""
 
     def __init__(self, listener: Listener) -> None:
         self.inner: Listener = listener
 
-    def _tell(self, event: str, *arguments: Any) -> None:
+    def _send(self, event: str, *arguments: Any) -> None:
         try:
             getattr(self.inner, event)(*arguments)
         except BrokenPipeError:
             self.inner = Quiet()
 
     def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
-        """Passed on."""
-        self._tell("run_begins", run_dir, config)
+        self._send("run_begins", run_dir, config)
 
     def warned(self, text: str) -> None:
-        """Passed on."""
-        self._tell("warned", text)
+        self._send("warned", text)
 
     def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
-        """Passed on."""
-        self._tell("launch_begins", kind, index, steps)
+        self._send("launch_begins", kind, index, steps)
 
     def step_ended(self, kind: Kind, row: Row) -> None:
-        """Passed on."""
-        self._tell("step_ended", kind, row)
+        self._send("step_ended", kind, row)
 
     def sampled(self, reading: Mapping[str, float]) -> None:
-        """Passed on."""
-        self._tell("sampled", reading)
+        self._send("sampled", reading)
 
     def launch_ended(self, kind: Kind, result: Result) -> None:
-        """Passed on."""
-        self._tell("launch_ended", kind, result)
+        self._send("launch_ended", kind, result)
 
     def waiting(self) -> None:
-        """Passed on."""
-        self._tell("waiting")
+        self._send("waiting")
 
 
 def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False, label: str = "") -> Listener:
-    """The live panel on a terminal, lines elsewhere or where something else writes to it too
-    (`plain`), nothing when quiet. `label` goes before what is shown. Where another program of ours
-    follows this run (`EVENTS`), it alone hears of it."""
+    """Return the live panel for a terminal, plain lines elsewhere, nothing if `quiet`. `plain`: the
+    terminal gets other output too. `label` is put before the output. If another canary program
+    follows this run (`EVENTS`), only that program gets the events."""
     follower = os.environ.pop(EVENTS, "")
     if follower:
-        return WhileHeard(JsonLines(os.fdopen(int(follower), "w", encoding="utf-8")))
+        return UntilClosed(JsonLines(os.fdopen(int(follower), "w", encoding="utf-8")))
     if quiet:
         return Quiet()
     console = Console(file=stream)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
-    return WhileHeard(LivePanel(console, label) if live else PlainLines(stream, label))
+    return UntilClosed(LivePanel(console, label) if live else PlainLines(stream, label))

@@ -1,4 +1,4 @@
-"""Runs a user's own training command, unmodified, with the canary attached to its trainer."""
+"""Runs a user's training command, unmodified, with the canary attached to its trainer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canary.config.redaction import hidden
 from canary.errors import InputError, Stopped, did_you_mean, nearest
 from canary.protocol.failure import failure_of, last_words
 from canary.protocol.job import JOB, PARENT, Job, Listener, Result
-from canary.runner.exec.file_notes import GUARD, MARKS, NOTE, VARIABLE
+from canary.runner.exec.file_notes import MARKS, NOTE, PROTECT, VARIABLE
 from canary.runner.exec.left_files import Refused
 from canary.runner.exec.streams import Streams
 from canary.runner.local import LocalRunner, StepTail, died, end_tree
@@ -25,21 +25,20 @@ from canary.runner.processes import RankProcesses
 from canary.runner.warm import Child
 
 SITE = Path(__file__).parents[2] / "training" / "attach" / "site"
-LAST_WORDS_S = 60.0
-"""Seconds that a command has for its own ending after a signal."""
-USUAL = ("python3", "python", "torchrun", "accelerate", "trl")
-"""Programs that start trainings."""
-WANDB_UNHEARD = "dryrun"
-"""wandb's older word for `offline`, at which transformers prints a line on standard output."""
-WANDB_QUIET = (WANDB_UNHEARD, "offline", "disabled")
+END_S = 60.0
+"""Seconds that a command has to end by itself after a signal."""
+LAUNCHERS = ("python3", "python", "torchrun", "accelerate", "trl")
+WANDB_DRYRUN = "dryrun"
+"""wandb's older name of `offline`: at `offline`, transformers prints a line on standard output."""
+WANDB_LOCAL = (WANDB_DRYRUN, "offline", "disabled")
 """Modes in which wandb sends nothing."""
 
 
 def attached_environment(
     base: Mapping[str, str], job: Job, job_file: Path, marks: Path
 ) -> dict[str, str]:
-    """The user's environment with what attaches the canary. A launch that is cut short keeps
-    trackers from uploading; the probe asks for repeatable kernels and hashes."""
+    """Return the user's environment with variables that attach the canary. In a launch that is cut
+    short, trackers upload nothing. The probe gets repeatable kernels and hashes."""
     environment = dict(base)
     path = environment.get("PYTHONPATH")
     environment |= {
@@ -52,14 +51,14 @@ def attached_environment(
         environment["HF_HUB_DISABLE_TELEMETRY"] = "1"
         if job.kind == "probe":
             environment["WANDB_MODE"] = "disabled"
-        elif environment.get("WANDB_MODE") not in WANDB_QUIET:
-            environment["WANDB_MODE"] = WANDB_UNHEARD
+        elif environment.get("WANDB_MODE") not in WANDB_LOCAL:
+            environment["WANDB_MODE"] = WANDB_DRYRUN
     if job.threads is not None:
         environment |= {"OMP_NUM_THREADS": str(job.threads), "MKL_NUM_THREADS": str(job.threads)}
-    environment.pop(VARIABLE, None)  # of a canary around this one
+    environment.pop(VARIABLE, None)  # from a canary that runs this one
     if job.files is not None:
-        wanted = GUARD if job.launch or job.kind == "probe" else NOTE
-        environment[VARIABLE] = f"{wanted}:{job.files}"
+        mode = PROTECT if job.launch or job.kind == "probe" else NOTE
+        environment[VARIABLE] = f"{mode}:{job.files}"
     if job.kind == "probe":
         environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         environment.setdefault("PYTHONHASHSEED", "0")
@@ -67,7 +66,7 @@ def attached_environment(
 
 
 class CommandRunner(LocalRunner):
-    """The runner for a command of the user's own."""
+    """The runner for a user's command."""
 
     def __init__(
         self,
@@ -79,12 +78,11 @@ class CommandRunner(LocalRunner):
         *,
         again: bool = False,
     ) -> None:
-        """`again`: the words are those of a process that ran before; where it cannot be started,
-        the run is none the worse."""
+        """`again`: `words` start a process that ran before. If that fails, the run still counts."""
         super().__init__(log, environment, command=tuple(words), on_start=on_start)
         self._again = again
         self._streams = streams
-        self._told = False
+        self._probe_over = False
 
     @contextlib.contextmanager
     def _child(self, job: Job, job_file: Path, waiting: Callable[[], bool]) -> Iterator[Child]:
@@ -99,7 +97,7 @@ class CommandRunner(LocalRunner):
             except OSError as error:
                 if self._again:
                     why = f"{error.filename}: {error.strerror}"
-                    raise Refused(f"what trained cannot be started again: {why}") from error
+                    raise Refused(f"the training cannot be started again: {why}") from error
                 if error.filename != self._command[0]:
                     raise
                 raise InputError(
@@ -116,34 +114,35 @@ class CommandRunner(LocalRunner):
         listener: Listener,
         deadline: float,
     ) -> bool:
-        """As ever; signals go on to the command."""
+        """Follow as usual, and pass signals on to the command."""
         with _passed_on(child):
             try:
                 return super()._follow(child, job, tail, watch, listener, deadline)
             except Stopped as stopped:
-                raise Stopped(stopped.number, _told_to_end(child, stopped.number)) from stopped
+                raise Stopped(stopped.number, _ended_by(child, stopped.number)) from stopped
 
     def _is_over(self, job: Job, watch: RankProcesses) -> bool:
-        """A probe that has told everything, or that was ended for what it was about to do."""
-        self._told = job.kind == "probe" and (watch.complete() or _guarded(job) is not None)
-        return self._told
+        """Whether a probe has written all results, or was ended as it would change files."""
+        self._probe_over = job.kind == "probe" and (watch.complete() or _refusal(job) is not None)
+        return self._probe_over
 
     def _tidy(self, child: Child) -> None:
-        """What the command itself left running is the user's; what must end early ends whole, and
-        a probe that is over at once: nobody's handler saves anything."""
+        """End a command that still runs, with all that it started. A finished probe is killed at
+        once, so that no handler saves anything. A command that ended keeps its background
+        processes."""
         if child.poll() is None:
-            end_tree(child, ask=not self._told)
+            end_tree(child, ask=not self._probe_over)
 
     def _outcome(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
         result = watch.outcome()
         if result is None:
             result = self._without_result(job, returncode, watch)
         elif job.kind == "probe":
-            return result  # what comes after its training was not run
+            return result  # the command's code after its training did not run
         elif result.status == "completed" and returncode and result.training.get("cut"):
             note = (
-                f"the command ended with code {returncode} after its training, which was ended "
-                "early: it may have looked for what was not saved"
+                f"the command exited with code {returncode} after its shortened training: it may "
+                "have looked for files that were not saved"
             )
             return replace(result, notes=(*result.notes, note), command_code=0)
         elif result.status == "completed" and returncode:
@@ -151,7 +150,7 @@ class CommandRunner(LocalRunner):
             result = replace(
                 result,
                 status="failed",
-                reason="the training completed, then the command ended with code "
+                reason="the training completed, then the command exited with code "
                 f"{returncode}{_after(words)}",
                 failure=failure_of(words),
                 see_log=True,
@@ -159,10 +158,10 @@ class CommandRunner(LocalRunner):
         return replace(result, command_code=returncode)
 
     def _without_result(self, job: Job, returncode: int | None, watch: RankProcesses) -> Result:
-        guarded = _guarded(job)
-        if guarded is not None:
-            what, remedy = guarded
-            reason = f"it was ended when it was about to {what}"
+        refusal = _refusal(job)
+        if refusal is not None:
+            what, remedy = refusal
+            reason = f"the canary ended it because it was about to {what}"
             if job.kind == "measured":
                 raise Refused(reason)
             return Result(status="failed", reason=reason, hint=f"{remedy}, or use --no-probe")
@@ -172,54 +171,54 @@ class CommandRunner(LocalRunner):
         if returncode:
             return Result(
                 status="failed",
-                reason=f"the command ended with code {returncode} before it trained{_after(words)}",
+                reason=f"the command exited with code {returncode} before training{_after(words)}",
                 failure=failure_of(words),
                 hint=_interpreter(job),
                 see_log=True,
             )
         reason, hint = self._why_untrained(job)
         if words:
-            reason += f"; it printed last{_after(words)}"
+            reason += f"; its last line was{_after(words)}"
         return Result(status="failed", reason=reason, hint=hint, usage_error=True)
 
     def _why_untrained(self, job: Job) -> tuple[str, str]:
-        """What kept the canary from seeing a training, from the marks that each Python left."""
+        """Return why the canary saw no training, and a remedy, from the marks of each Python."""
         shown = shlex.join(hidden(self._command))
         marks = marks_of(job)
         foreign = next(marks.glob("foreign.*"), None)
         if foreign is not None:
             return (
-                f"a package called canary ({foreign.read_text()}) hides the canary's own",
-                "rename it, or take its folder off PYTHONPATH",
+                f"another package called canary ({foreign.read_text()}) hides the canary's package",
+                "rename it, or remove its folder from PYTHONPATH",
             )
         broken = next(marks.glob("broken.*"), None)
         if broken is not None:
             return f"the canary cannot watch this command: {broken.read_text()}", "please report it"
         if any(marks.glob("hooked.*")):
             return (
-                f"the command never trained: transformers.Trainer was imported and its train() "
-                f"not called: {shown}",
-                "name the command that trains, or use canary.Recorder in a loop of your own",
+                f"the command never trained: it imported transformers.Trainer but did not call "
+                f"train(): {shown}",
+                "give the command that trains, or use canary.Recorder in your training loop",
             )
         if any(marks.glob("seen.*")):
             return (
-                f"the command never trained: no transformers.Trainer in it: {shown}",
-                "name the command that trains, or use canary.Recorder in a loop of your own; a "
-                "Python started with -I, -S or -E is not seen",
+                f"the command never trained: it did not import transformers.Trainer: {shown}",
+                "give the command that trains, or use canary.Recorder in your training loop; the "
+                "canary cannot watch a Python started with -I, -S or -E",
             )
         return (
-            f"the command never trained, or no Python of it could be watched: {shown}",
-            "a Python started with -I, -S or -E does not let the canary in, nor does one whose "
-            "PYTHONPATH a script replaced: write PYTHONPATH=src:$PYTHONPATH there",
+            f"the command never trained, or the canary could not watch it: {shown}",
+            "the canary cannot watch a Python started with -I, -S or -E, or one whose PYTHONPATH a "
+            "script replaced: write PYTHONPATH=src:$PYTHONPATH there",
         )
 
 
 @contextlib.contextmanager
 def _passed_on(child: Child) -> Iterator[None]:
-    """Signals that mean something to a training (a cluster's notice) reach the command."""
+    """Pass on signals that a cluster sends to a training."""
     before = {}
     for number in (signal.SIGUSR1, signal.SIGUSR2):
-        with contextlib.suppress(ValueError):  # not in the main thread: nobody signals there
+        with contextlib.suppress(ValueError):  # outside the main thread, which gets the signals
             before[number] = signal.signal(number, lambda got, _: child.send_signal(got))
     try:
         yield
@@ -228,52 +227,51 @@ def _passed_on(child: Child) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _told_to_end(child: Child, number: int) -> int | None:
-    """The command gets the signal that the canary got, as it would have alone, and time for what it
-    does about it; a second signal cuts that short. Returns its exit code, None where it stayed."""
+def _ended_by(child: Child, number: int) -> int | None:
+    """Pass on the signal that ends the canary, and give the command time to end; a second signal
+    cuts the wait short. Return its exit code, None if it still runs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
     try:
-        return child.wait(LAST_WORDS_S)
+        return child.wait(END_S)
     except subprocess.TimeoutExpired:
         return None
 
 
 def _other_program(name: str, number: int | None) -> str:
-    """What to do about a program that cannot be started, by the number of the error."""
+    """Return the remedy for a program that cannot be started; `number` is the error's errno."""
     if number == errno.EACCES and Path(name).is_file():
         return f"make it executable (chmod +x {name}), or start it with python or bash"
     if number == errno.ENOEXEC:
         return (
             "let its first line name an interpreter (#!/bin/bash), or start it with python or bash"
         )
-    usual = [program for program in USUAL if shutil.which(program)]
-    near = did_you_mean(nearest(Path(name).name, usual))
-    remedy = "name a program on PATH, or give the path of its file"
+    launchers = [program for program in LAUNCHERS if shutil.which(program)]
+    near = did_you_mean(nearest(Path(name).name, launchers))
+    remedy = "give a program on PATH, or the path of its file"
     return f"{near} Or {remedy}" if near else remedy
 
 
 def _after(words: str) -> str:
-    """What the command said last, to be put after what is said of it."""
+    """Return the command's last line as the end of a message."""
     return f": {words}" if words else ""
 
 
 def _interpreter(job: Job) -> str | None:
-    """Which Python it was: a package that is missing may be there for another one."""
+    """Return which Python ran: a missing package may be installed for another Python."""
     seen = sorted(marks_of(job).glob("seen.*"), key=lambda mark: mark.stat().st_mtime_ns)
     path = seen[-1].read_text(encoding="utf-8").partition("\n")[2] if seen else ""
     return f"its Python is {path}" if path else None
 
 
-def _guarded(job: Job) -> tuple[str, str] | None:
-    """What a launch was ended for and what to do about it, in words of
-    `canary.runner.exec.file_notes`."""
-    mark = next(marks_of(job).glob("guarded.*"), None)
+def _refusal(job: Job) -> tuple[str, str] | None:
+    """Return what a launch was ended for, and the remedy (see `file_notes.end_here`)."""
+    mark = next(marks_of(job).glob("refused.*"), None)
     text = "" if mark is None else mark.read_text(encoding="utf-8")
     what, sign, remedy = text.partition("\n")
     return (what, remedy) if sign else None
 
 
 def marks_of(job: Job) -> Path:
-    """Where the processes of a launch leave marks of how far they came."""
+    """Return the folder where the processes of a launch mark how far they came."""
     return Path(job.scratch_dir) / "marks"

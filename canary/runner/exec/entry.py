@@ -1,4 +1,4 @@
-"""`canary exec`: a user's own command as a canary."""
+"""`canary exec`: a user's command as a canary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from canary.runner.run import run_canary
 
 @dataclass(frozen=True)
 class ExecRequest:
-    """What `canary exec` was asked."""
+    """The command and options of `canary exec`."""
 
     command: tuple[str, ...]
     name: str | None = None
@@ -26,10 +26,10 @@ class ExecRequest:
     stop_on: str | None = None
     threads: int | None = None
     settings: tuple[str, ...] = ()
-    """`--set` values: keys that have no option of their own."""
+    """`--set` values, for keys without an option."""
 
     def given(self) -> dict[str, tuple[Any, str]]:
-        """Keys of the config that the command line sets, with the option that set them."""
+        """Return the config keys that the command line sets: value and option of each."""
         found: dict[str, tuple[Any, str]] = {
             "training_type": ("exec", "canary exec"),
             "command": (list(self.command), "canary exec"),
@@ -48,10 +48,10 @@ class ExecRequest:
 
 
 def load_request(request: ExecRequest) -> LoadedConfig:
-    """The config of a command: the file's, with the command line over it.
+    """Return the config of a command; the command line overrides the file.
 
     Raises:
-        UsageError: no command, one that cannot be watched, or a key that a command cannot use.
+        UsageError: no command, a command that cannot be watched, or a key that does not apply.
     """
     if not request.command:
         raise UsageError("no command to run", "canary exec -- python train.py")
@@ -66,12 +66,12 @@ def load_request(request: ExecRequest) -> LoadedConfig:
 def run_command(
     request: ExecRequest, listener: Listener, output_dir: Path | None, verbose: bool
 ) -> tuple[Path, int, str]:
-    """Runs the command, watched; returns the run's folder, the exit code (the command's own where
-    it failed) and what is to be said of the run.
+    """Run the command, watched. Return the run's folder, the exit code (the command's if it failed)
+    and the text for the terminal.
 
     Raises:
-        UsageError: a wrong request or config.
-        MachineError: there was no place to write a record.
+        UsageError: a wrong command, option or config.
+        MachineError: the record cannot be written.
     """
     loaded = load_request(request)
     record, run_dir, result = run_canary(loaded, listener, output_dir, echo=True)

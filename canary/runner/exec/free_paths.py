@@ -1,7 +1,6 @@
-"""Where a launch of the user's command may do as it likes: caches, devices, the run's own folder.
+"""Free paths, where a repeated command may change files: caches, devices, the run's folder.
 
-Loaded in each Python process of the command (see `canary.runner.exec.file_notes`). Standard library
-only.
+Loaded in each Python process of the command (see `file_notes`). Standard library only.
 """
 # ruff: noqa: PTH111, PTH112, PTH118, PTH119, PTH120, PTH123, PTH109
 # pathlib costs an import in every process of the command
@@ -18,40 +17,39 @@ CACHES = (
     *("TRITON_CACHE_DIR", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "CUDA_CACHE_PATH"),
 )
 HF_CACHES = ("hub", "datasets", "modules", "xet", "assets")
-"""What in `HF_HOME` is a cache."""
+"""Caches in `HF_HOME`."""
 KNOWN = (
     *("deep_gemm", "flashinfer", "fontconfig", "matplotlib", "nvidia", "pip", "tilelang", "torch"),
     *("torch_extensions", "triton", "uv", "vllm", "wandb"),
 )
-"""What in `~/.cache` is a cache. A folder of a project of the user's own may hold anything."""
+"""Caches in `~/.cache`. Other folders there may hold the user's files."""
 CACHE_NAMES = ("__pycache__", ".locks")
 INDUCTOR = "torchinductor_"
-"""Folders of which no launch loses anything: the next one finds them warm. The second is how their
-names begin."""
+"""Names, and the start of a name, of cache folders: changes in them cannot harm another launch."""
 HUB = ("models--", "datasets--")
-"""How folders begin that hold what came from the hub."""
+"""How the names of folders with downloads from the hub begin."""
 STARTED_IN = "cwd"
-"""In the folder of notes: where the command was started."""
+"""The file in the folder of notes that holds the working folder of the command."""
 
 
 class Free(NamedTuple):
-    """Where a command may do as it likes; no cache holds the folder that it was started in."""
+    """Free paths of one command. A cache around its working folder does not count."""
 
     folders: tuple[str, ...]
     """End with `/`."""
     of_caches: tuple[str, ...]
-    """Folders that may be made, and in which not all is free. End with `/`."""
+    """Folders that may be created, but whose content is not all free. End with `/`."""
     here: str
-    """The folder that it was started in, and `/`."""
+    """The working folder, with `/` at the end."""
 
 
 def free_of(notes: str) -> Free:
-    """For the launch whose notes are in a folder two below the run's own."""
+    """Return the free paths of the launch with this folder of notes, two levels below the run's."""
     return free_folders(os.path.dirname(os.path.dirname(notes)), started_in(notes))
 
 
 def started_in(folder: str) -> str:
-    """Where the launch was started whose notes are in `folder`."""
+    """Return the working folder of the launch whose notes are in `folder`."""
     try:
         with open(os.path.join(folder, STARTED_IN)) as stream:
             return stream.read()
@@ -60,7 +58,7 @@ def started_in(folder: str) -> str:
 
 
 def free_folders(run: str, cwd: str) -> Free:
-    """For a command that was started in `cwd`: the run's own folder, devices, caches."""
+    """Return the free paths of a command started in `cwd`: the run's folder, devices, caches."""
     home = os.path.expanduser("~")
     homes = {f"{home}/.cache", os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache"}
     hubs = [os.environ.get("HF_HOME") or f"{one}/huggingface" for one in homes]
@@ -79,14 +77,14 @@ def free_folders(run: str, cwd: str) -> Free:
 
 
 def is_free(path: str, free: Free) -> bool:
-    """Whether nobody looks after this path."""
+    """Whether a launch may change this path without a note."""
     if is_within(path, free) or _is_cached(path, free.here):
         return True
     return path.endswith(".arrow") and os.path.basename(path).startswith("cache-")
 
 
 def is_within(path: str, free: Free) -> bool:
-    """Whether the path is in a free folder; shared memory is no device."""
+    """Whether the path is in a free folder. Shared memory is not free, although it is in /dev."""
     whole = path + "/"
     if whole.startswith("/dev/shm/"):
         return any(whole.startswith(one) for one in free.folders if one != "/dev/")
@@ -106,6 +104,6 @@ def _is_cached(path: str, here: str) -> bool:
 
 
 def is_hub_cache(folder: str) -> bool:
-    """Whether the folder has what the hub's cache has in each of its folders."""
+    """Whether the folder looks like one of the hub's cache."""
     has = [os.path.isdir(os.path.join(folder, name)) for name in ("snapshots", "blobs", "refs")]
     return has[0] and any(has[1:])

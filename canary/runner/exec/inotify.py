@@ -1,4 +1,4 @@
-"""How often files in some folders are written to, by whoever does it: Linux's inotify."""
+"""Counts writes to the files of some folders by any process, with Linux's inotify."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PATIENCE_S = 10.0
 
 
 class FileWrites:
-    """Counts from its making on. A file that is opened for writing and closed, or moved into its
-    place, counts once each time. Nothing is counted where the system has no inotify."""
+    """Counts from its construction on: each close after writing, and each move into a folder.
+    Without inotify it counts nothing."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
         self._folders: dict[int, Path] = {}
@@ -32,7 +32,7 @@ class FileWrites:
             return
         if self._descriptor < 0:
             return
-        # Equal events in a row are merged where nobody has read the first: an opening parts them.
+        # The kernel merges equal events in a row until the first is read: OPENED separates them.
         mask = CLOSED_AFTER_WRITING | OPENED | MOVED_HERE
         self._last = self._libc.inotify_add_watch(self._descriptor, b"/", GONE)
         for folder in folders:
@@ -45,13 +45,13 @@ class FileWrites:
     def _read(self) -> None:
         while True:
             chunk = os.read(self._descriptor, CHUNK)
-            place = 0
-            while place < len(chunk):
-                number, mask, _, length = HEADER.unpack_from(chunk, place)
-                name = chunk[place + HEADER.size :][:length].rstrip(b"\0")
-                place += HEADER.size + length
+            offset = 0
+            while offset < len(chunk):
+                number, mask, _, length = HEADER.unpack_from(chunk, offset)
+                name = chunk[offset + HEADER.size :][:length].rstrip(b"\0")
+                offset += HEADER.size + length
                 if number == self._last and mask & GONE:
-                    return  # nobody watches any more
+                    return  # `end` was called
                 self._count(number, mask, name)
 
     def _count(self, number: int, mask: int, name: bytes) -> None:
@@ -62,7 +62,7 @@ class FileWrites:
             self._found[self._folders[number] / os.fsdecode(name)] += 1
 
     def end(self) -> Counter[Path] | None:
-        """How often each file was written to; None where there was more than could be counted."""
+        """Return the number of writes to each file; None if events were lost."""
         if self._reader is not None:
             self._libc.inotify_rm_watch(self._descriptor, self._last)
             self._reader.join(PATIENCE_S)

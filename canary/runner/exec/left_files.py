@@ -1,7 +1,7 @@
-"""What a launch left among the user's files: what is to be set aside before the next launch.
+"""The files that a launch left, which must be set aside before the next launch.
 
-Built from the notes of its processes (see `canary.runner.exec.file_notes`) and, for what wrote
-unheard, from one look at the folders that they wrote to.
+The notes of its processes name them (see `canary.runner.exec.file_notes`). One look at the folders
+that they wrote to finds unnoticed writes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from canary.runner.exec.file_notes import (
     NEW,
     OUTPUT,
     TEMPORARY,
-    UNHEARD,
     UNKEPT,
+    UNNOTICED,
     WRITTEN_TO,
     is_older,
 )
@@ -47,18 +47,18 @@ from canary.runner.exec.free_paths import (
 )
 
 COPIED_BYTES = 4 << 30
-"""Bytes that are copied at most to put the state from before in place."""
+"""Most bytes copied to restore the state before the launch."""
 SMALL = 64 << 20
-"""Bytes up to which a kept file is copied into place, and is there for one more launch."""
-OWN = (NEW, TEMPORARY, MADE_IN)
-"""Kinds of a first note that say: the launch itself made this."""
+"""A kept file up to this many bytes is copied into place, and so stays for another launch."""
+MADE_HERE = (NEW, TEMPORARY, MADE_IN)
+"""Kinds of a first note for files that the launch itself made."""
 BESIDE_CACHES = (".locks", "downloads", "CACHEDIR.TAG", "token", "stored_tokens", "version.txt")
 TRAINING = "training"
-"""In the folder of notes: the number of the process whose launch is to be repeated."""
+"""The file in the folder of notes with the pid of the process to start again."""
 
 
 class Refused(Exception):
-    """A second launch could change what the first one left; says which path and why."""
+    """A second launch could change what the first one left. The text says which path and why."""
 
 
 @dataclass(frozen=True)
@@ -70,25 +70,25 @@ class Note:
     path: Path
     more: str
     root: int
-    """The first of the line of Python processes that it came from."""
+    """Pid of the first Python process in the chain that led to the writer."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One path: whether something is there to be set aside, and what was there before."""
+    """One path to set aside, if something is there, and its state before the launch."""
 
     path: Path
     moved: bool
     before: str | None = None
-    """A kind of note; None where nothing was."""
+    """A kind of note; None if nothing was there."""
     more: str = ""
-    """The kept file, the target of the symlink, the mode of the folder."""
+    """The kept file, the symlink's target, or the folder's mode."""
     beside: Path | None = None
-    """A folder on the same disk that the launches themselves leave alone."""
+    """A folder on the same disk that the launches do not touch."""
 
 
 def read_notes(folder: Path) -> list[Note]:
-    """The notes of every process of a launch, oldest first."""
+    """Return the notes of all processes of a launch, oldest first."""
     found = []
     for file in folder.glob("notes.*"):
         root = int(file.name.split(".")[1])
@@ -97,26 +97,25 @@ def read_notes(folder: Path) -> list[Note]:
         while at + 4 <= len(words):
             moment, kind, path, more = words[at : at + 4]
             if moment.isdigit() and len(kind) == 1 and path.startswith(b"/"):
-                more_text = os.fsdecode(more)
-                place = Path(os.fsdecode(path))
-                found.append(Note(int(moment), kind.decode(), place, more_text, root))
+                texts = Path(os.fsdecode(path)), os.fsdecode(more)
+                found.append(Note(int(moment), kind.decode(), *texts, root))
                 at += 4
             else:
                 at += 1  # a note that was cut short
     return sorted(found, key=lambda note: note.moment)
 
 
-def firsts(notes: list[Note]) -> dict[Path, Note]:
-    """The first note of each path that a launch changed."""
+def first_notes(notes: list[Note]) -> dict[Path, Note]:
+    """Return the first note of each path that a launch changed."""
     found: dict[Path, Note] = {}
     for note in notes:
-        if note.kind not in (LISTED, CACHE, WRITTEN_TO, UNHEARD):
+        if note.kind not in (LISTED, CACHE, WRITTEN_TO, UNNOTICED):
             found.setdefault(note.path, note)
     return found
 
 
 def listings(notes: list[Note]) -> dict[Path, set[str]]:
-    """The names in each folder that a launch wrote to, before it did."""
+    """Return the names in each folder that a launch wrote to, before the launch."""
     found: dict[Path, set[str]] = {}
     for note in notes:
         if note.kind == LISTED:
@@ -125,22 +124,22 @@ def listings(notes: list[Note]) -> dict[Path, set[str]]:
 
 
 def is_moved(kept: os.stat_result) -> bool:
-    """Whether a kept file is moved into place, as a copy of it would take long."""
+    """Whether a kept file is moved into place, as it is too large to copy fast."""
     return kept.st_size > SMALL and kept.st_nlink == 1
 
 
 def is_folder(path: Path) -> bool:
-    """Whether it is one itself, and no symlink to one."""
+    """Whether it is a folder and no symlink to one."""
     return path.is_dir() and not path.is_symlink()
 
 
 def is_below(path: Path, folders: set[Path]) -> bool:
-    """Whether the path lies in one of the folders, however deep."""
+    """Whether the path is in one of the folders, at any depth."""
     return any(parent in folders for parent in path.parents)
 
 
 def is_sound(path: Path) -> bool:
-    """Whether no folder on the way to this path has become a symlink."""
+    """Whether no folder above this path has become a symlink."""
     return os.path.realpath(path.parent) == str(path.parent)
 
 
@@ -152,10 +151,10 @@ def is_cache(path: Path, free: Free) -> bool:
 
 
 def caches(notes: list[Note], free: Free) -> set[Path]:
-    """Folders that stay as a launch leaves them: of datasets and models, where the user chose the
-    place, and those that hold nothing else."""
+    """Return the caches, which stay as a launch leaves them: of datasets and models in a place that
+    the user chose, and new folders that hold only caches."""
     found = {note.path for note in notes if note.kind == CACHE}
-    for path, note in firsts(notes).items():
+    for path, note in first_notes(notes).items():
         if note.kind != NEW or not is_folder(path):
             continue
         inside = [*path.iterdir()]
@@ -165,65 +164,64 @@ def caches(notes: list[Note], free: Free) -> set[Path]:
     return found
 
 
-def tracked(notes: list[Note]) -> set[Path]:
-    """Folders that wandb made: a program of its own writes there, for the first launch alone."""
-    found = {note.path for note in notes if note.kind in OWN and is_folder(note.path)}
+def wandb_folders(notes: list[Note]) -> set[Path]:
+    """Return folders that wandb made. A separate program writes there, only in the first launch."""
+    found = {note.path for note in notes if note.kind in MADE_HERE and is_folder(note.path)}
     runs = {path for path in found if path.name.startswith(("run-", "offline-run-"))}
     runs = {path for path in runs if path.parent.name == "wandb"}
     return runs | {path.parent for path in runs if path.parent in found}
 
 
 def is_beside_cache(path: Path) -> bool:
-    """Whether this is one of the files that caches have for themselves."""
+    """Whether this is one of the files that caches keep beside them."""
     return path.suffix == ".lock" or path.name in BESIDE_CACHES
 
 
 def left_by(folder: Path) -> list[Item]:
-    """What the process that trained, and those it started, left in the launch whose notes are in
-    `folder`, parents first. What the rest of the command did before and after it stays.
+    """Return what the training process and its children left in the launch with these notes,
+    parents first. Changes by the rest of the command stay.
 
     Raises:
-        Refused: something cannot be set aside, or its state from before cannot be had.
+        Refused: something cannot be set aside, or its earlier state is lost.
     """
     if not folder.exists():
-        return []  # no launch came before
-    everyones = read_notes(folder)
+        return []  # this is the first launch
+    of_all = read_notes(folder)
     root = int((folder / TRAINING).read_text(encoding="utf-8"))
-    notes = [note for note in everyones if note.root == root]
+    notes = [note for note in of_all if note.root == root]
     free = free_of(str(folder))
-    own_runs = tracked(everyones)
-    warm = caches(everyones, free) | own_runs
+    wandb_runs = wandb_folders(of_all)
+    warm = caches(of_all, free) | wandb_runs
     listed = listings(notes)
     first = {
         path: note
-        for path, note in firsts(notes).items()
+        for path, note in first_notes(notes).items()
         if path not in warm and not is_below(path, warm) and not is_free(str(path), free)
     }
     for path, note in first.items():
         if note.kind != OUTPUT and not is_sound(path):
-            raise Refused(f"{path} now lies behind a symlink")
-    own = {path for path, note in first.items() if note.kind in OWN}
+            raise Refused(f"a folder above {path} is now a symlink")
+    made = {path for path, note in first.items() if note.kind in MADE_HERE}
     items = {
         path: item
         for path, note in first.items()
-        if not is_below(path, own) and (item := _item(note, folder)) is not None
+        if not is_below(path, made) and (item := _item(note, folder)) is not None
     }
-    known = firsts(everyones)
+    known = first_notes(of_all)
     inodes = _inodes([*folder.glob("*"), *known])
-    ends = [note.path for note in notes if note.kind == UNHEARD]
-    for path in (*_unheard(listed, *_while_it_ran(folder, root)), *_others_apart(ends)):
+    at_exit = [note.path for note in notes if note.kind == UNNOTICED]
+    for path in (*_unnoticed(listed, *_while_it_ran(folder, root)), *_candidates(at_exit)):
         if (
             path not in known
             and not _inodes([path]) & inodes
             and path not in warm
-            and not is_below(path, own | warm)
+            and not is_below(path, made | warm)
             and not is_free(str(path), free)
         ):
-            words = "changed while the command trained, and the canary did not see what wrote it"
-            raise Refused(f"{path} {words}")
+            raise Refused(f"{path} changed during the training, and the canary did not see why")
     whole = {path for path, item in items.items() if item.moved and is_folder(path)}
-    heard = {path for path, note in known.items() if note.kind in (*OWN, OUTPUT)}
-    _require_own(whole, heard, own_runs, free)
+    by_command = {path for path, note in known.items() if note.kind in (*MADE_HERE, OUTPUT)}
+    _require_made(whole, by_command, wandb_runs, free)
     found = [items[path] for path in sorted(items) if not is_below(path, whole)]
     _require_rights(found)
     _require_room(found)
@@ -232,8 +230,8 @@ def left_by(folder: Path) -> list[Item]:
 
 
 def _while_it_ran(folder: Path, root: int) -> tuple[os.stat_result, float]:
-    """The file made when a process began, and when it ended, in seconds since the epoch; without
-    end where it was ended from outside."""
+    """Return the state of the file made when a process began, and when it ended in seconds since
+    the epoch: infinity if it was killed."""
     began, ended = (folder / f"{name}{root}" for name in (BEGAN_AT, ENDED_AT))
     return began.stat(), ended.stat().st_ctime if ended.exists() else math.inf
 
@@ -241,18 +239,18 @@ def _while_it_ran(folder: Path, root: int) -> tuple[os.stat_result, float]:
 def _beside(
     item: Item, folder: Path, noted: set[Path], listed: set[Path], cwd: Path
 ) -> Path | None:
-    """For what lies on another disk than the run: the topmost folder there that may be written to
-    and that the command has nothing to do with."""
+    """Return the topmost writable folder on the item's disk that the command does not touch; None
+    if the run's folder is on the same disk."""
     if not item.moved:
         return None
     disk = item.path.parent.stat().st_dev
     if disk == folder.stat().st_dev:
         return None
-    for place in reversed(item.path.parents):
-        taken = place in noted | listed or is_below(place, noted) or place.is_relative_to(cwd)
-        if place.stat().st_dev == disk and not taken and os.access(place, os.W_OK | os.X_OK):
-            return place
-    raise Refused(f"{item.path} is on another disk, where no other folder may be written to")
+    for parent in reversed(item.path.parents):
+        taken = parent in noted | listed or is_below(parent, noted) or parent.is_relative_to(cwd)
+        if parent.stat().st_dev == disk and not taken and os.access(parent, os.W_OK | os.X_OK):
+            return parent
+    raise Refused(f"{item.path} is on another disk, where no other folder is writable")
 
 
 def _item(note: Note, folder: Path) -> Item | None:
@@ -269,16 +267,14 @@ def _item(note: Note, folder: Path) -> Item | None:
     name, _, moment = note.more.rpartition("/")
     kept = folder / name
     if not kept.exists() or kept.stat().st_mtime_ns != int(moment):
-        raise Refused(f"the earlier state of {path} was not kept")
+        raise Refused(f"the earlier state of {path} is lost")
     return Item(path, there, KEPT, str(kept))
 
 
-def _unheard(listed: dict[Path, set[str]], began: os.stat_result, ended: float) -> Iterator[Path]:
-    """What became new or changed meanwhile in the folders that were written to: by native code, or
-    by another program. Hidden ones, temporary folders and what is in use are other programs'
-    matter."""
+def _unnoticed(listed: dict[Path, set[str]], began: os.stat_result, ended: float) -> Iterator[Path]:
+    """Return what native code or another program made or changed meanwhile in these folders."""
     for folder, names in listed.items():
-        for path in _others_apart([*folder.iterdir()] if is_folder(folder) else []):
+        for path in _candidates([*folder.iterdir()] if is_folder(folder) else []):
             if not _can_be_moved(path):
                 continue
             state = path.lstat()
@@ -288,8 +284,8 @@ def _unheard(listed: dict[Path, set[str]], began: os.stat_result, ended: float) 
                 yield path
 
 
-def _others_apart(paths: list[Path]) -> Iterator[Path]:
-    """Without what is other programs' matter."""
+def _candidates(paths: list[Path]) -> Iterator[Path]:
+    """Leave out paths that other programs may change: hidden, in use, or in a temporary folder."""
     used = _in_use() if paths else ()
     for path in paths:
         shared = (Path(tempfile.gettempdir()).resolve(), Path("/var/tmp"), Path("/"))
@@ -297,8 +293,8 @@ def _others_apart(paths: list[Path]) -> Iterator[Path]:
             yield path
 
 
-def _require_own(whole: set[Path], own: set[Path], own_folders: set[Path], free: Free) -> None:
-    """Everything in a folder that is moved whole was made by the command."""
+def _require_made(whole: set[Path], made: set[Path], runs: set[Path], free: Free) -> None:
+    """Raise Refused unless the command made everything in the folders that are moved whole."""
     looked = 0
     for folder in sorted(path for path in whole if not is_below(path, whole)):
         for root, folders, files in os.walk(folder):
@@ -308,13 +304,13 @@ def _require_own(whole: set[Path], own: set[Path], own_folders: set[Path], free:
             for path in (Path(root) / name for name in (*folders, *files)):
                 if is_within(str(path), free):
                     raise Refused(f"{path} is a cache in a folder that the command made")
-                known = path in own or is_below(path, own_folders)
+                known = path in made or is_below(path, runs)
                 if not known and not is_free(str(path), free):
-                    raise Refused(f"{path} was not seen to be written by the command")
+                    raise Refused(f"the canary did not see what wrote {path}")
 
 
 def _inodes(paths: list[Path]) -> set[tuple[int, int]]:
-    """Files by number: one that lost another of its names looks changed, and is not."""
+    """Return device and inode of files: one that only lost another name looks changed."""
     found = set()
     for path in paths:
         with contextlib.suppress(OSError):
@@ -328,11 +324,11 @@ def _inodes(paths: list[Path]) -> set[tuple[int, int]]:
 
 
 def _in_use() -> set[Path]:
-    """Files that a process has open, and every folder above them."""
+    """Return files that any process has open, and all folders above them."""
     found = set()
     for process in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if process.name.isdigit():
-            with contextlib.suppress(OSError):  # it ends meanwhile
+            with contextlib.suppress(OSError):  # it ended meanwhile
                 found.add((process / "cwd").readlink())
                 for link in (process / "fd").iterdir():
                     with contextlib.suppress(OSError):
@@ -341,7 +337,7 @@ def _in_use() -> set[Path]:
 
 
 def _can_be_moved(path: Path) -> bool:
-    """Whether something is there; sockets, pipes and devices belong to something that runs."""
+    """Whether a file, folder or symlink is there; other nodes belong to a running program."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -358,7 +354,7 @@ def _require_rights(items: list[Item]) -> None:
 
 
 def _require_room(items: list[Item]) -> None:
-    """There is space for the copies that must be made; none is so large that it takes long."""
+    """Raise Refused unless the copies fit on the disk, and are small enough to be fast."""
     total = 0
     for item in items:
         if item.before != KEPT:
@@ -368,6 +364,6 @@ def _require_room(items: list[Item]) -> None:
             continue
         size = kept.st_size
         total += size
-        place = next(parent for parent in item.path.parents if parent.is_dir())
-        if total > COPIED_BYTES or total > shutil.disk_usage(place).free:
+        existing = next(parent for parent in item.path.parents if parent.is_dir())
+        if total > COPIED_BYTES or total > shutil.disk_usage(existing).free:
             raise Refused(f"{item.path} is too large to copy ({size:,} bytes)")

@@ -1,8 +1,8 @@
-"""Puts back what was set aside for a launch of the user's command, and undoes what it changed.
+"""Puts back what was set aside for a launch of the user's command, and undoes its changes.
 
-All of it is written down in a journal before it is moved, and may be done again where it was
-interrupted. Nothing is removed but what that launch noted, or what was placed for it: all else
-stays where it is, and what it keeps from its place goes to the folder `found`.
+A journal lists every move before it is made, so an interrupted run of this can be repeated. Only
+files that the launch noted, or that were placed for it, are removed. Everything else stays; a file
+whose place is taken goes to the folder `found`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canary.runner.exec.file_notes import (
-    COPIED,
-    FOLDER,
-    KEPT,
-    LINK,
-    WRITTEN_TO,
-    copy_file,
-)
+from canary.runner.exec.file_notes import COPIED, FOLDER, KEPT, LINK, WRITTEN_TO, copy_file
 from canary.runner.exec.free_paths import free_of, is_free
 from canary.runner.exec.left_files import (
-    OWN,
+    MADE_HERE,
     Note,
     caches,
-    firsts,
+    first_notes,
     is_below,
     is_folder,
     is_sound,
@@ -42,28 +35,28 @@ from canary.runner.exec.left_files import (
 
 NOT_COUNTED: Counter[Path] = Counter()
 BESIDE = "canary-set-aside-"
-"""How the folder begins that holds what was set aside on another disk."""
-ANOTHER = "another program wrote to it during the second launch; what it then held is at"
+"""Prefix of the folder for what was set aside on another disk."""
+ANOTHER = "another program wrote to it during the second launch; that content is at"
 LATER_NS = 2 * 10**9
-"""By hand: a file that changed this long after the last note is the user's newer work."""
+"""When run by hand: a file that changed this long after the last note is the user's newer work."""
 
 
 @dataclass
 class Journal:
-    """What was moved and placed, in order, and how far the way back is done."""
+    """What was moved and placed, in order, and how far it is put back."""
 
     file: Path
     launch: int | None = None
     items: dict[Path, dict[str, Any]] = field(default_factory=dict)
     times: dict[Path, tuple[int, int]] = field(default_factory=dict)
     removed: bool = False
-    """Whether what the launch made is gone."""
+    """Whether the files that the launch made are removed."""
     cleared: bool = False
-    """Whether what it changed is restored, too."""
+    """Whether the files that it changed are restored too."""
 
     @classmethod
     def read(cls, file: Path) -> Journal:
-        """What was written; a line that was cut short was about something not yet done."""
+        """Read the journal. A line that was cut short describes a move that was not made."""
         journal = cls(file)
         words = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
         for line in words.splitlines():
@@ -72,7 +65,7 @@ class Journal:
         return journal
 
     def write(self, entry: dict[str, Any]) -> None:
-        """Before it is done."""
+        """Append an entry, before the move is made."""
         self._take(entry)
         with self.file.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(entry) + "\n")
@@ -88,7 +81,7 @@ class Journal:
 
 
 def look(path: Path) -> list[int] | None:
-    """What tells one state of a file from another."""
+    """Return inode, size and time, which differ between two states of a file."""
     try:
         found = path.lstat()
     except OSError:
@@ -99,18 +92,19 @@ def look(path: Path) -> list[int] | None:
 def put_back(
     root: Path, *, by_hand: bool = False, written: Counter[Path] | None = NOT_COUNTED
 ) -> list[str]:
-    """Removes what the launch made and moves back what was set aside; to be called when its
-    processes are gone, and again where it was interrupted. `by_hand`: long after it, so that what
-    is newer than its last note stays. `written`: how often files were written to during the launch,
-    by whoever did; None where nobody knows. Returns what a user must know."""
+    """Remove what the launch made, and move back what was set aside. Return notes for the user.
+
+    Call it when the launch's processes are gone, and again if it was interrupted. `by_hand`: files
+    newer than the launch's last note stay. `written`: writes to each file during the launch, by any
+    process; None if unknown."""
     journal = Journal.read(root / "journal")
     if journal.launch is None:
         return []  # nothing was set aside
-    return _Back(root, journal, by_hand, written).run()
+    return _Undo(root, journal, by_hand, written).run()
 
 
-class _Back:
-    """The way back of one launch; an error at one path is told, and the rest goes on."""
+class _Undo:
+    """Undoes one launch. An error at one path becomes a note, and the rest goes on."""
 
     def __init__(
         self, root: Path, journal: Journal, by_hand: bool, written: Counter[Path] | None
@@ -122,27 +116,27 @@ class _Back:
         free = free_of(str(self._launch))
         self._warm = caches(notes, free) | caches(read_notes(root / "launch0"), free)
         self._first = {
-            path: note for path, note in firsts(notes).items() if not is_free(str(path), free)
+            path: note for path, note in first_notes(notes).items() if not is_free(str(path), free)
         }
-        own = Counter(note.path for note in notes if note.kind == WRITTEN_TO)
-        self._others = {path for path in own if written is None or written[path] > own[path]}
+        noted = Counter(note.path for note in notes if note.kind == WRITTEN_TO)
+        self._others = {path for path in noted if written is None or written[path] > noted[path]}
         """Files of the launch that another program wrote to meanwhile."""
-        self._told: list[str] = []
+        self._notes: list[str] = []
         self._newest: int | None = None
         if by_hand:
             self._newest = max((note.moment for note in notes), default=0) + LATER_NS
 
     def run(self) -> list[str]:
-        """All of it, in the order that lets folders come before what is in them."""
+        """Undo everything, folders before their content."""
         journal = self._journal
         restored = True
         if not journal.removed:
             self._clear()
             self._wrote("removed")
         if not journal.cleared:
-            # What lies below an item, or in a folder of the launch's own, was not there before it.
+            # Paths below an item, or in a folder that the launch made, did not exist before it.
             items = set(journal.items)
-            new = items | {path for path, note in self._first.items() if note.kind in OWN}
+            new = items | {path for path, note in self._first.items() if note.kind in MADE_HERE}
             for path, note in sorted(self._first.items()):
                 if path not in items and not is_below(path, new):
                     restored &= self._try(path, self._restore, note)
@@ -155,10 +149,10 @@ class _Back:
                 os.utime(folder, ns=times)
         if restored and not any(_is_away(item) for item in journal.items.values()):
             _tidy(self._root, journal)
-        return self._told
+        return self._notes
 
     def _wrote(self, what: str) -> None:
-        with contextlib.suppress(OSError):  # a full disk: all of it may be done again
+        with contextlib.suppress(OSError):  # a full disk: everything can be repeated
             self._journal.write({what: True})
 
     def _try(self, path: Path, what: Callable[[Path, Any], None], more: Any) -> bool:
@@ -167,21 +161,21 @@ class _Back:
             return True
         except (OSError, ValueError, TypeError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            self._told.append(
+            self._notes.append(
                 f"{path} cannot be put back, its earlier state is in {self._root}: {why}"
             )
             return False
 
     def _clear(self) -> None:
-        """Removes what the launch made, what is deepest first."""
+        """Remove what the launch made, the deepest first."""
         items = self._journal.items.items()
         back = {path for path, item in items if item.get("at") and not _is_away(item)}
         kept = back | self._warm
         for path, note in self._first.items():
-            if note.kind in OWN and is_folder(path) and is_sound(path) and path not in kept:
-                path.chmod(path.stat().st_mode | stat.S_IRWXU)  # it goes, with all in it
+            if note.kind in MADE_HERE and is_folder(path) and is_sound(path) and path not in kept:
+                path.chmod(path.stat().st_mode | stat.S_IRWXU)  # else its content cannot be removed
         for path, note in sorted(self._first.items(), reverse=True):
-            if note.kind in OWN and path not in kept and not is_below(path, kept):
+            if note.kind in MADE_HERE and path not in kept and not is_below(path, kept):
                 self._try(path, self._made, note)
 
     def _made(self, path: Path, _: Note) -> None:
@@ -193,23 +187,23 @@ class _Back:
         with contextlib.suppress(OSError):
             path.rmdir()
         if is_folder(path) and path not in self._journal.items:
-            self._told.append(f"{path} stays: it holds files that the command did not write")
+            self._notes.append(f"{path} stays: it holds files that the command did not write")
 
     def _stays(self, path: Path, *, known: bool) -> bool:
-        """Whether this may not be removed; says so."""
+        """Whether this must not be removed; adds a note that says so."""
         why = None
         if not is_sound(path):
-            why = "it now lies behind a symlink"
+            why = "a folder above it is now a symlink"
         elif not known:
             why = "a shell or another program wrote it during the second launch"
         elif self._newest and not is_folder(path) and path.lstat().st_ctime_ns > self._newest:
             why = "it is newer than the second launch"
         if why is not None:
-            self._told.append(f"{path} stays as it is: {why}")
+            self._notes.append(f"{path} stays as it is: {why}")
         return why is not None
 
     def _item_back(self, path: Path, item: dict[str, Any]) -> None:
-        """Moves one item back, if nothing but ours is in its place."""
+        """Move one item back, if its place is free or can be cleared."""
         at = Path(item["at"]) if item.get("at") else None
         if at is not None and not _is_away(item):
             return  # never moved, or back already
@@ -223,24 +217,24 @@ class _Back:
                 self._to_found(at, path)
             return
         if at is not None and not is_sound(path):
-            self._told.append(f"{path} stays away: its folder is a symlink now")
+            self._notes.append(f"{path} is not moved back: its folder is now a symlink")
             self._to_found(at, path)
         elif at is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             at.rename(path)
 
     def _cleared(self, path: Path, item: dict[str, Any], there: list[int]) -> bool:
-        """Whether what was in the place was ours or the launch's, and is gone."""
+        """Clear an item's place of what the launch or the canary put there; whether it is free."""
         if is_folder(path):
             if is_sound(path):
                 with contextlib.suppress(OSError):
                     path.rmdir()
                     return True
-            self._told.append(f"{path} stays: it holds files that the command did not write")
+            self._notes.append(f"{path} stays: it holds files that the command did not write")
             return False
         placed = item.get("placed") and item.get("is") == there
         if item.get("placed") and item.get("is") is None:
-            placed = self._newest is None  # interrupted just now, while it was placed
+            placed = self._newest is None  # interrupted while it was placed
         known = bool(placed or path in self._first)
         if placed:
             if not is_sound(path):
@@ -251,24 +245,24 @@ class _Back:
         return True
 
     def _remove(self, path: Path) -> None:
-        """A file of the launch; what another program wrote to it is kept."""
+        """Remove a file of the launch, or keep it in `found` if another program wrote to it."""
         if path not in self._others:
             path.unlink()
             return
         kept = self._found(path)
         path.rename(kept)
-        self._told.append(f"{path}: {ANOTHER} {kept}")
+        self._notes.append(f"{path}: {ANOTHER} {kept}")
 
     def _found(self, path: Path) -> Path:
-        """A new place for what cannot stay where it is."""
+        """Return a new path in `found` for a file that cannot stay."""
         kept = self._root / "found" / f"{time.time_ns()}" / path.name
         kept.parent.mkdir(parents=True)
         return kept
 
     def _merge(self, at: Path, path: Path) -> None:
-        """Another program made this folder anew: what was set aside goes in beside its files."""
+        """Move the content of `at` into this folder, which another program made anew."""
         if not is_sound(path):
-            self._told.append(f"{path} stays as it is: it now lies behind a symlink")
+            self._notes.append(f"{path} stays as it is: a folder above it is now a symlink")
             self._to_found(at, path)
             return
         for one in sorted(at.iterdir()):
@@ -284,15 +278,15 @@ class _Back:
             at.rmdir()
 
     def _to_found(self, at: Path, path: Path) -> None:
-        """`at` cannot have its place `path`: it is kept, and said where."""
-        places = (one for one in at.parents if one.name.startswith(BESIDE))
-        kept = next(places, self._root) / "found" / f"{time.time_ns()}" / path.name
+        """Keep `at` in `found`, because its place `path` is taken, and note where."""
+        beside = (one for one in at.parents if one.name.startswith(BESIDE))
+        kept = next(beside, self._root) / "found" / f"{time.time_ns()}" / path.name
         kept.parent.mkdir(parents=True)
         at.rename(kept)
-        self._told.append(f"the first launch's {path} is at {kept}")
+        self._notes.append(f"the first launch's {path} is at {kept}")
 
     def _restore(self, path: Path, note: Note) -> None:
-        """What the launch changed though the ones before it had not."""
+        """Restore a path that only this launch changed."""
         if path in self._warm or is_below(path, self._warm):
             return
         if note.kind == FOLDER and not is_folder(path):
@@ -307,7 +301,7 @@ class _Back:
             self._restore_file(self._launch / note.more.rpartition("/")[0], path)
 
     def _free(self, path: Path, kept: Path | None) -> bool:
-        """Whether the place is free now: what the launch wrote there is removed."""
+        """Remove what the launch wrote to this place; whether it is now free."""
         if not is_sound(path) or look(path) is not None:
             if self._stays(path, known=True):
                 self._keep(kept, path)
@@ -321,15 +315,15 @@ class _Back:
 
     def _keep(self, kept: Path | None, path: Path) -> None:
         if kept is not None and kept.exists():
-            place = self._found(path)
-            shutil.copy2(kept, place)
-            self._told.append(f"the earlier {path} is at {place}")
+            copy = self._found(path)
+            shutil.copy2(kept, copy)
+            self._notes.append(f"the earlier {path} is at {copy}")
 
     def _restore_file(self, kept: Path, path: Path) -> None:
-        """The file itself where it is what was kept, else its content in place."""
+        """Restore the kept file itself if it is a hard link, else its content."""
         if not kept.exists():
             if not path.exists():
-                self._told.append(f"{path} cannot be put back: its kept state is missing")
+                self._notes.append(f"{path} cannot be put back: its kept state is missing")
             return
         if not kept.name.startswith(COPIED):
             same = look(path) is not None and not path.is_symlink() and path.samefile(kept)
@@ -343,7 +337,7 @@ class _Back:
                 return
             if path in self._others:
                 shutil.copy2(path, copy := self._found(path))
-                self._told.append(f"{path}: {ANOTHER} {copy}")
+                self._notes.append(f"{path}: {ANOTHER} {copy}")
         elif not self._free(path, kept):
             return
         copy_file(str(kept), str(path))
@@ -359,7 +353,7 @@ def _is_away(item: dict[str, Any]) -> bool:
 
 
 def _tidy(root: Path, journal: Journal) -> None:
-    """Nothing is left but what the next launch needs, and what another program wrote."""
+    """Remove everything but what the next launch needs, and what other programs wrote."""
     beside = {Path(item["at"]).parents[1] for item in journal.items.values() if item.get("at")}
     for folder in {root / "aside", root / f"launch{journal.launch}"}:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,4 @@
-"""A command that trains more than once. Its first launch runs whole. Each further one starts the
-process that trained by itself, from the files that it started from."""
+"""Repeats a user's command: the first launch runs all of it, further ones only its training."""
 
 from __future__ import annotations
 
@@ -24,32 +23,32 @@ from canary.runner.exec.start_command import Start, read_start
 from canary.runner.session import Session
 
 PLACE = "set-aside"
-"""In the run's folder: notes of what changed, and the user's files while another launch runs."""
+"""The folder in the run's folder for notes, and for the user's files during a further launch."""
 
 
-class OwnFiles:
-    """The user's files over the launches of one run. Each launch notes what it changes; all but the
-    first begin as the first did, and leave nothing."""
+class UserFiles:
+    """The user's files over the launches of one run. Each launch notes its changes. The later ones
+    start from the same files as the first, and their changes are undone."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._root = session.folder.path / PLACE
         self._first_marks: str | None = None
         self.start: Start | None = None
-        """How the process that trained was started; None before the first launch ended."""
-        # Without a measured launch the probe is the second one, after one that left nothing.
+        """How the training process was started; None before the first launch ended."""
+        # Without a measured launch, the probe counts as the second launch, so it is undone too.
         self._before = 0 if session.config.repeats else 1
 
     def folder_of(self, launch: int) -> Path:
-        """Where a launch's processes leave their notes."""
+        """Return the folder for the notes of a launch's processes."""
         return self._root / f"launch{launch + self._before}"
 
     @contextlib.contextmanager
     def around(self, job: Job) -> Iterator[None]:
-        """Around one launch.
+        """Protect the user's files during one launch.
 
         Raises:
-            Refused: what the first launch left cannot be kept from this one; nothing was moved.
+            Refused: this launch could change what the first one left; nothing was moved.
         """
         folder = self.folder_of(job.launch)
         folder.mkdir(parents=True)
@@ -73,26 +72,26 @@ class OwnFiles:
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
-        ) as helper:
+        ) as mover:
             try:
-                answer = _answer(helper)
+                answer = _answer(mover)
                 if "ready" not in answer:
                     raise Refused(answer.get("refused", "the process that moves files ended"))
                 yield
             finally:
-                assert helper.stdin is not None
+                assert mover.stdin is not None
                 with contextlib.suppress(OSError):
-                    helper.stdin.close()
-                told = _answer(helper, last=True).get("told")
-                if told is None:  # refused, or ended by somebody
+                    mover.stdin.close()
+                notes = _answer(mover, last=True).get("notes")
+                if notes is None:  # it refused, or was ended
                     end_processes(marks)
-                    told = put_back(self._root)
-                self._session.record.notes += told
+                    notes = put_back(self._root)
+                self._session.record.notes += notes
 
 
 def _training(job: Job) -> int | None:
-    """The number of the first of the Python processes that led to the training; None where nothing
-    trained, or where something else started several of its ranks."""
+    """Return the pid of the first Python process in the chain that led to the training; None if
+    nothing trained, or if another program started several ranks."""
     found = set()
     for claim in Path(job.scratch_dir).glob("claim*"):
         seen = marks_of(job) / f"seen.{claim.read_text()}"
@@ -102,12 +101,12 @@ def _training(job: Job) -> int | None:
 
 
 DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
-"""What a shell writes for `<(program)`."""
+"""A shell's words for `<(program)`."""
 
 
 def _require_repeatable(start: Start | None, marks: Path) -> None:
-    """Raises Refused where the process that trained cannot be started once more by itself, or where
-    a Python of the first launch could not note what it changed."""
+    """Raise Refused if the training process cannot be started alone, or if the first launch could
+    not note all its changes."""
     unnoted = next(marks.glob("unnoted.*"), None)
     if unnoted is not None:
         why = unnoted.read_text(encoding="utf-8")
@@ -122,7 +121,7 @@ def _require_repeatable(start: Start | None, marks: Path) -> None:
 
 
 def forget_files(folder: RunFolder) -> None:
-    """Removes what was kept of the user's files; what could not be put back stays."""
+    """Remove the kept files, unless some could not be put back."""
     root = folder.path / PLACE
     if not (root / "journal").exists():
         for kept in root.glob("launch*"):
@@ -131,20 +130,20 @@ def forget_files(folder: RunFolder) -> None:
             root.rmdir()
 
 
-def _answer(helper: subprocess.Popen[str], *, last: bool = False) -> dict[str, Any]:
-    """The next line that the helper says, or its last one, when it is gone; empty for none."""
-    assert helper.stdout is not None
-    lines = helper.stdout.readlines() if last else [helper.stdout.readline()]
+def _answer(mover: subprocess.Popen[str], *, last: bool = False) -> dict[str, Any]:
+    """Return the next message of the mover, or its last one once it ended; {} without any."""
+    assert mover.stdout is not None
+    lines = mover.stdout.readlines() if last else [mover.stdout.readline()]
     return dict(json.loads(lines[-1])) if lines and lines[-1] else {}
 
 
 def ended_badly_after_training(result: Result) -> bool:
-    """Whether a command trained to the end and failed after that: its probe still tells."""
+    """Whether a command failed after its training completed: its probe is still useful."""
     return result.status == "failed" and bool(result.training) and bool(result.command_code)
 
 
 def not_run(session: Session, kind: Kind, why: Refused) -> None:
-    """Says that a launch was left out, as it could have changed what the first one wrote."""
+    """Record that a launch was left out, as it could have changed what the first one wrote."""
     record = session.record
     words = "the probe was not run" if kind == "probe" else "the command was not run again"
     if session.config.probe_steps:
@@ -153,7 +152,7 @@ def not_run(session: Session, kind: Kind, why: Refused) -> None:
 
 
 class ProbeStopped(KeyboardInterrupt):
-    """The probe of a user's command was ended from outside; `measured` is how the command ended."""
+    """The probe of a user's command was interrupted; `measured` is the command's result."""
 
     def __init__(self, measured: Result) -> None:
         super().__init__()
@@ -161,8 +160,7 @@ class ProbeStopped(KeyboardInterrupt):
 
 
 def stopped_probe(session: Session, measured: Result) -> Result:
-    """How a run ends whose probe was ended from outside: its record is that of the command, without
-    exact signals, and the exit code the command's."""
+    """Return the result after an interrupted probe: the command's, without exact signals."""
     close_launches(session.record, "interrupted")
     session.record.unmeasured["exact"] = "the probe was interrupted"
     session.record.notes.append("no exact signals: the probe was interrupted")
@@ -171,12 +169,11 @@ def stopped_probe(session: Session, measured: Result) -> Result:
 
 
 def without_probe(session: Session, kind: Kind, result: Result) -> bool:
-    """Whether a user's command was measured well and could not be probed: the record then lacks
-    the exact signals, and says why."""
+    """Whether only the probe of a user's command failed; records why exact signals are missing."""
     config = session.config
-    own = config.training_type == "exec" and kind == "probe" and bool(config.repeats)
+    is_users = config.training_type == "exec" and kind == "probe" and bool(config.repeats)
     reason = result.reason if result.status != "completed" else _other_start(session)
-    if not own or reason is None:
+    if not is_users or reason is None:
         return False
     session.record.unmeasured["exact"] = f"the probe gave no result: {reason}"
     hint = f" ({result.hint})" if result.hint else ""
@@ -185,7 +182,7 @@ def without_probe(session: Session, kind: Kind, result: Result) -> bool:
 
 
 def _other_start(session: Session) -> str | None:
-    """Why a probe began elsewhere than the launch before it; None where it did not."""
+    """Return why a probe does not start at the first launch's first step, None if it does."""
     files = (session.folder.steps, session.folder.probe_steps)
     began = [next((row["step"] for row in read_rows(file)), None) for file in files]
     if began[0] == began[1]:
@@ -193,6 +190,6 @@ def _other_start(session: Session) -> str | None:
     if began[1] is None:
         return "it trained no step"
     return (
-        f"it began at step {began[1]}, the first launch at step {began[0]}: it continued from "
+        f"it began at step {began[1]} and the first launch at step {began[0]}: it continued from "
         "files of the first launch that the canary does not track"
     )

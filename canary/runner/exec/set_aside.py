@@ -1,9 +1,9 @@
-"""Sets aside what earlier launches left, waits for one more launch, and puts everything back.
+"""Sets aside what earlier launches left, waits for one launch, and puts everything back.
 
-A process of its own, so that the user's files come back whatever becomes of the canary: it puts
-them back when its standard input ends. What it moves is written to a journal before it is moved.
+A separate process, so that the user's files come back even if the canary is killed: it puts them
+back when its standard input ends. A journal lists every move before it is made.
 
-    python -m canary.runner.exec.set_aside FOLDER    puts back what a killed machine left set aside
+    python -m canary.runner.exec.set_aside FOLDER    puts files back after the machine stopped
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from canary.runner.exec.left_files import Item, Refused, is_moved, left_by
 from canary.runner.exec.put_back import BESIDE, Journal, look, put_back
 
 END_S = 10.0
-"""How long processes of a launch that is over are looked for."""
+"""Seconds to end the rest of a launch's processes."""
 LINGERS_S = 2.0
-"""How long a process of the first launch may take to end after it."""
+"""Seconds that processes of the first launch may run on after it."""
 README = """These files are not lost: `canary exec` moved them out of the way of its second launch.
 
-It moves them back when that launch ends, even if the canary itself is killed. If the whole machine
-stopped meanwhile, this command moves them back:
+It moves them back when that launch ends, even if the canary is killed. If the machine stopped
+before that, this command moves them back:
 
     {python} -m canary.runner.exec.set_aside {folder}
 """
 
 
 def main() -> None:
-    """Runs as the canary's helper, or by hand with the folder alone."""
+    """Run for the canary, or by hand with only the folder."""
     root = Path(sys.argv[1])
     if len(sys.argv) == 2:
         for text in put_back(root, by_hand=True):
@@ -52,16 +52,16 @@ def main() -> None:
         set_aside(root, number, items)
     except (Refused, OSError) as error:
         put_back(root)
-        _tell({"refused": _words(error)})
+        _send({"refused": _words(error)})
         return
     watched = FileWrites({item.path.parent for item in items if item.path.parent.is_dir()})
-    _tell({"ready": True})
+    _send({"ready": True})
     sys.stdin.buffer.read()
     end_processes(marks)
-    told = put_back(root, written=watched.end())
-    if os.getppid() != parent and not told:
+    notes = put_back(root, written=watched.end())
+    if os.getppid() != parent and not notes:
         shutil.rmtree(root, ignore_errors=True)
-    _tell({"told": told})
+    _send({"notes": notes})
 
 
 def _words(error: Exception) -> str:
@@ -70,19 +70,18 @@ def _words(error: Exception) -> str:
     return str(error)
 
 
-def _tell(message: dict[str, Any]) -> None:
-    """To the canary, where it is still there."""
+def _send(message: dict[str, Any]) -> None:
+    """Write to the canary, if it still runs."""
     with contextlib.suppress(OSError):
         sys.stdout.write(json.dumps(message) + "\n")
         sys.stdout.flush()
 
 
 def set_aside(root: Path, launch: int, items: list[Item]) -> None:
-    """Moves what is there, and puts the state from before in its place.
+    """Move the items away, and restore their state before the first launch.
 
     Raises:
         OSError: something cannot be moved or copied; `put_back` undoes the rest.
-        Refused: the same, in words.
     """
     journal = Journal(root / "journal")
     journal.write({"launch": launch})
@@ -103,15 +102,15 @@ def set_aside(root: Path, launch: int, items: list[Item]) -> None:
 
 
 def _moved(item: Item, number: int, root: Path, journal: Journal, words: str) -> None:
-    """Into the run's own folder, or, where that is on another disk, into one there."""
-    place = root / "aside"
+    """Move an item into the run's folder, or into `item.beside` if that is on another disk."""
+    folder = root / "aside"
     if item.beside is not None:
         name = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
-        place = item.beside / f"{BESIDE}{root.parent.name}-{name}"
-    at = place / str(number) / item.path.name
+        folder = item.beside / f"{BESIDE}{root.parent.name}-{name}"
+    at = folder / str(number) / item.path.name
     at.parent.mkdir(parents=True)
     if item.beside is not None:
-        (place / "README.txt").write_text(words, encoding="utf-8")
+        (folder / "README.txt").write_text(words, encoding="utf-8")
     journal.write({"path": str(item.path), "at": str(at)})
     item.path.rename(at)
 
@@ -131,10 +130,10 @@ def _place(item: Item) -> None:
 
 
 def require_ended(marks: str) -> None:
-    """Waits a little for what is left of a launch to end by itself.
+    """Wait up to `LINGERS_S` seconds for the rest of a launch's processes to end.
 
     Raises:
-        Refused: something still runs; it may write at any time.
+        Refused: one still runs, and may write at any time.
     """
     end = time.monotonic() + LINGERS_S
     while living := _living(marks):
@@ -143,7 +142,7 @@ def require_ended(marks: str) -> None:
                 name = Path(f"/proc/{living[0]}/comm").read_text(encoding="utf-8").strip()
             except OSError:
                 continue
-            raise Refused(f"the command left {name} running")
+            raise Refused(f"{name}, started by the command, still runs")
         time.sleep(0.05)
 
 
@@ -153,7 +152,7 @@ def _living(marks: str) -> list[int]:
 
 
 def end_processes(marks: str) -> None:
-    """Ends what is left of a launch: every process that has its mark in the environment."""
+    """End every process that has the launch's mark in its environment."""
     end = time.monotonic() + END_S
     while time.monotonic() < end:
         living = _living(marks)

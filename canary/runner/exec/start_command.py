@@ -1,7 +1,7 @@
-"""How the Python process that trains was started: a further launch starts it alone.
+"""Records how the training process was started, so that a further launch can start it alone.
 
-What a shell script does before and after it is done once. Loaded in each Python process of the
-user's command: standard library only, and little of it.
+The rest of a shell script then runs only once. Loaded in each Python process of the user's command:
+standard library only, and little of it.
 """
 # ruff: noqa: PTH109, PTH110, PTH115, PTH116, PTH118, PTH123
 # pathlib costs an import in every process of the command
@@ -16,27 +16,26 @@ from typing import Any, NamedTuple
 MARKS = "_RLHF_CANARY_MARKS"
 PARENT = "_RLHF_CANARY_PARENT"
 STDIN = "_RLHF_CANARY_STDIN"
-"""In the environment of a command: which pipe the canary gave it as standard input."""
+"""The environment variable that names the pipe which the canary gave the command as stdin."""
 OURS = "_RLHF_CANARY_"
-"""How variables begin that each launch gets anew."""
+"""Prefix of the variables that each launch gets anew."""
 GIVEN = ""
-"""Standard input is what the canary gave to the command."""
+"""The process reads the standard input that the canary gave to the command."""
 
 
 class Start(NamedTuple):
-    """One process at its start."""
+    """How one process was started."""
 
     words: list[str]
     cwd: str
     changed: dict[str, str | None]
-    """Variables that differ from the canary's own environment; None for one that is gone."""
+    """Variables that differ from the canary's environment; None for a removed one."""
     stdin: str | None
-    """The file that it reads, or `GIVEN`; None where another program writes to it."""
+    """The file that it reads, or `GIVEN`; None if another program writes to it."""
 
 
 def keep_start(site: str) -> None:
-    """Of this process, before it does anything; nothing is kept where it cannot be known. `site` is
-    the folder that the canary put on PYTHONPATH."""
+    """Write how this process was started, if known. `site`: the canary's folder on PYTHONPATH."""
     parent, marks = os.environ.get(PARENT, ""), os.environ.get(MARKS, "")
     try:
         before = _environment(f"/proc/{parent}/environ")
@@ -50,8 +49,8 @@ def keep_start(site: str) -> None:
 
 
 def read_start(marks: str, root: int) -> Start | None:
-    """What was kept of a process; None where nothing was."""
-    import ast  # here: it is slow to import, and users' processes only write
+    """Return how the process `root` was started, None if it is not known."""
+    import ast  # slow to import, and users' processes do not need it
 
     try:
         with open(os.path.join(marks, f"start.{root}"), errors="surrogateescape") as stream:
@@ -99,11 +98,11 @@ def _stdin() -> str | None:
         same = os.path.exists(link) and os.path.samestat(state, os.stat(link))
         return link if same and not os.lseek(0, 0, os.SEEK_CUR) else None
     if not stat.S_ISFIFO(state.st_mode) and not stat.S_ISSOCK(state.st_mode):
-        return GIVEN  # a terminal, or no input at all
+        return GIVEN  # a terminal, or /dev/null
     return GIVEN if link == os.environ.get(STDIN) else None
 
 
 def started_with(start: Start, environment: dict[str, str]) -> dict[str, str]:
-    """The canary's environment, changed as it was for that process."""
+    """Return the canary's environment with the changes that the process had."""
     found: dict[str, Any] = environment | start.changed
     return {name: value for name, value in found.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Standard streams of a user's command: passed on byte for byte, and kept in the log as well."""
+"""Standard streams of a user's command: passed on unchanged, and also written to the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 1 << 16
 
 
 class Streams(Protocol):
-    """Starts a process with the streams that it is to have, and closes them after it."""
+    """Starts a process with its streams, and closes them after it."""
 
     def started(
         self, command: list[str], environment: dict[str, str], log: Path
@@ -27,7 +27,7 @@ class Streams(Protocol):
 
 
 class LogOnly:
-    """Output to the log alone; `stdin` is what the command read in its first launch, or nothing."""
+    """Output only to the log. `stdin` holds what the command read in its first launch."""
 
     def __init__(self, stdin: Path | None = None, cwd: str | None = None) -> None:
         self._stdin = stdin
@@ -37,7 +37,7 @@ class LogOnly:
     def started(
         self, command: list[str], environment: dict[str, str], log: Path
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Yields the started process."""
+        """Yield the started process."""
         given = self._stdin if self._stdin is not None and self._stdin.exists() else os.devnull
         with log.open("ab") as stream, Path(given).open("rb") as stdin:
             yield subprocess.Popen(
@@ -53,10 +53,10 @@ class LogOnly:
 
 @dataclass
 class PassedOn:
-    """This process's own streams, as if the command had been started in its place.
+    """This process's streams, as if the command had been started in its place.
 
-    A terminal stays one: the command gets a pseudo-terminal of the same size. `spool` takes down
-    what is read from a pipe or a file, for a second launch to read again.
+    For a terminal, the command gets a pseudo-terminal of the same size. Input from a pipe or file
+    is copied to `spool`, for further launches.
     """
 
     spool: Path
@@ -66,7 +66,7 @@ class PassedOn:
     def started(
         self, command: list[str], environment: dict[str, str], log: Path
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Yields the started process; at its end, waits for the last of its output."""
+        """Yield the started process; at its end, wait for the rest of its output."""
         with log.open("ab", buffering=0) as log_stream:
             out, err = _outlets(log_stream)
             outlets = {outlet for outlet in (out, err) if outlet is not None}
@@ -80,7 +80,7 @@ class PassedOn:
                 stderr=None if err is None else err.inlet,
                 env=environment,
                 start_new_session=True,
-                close_fds=False,  # what a shell opened for the command is the command's
+                close_fds=False,  # pass on files that a shell opened for the command
             )
             if stdin is not None and sink is not None:
                 os.close(stdin)
@@ -100,7 +100,7 @@ class PassedOn:
 
 
 def pipe_name(descriptor: int) -> str:
-    """What the system calls a pipe; empty where it does not say."""
+    """Return the system's name of a pipe, "" if it has none."""
     try:
         return str(Path(f"/proc/self/fd/{descriptor}").readlink())
     except OSError:
@@ -108,7 +108,7 @@ def pipe_name(descriptor: int) -> str:
 
 
 def _spools_stdin() -> bool:
-    """Whether standard input is a pipe or a file, where what is read is gone for the next."""
+    """Whether standard input can be read only once."""
     try:
         mode = os.fstat(0).st_mode
     except OSError:
@@ -117,7 +117,7 @@ def _spools_stdin() -> bool:
 
 
 def _pump_stdin(sink: BinaryIO, spool: Path) -> None:
-    """Until the input ends, or the command reads no more. Input may hold secrets."""
+    """Copy until the input ends or the command stops reading. Input may hold secrets."""
     with contextlib.suppress(OSError), sink, contextlib.ExitStack() as kept:
         copy: int | None = None
         with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ def _pump_stdin(sink: BinaryIO, spool: Path) -> None:
 
 
 def _written(descriptor: int, chunk: bytes) -> bool:
-    """Whether the whole of it could be written."""
+    """Write all of `chunk`; return whether that worked."""
     rest = memoryview(chunk)
     try:
         while rest:
@@ -142,8 +142,8 @@ def _written(descriptor: int, chunk: bytes) -> bool:
 
 
 def _outlets(log: BinaryIO) -> tuple[_Outlet | None, _Outlet | None]:
-    """For standard output and standard error: one for both where they are the same file or
-    terminal, so that their order stays; none for one that was closed."""
+    """Return the outlets of standard output and standard error: the same one if both are one file
+    or terminal, to keep their order; None for a closed stream."""
     out = None if _is_closed(1) else _Outlet(sys.stdout.buffer, log)
     if _is_closed(2):
         return out, None
@@ -153,7 +153,7 @@ def _outlets(log: BinaryIO) -> tuple[_Outlet | None, _Outlet | None]:
 
 
 def _is_closed(descriptor: int) -> bool:
-    """Whether this process got none: what stands in its place is not inherited."""
+    """Whether this process has no such stream: a file reopened at its number is not inheritable."""
     try:
         return not os.get_inheritable(descriptor)
     except OSError:
@@ -161,7 +161,7 @@ def _is_closed(descriptor: int) -> bool:
 
 
 class _Outlet:
-    """One output stream of a command: a pipe, or a pseudo-terminal where ours is a terminal."""
+    """One output stream of a command: a pipe, or a pseudo-terminal if the user has a terminal."""
 
     def __init__(self, shown: BinaryIO, log: BinaryIO) -> None:
         self._shown = shown
@@ -173,12 +173,12 @@ class _Outlet:
         self._thread = threading.Thread(target=self._pump, daemon=True)
 
     def begin(self) -> None:
-        """The process has its end of it: ours of that is closed, so that its end is seen."""
+        """Close this process's copy of the inlet, to see when the command closes its copy."""
         os.close(self.inlet)
         self._thread.start()
 
     def end(self) -> None:
-        """Waits for what is still on its way; a process that outlives the command may hold it."""
+        """Wait briefly for the rest of the output: a background process may keep the stream."""
         self._thread.join(timeout=5.0)
 
     def _pump(self) -> None:
@@ -191,7 +191,7 @@ class _Outlet:
         os.close(self._read)
 
     def _show(self, chunk: bytes) -> bool:
-        """Whether anybody still reads it."""
+        """Write to the user's stream; return whether it is still read."""
         try:
             self._shown.write(chunk)
             self._shown.flush()

@@ -1,1 +1,1 @@
-"""The half of `canary exec` that runs inside the user's own training process."""
+"""The part of `canary exec` that runs inside the user's training process."""

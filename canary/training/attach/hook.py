@@ -1,4 +1,4 @@
-"""Wraps the `train` of `transformers.Trainer` and of every subclass that defines its own."""
+"""Wraps `train` of `transformers.Trainer` and of every subclass that overrides it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from canary.training.attach.watch import WatchedTraining
 
 
 def hook(module: ModuleType, started: float) -> None:
-    """Hooks the freshly loaded `transformers.trainer`; `started` is when the process began."""
+    """Hook the freshly loaded `transformers.trainer`; `started` is when the process began."""
     job = Job.read(Path(os.environ[JOB]))
     watch = WatchedTraining(job, started)
     trainer_class = module.Trainer
@@ -21,7 +21,7 @@ def hook(module: ModuleType, started: float) -> None:
 
     def subclassed(cls: Any, /, **kwargs: Any) -> None:
         super(trainer_class, cls).__init_subclass__(**kwargs)
-        # trl's PPOTrainer, and users' own, bring a loop of their own.
+        # trl's PPOTrainer and some of users' trainers have another loop.
         if "train" in cls.__dict__:
             _wrap(cls, watch)
 

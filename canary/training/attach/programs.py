@@ -1,6 +1,6 @@
-"""Programs that a launch starts: which of them may write files that the canary does not hear of.
+"""Programs that a launch starts: which of them may write files unnoticed by the canary.
 
-Loaded in the Python processes of a further launch of the user's command. Standard library only.
+Loaded in the Python processes of a repeated launch of the user's command. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any
 
 EVENTS = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec")
-"""Audit events of a program that is about to start."""
-UNTOLD = "_posixsubprocess.fork_exec"
-"""What multiprocessing and joblib start their processes with: Python tells no audit event of it."""
+"""Audit events before a program starts."""
+UNAUDITED = "_posixsubprocess.fork_exec"
+"""Multiprocessing and joblib start processes by this function, which raises no audit event."""
 READS = (
     *("arch", "cat", "cd", "clear", "cut", "date", "df", "dpkg", "du", "echo", "export", "expr"),
     *("false", "file", "find_library", "free", "getconf", "grep", "groups", "head", "hostname"),
@@ -27,14 +27,14 @@ READS = (
     *("rocminfo", "sleep", "stat", "stty", "tail", "test", "tput", "tr", "true"),
     *("uname", "uptime", "wc", "which", "whoami"),
 )
-"""Programs that write to standard output alone."""
+"""Programs that write only to standard output."""
 COMPILES = (
     *("as", "c++", "cc", "clang", "clang++", "collect2", "cuobjdump", "fatbinary", "g++", "gcc"),
     *("hipcc", "ld", "lld", "ninja", "nvcc", "nvdisasm", "nvlink", "ptxas"),
 )
-"""Compilers: torch and triton have them write to their caches."""
+"""Compilers: torch and triton let them write to their caches."""
 SERVES = ("gcs_server", "raylet")
-"""Ray's: they keep a session of their own in a temporary folder."""
+"""Ray's servers: they write to a temporary folder."""
 HARMLESS = frozenset((*READS, *COMPILES, *SERVES))
 GIT_READS = (
     *("cat-file", "describe", "diff", "log", "ls-files", "merge-base", "rev-list", "rev-parse"),
@@ -44,26 +44,28 @@ GIT_ASKS = (
     *("branch", "branch --show-current", "config --get", "remote", "remote -v", "remote get-url"),
     *("symbolic-ref HEAD", "symbolic-ref -q HEAD", "symbolic-ref --short HEAD"),
 )
-"""Verbs that write where they are given more than this, and one word for those that need it."""
+"""Commands that write if they get more words; `config --get` and `remote get-url` take one more."""
 SYSTEM = ("/bin/", "/sbin/", "/usr/", "/opt/", "/snap/", "/nix/")
 NOWHERE = re.compile(r"[0-9]?>>?\s*(&[0-9]|/dev/null)|&>\s*/dev/null|<\s*/dev/null")
-"""Redirections that write no file."""
+"""Redirections that do not write a file."""
 SHEBANG_BYTES = 256
 VARIABLE = "_RLHF_CANARY_FILES"
-WHY = "which may write files that the canary does not hear of"
-REMEDY = "do without it, or start it from a shell"
+WHY = "which may write files unnoticed by the canary"
+REMEDY = "leave it out, or start it from a shell"
 
 
-def begin(end: Callable[[str, str], None], said: Callable[[], ModuleType], site: str) -> None:
-    """From here on this process is ended by `end` before it starts a program that may write
-    unheard. `said` loads the module `canary.config.command_line`; `site` is the folder on
-    PYTHONPATH by which a Python lets the canary in."""
+def begin(
+    end: Callable[[str, str], None], command_line: Callable[[], ModuleType], site: str
+) -> None:
+    """Call `end`, which ends this process, before it starts a program that may write unnoticed.
+    `command_line` loads `canary.config.command_line`; `site` is the folder on PYTHONPATH that
+    attaches the canary to a Python."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event in EVENTS or event == UNTOLD:
+        if event in EVENTS or event == UNAUDITED:
             try:
-                found = unheard(event, args, said(), site)
-            except Exception as error:  # noqa: BLE001 - what is not understood is not started
+                found = unnoticed(event, args, command_line(), site)
+            except Exception as error:  # noqa: BLE001 - in doubt the program is not started
                 found = [f"a program ({type(error).__name__}: {error})"]
             if found:
                 end(f"start {found[0]}, {WHY}", REMEDY)
@@ -72,27 +74,27 @@ def begin(end: Callable[[str, str], None], said: Callable[[], ModuleType], site:
     start = _posixsubprocess.fork_exec
 
     def fork_exec(*args: Any) -> int:
-        hook(UNTOLD, args)
+        hook(UNAUDITED, args)
         return start(*args)
 
     vars(_posixsubprocess)["fork_exec"] = fork_exec
 
 
-def unheard(event: str, args: tuple[Any, ...], said: Any, site: str) -> list[str]:
-    """The programs of an audit event that may write unheard; `said` is the module
-    `canary.config.command_line`, which may be loaded under another name."""
-    words, environment = _asked(event, args)
+def unnoticed(event: str, args: tuple[Any, ...], command_line: Any, site: str) -> list[str]:
+    """Return the programs of an audit event that may write unnoticed. `command_line` is the module
+    `canary.config.command_line`, perhaps loaded under another name."""
+    words, environment = _program(event, args)
     if site not in environment.get("PYTHONPATH", "").split(os.pathsep):
         environment = {k: v for k, v in environment.items() if k != VARIABLE}
-    return _unheard(words, environment, said)
+    return _unnoticed(words, environment, command_line)
 
 
-def _asked(event: str, args: tuple[Any, ...]) -> tuple[list[str], Mapping[str, str]]:
+def _program(event: str, args: tuple[Any, ...]) -> tuple[list[str], Mapping[str, str]]:
     if event == "os.system":
         return ["sh", "-c", os.fsdecode(args[0])], os.environ
-    if event == UNTOLD:
-        (given, places), environment = args[:2], args[5]
-        started = places[0] if len(places) == 1 else given[0]
+    if event == UNAUDITED:
+        (given, candidates), environment = args[:2], args[5]
+        started = candidates[0] if len(candidates) == 1 else given[0]
         if environment is not None:
             environment = dict(pair.split(b"=", 1) for pair in environment)
     else:
@@ -108,33 +110,36 @@ def _asked(event: str, args: tuple[Any, ...]) -> tuple[list[str], Mapping[str, s
     }
 
 
-def _unheard(words: list[str], environment: Mapping[str, str], said: Any) -> list[str]:
-    while words and (said.ASSIGNMENT.fullmatch(words[0]) or words[0] in said.OPENERS):
+def _unnoticed(words: list[str], environment: Mapping[str, str], command_line: Any) -> list[str]:
+    while words and (
+        command_line.ASSIGNMENT.fullmatch(words[0]) or words[0] in command_line.OPENERS
+    ):
         if words[0].startswith(("PYTHON", "PATH=", "_RLHF_CANARY")):
             return ["a program in another environment"]
         words = words[1:]
     if not words:
         return []
     name = Path(words[0]).name
-    if name in said.SHELLS and len(words) > 2 and words[1] in ("-c", "-ec", "-lc"):
+    if name in command_line.SHELLS and len(words) > 2 and words[1] in ("-c", "-ec", "-lc"):
         text = NOWHERE.sub(" ", words[2])
-        simple = [*said.simple_commands(text)]
+        simple = [*command_line.simple_commands(text)]
         if not simple or any(sign in text for sign in (">", "<", "$(", "`")):
             return [name] if text.strip() else []
-        return [one for each in simple for one in _unheard([*each], environment, said)]
+        return [one for each in simple for one in _unnoticed([*each], environment, command_line)]
     harmless = name in HARMLESS or (name == "git" and _git_reads(words))
     if harmless and _is_the_systems(words[0], environment) and not _compiles_here(words):
         return []
-    python = _python(words, environment, said.PYTHON)
-    heard = python is not None and VARIABLE in environment and not said.started(python)[0].deaf
-    return [] if heard else [name]
+    python = _python(words, environment, command_line.PYTHON)
+    if python is None or VARIABLE not in environment or command_line.started(python)[0].deaf:
+        return [name]
+    return []
 
 
 def _is_the_systems(program: str, environment: Mapping[str, str]) -> bool:
-    """Whether it is what its name says, and no script of the user's that has that name."""
+    """Whether this is the system's program, and not the user's script with that name."""
     found = shutil.which(program, path=environment.get("PATH"))
     if found is None:
-        return True  # it will not start, or is a shell's own
+        return True  # it will not start, or is part of the shell
     path = str(Path(found).resolve().parent) + "/"
     return path.startswith((*SYSTEM, sys.prefix + "/", sys.base_prefix + "/"))
 
@@ -142,15 +147,15 @@ def _is_the_systems(program: str, environment: Mapping[str, str]) -> bool:
 def _compiles_here(words: Sequence[str]) -> bool:
     """Whether a compiler writes into the working folder."""
     here = Path.cwd().resolve()
-    outputs = [words[place + 1] for place, word in enumerate(words[:-1]) if word == "-o"]
+    outputs = [words[index + 1] for index, word in enumerate(words[:-1]) if word == "-o"]
     return any((here / output).resolve().is_relative_to(here) for output in outputs)
 
 
 def _git_reads(words: Sequence[str]) -> bool:
-    place = 1
-    while place < len(words) and words[place].startswith("-"):
-        place += 2 if words[place] in ("-C", "-c") else 1
-    rest = [*words[place:]]
+    index = 1
+    while index < len(words) and words[index].startswith("-"):
+        index += 2 if words[index] in ("-C", "-c") else 1
+    rest = [*words[index:]]
     if any(word.startswith(("--output", "-o")) for word in rest):
         return False
     if not rest or rest[0] in GIT_READS:
@@ -162,7 +167,7 @@ def _git_reads(words: Sequence[str]) -> bool:
 def _python(
     words: Sequence[str], environment: Mapping[str, str], name: re.Pattern[str]
 ) -> list[str] | None:
-    """The words with the interpreter first, where a Python runs them; None for other programs."""
+    """Return the words with the interpreter first if a Python runs them, else None."""
     found = shutil.which(words[0], path=environment.get("PATH"))
     if found is None:
         return None
@@ -173,10 +178,10 @@ def _python(
             lines = stream.read(SHEBANG_BYTES).decode(errors="replace").splitlines()[:2]
     except OSError:
         return None
-    # Where the interpreter's path is long, the second line of a script for sh names it.
+    # With a long path, installers write a script for sh that names the interpreter in line two.
     for line in lines if lines and lines[0].startswith("#!") else ():
         named = [word.strip("'") for word in line.lstrip("#!").split()]
-        for place, word in enumerate(named):
+        for index, word in enumerate(named):
             if name.fullmatch(Path(word).name):
-                return ["python", *named[place + 1 :], found, *words[1:]]
+                return ["python", *named[index + 1 :], found, *words[1:]]
     return None

@@ -1,4 +1,4 @@
-"""What a training that the canary cuts short, or repeats, must not do: save, push, upload."""
+"""Stops a training that is cut short or repeated from saving, pushing and uploading."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SAVES = {
     "transformers.processing_utils": ("ProcessorMixin", ("save_pretrained", "push_to_hub")),
     "peft.peft_model": ("PeftModel", ("save_pretrained", "push_to_hub")),
 }
-"""Classes, by module, and their methods that write a model or send it away."""
+"""Per module a class and its methods that save or push a model."""
 
 FUNCTIONS = (
     ("torch", "save"),
@@ -37,33 +37,33 @@ FUNCTIONS = (
     ("safetensors.torch", "save_model"),
     ("safetensors.numpy", "save_file"),
 )
-"""Functions that write weights, by module."""
+"""Modules and their functions that write weights."""
 
 PUSHES = {
     "transformers.trainer": ("Trainer", ("init_hf_repo", "_push_from_checkpoint", "push_to_hub")),
     "transformers.utils.hub": ("PushToHubMixin", ("push_to_hub",)),
-    # All that uploads comes to `create_commit`, whatever name a script has for it.
+    # Every upload ends in `create_commit`, whatever function a script calls.
     "huggingface_hub.hf_api": (
         "HfApi",
         ("create_repo", "upload_file", "upload_folder", "create_commit"),
     ),
 }
-"""The same for what sends away: these do nothing from the start of a training cut short."""
+"""The same for pushes only. They do nothing from the start of a training that is cut short."""
 LOCAL_TRACKERS = ("tensorboard", "codecarbon")
 """Trackers that only write files."""
 
 
 class Suppression:
-    """Turns methods into ones that do nothing and say so once. `told` holds what was said."""
+    """Replaces methods by ones that do nothing, and reports each once. `notes` are the reports."""
 
     def __init__(self, say: Callable[[str], None] | None) -> None:
-        """`say` is None where nobody is to hear of it: in a probe."""
+        """`say` prints a report; it is None in a probe."""
         self._say = say
         self._done: set[str] = set()
-        self.told: list[str] = []
+        self.notes: list[str] = []
 
     def saves(self) -> None:
-        """From here on nothing is saved or pushed, by trainers, models, tokenizers, adapters."""
+        """Stop saves and pushes of trainers, models, tokenizers and adapters from here on."""
         self._silence_all(SAVES)
         for module_name, function in FUNCTIONS:
             module = sys.modules.get(module_name)
@@ -72,18 +72,18 @@ class Suppression:
                 setattr(module, function, functools.partial(self._nothing, name))
 
     def pushes(self) -> None:
-        """From here on nothing is pushed to a hub."""
+        """Stop pushes to a hub from here on."""
         self._silence_all(PUSHES)
 
     def uploads(self, trainer: Any) -> None:
-        """Trackers that send what they get elsewhere do not hear of this training."""
+        """Remove the trackers that upload from this trainer."""
         from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
         for name, callback in INTEGRATION_TO_CALLBACK.items():
             if name in LOCAL_TRACKERS or not isinstance(callback, type):
                 continue
             if trainer.pop_callback(callback) is not None:
-                self._tell(f"{name} does not hear of this training: it is not run to its end")
+                self._report(f"{name} does not log this training: it is cut short")
 
     def _silence_all(self, classes: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
         for module_name, (class_name, methods) in classes.items():
@@ -106,11 +106,11 @@ class Suppression:
         setattr(cls, method, nothing)
 
     def _nothing(self, method: str, *args: Any, **kwargs: Any) -> None:
-        self._tell(f"{method.lstrip('_')} does nothing: the training is not run to its end")
+        self._report(f"{method.lstrip('_')} does nothing: the training is cut short")
 
-    def _tell(self, text: str) -> None:
-        if text not in self.told:
-            self.told.append(text)
+    def _report(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
             if self._say is not None:
                 self._say(text)
 
@@ -123,14 +123,14 @@ def _with_subclasses(cls: Any) -> set[Any]:
 
 
 class StopAfter(TrainerCallback):
-    """Ends a training after so many optimizer steps."""
+    """Ends a training after `steps` optimizer steps."""
 
     def __init__(self, steps: int, on_cut: Callable[[], None]) -> None:
         self._steps = steps
         self._on_cut = on_cut
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Through the trainer's own control; the schedule stays as long as it was."""
+        """Stop through the trainer's control, so that the schedule keeps its length."""
         if state.global_step >= self._steps:
             control.should_training_stop = True
             if state.global_step < state.max_steps:

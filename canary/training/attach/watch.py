@@ -1,4 +1,4 @@
-"""Watches one `train()` of the user's command, and leaves everything else as it is."""
+"""Watches one `train()` of the user's command, and leaves everything else unchanged."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from canary.protocol.job import JOB, PARENT, Job, Result
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.attach.suppress import Suppression
 from canary.training.collectors.calls import count_calls
-from canary.training.launch import Inside, begun, set_up_torch
+from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
 
 END_WAIT_S = 60.0
-"""How long a probe that is done waits for its parent to end it."""
+"""Seconds that a finished probe waits for its parent to end it."""
 PARENT_EVERY_S = 1.0
 
 
 class WatchedTraining:
-    """The job of this process. The first training that begins is the one recorded."""
+    """The job of this process. Only the first training that begins is recorded."""
 
     def __init__(self, job: Job, started: float) -> None:
         self._job = job
@@ -37,7 +37,7 @@ class WatchedTraining:
         self._suppression = Suppression(_say if job.kind == "measured" else None)
 
     def process_begins(self) -> None:
-        """Counts calls from here on; a training that is cut short pushes nothing to a hub."""
+        """Count calls from here on, and stop pushes to a hub if the training is cut short."""
         self._calls = self._stack.enter_context(count_calls())
         if self._job.stop_after is not None:
             self._suppression.pushes()
@@ -45,7 +45,7 @@ class WatchedTraining:
         threading.Thread(target=_end_with_parent, args=[job_file], daemon=True).start()
 
     def around(self, trainer: Any, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Calls `train`, watched where it is the first; one inside another is part of it."""
+        """Call `train`, watched if it is the first. A call inside another is part of that one."""
         if self._running:
             return original(trainer, *args, **kwargs)
         self._running = True
@@ -59,15 +59,15 @@ class WatchedTraining:
             self._running = False
 
     def _chosen(self, trainer: Any, train: Callable[[], Any]) -> Any:
-        inside = begun(self._job, self._started)
-        if inside is None:
+        launch = claimed_launch(self._job, self._started)
+        if launch is None:
             return self._unwatched(trainer, train)
-        return self._watched(inside, trainer, train)
+        return self._watched(launch, trainer, train)
 
     @contextlib.contextmanager
     def _elsewhere(self, trainer: Any) -> Iterator[None]:
-        """Checkpoints of a training that is not run to its end go to a scratch folder, and none of
-        the user's own are rotated away for them. What a probe saves is removed after it."""
+        """Put checkpoints of a training that is cut short into a scratch folder. Else the trainer
+        would delete older checkpoints of the user. A probe saves as usual: the canary undoes it."""
         self._folder = trainer.args.output_dir
         trainer.args.output_dir = str(Path(self._job.scratch_dir) / "trainer")
         try:
@@ -76,7 +76,7 @@ class WatchedTraining:
             trainer.args.output_dir = self._folder
 
     def _unwatched(self, trainer: Any, train: Callable[[], Any]) -> Any:
-        """A second training: not recorded, and no longer than the first."""
+        """Run a second training unrecorded, and no longer than the first."""
         if self._job.stop_after is None:
             return train()
         from canary.training.attach.suppress import StopAfter
@@ -89,57 +89,55 @@ class WatchedTraining:
         finally:
             trainer.remove_callback(callback)
 
-    def _watched(self, inside: Inside, trainer: Any, train: Callable[[], Any]) -> Any:
+    def _watched(self, launch: TrainingLaunch, trainer: Any, train: Callable[[], Any]) -> Any:
         set_up_torch(self._job)
         if self._job.stop_after is not None:
             self._suppression.uploads(trainer)
-        inside.lap("before_training")
+        launch.lap("before_training")
 
         def cut() -> None:
             if self._job.kind == "probe":
-                # A probe is always short, and what it saves is removed.
-                inside.stop_counting_files()
+                # A probe is always short, and the canary removes what it saves.
+                launch.stop_counting_files()
                 return
             self._suppression.saves()
-            inside.was_cut()
+            launch.was_cut()
             state = trainer.state
-            # A loop that calls nothing back counts no steps.
-            told = f"{state.global_step} of {state.max_steps}"
-            inside.notes.append(
-                f"ended after step {told if state.global_step else self._job.stop_after}: "
+            # A loop without callbacks counts no steps.
+            counted = f"{state.global_step} of {state.max_steps}"
+            launch.notes.append(
+                f"ended after step {counted if state.global_step else self._job.stop_after}: "
                 "later saves, pushes and uploads were suppressed"
             )
 
-        probe = inside.attach(trainer, on_cut=cut)
+        collector = launch.attach(trainer, on_cut=cut)
         try:
-            outcome = probe.run(train)
+            outcome = collector.run(train)
         except BaseException as error:
-            inside.leave(describe_failure(error))
+            launch.write(describe_failure(error))
             if isinstance(error, StopTraining):
-                sys.excepthook = _said_already(error, sys.excepthook)
+                sys.excepthook = _without_traceback(error, sys.excepthook)
             raise
-        inside.notes += self._suppression.told
-        inside.leave(self._described(inside, trainer))
-        probe.detach()
+        launch.notes += self._suppression.notes
+        launch.write(self._described(launch, trainer))
+        collector.detach()
         if self._job.kind == "probe":
             self._wait_for_the_end()
         return outcome
 
     def _wait_for_the_end(self) -> NoReturn:
-        """The parent ends a probe that has told everything: what comes after a training is not
-        done a second time."""
+        """Wait until the parent ends this probe: code after the training must not run twice."""
         for stream in filter(None, (sys.stdout, sys.stderr)):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
         time.sleep(END_WAIT_S)
         os._exit(0)
 
-    def _described(self, inside: Inside, trainer: Any) -> Result:
-        """The result; where the canary itself fails, that is the record's matter and not the
-        user's: the command goes on as if it were alone."""
+    def _described(self, launch: TrainingLaunch, trainer: Any) -> Result:
+        """Return the result. If the canary itself fails, only the record says so."""
         try:
-            return inside.completed(trainer, self._calls)
-        except Exception as error:  # noqa: BLE001 - a stranger's trainer may lack anything
+            return launch.completed(trainer, self._calls)
+        except Exception as error:  # noqa: BLE001 - a user's trainer may lack anything
             traceback.print_exc()
             return Result(
                 status="failed",
@@ -152,8 +150,8 @@ class WatchedTraining:
 def resumed(
     args: Sequence[Any], kwargs: Mapping[str, Any], folder: str
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """The arguments of `train` with the newest checkpoint of `folder` by name where they ask for
-    the newest: the trainer would look for it in the scratch folder."""
+    """Return the arguments of `train`, with `resume_from_checkpoint=True` replaced by the newest
+    checkpoint of `folder`: the trainer would search the scratch folder."""
     given = args[0] if args else kwargs.get("resume_from_checkpoint")
     if given is not True:
         return args, kwargs
@@ -168,8 +166,8 @@ def resumed(
 
 
 def _end_with_parent(job_file: Path) -> None:
-    """Nothing trains on when the canary is gone without a word (`kill -9`). One that ended by
-    itself has removed the job: what its command left in the background goes on."""
+    """End this process if the canary was killed (`kill -9`). A canary that ended by itself has
+    removed the job file: then background processes of the command go on."""
     parent = int(os.environ.get(PARENT, "0"))
     while parent and Path(f"/proc/{parent}").exists():
         time.sleep(PARENT_EVERY_S)
@@ -177,9 +175,8 @@ def _end_with_parent(job_file: Path) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _said_already(stop: StopTraining, before: Callable[..., Any]) -> Callable[..., Any]:
-    """An excepthook for a training that was ended on purpose: its frames are the canary's own, and
-    tell a user nothing."""
+def _without_traceback(stop: StopTraining, before: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an excepthook that prints `stop` without its frames: they are the canary's code."""
 
     def hook(kind: type[BaseException], error: BaseException, frames: Any) -> None:
         if error is stop:

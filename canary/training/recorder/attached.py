@@ -1,4 +1,4 @@
-"""Where the rows and the result of a loop go: to the job of a `canary exec`."""
+"""Sends the rows and the result of a loop to the job of `canary exec`."""
 
 from __future__ import annotations
 
@@ -18,63 +18,63 @@ from canary.training.anomaly.measured_launch import RunDetectors
 from canary.training.collectors.calls import can_count_calls, count_calls
 from canary.training.collectors.profiler import StepProfiler
 from canary.training.exact.signals import ExactSignals
-from canary.training.launch import Inside, begun, set_up_torch
+from canary.training.launch import TrainingLaunch, claimed_launch, set_up_torch
 from canary.training.recorder.loop import Loop
 from canary.training.recorder.probe import LoopCollector
 
 
 class Keeper(Protocol):
-    """Keeps what one loop leaves."""
+    """Stores the rows and the result of one loop."""
 
     launch: int
     stop_after: int | None
-    """Steps after which the loop is to end; None for all of it."""
+    """Steps after which recording ends; None for all steps."""
 
-    def begins(self, loop: Loop) -> ExactSignals | None:
-        """The loop begins; returns what looks at its first steps closely, where it does."""
+    def begin(self, loop: Loop) -> ExactSignals | None:
+        """Begin the loop. Return the collector of exact signals for its first steps, or None."""
 
     def profiler(self) -> StepProfiler | None:
-        """What profiles some of its steps; asked for once, after `begins`."""
+        """Return the profiler of some steps, or None. Called once, after `begin`."""
 
     def watch(self) -> RunDetectors | None:
-        """What looks for anomalies; asked for once, after `begins`."""
+        """Return the anomaly detectors, or None. Called once, after `begin`."""
 
     def keep(self, row: Row) -> None:
-        """A step's row."""
+        """Store a step's row."""
 
-    def step_ended(self, probe: LoopCollector) -> None:
+    def step_ended(self, collector: LoopCollector) -> None:
         """A step has ended."""
 
     def past_end(self) -> None:
-        """The loop goes on past the steps that it was to have."""
+        """The loop goes on after `stop_after` steps."""
 
-    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
-        """The loop has ended, well or with an error."""
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
+        """The loop has ended, with or without an error."""
 
 
 def process_started() -> float:
-    """When this process began, as a reading of `time.perf_counter()`."""
+    """Return when this process began, in the time of `time.perf_counter()`."""
     return time.perf_counter() - (time.time() - psutil.Process().create_time())
 
 
 def is_failure(error: BaseException | None) -> bool:
-    """Whether a loop left by this ended badly; `sys.exit()` without a code is an end like any."""
+    """Whether a loop that ended by `error` failed. `sys.exit()` without a code is no failure."""
     return error is not None and not (isinstance(error, SystemExit) and not error.code)
 
 
 class JobKeeper:
-    """The launch of a job of `canary exec`: measured, or the probe."""
+    """Stores a loop for the job of `canary exec`: its measured launch or its probe."""
 
-    def __init__(self, job: Job, inside: Inside) -> None:
+    def __init__(self, job: Job, training: TrainingLaunch) -> None:
         self.launch = job.launch
         self.stop_after = job.stop_after
         self._job = job
-        self._inside = inside
+        self._training = training
         self._stack = contextlib.ExitStack()
-        self._told = False
+        self._said_past_end = False
 
-    def begins(self, loop: Loop) -> ExactSignals | None:
-        """In the probe with deterministic kernels."""
+    def begin(self, loop: Loop) -> ExactSignals | None:
+        """Begin; the probe uses deterministic kernels."""
         self._loop = loop
         if self.stop_after is not None and sys.modules.get("transformers") is not None:
             from canary.training.attach.suppress import Suppression
@@ -82,27 +82,26 @@ class JobKeeper:
             Suppression(_say if self._job.kind == "measured" else None).pushes()
         set_up_torch(self._job)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
-        self._inside.lap("before_training")
-        return self._inside.begin(loop, loop.describe())
+        self._training.lap("before_training")
+        return self._training.begin(loop, loop.describe())
 
     def profiler(self) -> StepProfiler | None:
-        """As the job says."""
-        return self._inside.profiler(self._loop.device)
+        """Return the job's profiler."""
+        return self._training.profiler(self._loop.device)
 
     def watch(self) -> RunDetectors | None:
-        """In the measured launch."""
-        return self._inside.watch
+        """Return the detectors of a measured launch."""
+        return self._training.watch
 
     def keep(self, row: Row) -> None:
-        """To the job's file of rows."""
-        self._inside.keep(row)
+        """Append to the job's file of rows."""
+        self._training.keep(row)
 
-    def step_ended(self, probe: LoopCollector) -> None:
-        """At the last step that is recorded, what saves transformers' models does so no more; what
-        a probe saves is removed after it."""
+    def step_ended(self, collector: LoopCollector) -> None:
+        """After the last recorded step, stop saves of models; a probe's are removed anyway."""
         if (
             self._job.kind == "measured"
-            and probe.steps == self.stop_after
+            and collector.steps == self.stop_after
             and sys.modules.get("transformers") is not None
         ):
             from canary.training.attach.suppress import Suppression
@@ -110,38 +109,38 @@ class JobKeeper:
             Suppression(_say).saves()
 
     def past_end(self) -> None:
-        """The probe is nobody's training: it ends here. A measured loop is only told so."""
+        """End a probe. For a measured loop, print once that recording ended."""
         if self._job.kind == "probe":
             raise SystemExit(0)
-        if not self._told:
+        if not self._said_past_end:
             _say(
-                f"{self.stop_after} steps are recorded and the loop goes on; to end it, iterate "
+                f"{self.stop_after} steps are recorded, but the loop goes on; to end it, iterate "
                 "over recorder.batches(loader), or break on recorder.done"
             )
-            self._told = True
+            self._said_past_end = True
 
-    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
-        """Leaves the result for the parent."""
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
+        """Write the result for the parent."""
         with self._stack:
             if error is not None and is_failure(error):
-                probe.give_up()
-                self._inside.leave(describe_failure(error))
+                collector.give_up()
+                self._training.write(describe_failure(error))
                 return
-            probe.stop()
-            if probe.exact is not None:
-                probe.exact.training_ended()
-            self._inside.leave(self._result(probe))
+            collector.stop()
+            if collector.exact is not None:
+                collector.exact.training_ended()
+            self._training.write(self._result(collector))
 
-    def _result(self, probe: LoopCollector) -> Result:
-        if not probe.steps:
+    def _result(self, collector: LoopCollector) -> Result:
+        if not collector.steps:
             return Result(
                 status="failed",
-                reason=self._loop.why_no_step(probe.begun),
+                reason=self._loop.why_no_step(collector.begun),
                 hint="put each step of the loop into: with recorder.step(batch) as step",
                 usage_error=True,
             )
-        result = self._inside.finished(self._loop, self._loop.device, self._calls)
-        unmeasured = self._loop.unmeasured() | probe.unmeasured()
+        result = self._training.finished(self._loop, self._loop.device, self._calls)
+        unmeasured = self._loop.unmeasured() | collector.unmeasured()
         return Result(**vars(result) | {"unmeasured": unmeasured})
 
 
@@ -153,40 +152,40 @@ class NoKeeper:
     def __init__(self, stop_after: int | None) -> None:
         self.stop_after = stop_after
 
-    def begins(self, loop: Loop) -> None:
-        """Nothing looks at it."""
+    def begin(self, loop: Loop) -> None:
+        """Begin without collecting exact signals."""
 
     def profiler(self) -> None:
-        """None of it is profiled."""
+        """Return no profiler."""
 
     def watch(self) -> None:
-        """None of it is looked at."""
+        """Return no detectors."""
 
     def keep(self, row: Row) -> None:
-        """Not kept."""
+        """Drop the row."""
 
-    def step_ended(self, probe: LoopCollector) -> None:
-        """Not told."""
+    def step_ended(self, collector: LoopCollector) -> None:
+        """Do nothing."""
 
     def past_end(self) -> None:
-        """Not told."""
+        """Do nothing."""
 
-    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
-        """The optimizers are left as they were."""
-        probe.detach()
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
+        """Unhook the optimizers."""
+        collector.detach()
 
 
 def job_keeper() -> JobKeeper | NoKeeper | None:
-    """The keeper of a loop under `canary exec`; None outside of it."""
+    """Return the keeper of a loop under `canary exec`, None outside of it."""
     file = os.environ.get(JOB)
     if file is None:
         return None
     try:
         job = Job.read(Path(file))
-    except OSError:  # the run's folder was removed: nothing is recorded
+    except OSError:  # the run's folder was removed
         return NoKeeper(None)
-    inside = begun(job, process_started())
-    return NoKeeper(job.stop_after) if inside is None else JobKeeper(job, inside)
+    launch = claimed_launch(job, process_started())
+    return NoKeeper(job.stop_after) if launch is None else JobKeeper(job, launch)
 
 
 def _say(text: str) -> None:
@@ -194,5 +193,5 @@ def _say(text: str) -> None:
 
 
 def this_rank() -> int:
-    """Of the processes of one training, as torchrun numbers them."""
+    """Return this process's rank, as torchrun sets it."""
     return int(os.environ.get("RANK", "0"))

@@ -1,4 +1,4 @@
-"""What a loop trains: model, optimizers and the rest that its user named, and their description."""
+"""The parts of a user's loop (model, optimizers, data ...), and their description."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES = (*TRAINERS, "custom")
 
 @dataclass(frozen=True)
 class Loop:
-    """The parts of a loop, under the names that a trainer has for them."""
+    """The parts of a loop, under a trainer's names for them."""
 
     name: str
     model: Any = None
@@ -33,7 +33,7 @@ class Loop:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is; without one, where torch computes."""
+        """The model's device; without a model, the GPU if torch uses it."""
         if self.model is not None:
             first = next(self.model.parameters(), None)
             if first is not None:
@@ -41,8 +41,7 @@ class Loop:
         return torch.device("cuda" if torch.cuda.is_initialized() else "cpu")
 
     def describe(self) -> dict[str, Any]:
-        """As `canary.training.exact.trainer_settings` describes a trainer, and the loop's
-        `name`."""
+        """Return the same description as `describe_training`, plus the loop's `name`."""
         settings = _without_secrets({name: plain(value) for name, value in self.settings.items()})
         return {
             "name": self.name,
@@ -57,25 +56,24 @@ class Loop:
         }
 
     def _name_of_model(self) -> str | None:
-        """Its id on the hub; the class of one that came from elsewhere: where a folder lies says
-        nothing of what is in it."""
+        """Return the model's id on the hub, else its class: a local path does not identify it."""
         if self.model is None:
             return None
         name = getattr(getattr(self.model, "config", None), "_name_or_path", None)
         return name if name and not Path(name).exists() else type(self.model).__name__
 
     def _dtype(self) -> str:
-        """That of the parameters: `dtype` in the settings says where a loop computes in another."""
+        """Return the parameters' dtype; `dtype` in the settings says what a loop computes in."""
         return "float32" if self.model is None else dtype_of(self.model)
 
     def why_no_step(self, begun: bool) -> str:
-        """What a loop did without in which no step ended."""
+        """Return why no step of the loop ended."""
         if begun and self.optimizers:
-            return "no step ended: the optimizer that the Recorder was given never stepped"
+            return "no step ended: the Recorder's optimizer never stepped"
         return "the Recorder saw no step"
 
     def unmeasured(self) -> dict[str, str]:
-        """What a record of this loop cannot hold, and why."""
+        """Return the signals that this loop's record cannot hold, and why."""
         found: dict[str, str] = {}
         if self.model is None:
             no_model = "the Recorder was given no model"
@@ -93,7 +91,7 @@ class Loop:
 
 
 def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings, sections of them too, without what is called a secret."""
+    """Return the settings, also nested ones, without keys that look like secrets."""
     return {
         name: _without_secrets(value) if isinstance(value, Mapping) else value
         for name, value in settings.items()
@@ -102,10 +100,10 @@ def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_optimizers(given: Any) -> tuple[torch.optim.Optimizer, ...]:
-    """The torch optimizers behind what a user named: one, or several, or wrappers of them.
+    """Return the torch optimizers of a user's argument: one, several, or wrappers of them.
 
     Raises:
-        UsageError: something that is none.
+        UsageError: another type.
     """
     if given is None:
         return ()
@@ -121,17 +119,17 @@ def plain_optimizers(given: Any) -> tuple[torch.optim.Optimizer, ...]:
                     f"Recorder(optimizer=...) takes torch optimizers, got {kind}",
                     "leave it out for an optimizer of another kind",
                 )
-        # accelerate's wrapper is an Optimizer itself, and holds the one that steps.
-        held = getattr(inner, "optimizer", None)
-        found.append(held if isinstance(held, torch.optim.Optimizer) else inner)
+        # accelerate's wrapper is itself an Optimizer around the one that steps.
+        wrapped = getattr(inner, "optimizer", None)
+        found.append(wrapped if isinstance(wrapped, torch.optim.Optimizer) else inner)
     return tuple(found)
 
 
 def plain_model(given: Any) -> Any:
-    """The module behind a wrapper for several ranks.
+    """Return the module inside a wrapper for several ranks.
 
     Raises:
-        UsageError: no module.
+        UsageError: it is not a module.
     """
     if given is None:
         return None
@@ -146,9 +144,7 @@ def plain_model(given: Any) -> Any:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Raises:
-    UsageError: a training type that the canary does not know.
-    """
+    """Raise UsageError for an unknown training type."""
     kind = settings.get("training_type", "custom")
     if kind not in TYPES:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Collects a row a step of a loop, through the step's own calls and the optimizer's hooks."""
+"""Collects one row per step of a loop, through the step's calls and the optimizers' hooks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from canary.training.recorder.loop import Loop
 Scalar: TypeAlias = torch.Tensor | float | int
 
 
-class _Open:
-    """What was told of the step that is running."""
+class _RunningStep:
+    """The loop's reports on the step that is running."""
 
     def __init__(self) -> None:
         self.losses: list[Scalar] = []
@@ -42,15 +42,15 @@ def _fill(row: Row, values: dict[str, float]) -> None:
     row["loss"] = mean(micro)
     row["grad_norm"] = values.get("grad_norm")
     row["learning_rate"] = values.get("learning_rate")
-    told = {
+    means = {
         name: mean([values[f"rl:{name}:{place}"] for place in range(count)])
         for name, count in row.pop("metrics").items()
     }
-    row["rl"] = {name: value for name, value in told.items() if value is not None}
+    row["rl"] = {name: value for name, value in means.items() if value is not None}
 
 
 class LoopCollector:
-    """The steps of one loop; `sink` gets a row each, `exact` looks closely while it is there."""
+    """Collects the steps of one loop: a row each for `sink`, exact signals while `exact` is set."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class LoopCollector:
         watch: StepListener | None = None,
     ) -> None:
         self.steps = 0
-        """Steps that have ended."""
+        """Finished steps."""
         self.begun = False
-        """Whether any has begun."""
+        """Whether any step has begun."""
         self.exact = exact
         self._gradients: Gradients | None = None
         if exact is not None and loop.model is not None:
@@ -75,18 +75,18 @@ class LoopCollector:
         self._loop = loop
         self._launch = launch
         self._watch = watch
-        self._now = _Open()
+        self._now = _RunningStep()
         self._running = False
         self._handles: list[Any] = []
-        self._given = self._read = False
+        self._batch_given = self._batch_read = False
         self._before_optimizer = "other"
 
     def start(self) -> None:
-        """The loop begins: hooks the optimizers; what comes before the first step is data."""
+        """Begin the loop: hook the optimizers. Time before the first step counts as data."""
         if self.exact is not None:
             self.exact.training_begins()
             if self._device.type == "cuda":
-                # Hashing a large model takes memory that the loop does not.
+                # Hashing a large model takes memory that is not the loop's.
                 torch.cuda.reset_peak_memory_stats(self._device)
         if self._gradients is not None:
             self._gradients.begin()
@@ -98,12 +98,12 @@ class LoopCollector:
         self.rows.begin()
 
     def stop(self) -> None:
-        """The loop is over: hands on the last rows, and leaves the optimizers as they were."""
+        """End the loop: unhook the optimizers, and pass on the last rows."""
         self.detach()
         self.rows.end()
 
     def give_up(self) -> None:
-        """The loop failed: nothing of it is looked at any more."""
+        """Stop collecting, after the loop failed."""
         self.detach()
         if self.rows.profiler is not None:
             self.rows.profiler.give_up()
@@ -111,39 +111,39 @@ class LoopCollector:
             self.exact.give_up()
 
     def detach(self) -> None:
-        """Unhooks the optimizers, and leaves backward and collectives alone."""
+        """Remove the hooks on optimizers, gradients and collectives."""
         self.rows.collectives.end()
-        self._leave_gradients()
+        self._unhook_gradients()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
-    def _leave_gradients(self) -> None:
+    def _unhook_gradients(self) -> None:
         if self._gradients is not None:
             self._gradients.end()
             self._gradients = None
 
     def step_begins(self, batch: Any) -> None:
-        """A step, or the next micro-batch of one whose optimizer has not stepped yet."""
+        """Begin a step, or the next micro-batch if the optimizer has not stepped yet."""
         self._clock.switch("other")
         if not self._running:
             self._running = self.begun = True
             if self.exact is None:
-                self._leave_gradients()
+                self._unhook_gradients()
             elif self._loop.model is not None:
                 self.exact.update_begins()
         if batch is not None:
             self.batch(batch)
 
     def ended_outside(self) -> bool:
-        """Whether the optimizer stepped after the last `recorder.step`: that step is over then."""
+        """Close a step whose optimizer stepped after its `recorder.step`; return whether it did."""
         if not (self._running and self._now.stepped):
             return False
         self._close()
         return True
 
     def step_ends(self) -> bool:
-        """Whether the step is over: with an optimizer, once that has stepped."""
+        """Close the step if it is over (no optimizer, or it has stepped); return whether it is."""
         ended = self._now.stepped or not self._loop.optimizers
         if ended:
             self._close()
@@ -152,62 +152,62 @@ class LoopCollector:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time inside belongs to `name`."""
+        """Count the time inside as phase `name`."""
         with self._clock.phase(name):
             yield
         if name == "backward" and self._gradients is not None:
             self._gradients.phase_ended()
 
     def batch(self, batch: Any) -> None:
-        """Counts, and in the probe describes, one micro-batch."""
-        self._given = True
+        """Count one micro-batch, and pass it to the detectors and the exact signals."""
+        self._batch_given = True
         tensors = named(batch)
         if not tensors:
             return
-        self._read = True
+        self._batch_read = True
         for name, count in count_tokens(tensors).items():
             self._now.tokens[name] = self._now.tokens.get(name, 0) + count
         self._now.samples += rows_of(tensors)
         if self._watch is not None:
-            # What the canary itself computes is none of the loop's operators.
+            # The canary's operators must not count as the loop's.
             with _disable_current_modes():
                 self._watch.batch(tensors)
         if self.exact is not None:
             self.exact.micro_batch(hashable(tensors))
 
     def unmeasured(self) -> dict[str, str]:
-        """What the steps did not show, and why."""
-        if self._read:
+        """Return the signals that the steps did not show, and why."""
+        if self._batch_read:
             return {}
-        if self._given:
-            why = "the batches given to recorder.step hold no numbers and no text"
+        if self._batch_given:
+            why = "the batches given to recorder.step hold neither numbers nor text"
         else:
             why = "recorder.step was given no batch"
         return {"exact.batches": why}
 
     def loss(self, value: Any) -> None:
-        """One micro-batch's loss."""
+        """Add a micro-batch's loss."""
         self._now.losses.append(scalar(value, "step.loss"))
 
     def grad_norm(self, value: Any) -> None:
-        """The norm before clipping."""
+        """Set the norm before clipping."""
         self._now.grad_norm = scalar(value, "step.grad_norm")
 
     def learning_rate(self, value: Any) -> None:
-        """The rate of this step."""
+        """Set the rate of this step."""
         self._now.learning_rate = scalar(value, "step.learning_rate")
 
     def tokens(self, counts: Mapping[str, Any]) -> None:
-        """Counts in place of those of the batches."""
+        """Replace the batches' counts."""
         self._now.tokens.update(
             {name: scalar(value, "step.tokens") for name, value in counts.items()}
         )
 
     def log(self, metrics: Mapping[str, Any]) -> None:
-        """Metrics by name."""
+        """Add metrics by name."""
         for name, value in metrics.items():
-            told = scalar(value, f"step.log({name}=...)")
-            self._now.metrics.setdefault(name, []).append(told)
+            number = scalar(value, f"step.log({name}=...)")
+            self._now.metrics.setdefault(name, []).append(number)
 
     def _optimizer_begins(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         self._before_optimizer = self._clock.switch("optimizer")
@@ -227,7 +227,7 @@ class LoopCollector:
 
     def _close(self) -> None:
         self.steps += 1
-        now, self._now = self._now, _Open()
+        now, self._now = self._now, _RunningStep()
         self._running = False
         if self.exact is not None:
             self.exact.work_ends(self.steps)
@@ -258,10 +258,10 @@ class LoopCollector:
 
 
 def scalar(value: Any, name: str) -> torch.Tensor | float:
-    """One number, left on its device where it is a tensor.
+    """Return one number; a tensor stays on its device.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is not one number.
     """
     if isinstance(value, torch.Tensor):
         if value.numel() == 1:
@@ -278,5 +278,5 @@ def scalar(value: Any, name: str) -> torch.Tensor | float:
 
 
 def mean(values: list[float]) -> float | None:
-    """Of a step's micro-batches; None where there was none."""
+    """Return the mean over a step's micro-batches, None without any."""
     return math.fsum(values) / len(values) if values else None

@@ -1,4 +1,4 @@
-"""The argument `profiler` of the Recorder: the section of a config, checked without its schema."""
+"""The Recorder's argument `profiler`: a config's section, checked without pydantic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULTS: dict[str, Any] = {
 def check_profiler(
     given: Mapping[str, Any], probe_steps: int, max_steps: int | None
 ) -> dict[str, Any]:
-    """The section with its defaults.
+    """Return the section with its defaults.
 
     Raises:
         UsageError: an unknown key, a wrong value, or steps that cannot be profiled.
@@ -40,8 +40,8 @@ def check_profiler(
     last = start + settings["num_steps"] - 1
     if start <= probe_steps:
         raise UsageError(
-            f"Recorder(profiler=...) begins at step {start}, and the first {probe_steps} steps "
-            "carry the exact signals",
+            f"Recorder(profiler=...) begins at step {start}, but the first {probe_steps} steps "
+            "collect the exact signals",
             f"set start_step above {probe_steps}, or lower probe_steps",
         )
     if max_steps is not None and last > max_steps:
@@ -53,7 +53,7 @@ def check_profiler(
 
 
 def _check_value(key: str, value: Any) -> None:
-    expected = "a number from 1 on" if isinstance(DEFAULTS[key], int) else "a folder's name"
+    expected = "a whole number from 1" if isinstance(DEFAULTS[key], int) else "a folder's name"
     if isinstance(DEFAULTS[key], bool):
         expected, fits = "True or False", isinstance(value, bool)
     elif key == "output_dir":
@@ -61,4 +61,4 @@ def _check_value(key: str, value: Any) -> None:
     else:
         fits = isinstance(value, int) and not isinstance(value, bool) and value >= 1
     if not fits:
-        raise UsageError(f"Recorder(profiler={{{key!r}: {value!r}}})", f"{key} is {expected}")
+        raise UsageError(f"Recorder(profiler={{{key!r}: {value!r}}})", f"{key} must be {expected}")

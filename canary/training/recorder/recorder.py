@@ -1,4 +1,4 @@
-"""`Recorder`: the canary for a training loop of one's own."""
+"""`Recorder`: the canary for a user's training loop."""
 
 from __future__ import annotations
 
@@ -26,33 +26,32 @@ PROBE_STEPS = 12
 class Recorder:
     """Records a loop: `with Recorder("my-loop", model=model, optimizer=optimizer) as recorder:`.
 
-    Alone it writes a run's folder under `output_dir`; the first `probe_steps` steps carry the
-    exact signals and are left out of the speeds. Under `canary exec` it is the half inside the
-    process, and `output_dir`, `probe_steps`, `max_steps`, `tracker`, `profiler` and `stop_on` are
-    the command's matter.
+    Alone it writes a run's folder in `output_dir`. The first `probe_steps` steps collect the exact
+    signals and are left out of the speeds. Under `canary exec` it ignores `output_dir`,
+    `probe_steps`, `max_steps`, `tracker`, `profiler` and `stop_on`: the command decides them.
 
     Args:
         name: of the canary; letters, digits, `.`, `_`, `-`.
         model: the module in training, on its device; for parameters, gradients and updates.
-        optimizer: a torch optimizer, accelerate's wrapper of one, or several; with it a step ends
-            with the `with recorder.step()` in which an optimizer has stepped, and the ones before
-            are its micro-batches.
-        reference_model: a frozen module that must stay as it is.
-        tokenizer: for counts of special tokens, and its vocabulary's hash.
+        optimizer: one or several torch optimizers, or accelerate's wrappers. A step then ends with
+            the `with recorder.step()` in which an optimizer has stepped; each one before it is a
+            micro-batch.
+        reference_model: a frozen module, checked to stay unchanged.
+        tokenizer: for counts of special tokens and the vocabulary's hash.
         dataset: a datasets.Dataset, whose rows are hashed.
-        config: the loop's settings; a change in them explains a change in what is learned.
+        config: the loop's settings; a changed setting can explain a change in learning.
         output_dir: folder of run folders.
-        probe_steps: first steps with the exact signals; 0 for none.
-        max_steps: steps after which `done` is true and nothing more is recorded.
-        tracker: called with a step and its scalars by name, as `wandb.log(values, step)` would be.
+        probe_steps: number of first steps with the exact signals, or 0.
+        max_steps: after these steps `done` is true and nothing more is recorded.
+        tracker: called with a step and its scalars by name.
         profiler: the section `profiler` of a config, such as `{"start_step": 20, "num_steps": 5}`;
             these steps are profiled and left out of the speeds.
-        stop_on: severity (`critical`, `high`, `medium`, `low`) from which on an alert ends the loop
-            by raising `canary.anomaly.StopTraining`; the record then has failed.
+        stop_on: an alert of this severity (`critical`, `high`, `medium`, `low`) or worse ends the
+            loop by raising `canary.anomaly.StopTraining`; the record's status is then `failed`.
 
     Raises:
-        UsageError: an argument that cannot be used.
-        MachineError: no place for the record.
+        UsageError: an argument is invalid.
+        MachineError: the record cannot be written.
     """
 
     def __init__(
@@ -75,14 +74,16 @@ class Recorder:
         if not NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} cannot be the name of a canary",
-                "letters, digits, '.', '_' and '-', at most 64",
+                "use at most 64 letters, digits, '.', '_' and '-'",
             )
         for argument, value, least in (
             ("probe_steps", probe_steps, 0),
             ("max_steps", max_steps, 1),
         ):
             if value is not None and value < least:
-                raise UsageError(f"Recorder({argument}={value})", f"{argument} is {least} or more")
+                raise UsageError(
+                    f"Recorder({argument}={value})", f"{argument} must be at least {least}"
+                )
         check_settings(config or {})
         self._loop = Loop(
             name=name,
@@ -96,20 +97,20 @@ class Recorder:
         profiled = None if profiler is None else check_profiler(profiler, probe_steps, max_steps)
         if stop_on is not None and stop_on not in SEVERITIES:
             raise UsageError(f"Recorder(stop_on={stop_on!r})", f"one of {', '.join(SEVERITIES)}")
-        self._own = (Path(output_dir), probe_steps, max_steps, tracker, profiled, stop_on)
+        self._options = (Path(output_dir), probe_steps, max_steps, tracker, profiled, stop_on)
         self._keeper: Keeper | None = None
-        self._probe: LoopCollector | None = None
+        self._collector: LoopCollector | None = None
         self.folder: Path | None = None
-        """The run's folder, where the Recorder writes one itself."""
+        """The run's folder, if the Recorder writes one."""
 
     @property
     def done(self) -> bool:
-        """Whether all steps that are to be recorded have been; false where no number was set."""
+        """Whether all steps to record are done; False without `max_steps`."""
         limit = None if self._keeper is None else self._keeper.stop_after
-        return limit is not None and self._probe is not None and self._probe.steps >= limit
+        return limit is not None and self._collector is not None and self._collector.steps >= limit
 
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
-        """The loader's batches, until `done`."""
+        """Yield the loader's batches until `done`."""
         iterator = iter(loader)
         while not self.done:
             try:
@@ -120,36 +121,37 @@ class Recorder:
 
     @contextlib.contextmanager
     def step(self, batch: Any = None) -> Iterator[Step]:
-        """One step, or one micro-batch where the optimizer steps later. What passes between two
-        steps is the data phase.
+        """Record one step, or one micro-batch if the optimizer steps later. Time between steps
+        counts as the data phase.
 
         Raises:
-            UsageError: outside of `with Recorder(...)`.
+            UsageError: called outside of `with Recorder(...)`.
         """
-        if self._probe is None or self._keeper is None:
+        if self._collector is None or self._keeper is None:
             raise UsageError(
-                "recorder.step outside of its loop", "write: with Recorder(...) as recorder:"
+                "recorder.step was called outside of its recorder's `with`",
+                "write: with Recorder(...) as recorder:",
             )
-        self._end_what_ended(self._probe)
+        self._close_late_step(self._collector)
         if self.done:
             self._keeper.past_end()
             yield Step(None)
             return
-        self._probe.step_begins(batch)
-        yield Step(self._probe)
-        if self._probe.step_ends():
-            self._keeper.step_ended(self._probe)
+        self._collector.step_begins(batch)
+        yield Step(self._collector)
+        if self._collector.step_ends():
+            self._keeper.step_ended(self._collector)
             if self.done:
-                self._probe.detach()
+                self._collector.detach()
 
     def __enter__(self) -> Self:
         self._keeper = self._find_keeper()
-        exact = self._keeper.begins(self._loop)
+        exact = self._keeper.begin(self._loop)
         keeper = self._keeper
-        self._probe = LoopCollector(
+        self._collector = LoopCollector(
             self._loop, keeper.keep, keeper.launch, exact, keeper.profiler(), keeper.watch()
         )
-        self._probe.start()
+        self._collector.start()
         return self
 
     def __exit__(
@@ -159,33 +161,33 @@ class Recorder:
         trace: TracebackType | None,
     ) -> None:
         assert self._keeper is not None
-        assert self._probe is not None
-        probe, self._probe = self._probe, None
+        assert self._collector is not None
+        collector, self._collector = self._collector, None
         if error is None:
             try:
-                self._end_what_ended(probe)
-                probe.rows.flush(wait=True)
+                self._close_late_step(collector)
+                collector.rows.flush(wait=True)
             except StopTraining as stop:
-                self._keeper.ends(probe, stop)
+                self._keeper.end(collector, stop)
                 raise
-        self._keeper.ends(probe, error)
+        self._keeper.end(collector, error)
 
-    def _end_what_ended(self, probe: LoopCollector) -> None:
-        """A step whose optimizer stepped behind its `recorder.step`."""
-        if self._keeper is not None and probe.ended_outside():
-            self._keeper.step_ended(probe)
+    def _close_late_step(self, collector: LoopCollector) -> None:
+        """Close a step whose optimizer stepped after its `recorder.step`."""
+        if self._keeper is not None and collector.ended_outside():
+            self._keeper.step_ended(collector)
 
     def _find_keeper(self) -> Keeper:
         found = job_keeper()
         if found is not None:
             return found
-        output_dir, probe_steps, max_steps, tracker, profiled, stop_on = self._own
+        output_dir, probe_steps, max_steps, tracker, profiled, stop_on = self._options
         if this_rank():
             return NoKeeper(max_steps)
-        # Here, because a command's own Python may lack what reading records takes.
-        from canary.training.recorder.standalone import OwnKeeper
+        # Imported here, because a user's Python may lack the packages that read records.
+        from canary.training.recorder.standalone import RecordKeeper
 
-        keeper = OwnKeeper(
+        keeper = RecordKeeper(
             self._loop.name, output_dir, probe_steps, max_steps, tracker, profiled, stop_on
         )
         self.folder = keeper.path

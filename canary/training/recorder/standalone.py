@@ -1,4 +1,4 @@
-"""The whole record of a loop, written by the loop's own process."""
+"""Writes the whole record of a loop from the loop's process."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ from canary.protocol.rows import StepFile
 from canary.protocol.trainer_config import as_config
 from canary.record.alert import Severity
 from canary.record.exact import Exact
-from canary.record.folder import (
-    RunFolder,
-    new_run_id,
-)
+from canary.record.folder import RunFolder, new_run_id
 from canary.record.profile_folder import OFF, window_of
 from canary.record.step_row import Row
 from canary.record.tracked import exact_scalars, row_scalars
@@ -45,14 +42,14 @@ from canary.training.recorder.loop import Loop
 from canary.training.recorder.probe import LoopCollector
 
 LOG = (
-    "The Recorder runs inside the loop's own process and keeps no copy of what that prints; "
-    "under canary exec the output is here.\n"
+    "The Recorder does not copy the output of your loop. To find it here, run the loop under "
+    "canary exec.\n"
 )
 Tracker = Callable[[int, dict[str, float]], None]
 
 
-class OwnKeeper(RecordWriter):
-    """A run's folder and its record. The training goes on whatever becomes of them."""
+class RecordKeeper(RecordWriter):
+    """A run's folder and its record. The training goes on if they cannot be written."""
 
     def __init__(
         self,
@@ -84,8 +81,8 @@ class OwnKeeper(RecordWriter):
         """The run's folder."""
         return self.folder.path
 
-    def begins(self, loop: Loop) -> ExactSignals | None:
-        """Writes what is known before the first step."""
+    def begin(self, loop: Loop) -> ExactSignals | None:
+        """Write what is known before the first step."""
         startup = time.perf_counter() - process_started()
         self._loop = loop
         self._device = loop.device
@@ -139,32 +136,32 @@ class OwnKeeper(RecordWriter):
     def _probe_begins(self) -> ExactSignals | None:
         if not self._probe_steps:
             return None
-        # A notebook holds the models of other loops too.
+        # A notebook may hold the models of other loops too.
         exact = ExactSignals(self._loop, whole_process=False)
         self._probe_rows = StepFile(self.folder.probe_steps)
         self._calls = self._stack.enter_context(count_calls()) if can_count_calls() else None
         folder = self.folder
-        own = (folder.steps, folder.probe_steps, folder.alerts, folder.log, folder.path)
-        self._files = WrittenFiles(leave_out=own)
+        by_canary = (folder.steps, folder.probe_steps, folder.alerts, folder.log, folder.path)
+        self._files = WrittenFiles(leave_out=by_canary)
         self._files.begin()
         return exact
 
     def profiler(self) -> StepProfiler | None:
-        """As the loop's user asked for."""
+        """Return the profiler if the user asked for one."""
         return None if self._window is None else StepProfiler(self._window, self._device)
 
     def watch(self) -> RunDetectors:
-        """What looks for anomalies."""
+        """Return the anomaly detectors."""
         return self._watch
 
     def keep(self, row: Row) -> None:
-        """Writes one row; where that cannot be done, this one and all after it are given up.
+        """Write one row. After the first failed write, no more rows are written.
 
         Raises:
-            StopTraining: what is seen in it is to end the loop.
+            StopTraining: an alert ends the loop.
         """
         stop = self._watch.judge(row)
-        self._tell(row["step"], row_scalars(row))
+        self._track(row["step"], row_scalars(row))
         self._write(row)
         if stop is not None:
             raise stop
@@ -179,30 +176,30 @@ class OwnKeeper(RecordWriter):
                 self._kept.append(row)
         except OSError as error:
             self._broken = error
-            print(f"canary: recording ends here: {error}", file=sys.stderr, flush=True)
+            print(f"canary: recording stops here: {error}", file=sys.stderr, flush=True)
 
-    def _tell(self, step: int, scalars: dict[str, float]) -> None:
-        """The tracker's own troubles end its hearing of the run, and nothing else."""
+    def _track(self, step: int, scalars: dict[str, float]) -> None:
+        """Call the tracker. After its first error, only the tracker is left out."""
         if self._tracker is None:
             return
         try:
             self._tracker(step, scalars)
-        except Exception as error:  # noqa: BLE001 - a service that does not answer raises anything
+        except Exception as error:  # noqa: BLE001 - a tracker may raise anything
             self._tracker = None
-            words = f"the tracker is told no more: {type(error).__name__}: {error}"
+            words = f"the tracker failed and gets no more steps: {type(error).__name__}: {error}"
             self.record.notes.append(words)
             print(f"canary: {words}", file=sys.stderr, flush=True)
 
-    def step_ended(self, probe: LoopCollector) -> None:
-        """After the probe's last step, its signals are written and nothing looks closely."""
-        if probe.exact is not None and probe.steps in (self._probe_steps, self.stop_after):
-            probe.rows.flush(wait=True)
-            self._probe_ends(probe)
+    def step_ended(self, collector: LoopCollector) -> None:
+        """After the probe's last step, write the exact signals and stop collecting them."""
+        if collector.exact is not None and collector.steps in (self._probe_steps, self.stop_after):
+            collector.rows.flush(wait=True)
+            self._probe_ends(collector)
             with self._given_up_on_error():
                 self.write()
 
-    def _probe_ends(self, probe: LoopCollector) -> None:
-        exact, probe.exact = probe.exact, None
+    def _probe_ends(self, collector: LoopCollector) -> None:
+        exact, collector.exact = collector.exact, None
         assert exact is not None
         exact.training_ended()
         exact.add_rows(self._kept)
@@ -217,48 +214,48 @@ class OwnKeeper(RecordWriter):
             **exact.found,
             "calls": calls,
         }
-        result = Result("completed", exact=found, unmeasured=probe.unmeasured())
+        result = Result("completed", exact=found, unmeasured=collector.unmeasured())
         self.close_launch(0, result, len(self._kept))
         self.keep_result("probe", result)
-        self._tell(len(self._kept), exact_scalars(self.record.exact))
+        self._track(len(self._kept), exact_scalars(self.record.exact))
         self._host.begin()
 
     def past_end(self) -> None:
-        """A loop that goes on is no longer recorded."""
+        """Do nothing: a loop may go on unrecorded."""
 
-    def ends(self, probe: LoopCollector, error: BaseException | None) -> None:
-        """The last word of the record. A loop that failed has its own error to tell."""
+    def end(self, collector: LoopCollector, error: BaseException | None) -> None:
+        """Finish the record, and print its status."""
         if error is not None and is_failure(error):
-            probe.give_up()
+            collector.give_up()
             self._stack.close()
             result = describe_failure(error)
             with contextlib.suppress(RuntimeError):  # of a device that failed
-                probe.rows.flush(wait=True)
+                collector.rows.flush(wait=True)
         else:
-            result = self._completed(probe)
-            self._keep_host(probe.steps - self._probe_steps)
+            result = self._completed(collector)
+            self._keep_host(collector.steps - self._probe_steps)
         self._host.stop()
         self._written.close()
         with self._given_up_on_error():
-            self._last_words(result)
+            self._finish(result)
         words = f": {result.reason}" if result.reason else ""
         print(f"canary: {result.status}{words}; {self.path}", file=sys.stderr, flush=True)
 
-    def _completed(self, probe: LoopCollector) -> Result:
-        probe.stop()
-        if probe.exact is not None:
-            self._probe_ends(probe)
+    def _completed(self, collector: LoopCollector) -> Result:
+        collector.stop()
+        if collector.exact is not None:
+            self._probe_ends(collector)
         if self._broken is not None:
             full = self._broken.errno in (errno.ENOSPC, errno.EDQUOT)
             reason = f"a row could not be written: {self._broken}"
             return disk_full(str(self.path)) if full else Result(status="failed", reason=reason)
-        if not probe.steps:
-            return Result(status="failed", reason=self._loop.why_no_step(probe.begun))
+        if not collector.steps:
+            return Result(status="failed", reason=self._loop.why_no_step(collector.begun))
         return Result(status="completed")
 
     def _keep_host(self, steps: int) -> None:
         result = Result(
-            "running",  # until the last word
+            "running",  # until `_finish`
             startup_seconds=self._startup,
             unmeasured=self._host.unmeasured,
             host=self._host.end() if steps > 0 else {},
@@ -267,13 +264,13 @@ class OwnKeeper(RecordWriter):
         self.keep_result("measured", result)
 
     def warmup(self, rows: Sequence[Row]) -> int:
-        """The probe, and behind it as much as a run that is watched leaves out."""
+        """Return the probe's steps plus the usual warm-up."""
         timed = max(0, len(rows) - self._probe_steps)
         warmup = self._probe_steps + min(METRICS_WARMUP, timed // 5)
         self.record.config["metrics_warmup_steps"] = warmup
         return warmup
 
-    def _last_words(self, result: Result) -> None:
+    def _finish(self, result: Result) -> None:
         self.record.env["device"] = describe_device(self._device, self._dtype)
         if self._window is not None:
             rows = self.measured_rows()
@@ -291,24 +288,23 @@ class OwnKeeper(RecordWriter):
 
 
 def notes_of(probe_steps: int) -> list[str]:
-    """What a reader must know of a loop whose first `probe_steps` steps are its probe."""
+    """Return notes for the reader of a record whose first `probe_steps` steps are the probe."""
     found = []
     if probe_steps:
         found.append(
-            f"the first {probe_steps} steps carry the exact signals and are left out of "
-            "the speeds; their kernels were not forced to be deterministic, as those of "
-            "canary exec are"
+            f"the first {probe_steps} steps collect the exact signals and are left out of the "
+            "speeds; unlike canary exec, the Recorder does not make kernels deterministic"
         )
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
-        found.append(f"rank 0 of {ranks} alone is recorded; canary exec records them all")
+        found.append(f"only rank 0 of {ranks} is recorded; canary exec records all ranks")
     return found
 
 
 def unmeasured_of(loop: Loop) -> dict[str, str]:
-    """Of each figure that is not measured, the reason."""
+    """Return the reason for each value that is not measured."""
     found = {"profiler": OFF, **loop.unmeasured()}
-    sampled = "sampled from outside of the process, by canary exec"
+    sampled = "only canary exec samples it, from outside the process"
     found |= dict.fromkeys(("memory.sampled", "perf.cpu_utilization_avg"), sampled)
     if loop.device.type == "cuda":
         found["perf.gpu_utilization_avg"] = sampled

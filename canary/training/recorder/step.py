@@ -1,4 +1,4 @@
-"""One step of a loop as its user sees it: `with recorder.step(batch) as step:`."""
+"""One step of a user's loop: `with recorder.step(batch) as step:`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 class Step:
-    """Takes what the loop tells of its step. Past the steps that are recorded it takes nothing."""
+    """Takes the loop's reports on its step. After the last recorded step it ignores them."""
 
-    def __init__(self, probe: LoopCollector | None) -> None:
-        self._probe = probe
+    def __init__(self, collector: LoopCollector | None) -> None:
+        self._collector = collector
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time inside belongs to this phase, one of `canary.record.phases.PHASES`; an inner phase
-        keeps its own.
+        """Count the time inside as this phase, one of `canary.record.phases.PHASES`. The time of an
+        inner phase counts only for that one.
 
         Raises:
             UsageError: no such phase.
@@ -30,39 +30,39 @@ class Step:
         if name not in PHASES:
             hint = did_you_mean(nearest(name, PHASES), f"one of {', '.join(PHASES)}")
             raise UsageError(f"unknown phase {name!r}", hint)
-        if self._probe is None:
+        if self._collector is None:
             yield
             return
-        with self._probe.phase(name):
+        with self._collector.phase(name):
             yield
 
     def batch(self, batch: Any) -> None:
-        """A further micro-batch of this step: a mapping, a sequence, or a tensor."""
-        if self._probe is not None:
-            self._probe.batch(batch)
+        """Add a micro-batch to this step: a mapping, a sequence, or a tensor."""
+        if self._collector is not None:
+            self._collector.batch(batch)
 
     def loss(self, value: Any) -> None:
-        """The loss of a micro-batch as it was computed, not divided by their number. The step's
-        loss is their mean. A tensor of one element stays on its device.
+        """Add a micro-batch's loss, not divided by the number of micro-batches: the step's loss is
+        the mean. A tensor of one element stays on its device.
 
         Raises:
-            UsageError: not one number.
+            UsageError: it is not one number.
         """
-        if self._probe is not None:
-            self._probe.loss(value)
+        if self._collector is not None:
+            self._collector.loss(value)
 
     def grad_norm(self, value: Any) -> None:
-        """The norm of all gradients before clipping, as `clip_grad_norm_` returns it."""
-        if self._probe is not None:
-            self._probe.grad_norm(value)
+        """Set the norm of all gradients before clipping, as `clip_grad_norm_` returns it."""
+        if self._collector is not None:
+            self._collector.grad_norm(value)
 
     def learning_rate(self, value: Any) -> None:
-        """Where no optimizer was given that knows it."""
-        if self._probe is not None:
-            self._probe.learning_rate(value)
+        """Set the learning rate; not needed if the Recorder has an optimizer."""
+        if self._collector is not None:
+            self._collector.learning_rate(value)
 
     def tokens(self, **counts: Any) -> None:
-        """`input`, `label` or `completion` tokens of this step, where the batches do not show them.
+        """Set the step's `input`, `label` or `completion` tokens, if the batches do not show them.
 
         Raises:
             UsageError: another name.
@@ -72,14 +72,14 @@ class Step:
                 raise UsageError(
                     f"step.tokens has no {name!r}", "it takes input=, label= and completion="
                 )
-        if self._probe is not None:
-            self._probe.tokens({f"{name}_tokens": value for name, value in counts.items()})
+        if self._collector is not None:
+            self._collector.tokens({f"{name}_tokens": value for name, value in counts.items()})
 
     def log(self, **metrics: Any) -> None:
-        """Rewards, KL, entropy, lengths ...: the mean of what was given for a name in this step.
+        """Add rewards, KL, entropy, lengths ...: the row gets the mean per name.
 
         Raises:
             UsageError: a value that is not one number.
         """
-        if self._probe is not None:
-            self._probe.log(metrics)
+        if self._collector is not None:
+            self._collector.log(metrics)

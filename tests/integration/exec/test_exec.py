@@ -144,7 +144,7 @@ def test_max_steps_ends_early_keeps_the_schedule_and_saves_nothing(
     assert record.status == "completed"
     assert any("after step 4 of 6" in note for note in record.notes)
     assert "after step 4 of 6" in cut.err
-    assert "no probe: what is learned and the work done cannot be compared" in cut.err
+    assert "no probe: learning and work cannot be compared exactly" in cut.err
 
 
 def test_what_is_saved_early_stays_as_it_was(tmp_path: Path) -> None:

@@ -73,10 +73,10 @@ def test_a_sitecustomize_of_the_users_own_still_runs(place: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((PYTHON, "-c", "print(1)"), "no transformers.Trainer in it"),
-        ((PYTHON, "-c", "from transformers import Trainer"), "its train() not called"),
-        (("bash", "-c", f"P={PYTHON}; $P -I -c 1"), "no Python of it could be watched"),
-        (("true",), "the command never trained, or no Python of it could be watched"),
+        ((PYTHON, "-c", "print(1)"), "it did not import transformers.Trainer"),
+        ((PYTHON, "-c", "from transformers import Trainer"), "did not call train()"),
+        (("bash", "-c", f"P={PYTHON}; $P -I -c 1"), "the canary could not watch it"),
+        (("true",), "the command never trained, or the canary could not watch it"),
         (("no-such-program",), "cannot start no-such-program"),
     ],
 )
@@ -107,13 +107,13 @@ def test_a_package_of_the_users_own_with_the_canarys_name_is_left_alone(tmp_path
     done = watched(tmp_path, PYTHON, str(script))
     assert done.out == "True\n"
     assert done.code == 2
-    assert "hides the canary's own" in done.err
+    assert "hides the canary's package" in done.err
 
 
 def test_a_command_that_fails_before_it_trains_keeps_its_exit_code(place: Path) -> None:
     done = watched(place, PYTHON, "-c", "import sys; sys.exit(7)")
     assert done.code == 7
-    assert "before it trained" in done.err
+    assert "before training" in done.err
 
 
 def test_the_timeout_ends_the_command_and_what_it_started(place: Path, tmp_path: Path) -> None:

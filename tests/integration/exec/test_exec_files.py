@@ -223,7 +223,7 @@ def test_of_a_shell_script_the_training_alone_is_probed(tmp_path: Path) -> None:
 def test_files_come_back_when_the_canary_is_killed_in_its_probe(tmp_path: Path) -> None:
     """A stopped probe: it waits in its first step for a file that nobody makes."""
     waits = """
-if "_RLHF_CANARY_FILES" in os.environ and os.environ["_RLHF_CANARY_FILES"].startswith("guard"):
+if "_RLHF_CANARY_FILES" in os.environ and os.environ["_RLHF_CANARY_FILES"].startswith("protect"):
     import time
     torch.save({}, "final.pt"); os.makedirs("best"); open("best/model.pt", "w").close()
     Path("runs/waits").touch(); time.sleep(300)

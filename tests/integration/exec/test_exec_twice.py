@@ -72,7 +72,7 @@ def test_a_training_cut_short_leaves_the_users_own_results_alone(place: Path) ->
     done = watched(place, PYTHON, "train.py", options=options)
     # What it reloads was not saved by the canary's doing, not by its own.
     assert done.code == 0, done.err
-    assert "it may have looked for what was not saved" in done.err
+    assert "it may have looked for files that were not saved" in done.err
     after = {path: path.read_bytes() for path in (place / "out").rglob("*") if path.is_file()}
     assert after == before
     assert (place / "final.pt").read_bytes() == weights
@@ -153,7 +153,7 @@ def test_who_interrupts_the_probe_has_what_the_command_was(place: Path) -> None:
     lines = (
         "import os, signal, time",
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))",
-        "if os.environ['_RLHF_CANARY_FILES'].startswith('guard'):",
+        "if os.environ['_RLHF_CANARY_FILES'].startswith('protect'):",
         "    open('probing', 'w').close(); time.sleep(120)",
     )
     child = begun(place, *lines, steps=6, options=("--set", "probe_steps=3"))

@@ -18,7 +18,7 @@ from canary.protocol.job import JOB, Job, Result, unwritten
 from canary.protocol.rows import StepFile
 from canary.record import jsonio
 from canary.runner.local import LocalRunner
-from canary.training.launch import Inside, begun
+from canary.training.launch import TrainingLaunch, claimed_launch
 from canary.training.recorder.attached import NoKeeper, job_keeper
 from tests.integration.exec.user_scripts import (
     FASTEST,
@@ -53,15 +53,15 @@ def test_a_folder_that_is_gone_is_not_the_trainings_matter(
 ) -> None:
     job = job_in(tmp_path)
     (tmp_path / "launch0").rmdir()
-    assert begun(job, 0.0) is None
+    assert claimed_launch(job, 0.0) is None
     monkeypatch.setenv(JOB, str(tmp_path / "gone.json"))
     assert isinstance(job_keeper(), NoKeeper)
 
 
 def test_the_first_training_is_the_one_recorded(tmp_path: Path) -> None:
     job = job_in(tmp_path)
-    assert isinstance(begun(job, 0.0), Inside)
-    assert begun(job, 0.0) is None
+    assert isinstance(claimed_launch(job, 0.0), TrainingLaunch)
+    assert claimed_launch(job, 0.0) is None
     assert not unwritten(job).exists()
 
 
@@ -72,17 +72,17 @@ def test_a_full_disk_is_not_the_trainings_matter(
     job = job_in(tmp_path)
     if lost == "begin":
         monkeypatch.setattr(jsonio, "replace_file", full)
-        assert begun(job, 0.0) is None
+        assert claimed_launch(job, 0.0) is None
     else:
-        inside = begun(job, 0.0)
-        assert inside is not None
+        launch = claimed_launch(job, 0.0)
+        assert launch is not None
         if lost == "rows":
             monkeypatch.setattr(StepFile, "append", full)
-            inside.keep({"step": 1})
-            inside.keep({"step": 2})
+            launch.keep({"step": 1})
+            launch.keep({"step": 2})
         else:
             monkeypatch.setattr(jsonio, "replace_file", full)
-        inside.leave(Result(status="completed"))
+        launch.write(Result(status="completed"))
     assert unwritten(job).read_text() == "No space left on device"
 
 
@@ -90,9 +90,9 @@ def test_in_the_canarys_own_process_a_full_disk_ends_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StepFile, "append", full)
-    inside = Inside(job_in(tmp_path), 0.0, own_process=True)
+    launch = TrainingLaunch(job_in(tmp_path), 0.0, own_process=True)
     with pytest.raises(OSError, match="No space left"):
-        inside.keep({"step": 1})
+        launch.keep({"step": 1})
 
 
 class Silent:
@@ -109,7 +109,7 @@ def test_a_record_that_lacks_a_part_says_so(tmp_path: Path) -> None:
     result = runner.run(job, Silent(), time.monotonic() + 60)
     assert result.status == "failed"
     assert result.reason == (
-        "the training could not be recorded to its end: no space left on its disk"
+        "the canary stopped recording before the training ended: no space left on its disk"
     )
 
 

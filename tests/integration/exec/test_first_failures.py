@@ -50,7 +50,7 @@ def test_a_missing_package_is_told_with_its_line_the_python_and_the_log(
 def test_the_python_is_named_where_a_shell_starts_it(script: Path, tmp_path: Path) -> None:
     config = command_config(tmp_path, "bash", "-c", f"{sys.executable} train.py; exit 3")
     line = only_line(canary("run", str(config), "-o", str(tmp_path / "runs"), cwd=tmp_path))
-    assert "ended with code 3 before it trained: ModuleNotFoundError" in line
+    assert "exited with code 3 before training: ModuleNotFoundError" in line
     assert f"its Python is {sys.executable}" in line
 
 

@@ -138,4 +138,4 @@ def test_a_recorded_loop_tells_of_its_host_after_its_probe(tmp_path: Path) -> No
     assert record.host.cpu_seconds_per_step is not None
     assert record.host.voluntary_switches_per_step is not None
     assert record.launches[-1].host["steps"] == 17
-    assert "sampled from outside" in record.unmeasured["perf.cpu_utilization_avg"]
+    assert "from outside the process" in record.unmeasured["perf.cpu_utilization_avg"]

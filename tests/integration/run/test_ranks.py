@@ -162,5 +162,7 @@ def test_a_command_that_starts_fewer_ranks_than_it_was_asked_for_is_told(tmp_pat
     words = (rank_script.__globals__["sys"].executable, "launch.py", "--num_processes", "2")
     ended: Ended = watched(tmp_path, *words)
     assert ended.code == 0, ended.err
-    assert ended.record().notes == ["2 processes were asked for, and the training ran on one"]
+    assert ended.record().notes == [
+        "the command asked for 2 processes, but the training ran on one"
+    ]
     assert ended.record().ranks == {}

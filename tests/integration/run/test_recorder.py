@@ -369,7 +369,7 @@ def test_an_optimizer_that_steps_behind_its_step_belongs_to_it(tmp_path: Path) -
             [sys.executable, "-c", OUTSIDE, rate, str(out)], capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
-        assert "the tracker is told no more: ZeroDivisionError" in done.stderr
+        assert "the tracker failed and gets no more steps: ZeroDivisionError" in done.stderr
         folder = next(out.iterdir())
         rows = list(read_rows(folder / "steps.jsonl"))
         assert [row["samples"] for row in rows] == [3] * 12

@@ -17,7 +17,7 @@ import pytest
 
 from canary.runner import warm
 from canary.runner.child_environment import child_environment
-from canary.runner.warm import PLACE, WarmChild, warm_child, warm_starts
+from canary.runner.warm import WARM_FOLDER, WarmChild, warm_child, warm_starts
 from tests.integration.conftest import run_config, settings
 
 pytestmark = pytest.mark.train
@@ -80,7 +80,7 @@ def environment(project: Path) -> dict[str, str]:
 @pytest.fixture(scope="module", autouse=True)
 def _own_place() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv(PLACE, raising=False)
+        patch.delenv(WARM_FOLDER, raising=False)
         with warm_starts():
             yield
 
@@ -115,7 +115,7 @@ def test_a_fork_finds_what_a_fresh_process_finds(
     command = [sys.executable, "-m", "canary.training.worker", str(tmp_path / "facts.job")]
     subprocess.run(
         command,
-        env=warm.without_place(mine),
+        env=warm.without_warm_start(mine),
         cwd=tmp_path,
         check=False,
         start_new_session=True,
@@ -216,7 +216,7 @@ def test_nothing_is_left_when_the_owner_ends_or_is_killed(
     (tmp_path / "long.job").write_text("long")
     temporary = Path(tempfile.mkdtemp())  # short: the name of a socket has 108 characters at most
     # The canary's own client here; its launch is the worker above.
-    given = warm.without_place(environment) | {"TMPDIR": str(temporary), "PYTHONPATH": ""}
+    given = warm.without_warm_start(environment) | {"TMPDIR": str(temporary), "PYTHONPATH": ""}
     code = f"import os; os.environ['PYTHONPATH'] = {environment['PYTHONPATH']!r}\n{OWNER}"
     with subprocess.Popen(
         [sys.executable, "-c", code, way], cwd=tmp_path, env=given, stdout=subprocess.PIPE
@@ -258,7 +258,7 @@ def test_a_warm_run_is_the_cold_run(
     tmp_path: Path, training_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shared = run_config(tmp_path / "warm", settings(training_type))
-    monkeypatch.setenv(PLACE, "/nowhere")
+    monkeypatch.setenv(WARM_FOLDER, "/nowhere")
     alone = run_config(tmp_path / "cold", settings(training_type))
     assert shared.code == alone.code == 0, shared.err + alone.err
     first, second = shared.record(), alone.record()

@@ -191,7 +191,7 @@ def test_callbacks_are_called(tmp_path: Path, name: str, training_type: str) -> 
 
 def test_what_is_no_callback_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, "sft", callbacks=("own_code:no_callback",))
-    assert "gives a str, no TrainerCallback" in text
+    assert "gives a str instead of a TrainerCallback" in text
 
 
 @pytest.mark.parametrize("training_type", ["sft", "dpo", "grpo"])
@@ -206,7 +206,9 @@ def test_a_model_of_the_users_own_trains(tmp_path: Path, training_type: str) -> 
 
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, "sft", model_factory="own_code:no_model")
-    assert "model_factory 'own_code:no_model' returned a Linear, no PreTrainedModel" in text
+    assert (
+        "model_factory 'own_code:no_model' returned a Linear instead of a PreTrainedModel" in text
+    )
 
 
 def custom(tmp_path: Path, name: str) -> Any:
@@ -215,9 +217,9 @@ def custom(tmp_path: Path, name: str) -> Any:
 
 def test_what_is_no_trainer_or_runs_other_steps_is_refused(tmp_path: Path) -> None:
     text = refusal(tmp_path, "custom", trainer_factory="own_code:no_trainer")
-    assert "returned a LlamaForCausalLM, no transformers.Trainer" in text
+    assert "returned a LlamaForCausalLM instead of a transformers.Trainer" in text
     text = refusal(tmp_path, "custom", trainer_factory="own_code:makes_too_many_steps")
-    assert "max_steps 77, and the canary runs 3" in text
+    assert "max_steps 77, but the canary runs 3" in text
 
 
 def test_a_trainer_of_the_users_own_gives_a_whole_record(tmp_path: Path) -> None:

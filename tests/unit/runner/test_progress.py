@@ -15,7 +15,7 @@ from canary.record.summary import summarise
 from canary.record.types import Launch, Perf, RunRecord
 from canary.runner.display.lines import PlainLines
 from canary.runner.display.panel import LivePanel
-from canary.runner.display.progress import Quiet, WhileHeard, listener_for
+from canary.runner.display.progress import Quiet, UntilClosed, listener_for
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from tests.unit.record.test_summary import row
 from tests.unit.runner.test_panel import ppo_row
@@ -67,14 +67,14 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.M
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setenv("FORCE_COLOR", "1")
     heard = listener_for(io.StringIO(), quiet=False)
-    assert isinstance(heard, WhileHeard)
+    assert isinstance(heard, UntilClosed)
     assert isinstance(heard.inner, PlainLines)
 
 
 def test_no_terminal_gets_lines_and_quiet_gets_nothing() -> None:
     stream = io.StringIO()
     heard = listener_for(stream, quiet=False)
-    assert isinstance(heard, WhileHeard)
+    assert isinstance(heard, UntilClosed)
     assert isinstance(heard.inner, PlainLines)
     play(listener_for(stream, quiet=True))
     assert isinstance(listener_for(stream, quiet=True), Quiet)
@@ -96,8 +96,8 @@ def test_the_outcome_is_told_in_units() -> None:
         "  memory      300 MB peak (resident)",
         "  loss        2.0000 -> 2.0000 (first and last step), 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
-        "  exact       no probe: what is learned and the work done cannot be compared",
-        "  note        2 steps timed after warm-up, 5 needed to compare; raise max_steps",
+        "  exact       no probe: learning and work cannot be compared exactly",
+        "  note        2 steps timed after warm-up, a comparison needs 5; raise max_steps",
     ]
 
 
@@ -115,7 +115,7 @@ def test_an_online_training_is_told_in_stages_with_utilisation_and_metrics() -> 
     for line in (
         "  throughput  8.0 samples/s, 100 tokens/s, 2,000 completion tokens/s",
         "  utilisation CPU 75% of 2 cores, 1500.0 ms of CPU per step, GPU 87%, "
-        "Python's lock at most 10%",
+        "GIL contention at most 10%",
         "  metrics     reward 0.51, KL 0.0134, clipped 0.02",
         "  phases      rollout 40%  update 39%  reward 10%  reference 8%  advantage 2%  data 1%",
     ):

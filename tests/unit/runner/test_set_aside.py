@@ -23,7 +23,7 @@ from canary.protocol.job import Job, Kind
 from canary.runner.exec import command, file_notes, free_paths, left_files, put_back
 from canary.runner.exec.command import attached_environment, marks_of
 from canary.runner.exec.left_files import Refused
-from canary.runner.exec.relaunch import OwnFiles, forget_files
+from canary.runner.exec.relaunch import UserFiles, forget_files
 from canary.runner.exec.set_aside import set_aside
 from canary.runner.exec.start_command import STDIN, started_with
 from canary.runner.exec.streams import pipe_name
@@ -32,7 +32,7 @@ NOBODY = 23456
 
 SEEN = """
 import os, sys
-def UNHEARD(path):
+def UNNOTICED(path):
     import ctypes
     libc = ctypes.CDLL(None)
     libc.close(libc.creat(os.fsencode(path), 0o600))
@@ -72,7 +72,7 @@ class Place:
             record=SimpleNamespace(notes=self.notes),
             config=SimpleNamespace(repeats=1),
         )
-        self.files = OwnFiles(session)
+        self.files = UserFiles(session)
 
     def job(self) -> Job:
         kind: Kind = "probe" if self.launches else "measured"
@@ -118,9 +118,9 @@ class Place:
             )
             os.close(read)
             self.claimed(job)
-        guarded = next(marks_of(job).glob("guarded.*"), None)
-        if guarded is not None:
-            return guarded.read_text()
+        refusal = next(marks_of(job).glob("refused.*"), None)
+        if refusal is not None:
+            return refusal.read_text()
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -254,9 +254,9 @@ SCRIPTS = {
     "removes what another program wrote for it": """
         import tempfile, shutil
         with tempfile.TemporaryDirectory() as place:
-            UNHEARD(f"{place}/port")
+            UNNOTICED(f"{place}/port")
             os.remove(f"{place}/port")
-        os.mkdir("scratch"); UNHEARD("scratch/port"); os.remove("scratch/port")
+        os.mkdir("scratch"); UNNOTICED("scratch/port"); os.remove("scratch/port")
         os.rmdir("scratch")
     """,
     "makes an empty folder": 'os.mkdir("empty")',
@@ -361,7 +361,7 @@ def test_a_log_that_a_shell_writes_is_the_first_launchs(
 
 
 @pytest.mark.parametrize("written", ["train.log", "made", "latest"])
-def test_what_is_written_unheard_while_it_trains_stops_the_second_launch(
+def test_what_is_written_unnoticed_while_it_trains_stops_the_second_launch(
     tmp_path: Path, written: str
 ) -> None:
     """Native code of the training itself may have done it."""
@@ -376,7 +376,7 @@ def test_what_is_written_unheard_while_it_trains_stops_the_second_launch(
     place.launch(
         "bash", "-c", f"{sys.executable} -c '{script}' & sleep 0.5; {lines[written]}; wait"
     )
-    assert refused(place).startswith(f"{tmp_path}/{written} changed while the command trained")
+    assert refused(place).startswith(f"{tmp_path}/{written} changed during the training")
 
 
 STAGES = f"""
@@ -470,10 +470,10 @@ def test_a_training_whose_script_comes_from_a_program_is_not_repeated(tmp_path: 
 def test_what_native_code_wrote_is_seen_though_a_later_stage_touched_it(
     tmp_path: Path, later: str
 ) -> None:
-    (tmp_path / "train.py").write_text(SEEN + "UNHEARD('index.pt')")
+    (tmp_path / "train.py").write_text(SEEN + "UNNOTICED('index.pt')")
     place = Place(tmp_path)
     place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; {later}")
-    assert refused(place).startswith(f"{tmp_path}/index.pt changed while the command trained")
+    assert refused(place).startswith(f"{tmp_path}/index.pt changed during the training")
 
 
 def test_a_folder_that_is_gone_at_the_end_hides_nothing_in_another(tmp_path: Path) -> None:
@@ -481,14 +481,14 @@ def test_a_folder_that_is_gone_at_the_end_hides_nothing_in_another(tmp_path: Pat
         import shutil
         open("a/x", "w").close(); shutil.rmtree("a")
         open("b/x", "w").close()
-        UNHEARD("b/index.pt")
+        UNNOTICED("b/index.pt")
     """
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     (tmp_path / "train.py").write_text(SEEN + textwrap.dedent(script))
     place = Place(tmp_path)
     place.launch("bash", "-c", f"{sys.executable} train.py; sleep 0.1; mv b/index.pt b/final.pt")
-    assert refused(place).startswith(f"{tmp_path}/b/index.pt changed while the command trained")
+    assert refused(place).startswith(f"{tmp_path}/b/index.pt changed during the training")
 
 
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
@@ -591,19 +591,19 @@ SPAWNED = (
         (f"del os.environ['PYTHONPATH']; {SPAWNED}", "python"),
     ],
 )
-def test_a_second_launch_is_ended_before_a_program_that_may_write_unheard(
+def test_a_second_launch_is_ended_before_a_program_that_may_write_unnoticed(
     tmp_path: Path, call: str, program: str
 ) -> None:
-    guarded = "os.environ['_RLHF_CANARY_FILES'].startswith('guard')"
+    is_second = "os.environ['_RLHF_CANARY_FILES'].startswith('protect')"
     (tmp_path / "note").touch()
     (tmp_path / "date").write_text("#!/bin/sh\ntouch copy")
     (tmp_path / "date").chmod(0o755)
-    (tmp_path / "train.py").write_text(f"import os, subprocess, sys\nif {guarded}: {call}\n")
+    (tmp_path / "train.py").write_text(f"import os, subprocess, sys\nif {is_second}: {call}\n")
     place = Place(tmp_path)
     place.launch(sys.executable, "train.py")
     said = place.launch()
     assert said.startswith(f"start {program}"), said
-    assert "which may write files that the canary does not hear of" in said
+    assert "which may write files unnoticed by the canary" in said
     assert not (tmp_path / "copy").exists()
 
 
@@ -694,7 +694,7 @@ def test_a_folder_that_became_a_symlink_stops_the_second_launch(tmp_path: Path) 
     place = Place(tmp_path)
     script = "import os; open('out/x', 'w'); os.rename('out', 'old'); os.symlink('data', 'out')"
     place.launch(sys.executable, "-c", script)
-    assert refused(place) == f"{tmp_path}/out/x now lies behind a symlink"
+    assert refused(place) == f"a folder above {tmp_path}/out/x is now a symlink"
 
 
 def test_nothing_is_removed_or_put_behind_a_symlink(tmp_path: Path) -> None:
@@ -802,7 +802,8 @@ def test_a_file_too_large_to_keep_stops_the_second_launch(
         stream.truncate(file_notes.KEPT_BYTES + 1)
     place.launch(sys.executable, "-c", "open('small', 'w'); open('huge.bin', 'r+b').write(b'x')")
     said = refused(place)
-    assert said.startswith(f"the command changes {tmp_path}/huge.bin, which has 268,435,457 bytes")
+    too_large = "is too large to keep a copy (268,435,457 bytes)"
+    assert said == f"the command changes {tmp_path}/huge.bin, which {too_large}"
 
 
 def test_what_another_program_writes_meanwhile_stays_and_the_first_ones_is_found(
@@ -843,13 +844,13 @@ def test_a_new_folder_that_another_job_writes_to_is_not_moved(tmp_path: Path) ->
     place = Place(tmp_path)
     line = f"{sys.executable} -c 'import os; os.makedirs(\"outputs/a\")'; mkdir outputs/b"
     place.launch("bash", "-c", line)
-    assert refused(place) == f"{tmp_path}/outputs/b was not seen to be written by the command"
+    assert refused(place) == f"the canary did not see what wrote {tmp_path}/outputs/b"
 
 
 def test_a_folder_renamed_into_place_is_the_commands_with_all_in_it(tmp_path: Path) -> None:
     script = """
         os.makedirs("tmp/deep")
-        UNHEARD("tmp/deep/file")
+        UNNOTICED("tmp/deep/file")
         os.rename("tmp", "checkpoint")
     """
     twice(Place(tmp_path), script)
@@ -874,7 +875,7 @@ def test_what_the_first_launch_left_running_stops_the_second(tmp_path: Path) -> 
     place.launch("bash", "-c", f"{sys.executable} -c 1; sleep 20 >/dev/null 2>&1 & echo $! >pid")
     number = int((tmp_path / "pid").read_text())
     try:
-        assert refused(place) == "the command left sleep running"
+        assert refused(place) == "sleep, started by the command, still runs"
     finally:
         os.kill(number, 9)
 
@@ -937,7 +938,7 @@ def test_a_second_launch_that_changes_what_the_first_did_not_is_undone(tmp_path:
     script = (
         "import os, shutil\n"
         "open('a', 'x')\n"
-        "if os.environ['_RLHF_CANARY_FILES'].startswith('guard'):\n"
+        "if os.environ['_RLHF_CANARY_FILES'].startswith('protect'):\n"
         "  open('out/notes', 'a').write('more'); os.remove('train.log'); os.remove('latest')\n"
         "  os.rename('out/checkpoint-2', 'new'); shutil.rmtree('deep')\n"
     )
@@ -953,7 +954,7 @@ def test_what_a_second_launch_leaves_running_ends_before_files_come_back(tmp_pat
     script = """
         import subprocess
         writer = "import time\\nwhile True:\\n    open('log', 'a').write('x'); time.sleep(0.01)"
-        if os.environ["_RLHF_CANARY_FILES"].startswith("guard"):
+        if os.environ["_RLHF_CANARY_FILES"].startswith("protect"):
             subprocess.Popen([sys.executable, "-c", writer], start_new_session=True,
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         open("log", "w").write("mine")
@@ -1023,7 +1024,7 @@ CHANGES = """
     os.makedirs("new/deep")
     open("new/deep/model", "w").write(str(os.getpid()))
     open("train.log", "a").write(str(os.getpid()))
-    if os.environ["_RLHF_CANARY_FILES"].startswith("guard"):
+    if os.environ["_RLHF_CANARY_FILES"].startswith("protect"):
         shutil.rmtree("out"); os.remove("same"); os.remove("latest")
 """
 
@@ -1091,7 +1092,7 @@ def test_what_was_kept_stays_until_it_could_be_restored(tmp_path: Path) -> None:
     (tmp_path / "out" / "log").write_text("mine")
     script = """
         import os
-        if os.environ["_RLHF_CANARY_FILES"].startswith("guard"): os.remove("out/log")
+        if os.environ["_RLHF_CANARY_FILES"].startswith("protect"): os.remove("out/log")
     """
     root = second_launch_ran(Place(tmp_path), script)
     (tmp_path / "out").rmdir()
@@ -1121,7 +1122,9 @@ def test_a_python_in_which_notes_fail_is_not_followed_by_a_second_launch(
         said = refused(place)
         assert said.startswith("the canary could not note what the command changes: ImportError")
     else:
-        assert place.launch().startswith("run unfollowed (ImportError")
+        assert place.launch().startswith(
+            "run while the canary cannot note its changes (ImportError"
+        )
     assert (tmp_path / "job" / "final.pt").read_text() == "first"
 
 

@@ -129,7 +129,7 @@ def test_a_rank_that_stands_still_says_where_when_it_is_asked(job: Job) -> None:
             time.sleep(0.02)
         watch.look()
         watch.ask()
-        assert watch.standing().endswith("in stand_still")
+        assert watch.where_it_hangs().endswith("in stand_still")
         assert process.poll() is None
     finally:
         process.kill()

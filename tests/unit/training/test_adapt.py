@@ -88,7 +88,7 @@ def test_a_setting_that_is_nowhere_is_said() -> None:
         "max_length": 8
     }
     assert len(notes) == 1
-    assert "group_by_length True is not honoured" in notes[0]
+    assert "group_by_length True is ignored" in notes[0]
     assert "Bare of trl" in notes[0]
 
 
@@ -140,7 +140,7 @@ def test_an_unknown_parameter_without_a_value_is_left_out() -> None:
 
 
 def test_a_parameter_with_a_value_is_never_dropped() -> None:
-    with pytest.raises(ConfigError, match="takes no 'peft_config'"):
+    with pytest.raises(ConfigError, match="does not take 'peft_config'"):
         adapt.build(_Trainer, model=1, peft_config=3)
 
 

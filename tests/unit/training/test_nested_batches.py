@@ -144,7 +144,7 @@ def test_a_loop_records_its_nested_lists(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("batch", "words"), [(object(), "no numbers and no text"), (None, "no batch")]
+    ("batch", "words"), [(object(), "neither numbers nor text"), (None, "no batch")]
 )
 def test_a_loop_without_readable_batches_says_so(
     batch: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

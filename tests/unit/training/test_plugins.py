@@ -63,10 +63,10 @@ def test_a_path_is_imported_from_the_working_directory() -> None:
 
 def test_a_module_that_is_not_there_is_named_with_where_it_was_looked_for(tmp_path: Path) -> None:
     error = refused("model_factory", "mine.cod:make")
-    assert error.message == "model_factory names 'mine.cod:make', but there is no module 'mine.cod'"
+    assert error.message == "model_factory names 'mine.cod:make', but module 'mine.cod' is missing"
     assert str(tmp_path) in str(error.hint)
     error = refused("model_factory", "nowhere.at.all:make")
-    assert "no module 'nowhere'" in error.message
+    assert "module 'nowhere' is missing" in error.message
 
 
 def test_a_name_that_is_not_there_gets_the_nearest_one(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_name_that_is_not_there_gets_the_nearest_one(tmp_path: Path) -> None:
 
 def test_what_cannot_be_called_is_refused() -> None:
     error = refused("data_collator", "mine.code:NUMBER")
-    expected = "data_collator names 'mine.code:NUMBER', of type int, which cannot be called"
+    expected = "data_collator names 'mine.code:NUMBER', which cannot be called (its type is int)"
     assert error.message == expected
 
 

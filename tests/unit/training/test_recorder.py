@@ -98,15 +98,15 @@ def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: K
     ("arguments", "words"),
     [
         ({"name": "a loop"}, "'a loop' cannot be the name"),
-        ({"max_steps": 0}, "max_steps is 1 or more"),
-        ({"probe_steps": -1}, "probe_steps is 0 or more"),
+        ({"max_steps": 0}, "max_steps must be at least 1"),
+        ({"probe_steps": -1}, "probe_steps must be at least 0"),
         ({"model": {"w": 1}}, "takes a torch.nn.Module, got dict"),
         ({"optimizer": 3}, "takes torch optimizers, got int"),
         ({"config": {"training_type": "grop"}}, "did you mean 'grpo'?"),
         ({"profiler": {"start": 3}}, "has no 'start' (did you mean 'start_step'?)"),
-        ({"profiler": {"num_steps": 0}}, "num_steps is a number from 1 on"),
-        ({"profiler": {"with_stack": "yes"}}, "with_stack is True or False"),
-        ({"profiler": {"start_step": 12}}, "the first 12 steps carry the exact signals"),
+        ({"profiler": {"num_steps": 0}}, "num_steps must be a whole number from 1"),
+        ({"profiler": {"with_stack": "yes"}}, "with_stack must be True or False"),
+        ({"profiler": {"start_step": 12}}, "the first 12 steps collect the exact signals"),
         (
             {"profiler": {"start_step": 19, "num_steps": 3}, "max_steps": 20},
             "ends at step 21, beyond max_steps (20)",
@@ -249,7 +249,7 @@ def test_a_disk_that_fills_up_ends_the_record_and_not_the_loop(
         for _ in range(3):
             with recorder.step() as step:
                 step.loss(1.0)
-    assert capsys.readouterr().err.count("recording ends here") == 1
+    assert capsys.readouterr().err.count("recording stops here") == 1
     assert recorder.folder is not None
     record = load_record(recorder.folder)
     assert (record.status, record.stability.loss_values) == ("failed", [1.0])

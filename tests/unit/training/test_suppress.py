@@ -21,7 +21,7 @@ HfApi(endpoint="http://127.0.0.1:9").upload_folder(repo_id="a/b", folder_path=".
 HfApi(endpoint="http://127.0.0.1:9").create_commit("a/b", [], commit_message="x")
 import peft
 peft.PeftModel.push_to_hub(object(), "somebody/adapter")
-print(len(suppression.told))
+print(len(suppression.notes))
 """
 
 

@@ -1,8 +1,7 @@
-"""Put on PYTHONPATH by `canary exec`: waits for `transformers.trainer` and has the canary watch it.
+"""Put on PYTHONPATH by `canary exec`: attaches the canary when `transformers.trainer` is loaded.
 
-Python runs this file at its start, in every process of the user's command. It needs nothing but the
-standard library, costs a file's touch where nothing trains, and runs the `sitecustomize` that it
-stands in front of.
+Python runs this file at its start, in every process of the user's command. So it uses only the
+standard library, costs one small file if nothing trains, and runs the user's `sitecustomize` too.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ STARTED = time.perf_counter()
 HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs an import
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))  # noqa: PTH120
 
-BEGINNING: list[Callable[[], None]] = []
-"""What to call when a training is about to begin."""
+BEFORE_TRAINING: list[Callable[[], None]] = []
+"""Called before a training begins."""
 
 
 class Finder:
-    """Answers for some modules: loads them as ever, then tells of it, once each. To be asked for a
-    module (`importlib.util.find_spec`) is not yet to load it."""
+    """Loads the wanted modules as usual, then calls a function with each, once. A lookup alone
+    (`importlib.util.find_spec`) does not call it."""
 
     def __init__(self, wanted: dict[str, Callable[[ModuleType], None]]) -> None:
         self._wanted = wanted
@@ -33,7 +32,7 @@ class Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module's own spec, its loader wrapped."""
+        """Return the module's spec with a wrapped loader."""
         if name not in self._wanted:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
@@ -43,18 +42,18 @@ class Finder:
 
         def exec_module(module: ModuleType) -> None:
             execute(module)
-            told = self._wanted.pop(name, None)
-            if told is not None:
-                told(module)
+            loaded = self._wanted.pop(name, None)
+            if loaded is not None:
+                loaded(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
-def trains(module: ModuleType) -> None:
-    """`transformers.trainer` is loaded."""
-    for told in BEGINNING:
-        told()
+def trainer_loaded(module: ModuleType) -> None:
+    """Attach the canary to `transformers.trainer`."""
+    for call in BEFORE_TRAINING:
+        call()
     foreign = foreign_canary()
     if foreign is not None:
         mark("foreign", foreign)
@@ -63,57 +62,57 @@ def trains(module: ModuleType) -> None:
 
 
 def attach(module: ModuleType) -> None:
-    """Whatever goes wrong here is the canary's matter; the user's import goes on."""
+    """Hook the trainer. If that fails, leave a mark and let the user's import go on."""
     mark("hooked")
     try:
         load_canary()
         from canary.training.attach.hook import hook
 
         hook(module, STARTED)
-    except Exception as error:  # noqa: BLE001 - a stranger's Python may lack anything
+    except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
         mark("broken", f"{type(error).__name__}: {error}")
 
 
 def note_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
-    """Notes what is changed; returns what must be told of modules that write unheard by Python."""
-    noting = alone("runner/exec/file_notes")
-    wanted = os.environ[noting.VARIABLE].partition(":")[0]
-    if wanted == noting.NOTE and root == os.getpid():
-        alone("runner/exec/start_command").keep_start(HERE)
-    notes = noting.begin(alone("runner/exec/free_paths"), root)
-    if wanted == noting.GUARD:
-        alone("training/attach/programs").begin(
-            noting.end_here, lambda: alone("config/command_line"), HERE
+    """Start noting file changes; return functions to call with modules that write natively."""
+    noting = load_alone("runner/exec/file_notes")
+    mode = os.environ[noting.VARIABLE].partition(":")[0]
+    if mode == noting.NOTE and root == os.getpid():
+        load_alone("runner/exec/start_command").keep_start(HERE)
+    notes = noting.begin(load_alone("runner/exec/free_paths"), root)
+    if mode == noting.PROTECT:
+        load_alone("training/attach/programs").begin(
+            noting.end_here, lambda: load_alone("config/command_line"), HERE
         )
-    writers = alone("training/attach/writers")
-    writers.hear_open(notes)
-    writers.hear_nodes(notes)
-    BEGINNING.append(notes.trains)
-    found: dict[str, Callable[[ModuleType], None]] = writers.listeners(notes)
+    writers = load_alone("training/attach/writers")
+    writers.report_open(notes)
+    writers.report_nodes(notes)
+    BEFORE_TRAINING.append(notes.before_training)
+    found: dict[str, Callable[[ModuleType], None]] = writers.reporters(notes)
     return found
 
 
 def noted_files(root: int) -> dict[str, Callable[[ModuleType], None]]:
-    """The same, where it can: a further launch that nobody can follow is ended at once, and after a
-    first one none follows."""
+    """As `note_files`. If that fails, a repeated launch ends at once, and the first launch leaves a
+    mark, so that none follows."""
     try:
         return note_files(root)
-    except Exception as error:  # noqa: BLE001 - a stranger's Python may lack anything
+    except Exception as error:  # noqa: BLE001 - the user's Python may lack anything
         why = f"{type(error).__name__}: {error}"
-        if not os.environ["_RLHF_CANARY_FILES"].startswith("guard:"):
+        if not os.environ["_RLHF_CANARY_FILES"].startswith("protect:"):
             mark("unnoted", why)
             return {}
-        mark("guarded", f"run unfollowed ({why})\nplease report it")
+        mark("refused", f"run while the canary cannot note its changes ({why})\nplease report it")
         os._exit(70)
 
 
-def alone(place: str) -> ModuleType:
-    """A module of the canary's, by its file in the package, that needs nothing else of it."""
-    name = f"_canary_{place.rpartition('/')[2]}"
+def load_alone(module_path: str) -> ModuleType:
+    """Load a module of the canary by its path in the package, without the package itself."""
+    name = f"_canary_{module_path.rpartition('/')[2]}"
     known = sys.modules.get(name)
     if known is not None:
         return known
-    path = os.path.join(PACKAGE, f"{place}.py")  # noqa: PTH118
+    path = os.path.join(PACKAGE, f"{module_path}.py")  # noqa: PTH118
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -124,7 +123,7 @@ def alone(place: str) -> ModuleType:
 
 
 def load_canary() -> None:
-    """Makes `import canary` mean this package, and nothing else beside it importable."""
+    """Make `import canary` find this package, but no other package installed beside it."""
     if "canary" in sys.modules:
         return
     spec = importlib.util.spec_from_file_location(
@@ -140,20 +139,20 @@ def load_canary() -> None:
 
 
 def foreign_canary() -> str | None:
-    """A package of the user's own that has the canary's name; None where there is none."""
+    """Return the user's package called canary, None without one."""
     loaded = sys.modules.get("canary")
     spec = loaded.__spec__ if loaded else importlib.machinery.PathFinder.find_spec("canary")
     if spec is None:
         return None
     folders = list(spec.submodule_search_locations or [str(spec.origin)])
     mine = os.path.join("training", "attach")  # noqa: PTH118
-    ours = [place for place in folders if os.path.isdir(os.path.join(place, mine))]  # noqa: PTH112, PTH118
+    ours = [folder for folder in folders if os.path.isdir(os.path.join(folder, mine))]  # noqa: PTH112, PTH118
     return None if ours else folders[0]
 
 
 def seen() -> int:
-    """Marks this process, and each that it forks. Returns the first Python process of those that
-    led to it without a shell or another program between them."""
+    """Mark this process and each of its forks. Return the pid of the first Python in its chain of
+    parents, up to a shell or another program."""
     folder = os.environ.get("_RLHF_CANARY_MARKS", "")
     root = os.getpid()
     try:
@@ -168,7 +167,7 @@ def seen() -> int:
 
 
 def mark(name: str, text: str = "") -> None:
-    """Leaves a file that says how far this process came."""
+    """Leave a file that says how far this process came."""
     folder = os.environ.get("_RLHF_CANARY_MARKS")
     if folder:
         try:
@@ -179,11 +178,11 @@ def mark(name: str, text: str = "") -> None:
 
 
 def begin() -> None:
-    """Takes this folder off the path, hooks, and gives the word to whom it belongs."""
+    """Remove this folder from the path, install the hooks, and run the user's `sitecustomize`."""
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != HERE]  # noqa: PTH100
     if os.environ.get("_RLHF_CANARY_JOB"):
         root = seen()
-        wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trains}
+        wanted: dict[str, Callable[[ModuleType], None]] = {"transformers.trainer": trainer_loaded}
         if os.environ.get("_RLHF_CANARY_FILES"):
             wanted |= noted_files(root)
         sys.meta_path.insert(0, Finder(wanted))
