@@ -12,8 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.baseline.branch import Remote
-from canary.baseline.git import Scratch, scratch_repository
-from canary.baseline.refusals import CREDENTIALS, GitFailed, explained, shown
+from canary.baseline.git import (
+    CREDENTIALS,
+    GitFailed,
+    Scratch,
+    explained,
+    scratch_repository,
+    shown,
+)
 from canary.config.token import Token
 from canary.errors import CanaryError, MachineError, UsageError
 

@@ -16,19 +16,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from canary.baseline.git import Scratch, scratch_repository
-from canary.baseline.history import VERSION, is_history, prune
-from canary.baseline.layout import check_content, check_listing, files_of, parse_listing
-from canary.baseline.refusals import (
+from canary.baseline.git import (
     CREDENTIALS,
     GitFailed,
     Refused,
+    Scratch,
     Unreadable,
     explained,
     passing,
+    scratch_repository,
     shown,
     telling_line,
 )
+from canary.baseline.history import VERSION, is_history, prune
+from canary.baseline.layout import check_content, check_listing, files_of, parse_listing
 from canary.config.token import Token
 from canary.errors import CanaryError, InputError, MachineError, RecordError, UsageError
 

@@ -29,7 +29,7 @@ from canary.campaign.worktrees import (
     repository_of,
     uncommitted,
 )
-from canary.compare.diagnosis.source_reading import source_between
+from canary.compare.diagnosis.source_changes import source_between
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline

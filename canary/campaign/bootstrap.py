@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.baseline.branch import Remote
-from canary.baseline.branch_verbs import pulled, push_records, require_allowed
 from canary.baseline.origin import Surroundings
+from canary.baseline.verbs import pulled, push_records, require_allowed
 from canary.campaign.repeated import completed_run
 from canary.config.load import LoadedConfig
 from canary.errors import CanaryError

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.baseline.branch import BRANCH, Remote, push
-from canary.baseline.branch_verbs import pulled, require_allowed
 from canary.baseline.comparability import machine_key, slug
 from canary.baseline.history import NOISE_FILE, VERSION, drawer, is_history
 from canary.baseline.origin import Surroundings, remote_of
+from canary.baseline.verbs import pulled, require_allowed
 from canary.compare.paths import require_same_machine
 from canary.compare.timing.noise import NoiseModel, load_noise, save_noise
 from canary.errors import InputError, UsageError

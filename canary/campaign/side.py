@@ -17,7 +17,7 @@ from canary.protocol.job import EVENTS
 from canary.record import jsonio
 from canary.record.folder import load_record
 from canary.record.types import RunRecord
-from canary.runner.display.lines import Event
+from canary.runner.display.progress import Event
 
 STOP_GRACE_S = 20.0
 """Time for a run to close its record after it was told to stop."""

@@ -42,7 +42,7 @@ def _place(remote: str | None, branch: str) -> tuple[Remote, Surroundings]:
 @contextlib.contextmanager
 def _history(folder: Path | None, remote: str | None, branch: str) -> Iterator[tuple[Path, str]]:
     """The folder of a history and its name: the one given, or the branch's in a scratch folder."""
-    from canary.baseline.branch_verbs import pulled
+    from canary.baseline.verbs import pulled
     from canary.errors import UsageError
 
     if folder is not None and remote is not None:
@@ -106,8 +106,7 @@ def baseline_prune(
     ] = None,
 ) -> None:
     """Remove the oldest runs, but for the first three of the current period (drift)."""
-    from canary.baseline.branch_verbs import prune_branch_text
-    from canary.baseline.verbs import prune_text
+    from canary.baseline.verbs import prune_branch_text, prune_text
     from canary.errors import UsageError
 
     if (folder is None) == (remote is None):
@@ -138,7 +137,7 @@ def baseline_push(
     verbose: Verbose = False,
 ) -> None:
     """Add completed runs to the baseline branch, in one commit."""
-    from canary.baseline.branch_verbs import push_paths
+    from canary.baseline.verbs import push_paths
 
     place = _place(remote, branch)
     typer.echo(push_paths(*place, runs, keep=keep, verdict=verdict, accept=accept))
@@ -155,7 +154,7 @@ def baseline_pull(
     verbose: Verbose = False,
 ) -> None:
     """Write the baseline branch's history into a folder, to compare with."""
-    from canary.baseline.branch_verbs import pull_text
+    from canary.baseline.verbs import pull_text
 
     typer.echo(pull_text(*_place(remote, branch), folder, replace=replace))
 

@@ -100,7 +100,7 @@ def _request(
 ) -> Request:
     from functools import partial
 
-    from canary.compare.diagnosis.source_reading import source_between
+    from canary.compare.diagnosis.source_changes import source_between
     from canary.compare.paths import Request, newest_of, sides
 
     current, against = sides(runs, baseline or [])

@@ -19,7 +19,7 @@ from canary.github.source import NO_COMMIT, Answer, Source
 from canary.github.status import status_of
 from canary.github.workflow import Job
 from canary.record.folder import load_record
-from canary.report.reading import load_comparison
+from canary.report.document import load_comparison
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 DEFAULT_API = "https://api.github.com"

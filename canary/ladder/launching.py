@@ -23,7 +23,7 @@ from canary.record import jsonio
 from canary.record.folder import RunFolder, measured_rows
 from canary.record.step_row import Row
 from canary.record.types import RunRecord
-from canary.runner.display.lines import Event
+from canary.runner.display.progress import Event
 
 RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"

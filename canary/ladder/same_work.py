@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from canary.compare.exact.micro_batches import rows_of
+from canary.compare.exact.inputs_stages import rows_of
 from canary.record.exact import Exact
 from canary.record.step_row import Row
 

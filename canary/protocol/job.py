@@ -26,7 +26,7 @@ LEVEL = "CANARY_LADDER_LEVEL"
 """Environment variable of a run that `canary ladder` starts: the name of the measured level."""
 EVENTS = "_RLHF_CANARY_EVENTS"
 """Environment variable of a run that another of our programs follows: the descriptor of the open
-file that gets its events, one JSON object per line (see `canary.runner.display.lines.Event`)."""
+file that gets its events, one JSON object per line (see `canary.runner.display.progress.Event`)."""
 
 Kind = Literal["probe", "measured"]
 

@@ -17,8 +17,8 @@ from canary.config.speed_checks import require_liger_installed
 from canary.errors import InputError, MachineError, Stopped
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice
+from canary.protocol.heartbeat import Readings, reading_path
 from canary.protocol.job import NODE_RANK, Job, Kind, Listener, Result, disk_full
-from canary.protocol.readings import Readings, reading_path
 from canary.protocol.saved_model import require_place
 from canary.protocol.trainer_config import as_config
 from canary.record.folder import RunFolder, new_run_id

@@ -11,8 +11,8 @@ from pathlib import Path
 from canary.config.load import METRICS_WARMUP, LoadedConfig
 from canary.config.render import resolved_yaml
 from canary.config.schema import CanaryConfig
+from canary.protocol.heartbeat import Readings
 from canary.protocol.job import Kind, Listener, Result
-from canary.protocol.readings import Readings
 from canary.protocol.record_writer import RecordWriter
 from canary.protocol.trainer_config import asked_config
 from canary.record.folder import RunFolder

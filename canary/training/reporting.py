@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from canary.protocol.heartbeat import ReadingFile
 from canary.protocol.job import LEVEL, Job
-from canary.protocol.readings import ReadingFile
 from canary.record.step_row import Row
 from canary.record.tracked import ALERTS, alerts_text, row_scalars, sampled_scalars
 from canary.training.collectors.trackers import Trackers, reporting_callbacks

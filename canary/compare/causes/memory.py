@@ -8,7 +8,7 @@ from canary.compare.diagnosis.evidence import Finding, evidence_of_check
 from canary.compare.diagnosis.facts import Facts
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.suspects import RegressionCategory as C
-from canary.compare.exact.growth import tensor_growth
+from canary.compare.exact.counts import tensor_growth
 
 
 def findings(facts: Facts) -> Iterator[Finding]:

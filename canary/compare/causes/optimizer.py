@@ -15,7 +15,7 @@ from canary.compare.diagnosis.updates import (
     norm_change,
     unclipped,
 )
-from canary.compare.exact.clipping import CUT
+from canary.compare.exact.learning_stages import CUT
 from canary.compare.exact.tolerances import relative_difference
 from canary.compare.report import Difference
 from canary.record.exact import Series

@@ -16,11 +16,11 @@ from canary.compare.diagnosis.operators import OperatorDifferences, operator_dif
 from canary.compare.diagnosis.source_changes import SourceChanges
 from canary.compare.diagnosis.suspects import Evidence
 from canary.compare.diagnosis.user_code import CodeChange, code_changes
-from canary.compare.exact.clipping import SIGNAL
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.exact.lane import most_different, newest_probed
 from canary.compare.exact.learning_stages import (
     GRADIENT_NORM_FACTOR,
+    SIGNAL,
     has_clipping,
     loss_floor,
     norm_floor,

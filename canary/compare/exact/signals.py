@@ -6,8 +6,6 @@ is that of its stage (`canary.compare.exact.stages`).
 
 from __future__ import annotations
 
-from canary.compare.exact.clipping import SIGNAL as APPLIED_GRADIENT
-from canary.compare.exact.clipping import applied_gradient, before_clipping
 from canary.compare.exact.counts import (
     Count,
     growth_of_live_tensors,
@@ -24,7 +22,10 @@ from canary.compare.exact.inputs_stages import (
     data_differences,
     model_differences,
 )
+from canary.compare.exact.learning_stages import SIGNAL as APPLIED_GRADIENT
 from canary.compare.exact.learning_stages import (
+    applied_gradient,
+    before_clipping,
     first_gradient,
     gradient_norms,
     learning_rate,

@@ -1,15 +1,16 @@
-"""Turn the gates of the timing lane into checks: status, interval, and what would decide."""
+"""Collect each gate's samples; turn gates into checks: status, interval, what would decide."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from canary.compare.checks import CHECKS, check_of
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
+from canary.compare.timing.cpu_time import cpu_samples, measures_cpu, on_cpu
 from canary.compare.timing.crowding import crowding
 from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.lane import (
@@ -24,14 +25,15 @@ from canary.compare.timing.lane import (
     estimate,
     estimate_drift,
     holm,
+    memory_samples,
     runner_unhealthy,
     runs_needed,
     spread_grew,
+    time_samples,
     tokens_per_step,
     tolerance,
 )
 from canary.compare.timing.noise import NoiseModel
-from canary.compare.timing.samples import all_known, timing_samples
 from canary.record.types import RunRecord
 
 TIMING_GATES: tuple[Metric, ...] = tuple(GATE_WEIGHTS)
@@ -287,3 +289,57 @@ def _gpu_utilization(
         threshold=-limit,
         scale="points",
     )
+
+
+def timing_samples(
+    current: Sequence[RunRecord],
+    baseline: Sequence[RunRecord],
+    anchor: Sequence[RunRecord],
+    paired: bool,
+    gates: Sequence[Metric],
+) -> tuple[dict[Metric, Samples], list[Check]]:
+    """Return the samples to judge, and the gates without samples as skipped checks."""
+    samples: dict[Metric, Samples] = {}
+    refused: list[Check] = []
+    for metric in ("step_time_median", "step_time_mean"):
+        samples[metric] = time_samples(metric, current, baseline)
+    if on_cpu((*current, *baseline)):
+        found = cpu_samples("cpu_time", current, baseline, paired)
+        if isinstance(found, Samples):
+            samples["cpu_time"] = found
+        elif "cpu_time" in gates and any(map(measures_cpu, (*current, *baseline))):
+            words = f"CPU time per step: {found}"
+            refused.append(check_of("cpu_time", "skip", words))
+    memory = memory_samples(current, baseline)
+    if memory is not None:
+        samples["max_memory"] = memory
+    elif "max_memory" in gates:
+        refused.append(_no_memory(current, baseline))
+    for drift, metric in DRIFTS.items():
+        if anchor and metric in samples:
+            since = _since(metric, current, anchor)
+            if since is not None:
+                samples[drift] = replace(since, metric=drift)
+    return samples, refused
+
+
+def _since(
+    metric: Metric, current: Sequence[RunRecord], anchor: Sequence[RunRecord]
+) -> Samples | None:
+    if metric != "cpu_time":
+        return time_samples(metric, current, anchor)
+    found = cpu_samples(metric, current, anchor, paired=False)
+    return found if isinstance(found, Samples) else None
+
+
+def all_known(noise: NoiseModel, wanted: Iterable[Metric]) -> bool:
+    """Return whether the noise model covers all of these gates."""
+    return all(noise.run_spread(DRIFTS.get(metric, metric)) for metric in wanted)
+
+
+def _no_memory(current: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> Check:
+    kinds = {r.perf.max_mem_kind for r in (*current, *baseline)} - {None}
+    if len(kinds) > 1:
+        words = "one side has peak device memory, the other peak resident memory"
+        return check_of("max_memory", "inconclusive", words)
+    return check_of("max_memory", "skip", "peak memory was not recorded on both sides")

@@ -1,18 +1,24 @@
-"""The listener that shows a run: a live panel on a terminal, plain lines elsewhere."""
+"""Show a run: a live panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from rich.console import Console
 
 from canary.config.schema import CanaryConfig
+from canary.errors import printable
 from canary.protocol.job import EVENTS, Kind, Listener, Result
+from canary.record import jsonio
+from canary.record.alerts import alert_words
 from canary.record.step_row import Row
-from canary.runner.display.lines import JsonLines, PlainLines
+from canary.runner.display import figures
+from canary.runner.display.pace import Pace
 from canary.runner.display.panel import LivePanel
 
 
@@ -87,3 +93,82 @@ def listener_for(stream: TextIO, quiet: bool, *, plain: bool = False, label: str
     console = Console(file=stream)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
     return UntilClosed(LivePanel(console, label) if live else PlainLines(stream, label))
+
+
+LINE_EVERY_S = 5.0
+SHOWN_PHASES = 3
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line for another program."""
+
+    kind: Literal["run", "note", "launch", "alert", "step", "ended"]
+    text: str
+    """For people; no program reads it."""
+
+
+class PlainLines:
+    """Lines for a log; each starts with `label`."""
+
+    def __init__(self, stream: TextIO, label: str = "") -> None:
+        self._stream = stream
+        self._prefix = f"{label}: " if label else ""
+        self._pace = Pace()
+        self._last = 0.0
+
+    def _print(self, event: Event) -> None:
+        inner = "  " if event.kind in ("alert", "step", "ended") else ""
+        print(f"{self._prefix}{inner}{event.text}", file=self._stream, flush=True)
+
+    def run_begins(self, run_dir: Path, config: CanaryConfig) -> None:
+        """Print what runs, and the folder of its record."""
+        self._print(Event("run", figures.headline(config)))
+        self._print(Event("run", f"record: {run_dir}"))
+
+    def warned(self, text: str) -> None:
+        """Print a note before the first launch."""
+        self._print(Event("note", f"note: {printable(text)}"))
+
+    def launch_begins(self, kind: Kind, index: int, steps: int | None) -> None:
+        """Print the launch's length and purpose."""
+        self._pace.begin(kind, steps)
+        self._last = time.monotonic()
+        length = "the whole training" if steps is None else f"{steps} steps"
+        self._print(Event("launch", f"{kind}: {length}, {figures.PURPOSE[kind]}"))
+
+    def step_ended(self, kind: Kind, row: Row) -> None:
+        """Print alerts at once, and a line every five seconds."""
+        self._pace.add(row)
+        for alert in row.get("alerts") or ():
+            self._print(Event("alert", printable(alert_words(alert))))
+        if time.monotonic() - self._last >= LINE_EVERY_S:
+            self._last = time.monotonic()
+            self._print(Event("step", f"step {figures.count(self._pace)} · {self._figures()}"))
+
+    def _figures(self) -> str:
+        pace = self._pace
+        largest = sorted(figures.phase_parts(pace), key=lambda part: -part[1])[:SHOWN_PHASES]
+        phases = figures.phase_words(largest)
+        parts = figures.speed(pace) + figures.machine(pace) + figures.learning(pace)
+        return " · ".join(parts + ([" ".join(phases)] if phases else []) + figures.time_left(pace))
+
+    def sampled(self, reading: Mapping[str, float]) -> None:
+        """Keep the samples for the next line."""
+        self._pace.reading = reading
+
+    def launch_ended(self, kind: Kind, result: Result) -> None:
+        """Print how the launch ended."""
+        seconds = time.monotonic() - self._pace.started
+        words = f"{result.status} after {self._pace.done} steps, {seconds:.1f} s"
+        self._print(Event("ended", words))
+
+    def waiting(self) -> None:
+        """Print nothing."""
+
+
+class JsonLines(PlainLines):
+    """The same lines for another program, each a JSON object."""
+
+    def _print(self, event: Event) -> None:
+        print(jsonio.dumps(asdict(event)), file=self._stream, flush=True)

@@ -1,4 +1,4 @@
-"""Watches one `train()` of the user's command, and leaves everything else unchanged."""
+"""Wrap `train` of every `transformers.Trainer`, watch one call, and leave all else unchanged."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NoReturn
 
 from canary.protocol.failure import describe_failure, one_line
@@ -189,3 +190,30 @@ def _without_traceback(stop: StopTraining, before: Callable[..., Any]) -> Callab
 
 def _say(text: str) -> None:
     print(f"canary: {text}", file=sys.stderr, flush=True)
+
+
+def hook(module: ModuleType, started: float) -> None:
+    """Hook the freshly loaded `transformers.trainer`; `started` is when the process began."""
+    job = Job.read(Path(os.environ[JOB]))
+    watch = WatchedTraining(job, started)
+    trainer_class = module.Trainer
+    _wrap(trainer_class, watch)
+
+    def subclassed(cls: Any, /, **kwargs: Any) -> None:
+        super(trainer_class, cls).__init_subclass__(**kwargs)
+        # trl's PPOTrainer and some of users' trainers have another loop.
+        if "train" in cls.__dict__:
+            _wrap(cls, watch)
+
+    trainer_class.__init_subclass__ = classmethod(subclassed)
+    watch.process_begins()
+
+
+def _wrap(cls: Any, watch: WatchedTraining) -> None:
+    original = cls.__dict__["train"]
+
+    @functools.wraps(original)
+    def train(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return watch.around(self, original, args, kwargs)
+
+    cls.train = train

@@ -9,13 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from canary.errors import UsageError
+from canary.errors import UsageError, did_you_mean, nearest
 from canary.record.alert import SEVERITIES, Severity
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.recorder.attached import Keeper, NoKeeper, job_keeper, this_rank
 from canary.training.recorder.loop import Loop, check_settings, plain_model, plain_optimizers
 from canary.training.recorder.probe import LoopCollector
-from canary.training.recorder.profiling import check_profiler
 from canary.training.recorder.step import Step
 
 Batch = TypeVar("Batch")
@@ -192,3 +191,60 @@ class Recorder:
         )
         self.folder = keeper.path
         return keeper
+
+
+DEFAULTS: dict[str, Any] = {
+    "enabled": True,
+    "start_step": 20,
+    "num_steps": 5,
+    "output_dir": None,
+    "record_shapes": False,
+    "profile_memory": False,
+    "with_stack": False,
+}
+
+
+def check_profiler(
+    given: Mapping[str, Any], probe_steps: int, max_steps: int | None
+) -> dict[str, Any]:
+    """Return the section with its defaults.
+
+    Raises:
+        UsageError: an unknown key, a wrong value, or steps that cannot be profiled.
+    """
+    for key, value in given.items():
+        if key not in DEFAULTS:
+            raise UsageError(
+                f"Recorder(profiler=...) has no {key!r}",
+                did_you_mean(nearest(key, DEFAULTS), f"one of {', '.join(DEFAULTS)}"),
+            )
+        _check_value(key, value)
+    settings = DEFAULTS | dict(given)
+    if not settings["enabled"]:
+        return settings
+    start = settings["start_step"]
+    last = start + settings["num_steps"] - 1
+    if start <= probe_steps:
+        raise UsageError(
+            f"Recorder(profiler=...) begins at step {start}, but the first {probe_steps} steps "
+            "collect the exact signals",
+            f"set start_step above {probe_steps}, or lower probe_steps",
+        )
+    if max_steps is not None and last > max_steps:
+        raise UsageError(
+            f"Recorder(profiler=...) ends at step {last}, beyond max_steps ({max_steps})",
+            "lower start_step or num_steps",
+        )
+    return settings
+
+
+def _check_value(key: str, value: Any) -> None:
+    expected = "a whole number from 1" if isinstance(DEFAULTS[key], int) else "a folder's name"
+    if isinstance(DEFAULTS[key], bool):
+        expected, fits = "True or False", isinstance(value, bool)
+    elif key == "output_dir":
+        fits = value is None or (isinstance(value, str) and bool(value))
+    else:
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    if not fits:
+        raise UsageError(f"Recorder(profiler={{{key!r}: {value!r}}})", f"{key} must be {expected}")

@@ -24,8 +24,8 @@ UNSAFE = Switch("no KL penalty", "advanced", always(ppo__init_kl_coef=0.0))
 
 
 EVERY_STEP = """
-import canary.runner.display.lines
-canary.runner.display.lines.LINE_EVERY_S = 0.0
+import canary.runner.display.progress
+canary.runner.display.progress.LINE_EVERY_S = 0.0
 """
 """Launches tell each step, instead of one in five seconds: those of a fast machine told none."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from canary.compare.invariants.updates import ZERO_GRADIENT_AT_START
+from canary.compare.invariants.checks import ZERO_GRADIENT_AT_START
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES
 from canary.training.exact.signals import ExactSignals
 from canary.training.loops.trainer import TrainerCollector

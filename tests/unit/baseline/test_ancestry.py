@@ -11,8 +11,7 @@ import pytest
 from canary.baseline import ancestry
 from canary.baseline.ancestry import Ancestry, ancestry_of
 from canary.baseline.branch import Remote
-from canary.baseline.git import FIXED, Scratch
-from canary.baseline.refusals import Refused, Unreachable
+from canary.baseline.git import FIXED, Refused, Scratch, Unreachable
 from canary.config.token import Token
 from canary.errors import MachineError, UsageError
 from tests.contract.git_server import GitServer, git, serving

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from canary.baseline.branch import Remote, push
-from canary.baseline.git import authorization, scratch_repository
-from canary.baseline.refusals import GitFailed
+from canary.baseline.git import GitFailed, authorization, scratch_repository
 from canary.config.token import SHOWN, Token
 from canary.errors import MachineError, UsageError
 from tests.contract.git_server import bare_repository, git, serving

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canary.baseline.policy import require_writer
+from canary.baseline.origin import require_writer
 from canary.errors import UsageError
 
 REPOSITORY = {"full_name": "o/r", "default_branch": "main"}

@@ -22,7 +22,7 @@ def test_what_prune_keeps(arguments: list[str], kept: int, monkeypatch: pytest.M
         "canary.baseline.verbs.prune_text", lambda folder, keep: f"kept the newest {keep}"
     )
     monkeypatch.setattr(
-        "canary.baseline.branch_verbs.prune_branch_text",
+        "canary.baseline.verbs.prune_branch_text",
         lambda remote, here, keep: f"kept the newest {keep}",
     )
     said = CliRunner().invoke(app, ["baseline", "prune", *arguments]).output

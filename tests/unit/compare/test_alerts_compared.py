@@ -18,8 +18,7 @@ from canary.record.folder import load_record
 from canary.record.step_row import Row
 from canary.record.types import MOST_ALERTS as MOST
 from canary.record.types import RunRecord
-from canary.report.document import document
-from canary.report.reading import comparison_from
+from canary.report.document import comparison_from, document
 from canary.report.render import render
 from tests.unit.comparing import history, record, write
 

@@ -13,8 +13,7 @@ from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import InputError
 from canary.record import jsonio
 from canary.record.types import RunRecord
-from canary.report.document import document
-from canary.report.reading import comparison_from
+from canary.report.document import comparison_from, document
 from canary.report.render import render
 from tests.unit.comparing import (
     EXAMPLES,

@@ -15,7 +15,7 @@ from canary.errors import MachineError, UsageError
 from canary.ladder.launching import FinishedRun, Heard, RunProcesses, run_name
 from canary.protocol.job import EVENTS
 from canary.record.types import RunRecord
-from canary.runner.display.lines import Event
+from canary.runner.display.progress import Event
 from tests.unit.comparing import crashed, example
 from tests.unit.laddering import config_of, silent
 
@@ -192,11 +192,11 @@ def test_steps_and_alerts_are_passed_on_whatever_they_say_and_the_rest_is_not() 
 
 FOLLOWED = """
 import os, sys
-import canary.runner.display.lines
+import canary.runner.display.progress
 from canary.protocol.job import EVENTS
 from canary.runner.display.progress import listener_for
 from tests.unit.record.test_summary import row
-canary.runner.display.lines.LINE_EVERY_S = 0.0
+canary.runner.display.progress.LINE_EVERY_S = 0.0
 listener = listener_for(sys.stderr, quiet=True)
 assert EVENTS not in os.environ
 listener.warned("mind this")

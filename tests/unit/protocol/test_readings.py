@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from canary.machine.sampler import BackgroundSampler
-from canary.protocol.readings import ReadingFile, Readings, reading_path
+from canary.protocol.heartbeat import ReadingFile, Readings, reading_path
 
 
 def test_each_reading_is_handed_on_once_and_reaches_the_training_process(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from canary.record.profile_folder import keep_profile, window_of
 from canary.record.ranks import describe_ranks, merged_rows
 from canary.record.summary import summarise
 from canary.runner.outcome import outcome_text
-from canary.training.recorder.profiling import DEFAULTS
+from canary.training.recorder.recorder import DEFAULTS
 from tests.unit.record.test_summary import record, row
 
 MB = 2**20

@@ -11,8 +11,7 @@ from canary.compare.report import Check, Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.github.section import CUTS, comment_view
 from canary.record.types import RunRecord
-from canary.report.document import document
-from canary.report.reading import comparison_from
+from canary.report.document import comparison_from, document
 from canary.report.render import render
 from canary.report.story import NOISE, story_of
 from canary.report.view import STATUS_WORDS, SUMMARY_ROWS

@@ -13,9 +13,8 @@ from canary.config.load import load_config
 from canary.protocol.job import Listener, Result
 from canary.record.summary import summarise
 from canary.record.types import Launch, Perf, RunRecord
-from canary.runner.display.lines import PlainLines
 from canary.runner.display.panel import LivePanel
-from canary.runner.display.progress import Quiet, UntilClosed, listener_for
+from canary.runner.display.progress import PlainLines, Quiet, UntilClosed, listener_for
 from canary.runner.outcome import exit_code, failure_text, outcome_text
 from tests.unit.record.test_summary import row
 from tests.unit.runner.test_panel import ppo_row
@@ -31,7 +30,7 @@ def play(listener: Listener) -> None:
 
 
 def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("canary.runner.display.lines.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("canary.runner.display.progress.LINE_EVERY_S", 0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     stream = io.StringIO()
     play(PlainLines(stream))

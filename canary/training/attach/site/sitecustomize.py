@@ -66,7 +66,7 @@ def attach(module: ModuleType) -> None:
     mark("hooked")
     try:
         load_canary()
-        from canary.training.attach.hook import hook
+        from canary.training.attach.watch import hook
 
         hook(module, STARTED)
     except Exception as error:  # noqa: BLE001 - the user's Python may lack anything

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canary.compare.diagnosis.setting_classes import category_of
+from canary.compare.diagnosis.changed_settings import category_of
 from canary.compare.diagnosis.suspects import Diagnosis, Suspect
 from canary.config.ppo import PPOConfig
 from canary.config.speed import SpeedConfig

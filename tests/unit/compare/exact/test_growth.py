@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from canary.compare.exact.growth import tensor_growth
+from canary.compare.exact.counts import tensor_growth
 
 
 @pytest.mark.parametrize(
