@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import shutil
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +20,7 @@ from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import BUILTIN
+from canary.record.end_loss import end_loss
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
 from canary.runner.child_environment import require_training_stack
@@ -29,16 +30,17 @@ CONFIG = BUILTIN.with_name("demo.yaml")
 CHANGE = Path(__file__).parent / "demo_change"
 PAIRS = 3
 USUAL_LOSS_GATE = 0.05
-"""What a gate on the mean loss lets through at the least: 5%."""
+"""The smallest rise that a usual gate on the loss stops: 5%."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Both answers, and what a gate on the mean loss would have seen."""
+    """Both answers, and what a gate on the loss would have seen."""
 
     healthy: Comparison
     faulty: Comparison
-    mean_losses: tuple[float, float]
+    end_losses: tuple[float, float]
+    """Without and with the fault, see `end_loss`; NaN if a side has no loss."""
     folder: Path
     faulty_run: Path
     """The record of the run whose EOS was masked."""
@@ -96,8 +98,8 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     record = changed.run(probe=True)
     teller.ran(0, "head", record, time.monotonic() - before)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
-    means = (_mean_loss(runs.base[-1]), _mean_loss(record)) if runs.base else (0.0, 0.0)
-    return Demo(healthy, faulty, means, folder, changed.output_dir / record.run_id)
+    losses = (_end_loss(runs.base), _end_loss([record]))
+    return Demo(healthy, faulty, losses, folder, changed.output_dir / record.run_id)
 
 
 def _with_change(base: os._Environ[str]) -> dict[str, str]:
@@ -105,14 +107,15 @@ def _with_change(base: os._Environ[str]) -> dict[str, str]:
     return {**base, "PYTHONPATH": path}
 
 
-def _mean_loss(record: RunRecord) -> float:
-    return statistics.fmean(float(loss) for loss in record.stability.loss_values)
+def _end_loss(records: list[RunRecord]) -> float:
+    found = end_loss(records[-1]) if records else None
+    return math.nan if found is None else found
 
 
 def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -> str:
     """Both answers in words; `faulty` is that comparison as rendered, `program` what is typed to
     start the canary, `width` that of a terminal. What comes next can be typed as it stands."""
-    before, after = demo.mean_losses
+    before, after = demo.end_losses
     change = after / before - 1 if before else 0.0
     gate = "passes" if change < USUAL_LOSS_GATE else "fails"
     sides = shlex.join([str(demo.faulty_run), str(demo.folder / "base")])
@@ -127,8 +130,8 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
         "",
         faulty.rstrip(),
         "",
-        f"A gate on the mean loss of all steps saw {before:.4f} -> {after:.4f} ({change:+.1%}) "
-        f"and {gate}.",
+        "A gate on the loss (mean of the last tenth of the steps) sees "
+        f"{before:.4f} -> {after:.4f} ({change:+.1%}) and {gate}.",
         "",
         "== What next " + "=" * 65,
         "",

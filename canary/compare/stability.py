@@ -14,10 +14,10 @@ from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.metric_trends import metric_checks
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
+from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
 from canary.record.types import RunRecord
 
-TAIL_SHARE = 10
 MIN_LOSSES = 20
 USUAL_RISE = 1.1
 """A loss that rises by no more than this over the baseline's own rise did not diverge anew."""
@@ -70,26 +70,6 @@ def _bad_steps(
         delta=float(count - (before or 0)),
         threshold=float(limit),
         scale="steps",
-    )
-
-
-def finite(values: Sequence[float]) -> list[float]:
-    """The finite ones."""
-    return [value for value in values if math.isfinite(value)]
-
-
-def tail_mean(values: Sequence[float]) -> float | None:
-    """Mean of the last tenth of the finite values, of two at least; None below that."""
-    kept = finite(values)
-    count = max(2, len(kept) // TAIL_SHARE)
-    return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
-
-
-def end_loss(record: RunRecord) -> float | None:
-    """Mean of the last tenth of a run's losses; the last one, where that is not finite."""
-    losses = record.stability.loss_values
-    return (
-        tail_mean(losses) if losses and math.isfinite(losses[-1]) else next(iter(losses[-1:]), None)
     )
 
 
