@@ -1,4 +1,4 @@
-"""`canary demo`: a healthy change passes, a silent fault is caught, on the embedded canary."""
+"""`canary demo`: on the embedded canary, a healthy change passes and a silent fault is caught."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.campaign.pairs import Plan, Role, run_pairs
-from canary.campaign.progress import Teller
+from canary.campaign.progress import PairProgress
 from canary.campaign.side import Side
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
@@ -35,7 +35,7 @@ USUAL_LOSS_GATE = 0.05
 
 @dataclass(frozen=True)
 class Demo:
-    """Both answers, and what a gate on the loss would have seen."""
+    """Both comparisons, and what a gate on the loss would have seen."""
 
     healthy: Comparison
     faulty: Comparison
@@ -43,11 +43,11 @@ class Demo:
     """Without and with the fault, see `end_loss`; NaN if a side has no loss."""
     folder: Path
     faulty_run: Path
-    """The record of the run whose EOS was masked."""
+    """Folder of the run whose EOS was masked."""
 
     @property
     def as_promised(self) -> bool:
-        """Whether the fault was caught and the healthy change was not called one."""
+        """Whether the fault was caught and the healthy change did not fail."""
         return self.healthy.verdict in ("pass", "inconclusive") and (
             self.faulty.verdict == "regression"
         )
@@ -55,15 +55,15 @@ class Demo:
 
 @warm_starts()
 def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
-    """Runs three healthy pairs and one run of a change that masks EOS labels.
+    """Run three healthy pairs, and one run with a change that masks EOS labels.
 
     Raises:
-        UsageError: the packages that train are missing.
+        UsageError: the packages for training are missing.
         MachineError: a run left no record.
     """
     require_training_stack()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
-    labels: dict[Role, str] = {"base": "this version", "head": "the same again"}
+    labels: dict[Role, str] = {"base": "this version", "head": "the same version"}
     sides = {
         role: Side(role, label, CONFIG, Path.cwd(), Path(sys.executable), os.environ, folder / role)
         for role, label in labels.items()
@@ -78,13 +78,13 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
             head, base, thresholds, paired=len(head) == len(base), budget=budget
         )
 
-    say("1. A change that changes nothing: the embedded DPO canary, three pairs of runs;")
-    say("   so short a run on a shared machine tolerates 50% of step time, a real one 10%.")
-    teller = Teller(say, Plan(PAIRS))
-    teller.begins(sides["base"], sides["head"], folder)
-    healthy, runs = run_pairs(Plan(PAIRS, probed=1), launch, judge, teller, time.monotonic)
+    say("1. A change without effect: the embedded DPO canary, three pairs of runs.")
+    say("   Runs this short may become 50% slower per step; the limit of a real canary is 10%.")
+    progress = PairProgress(say, Plan(PAIRS))
+    progress.started(sides["base"], sides["head"], folder)
+    healthy, runs = run_pairs(Plan(PAIRS, probed=1), launch, judge, progress, time.monotonic)
     say("")
-    say("2. A change that masks the EOS of every answer, as pad_token = eos_token does.")
+    say("2. A change that masks the EOS of every answer, like pad_token = eos_token.")
     changed = Side(
         "head",
         "masked EOS",
@@ -96,7 +96,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     )
     before = time.monotonic()
     record = changed.run(probe=True)
-    teller.ran(0, "head", record, time.monotonic() - before)
+    progress.run_ended(0, "head", record, time.monotonic() - before)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
     losses = (_end_loss(runs.base), _end_loss([record]))
     return Demo(healthy, faulty, losses, folder, changed.output_dir / record.run_id)
@@ -113,18 +113,18 @@ def _end_loss(records: list[RunRecord]) -> float:
 
 
 def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -> str:
-    """Both answers in words; `faulty` is that comparison as rendered, `program` what is typed to
-    start the canary, `width` that of a terminal. What comes next can be typed as it stands."""
+    """Return both answers as text, with commands to try next. `faulty` is the rendered comparison
+    of the fault, `program` the command that starts the canary, `width` that of the terminal."""
     before, after = demo.end_losses
     change = after / before - 1 if before else 0.0
     gate = "passes" if change < USUAL_LOSS_GATE else "fails"
     sides = shlex.join([str(demo.faulty_run), str(demo.folder / "base")])
     lines = [
         "",
-        "== 1. The change that changes nothing " + "=" * 40,
+        "== 1. The change without effect " + "=" * 46,
         "",
         wrapped(demo.healthy.first_line, width),
-        f"All of it: {demo.folder / 'head' / 'comparison.txt'}",
+        f"Full report: {demo.folder / 'head' / 'comparison.txt'}",
         "",
         "== 2. The change that masks the EOS of every answer " + "=" * 26,
         "",
@@ -137,7 +137,7 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
         "",
         "Why is the second change worse?",
         f"  {program} explain {sides}",
-        "Your own canary: write a config, name your model and data in it, and run it.",
+        "Your canary: write a config, put your model and data into it, and run it.",
         f"  {program} init-config canary.yaml --type dpo",
         f"  {program} run canary.yaml",
         "How small a slowdown can this machine detect?",
@@ -151,14 +151,12 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
 
 
 def typed_as(started_as: str) -> str:
-    """What a user types to start this program again, from any folder; `started_as`: `sys.argv[0]`.
-
-    A virtual environment that is not activated has its programs nowhere on PATH.
-    """
-    own = Path(started_as)
-    if own.name == "__main__.py":
+    """Return the command that starts this program again, from any folder; `started_as` is
+    `sys.argv[0]`. The programs of an inactive virtual environment are not on PATH."""
+    program = Path(started_as)
+    if program.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m canary"
-    found = shutil.which(own.name)
-    if found is None or ("/" in started_as and Path(found).resolve() != own.resolve()):
-        return shlex.quote(str(own.absolute()))
-    return own.name
+    found = shutil.which(program.name)
+    if found is None or ("/" in started_as and Path(found).resolve() != program.resolve()):
+        return shlex.quote(str(program.absolute()))
+    return program.name

@@ -61,7 +61,7 @@ def test_calibrate_prints_a_table(calibrated: tuple[Finished, Path]) -> None:
         "1 run to 20",
     ):
         assert words in finished.out
-    assert "every signal of the exact lane was equal in all 4 runs" in finished.out
+    assert "every exact signal was equal in all 4 runs" in finished.out
     assert finished.err.count("ms per step") == 4
 
 

@@ -218,7 +218,7 @@ def test_events_of_a_child_are_heard_in_their_order_and_half_a_line_is_not() -> 
 
 
 def test_a_run_that_left_no_record_says_why_and_whose_it_was(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match=r"^base \(x\): no record was left: it broke$"):
+    with pytest.raises(MachineError, match=r"^base \(x\): the run left no record: it broke$"):
         folder_left(4, "", "noise\ncanary: it broke\n", "base (x): ")
     with pytest.raises(UsageError, match=r"^no such key$"):
         folder_left(2, str(tmp_path), "canary: no such key")
