@@ -140,7 +140,7 @@ def smallest(
     current: int,
     baseline: int | None = None,
 ) -> float:
-    """Return the smallest change, in percent, that 4 of 5 comparisons detect at error level `alpha`:
+    """Return the smallest change, in percent, that 4 of 5 comparisons find at error level `alpha`:
     comparisons of `current` pairs, or of `current` runs with a history of `baseline` runs."""
     floor = FLOORS[kind]
     if baseline is None:

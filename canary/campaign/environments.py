@@ -127,9 +127,9 @@ def own_environment(
         [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines() or ["python -m venv failed"]
+        output = (done.stdout + done.stderr).strip().splitlines() or ["python -m venv failed"]
         raise MachineError(
-            f"{role}: cannot make a virtual environment: {said[-1]}",
+            f"{role}: cannot make a virtual environment: {output[-1]}",
             "on Debian: apt install python3-venv",
         )
     packages = next(venv.glob("lib/python*/site-packages"))
@@ -140,9 +140,9 @@ def own_environment(
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(out + err, encoding="utf-8")
     if code:
-        said = (err or out).strip().splitlines()
+        output = (err or out).strip().splitlines()
         raise MachineError(
-            f"{role}: setup ended with exit code {code}: {said[-1] if said else 'no output'}",
+            f"{role}: setup ended with exit code {code}: {output[-1] if output else 'no output'}",
             f"see {log}",
         )
     return python, environment

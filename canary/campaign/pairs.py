@@ -59,7 +59,7 @@ class Plan:
 
 
 class RunSide(Protocol):
-    """Runs one side once and returns its record, however it ended."""
+    """Runs one side once and returns its record, even if the run failed."""
 
     def __call__(self, role: Role, *, probe: bool) -> RunRecord: ...
 

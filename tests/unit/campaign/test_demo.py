@@ -23,7 +23,7 @@ def with_losses(*losses: float) -> RunRecord:
 def test_the_demo_and_its_report_show_the_same_loss() -> None:
     """Neither the last step's loss nor the mean of all steps, which a trainer calls train_loss."""
     base = with_losses(*[0.9] * 18, 0.6, 0.4)
-    head = with_losses(*[0.7] * 18, 0.55, 0.35)
+    head = altered(with_losses(*[0.7] * 18, 0.55, 0.35), "run_id", to="changed")
     answer = compare_to_baseline(head, base)
     demo = Demo(answer, answer, (0.5, 0.45), Path("d"), Path("d/masked_eos/r"))
     assert demo.end_losses == pytest.approx(

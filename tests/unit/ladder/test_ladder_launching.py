@@ -12,7 +12,7 @@ import pytest
 
 from canary.campaign.side import Side, events_to, finish_child, folder_left, start_child
 from canary.errors import MachineError, UsageError
-from canary.ladder.launching import FinishedRun, Heard, RunProcesses, run_name
+from canary.ladder.launching import FinishedRun, LaunchProgress, RunProcesses, run_name
 from canary.protocol.job import EVENTS
 from canary.record.types import RunRecord
 from canary.runner.display.lines import Event
@@ -174,7 +174,7 @@ def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> 
 
 def test_steps_and_alerts_are_passed_on_whatever_they_say_and_the_rest_is_not() -> None:
     said: list[str] = []
-    heard = Heard("basic, timed", said.append)
+    heard = LaunchProgress("basic, timed", said.append)
     for event in (
         Event("run", "  step 1/20"),
         Event("step", "third of twenty"),
