@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import shutil
@@ -20,7 +19,7 @@ from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import BUILTIN
-from canary.record.end_loss import end_loss
+from canary.record.end_loss import END_LOSS
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
 from canary.runner.child_environment import require_training_stack
@@ -35,12 +34,10 @@ USUAL_LOSS_GATE = 0.05
 
 @dataclass(frozen=True)
 class Demo:
-    """Both comparisons, and what a gate on the loss would have seen."""
+    """Both comparisons, and where their runs are."""
 
     healthy: Comparison
     faulty: Comparison
-    end_losses: tuple[float, float]
-    """Without and with the fault, see `end_loss`; NaN if a side has no loss."""
     folder: Path
     faulty_run: Path
     """Folder of the run whose EOS was masked."""
@@ -98,8 +95,7 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     record = changed.run(probe=True)
     progress.run_ended(0, "head", record, time.monotonic() - before)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
-    losses = (_end_loss(runs.base), _end_loss([record]))
-    return Demo(healthy, faulty, losses, folder, changed.output_dir / record.run_id)
+    return Demo(healthy, faulty, folder, changed.output_dir / record.run_id)
 
 
 def _with_change(base: os._Environ[str]) -> dict[str, str]:
@@ -107,17 +103,22 @@ def _with_change(base: os._Environ[str]) -> dict[str, str]:
     return {**base, "PYTHONPATH": path}
 
 
-def _end_loss(records: list[RunRecord]) -> float:
-    found = end_loss(records[-1]) if records else None
-    return math.nan if found is None else found
+def _loss_gate(faulty: Comparison) -> list[str]:
+    """Say what a gate on the loss would see, with the losses that the report shows."""
+    before, after = (side.summary.get("final_loss") for side in (faulty.baseline, faulty.current))
+    if not before or after is None:
+        return []
+    change = after / before - 1
+    return [
+        f"A gate on the loss ({END_LOSS}) sees {before:.4f} -> {after:.4f} ({change:+.1%}) and "
+        f"{'passes' if change < USUAL_LOSS_GATE else 'fails'}.",
+        "",
+    ]
 
 
 def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -> str:
     """Return both answers as text, with commands to try next. `faulty` is the rendered comparison
     of the fault, `program` the command that starts the canary, `width` that of the terminal."""
-    before, after = demo.end_losses
-    change = after / before - 1 if before else 0.0
-    gate = "passes" if change < USUAL_LOSS_GATE else "fails"
     sides = shlex.join([str(demo.faulty_run), str(demo.folder / "base")])
     lines = [
         "",
@@ -130,9 +131,7 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
         "",
         faulty.rstrip(),
         "",
-        "A gate on the loss (mean of the last tenth of the steps) sees "
-        f"{before:.4f} -> {after:.4f} ({change:+.1%}) and {gate}.",
-        "",
+        *_loss_gate(demo.faulty),
         "== What next " + "=" * 65,
         "",
         "Why is the second change worse?",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from canary.record.types import RunRecord
 
 TAIL_SHARE = 10
+END_LOSS = "mean of the last tenth of the steps"
 
 
 def finite(values: Sequence[float]) -> list[float]:
@@ -37,4 +38,4 @@ def end_loss_words(record: RunRecord) -> str:
     loss = end_loss(record)
     if loss is None or not math.isfinite(loss):
         return f"{losses[-1]:.4f} (last step)" if losses else ""
-    return f"{loss:.4f} (mean of the last tenth of the steps)"
+    return f"{loss:.4f} ({END_LOSS})"
