@@ -1,1 +1,1 @@
-"""Several runs for one question: an A/B of two commits, a calibration, the demo."""
+"""Campaigns run a canary several times to answer one question: A/B, calibration, demo."""

@@ -1,4 +1,4 @@
-"""`canary ab`: two commits, or two configs, in alternation on one machine."""
+"""`canary ab`: compare two commits or two configs by alternating their runs on one machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from canary.campaign.environments import (
 from canary.campaign.noise_model import Measured
 from canary.campaign.pairs import Judge, Plan, Role, Runs, RunSide, run_pairs
 from canary.campaign.probes import at_once
-from canary.campaign.progress import Teller, pairs_of
+from canary.campaign.progress import PairProgress, pairs_of
 from canary.campaign.side import Side
 from canary.campaign.worktrees import (
     add_worktree,
@@ -42,12 +42,12 @@ from canary.runner.child_environment import require_training_stack
 from canary.runner.warm import warm_starts
 
 AUTO = "auto"
-PROBE_ALONE = "repeats=0"
+ONLY_PROBE = "repeats=0"
 
 
 @dataclass(frozen=True)
 class AbRequest:
-    """What `canary ab` was asked."""
+    """The arguments of `canary ab`."""
 
     config: Path | None
     base: str | None = None
@@ -58,25 +58,25 @@ class AbRequest:
     budget_minutes: float | None = None
     setup: str | None = None
     noise_file: Path | None = None
-    """Of a noise model, or the folder of a history that holds one."""
+    """File of a noise model, or folder of a history that holds one."""
     find_noise: bool = False
-    """Whether to look for a noise model in the working directory if none is named: only where
-    nobody but the user writes it."""
+    """Look for a noise model in the working directory if none is named. Set it only if nobody but
+    the user writes to that directory."""
     exact: bool = False
-    """Probes alone: what differs without noise, and nothing of the speed."""
+    """Run only the probes: compare the exact signals and do not measure speed."""
     output_dir: Path | None = None
     tier: str | None = None
     threshold_file: Path | None = None
     settings: tuple[str, ...] = ()
     accept: str | None = None
     prepared: Path | None = None
-    """Folder in which `prepare_sides` has checked out and set up both commits already."""
+    """Folder where `prepare_sides` has already checked out and set up both commits."""
 
     def plan(self) -> Plan:
-        """How many pairs.
+        """Return how many pairs to run, and within what time.
 
         Raises:
-            UsageError: neither `auto` nor a count, or settings that pairs leave no room for.
+            UsageError: `pairs` or the budget is invalid, or another option contradicts them.
         """
         self._refuse_repeats()
         budget = None if self.budget_minutes is None else 60 * self.budget_minutes
@@ -89,30 +89,29 @@ class AbRequest:
         if self.pairs == AUTO:
             return Plan(None, budget)
         if not self.pairs.isdigit() or int(self.pairs) < 1:
-            raise UsageError(f"--pairs must be auto or a number from 1 on, got {self.pairs!r}")
+            raise UsageError(f"--pairs must be auto or a whole number above 0, got {self.pairs!r}")
         return Plan(int(self.pairs), budget)
 
     def _refuse_repeats(self) -> None:
-        """UsageError where `--set` names the launches of a run: here they are the pairs."""
+        """Raise UsageError if `--set` names `repeats`: here the pairs are the repeats."""
         for key, _, value in (setting.partition("=") for setting in self.settings):
             if key.strip() == "repeats":
-                hint = "--exact runs the probes alone, --pairs N says how many runs"
+                hint = "--pairs N sets the number of runs; --exact runs only the probes"
                 raise UsageError(f"--set repeats={value.strip()} has no effect in ab", hint)
 
     @property
     def all_settings(self) -> tuple[str, ...]:
-        """`--set` values, with what `exact` adds."""
-        return (*self.settings, PROBE_ALONE) if self.exact else self.settings
+        """The `--set` values, plus what `exact` needs."""
+        return (*self.settings, ONLY_PROBE) if self.exact else self.settings
 
 
 @warm_starts()
 def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, Path]:
-    """Runs both sides in alternation and compares them; returns the comparison and the folder
-    that holds the runs of both.
+    """Run both sides in alternation; return their comparison and the folder with all runs.
 
     Raises:
-        UsageError: wrong request, config or input.
-        MachineError: a commit cannot be checked out or set up, or a run left no record.
+        UsageError: the request, a config or an input is invalid.
+        MachineError: a commit cannot be checked out or set up, or a run leaves no record.
     """
     require_training_stack()
     plan = request.plan()
@@ -120,14 +119,14 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
         raise UsageError("--accept needs a reason", "it is shown with the verdict")
     folder = Path.cwd() if request.find_noise else None
     measured = Measured(say, request.noise_file, folder)
-    asked = Request((), (), request.tier, request.threshold_file)
+    given_limits = Request((), (), request.tier, request.threshold_file)
     if request.tier or request.threshold_file:
-        thresholds_for(asked, ())  # A wrong threshold is told before anything runs.
+        thresholds_for(given_limits, ())  # Report an invalid threshold before anything runs.
     with _sides(request, say) as (sides, folder):
 
         def judge(head: list[RunRecord], base: list[RunRecord], budget: float) -> Comparison:
-            """With the thresholds of the base's config, unless others were asked for."""
-            thresholds, tier = thresholds_for(asked, (*base, *head))
+            """Compare with the thresholds of the base's config, unless others were given."""
+            thresholds, tier = thresholds_for(given_limits, (*base, *head))
             found = compare_to_baseline(
                 head,
                 base,
@@ -143,43 +142,43 @@ def run_ab(request: AbRequest, say: Callable[[str], None]) -> tuple[Comparison, 
         def launch(role: Role, *, probe: bool) -> RunRecord:
             return sides[role].run(probe=probe)
 
-        teller = Teller(say, plan, probes_alone=request.exact)
-        teller.begins(sides["base"], sides["head"], folder)
+        progress = PairProgress(say, plan, only_probes=request.exact)
+        progress.started(sides["base"], sides["head"], folder)
         if request.exact:
-            with at_once(sides, [PROBE_ALONE]) as probe_of:
-                found, runs = run_pairs(plan, probe_of, judge, teller, time.monotonic)
-                return _exact(_hinted(found, request, runs), runs, probe_of, judge, say), folder
-        found, runs = run_pairs(plan, launch, judge, teller, time.monotonic)
-    return _told(_hinted(found, request, runs), runs), folder
+            with at_once(sides, [ONLY_PROBE]) as run_probe:
+                found, runs = run_pairs(plan, run_probe, judge, progress, time.monotonic)
+                found = _with_setup_hint(found, request, runs)
+                return _exact_answer(found, runs, run_probe, judge, say), folder
+        found, runs = run_pairs(plan, launch, judge, progress, time.monotonic)
+    note = f"{pairs_of(len(runs.head))} in alternation, each run in a separate process"
+    return _with_note(_with_setup_hint(found, request, runs), note), folder
 
 
-def _hinted(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
-    """What a checkout lacks, where a file was not found in it."""
+def _with_setup_hint(found: Comparison, request: AbRequest, runs: Runs) -> Comparison:
+    """Add a hint about ignored and untracked files if a run did not find a file."""
     missing = any(record.failure == "not found" for record in runs.failed)
     if request.base is None or found.verdict != "error" or not missing:
         return found
     note = (
-        "each side is a fresh checkout, without files that git ignores or does not track: "
-        '--setup "COMMAND" makes them in both'
+        "each side is a fresh checkout without ignored or untracked files; "
+        'create them in both with --setup "COMMAND"'
     )
     return replace(found, notes=(*found.notes, note))
 
 
-def _exact(
+def _exact_answer(
     found: Comparison, runs: Runs, launch: RunSide, judge: Judge, say: Callable[[str], None]
 ) -> Comparison:
-    """Where the probes differ, a second one of the base tells what differs between equal runs."""
-    note = "probes alone: the speed was not measured"
+    """If the probes differ, probe the base again, to see what differs between equal runs."""
     if found.failed_checks and runs.head:
-        say("they differ: a second probe of the base shows what differs between equal runs")
+        say("the probes differ; a second probe of the base shows what differs between equal runs")
         again = launch("base", probe=True)
         if again.status == "completed":
             found = judge(runs.head, [*runs.base, again], FAMILY_BUDGET)
-    return replace(found, notes=(note, *found.notes))
+    return _with_note(found, "only probes ran: the speed was not measured")
 
 
-def _told(found: Comparison, runs: Runs) -> Comparison:
-    note = f"{pairs_of(len(runs.head))} in alternation, each run a process of its own"
+def _with_note(found: Comparison, note: str) -> Comparison:
     return replace(found, notes=(note, *found.notes))
 
 
@@ -196,10 +195,8 @@ def _sides(
     commits = {role: commit_of(repository, ref) for role, ref in refs.items()}
     changed = uncommitted(repository)
     if changed and commits["head"] == commit_of(repository, "HEAD"):
-        say(
-            f"note: {changed} changed file{'s' if changed > 1 else ''} in the working tree "
-            "not committed, not part of the comparison"
-        )
+        files = "file in the working tree is" if changed == 1 else "files in the working tree are"
+        say(f"note: {changed} uncommitted {files} not part of the comparison")
     if len(set(commits.values())) == 1 and request.head_config is None:
         say("note: both sides are the same commit; this measures the noise of the machine")
     with _trees(request, repository, commits) as trees:
@@ -228,20 +225,19 @@ def prepare_sides(
     environ: Mapping[str, str],
     log: Path,
 ) -> None:
-    """Checks out both commits into a folder that stays, and runs `setup` in each, for runs that
-    have no network any more.
+    """Check out both commits and run `setup` in each, for later runs that have no network.
 
     Args:
         folder: working directory in the repository.
         commits: base and head.
         setup: shell command.
-        into: folder of the worktrees and environments.
+        into: folder of the worktrees and environments; it is kept.
         environ: environment variables.
         log: folder for `setup-<role>.log`.
 
     Raises:
-        UsageError: a commit that is not there.
-        MachineError: it cannot be checked out or set up.
+        UsageError: a commit does not exist.
+        MachineError: a commit cannot be checked out or set up.
     """
     repository = repository_of(folder)
     inside = folder.resolve().relative_to(repository)
@@ -266,7 +262,7 @@ def _commit_side(
         if not config.exists():
             raise UsageError(
                 f"{given.relative_to(repository)} is not in {role} ({label})",
-                f"commit it there, or name a config outside the repository with --{role}-config",
+                f"commit it there, or use a config outside the repository: --{role}-config FILE",
             )
     folder = tree / here.relative_to(repository)
     folder = folder if folder.is_dir() else tree
@@ -286,17 +282,17 @@ def _commit_side(
 
 
 def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]:
-    """Both sides in the working directory as it is."""
+    """Return both sides of an A/B of configs; both run in the working directory."""
     if request.head is not None:
-        raise UsageError("--head needs --base", "name the commit to compare it with")
+        raise UsageError("--head needs --base", "--base names the commit to compare with")
     configs = {role: _config_of(request, role, here) for role in ("base", "head")}
     if configs["base"] == configs["head"]:
         raise UsageError(
-            "nothing to compare: one config and one commit",
+            "nothing to compare: both sides have the same config and commit",
             "name a commit with --base REF, or a second config with --head-config",
         )
     if request.setup:
-        raise UsageError("--setup needs --base", "two configs run in this environment as it is")
+        raise UsageError("--setup needs --base", "without it both configs run in this environment")
     folder = _folder(request, configs["base"], here)
     sides = {
         role: Side(
@@ -317,20 +313,17 @@ def _two_configs(request: AbRequest, here: Path) -> tuple[dict[str, Side], Path]
 
 
 def _config_of(request: AbRequest, role: str, here: Path) -> Path:
-    own = request.base_config if role == "base" else request.head_config
-    config = own or request.config
+    of_side = request.base_config if role == "base" else request.head_config
+    config = of_side or request.config
     if config is None:
         raise UsageError(f"no config for {role}", "canary ab CONFIG --base REF")
     missing = not (here / config).exists() and shipped(config) is None
-    if missing and (request.base is None or own is not None):
+    if missing and (request.base is None or of_side is not None):
         raise UsageError(f"no config at {config}", "write one with: canary init-config")
     return config
 
 
 def _folder(request: AbRequest, config: Path, here: Path) -> Path:
-    """The folder of both sides' runs."""
-    base = request.output_dir
-    if base is None:
-        base = Path("canary_output")
-    stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    return (here / base / f"ab-{stamp}").absolute()
+    """Return the folder for the runs of both sides."""
+    base = request.output_dir or Path("canary_output")
+    return (here / base / f"ab-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()

@@ -1,4 +1,4 @@
-"""`canary baseline bootstrap`: the first runs of a canary on the baseline branch, all at once."""
+"""`canary baseline bootstrap`: fill the baseline branch with the first runs of a canary."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canary.protocol.job import Listener
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """What was asked for."""
+    """The arguments of `canary baseline bootstrap`."""
 
     loaded: LoadedConfig
     runs: int
@@ -32,17 +32,17 @@ def bootstrap(
     listener: Listener,
     say: Callable[[str], None],
 ) -> str:
-    """Runs one canary some times and adds the runs to the branch in one commit.
+    """Run one canary several times and add the runs to the branch in one commit.
 
     Raises:
         UsageError: this job may not write the baseline.
         InputError: config, model or data cannot be used.
         RunFailed: a run did not complete; nothing is written then.
-        MachineError, RecordError: the branch cannot be read, before anything ran, or written.
+        MachineError, RecordError: the branch cannot be read (before anything runs) or written.
     """
     require_allowed(here)
     with pulled(remote, here):
-        pass  # What cannot be read is told before the runs, not after them.
+        pass  # An unreadable branch fails here, before the runs.
     records, folders = [], []
     for number in range(1, wanted.runs + 1):
         record, folder = completed_run(wanted.loaded, listener, wanted.output_dir)
@@ -52,5 +52,5 @@ def bootstrap(
     try:
         return push_records(remote, here, records, keep=wanted.keep)
     except CanaryError:
-        say(f"the runs are kept; add them with: canary baseline push {' '.join(folders)}")
+        say(f"the runs are on disk; add them with: canary baseline push {' '.join(folders)}")
         raise

@@ -1,4 +1,4 @@
-"""`canary calibrate`: one canary many times over, and what varies while nothing changes."""
+"""`canary calibrate`: run one canary many times and measure its noise."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Calibration:
-    """A noise model, with the values it was made from."""
+    """A noise model and the values that it was computed from."""
 
     model: NoiseModel
     values: dict[str, list[float]]
@@ -55,15 +55,15 @@ def calibrate(
     output_dir: Path | None,
     say: Callable[[str], None],
 ) -> tuple[Calibration, list[RunRecord]]:
-    """Runs one canary `runs` times and measures its noise.
+    """Run one canary `runs` times and measure its noise.
 
     Raises:
-        UsageError: too few runs asked for.
+        UsageError: `runs` is too small.
         InputError: config, model or data cannot be used.
-        RunFailed: a run did not complete; a model of some of the runs would be a wrong one.
+        RunFailed: a run did not complete; the runs that did could be a biased sample.
     """
     if runs < FEWEST_RUNS:
-        raise UsageError(f"-n must be {FEWEST_RUNS} or more, got {runs}", "10 are usual")
+        raise UsageError(f"-n must be {FEWEST_RUNS} or more, got {runs}", "use 10")
     records = []
     for number in range(1, runs + 1):
         record, _ = completed_run(loaded, listener, output_dir)
@@ -80,7 +80,7 @@ def _spread(records: Sequence[RunRecord]) -> float:
 
 
 def calibration(records: Sequence[RunRecord]) -> Calibration:
-    """The noise of equal runs, in the order in which they ran."""
+    """Compute the noise of equal runs, given in the order in which they ran."""
     values = {
         name: found
         for name in WORDS
@@ -96,10 +96,10 @@ def calibration(records: Sequence[RunRecord]) -> Calibration:
         inexact=inexact(records),
     )
     gated = [name for name in GATED if name in values]
-    whole = sum(GATE_WEIGHTS[name] for name in gated)
+    total_weight = sum(GATE_WEIGHTS[name] for name in gated)
     detectable: dict[str, dict[str, float]] = {}
     for name in gated:
-        kind, alpha = _kind(records[-1], name), FAMILY_BUDGET * GATE_WEIGHTS[name] / whole
+        kind, alpha = _kind(records[-1], name), FAMILY_BUDGET * GATE_WEIGHTS[name] / total_weight
         detectable[name] = {str(n): smallest(model, name, kind, alpha, n) for n in PAIR_COUNTS}
         detectable[name]["history"] = smallest(model, name, kind, alpha, 1, HISTORY)
     model = model.model_copy(update={"detectable_pct": detectable})
@@ -121,7 +121,7 @@ def _value(record: RunRecord, name: str) -> float | None:
 
 
 def _milliseconds(record: RunRecord, metric: Metric) -> float | None:
-    """Mean of the launches; None where threads spin, so that CPU time is none of the gates."""
+    """Mean of the launches; None if threads spin, because then CPU time is not a gate."""
     found = cpu_samples(metric, [record], [record], paired=False)
     return found.scale(found.current) if isinstance(found, Samples) else None
 
@@ -140,8 +140,8 @@ def smallest(
     current: int,
     baseline: int | None = None,
 ) -> float:
-    """Smallest change, in percent, that is called real in four of five comparisons at the error
-    level `alpha`: of so many pairs, or of `current` runs with a history of `baseline` runs."""
+    """Return the smallest change, in percent, that 4 of 5 comparisons find at error level `alpha`:
+    comparisons of `current` pairs, or of `current` runs with a history of `baseline` runs."""
     floor = FLOORS[kind]
     if baseline is None:
         spread = _floored(model.pair_spread(name), math.sqrt(2) * floor)
@@ -159,8 +159,8 @@ def _floored(spread: Spread | None, floor: float) -> Spread:
 
 
 def inexact(records: Sequence[RunRecord]) -> dict[str, float]:
-    """Exact-lane signals that differ between equal runs, with the largest relative difference;
-    1.0 for what is not a number."""
+    """Return the exact signals that differ between equal runs, with their largest relative
+    difference; 1.0 for signals that are not numbers."""
     probed = [record for record in records if record.exact]
     seen: dict[str, float] = {}
     for record in probed[1:]:
@@ -172,10 +172,10 @@ def inexact(records: Sequence[RunRecord]) -> dict[str, float]:
 
 
 def keep(made: Calibration, file: Path | None, history: Path | None, record: RunRecord) -> Path:
-    """Writes the noise model to a file, or to the drawer of a history, or to both.
+    """Write the noise model to a file, to the folder of its canary in a history, or to both.
 
     Raises:
-        MachineError: it cannot be written.
+        MachineError: the model cannot be written.
     """
     places = [file] if file else []
     if history is not None:
@@ -191,7 +191,7 @@ def keep(made: Calibration, file: Path | None, history: Path | None, record: Run
 
 
 def calibration_text(made: Calibration) -> str:
-    """The noise as a table a person understands."""
+    """Return the noise as a table for people."""
     model = made.model
     lines = [
         f"Noise of {model.canary or 'this canary'} on {made.machine}, from {model.runs} equal runs",
@@ -221,7 +221,7 @@ def _percent(value: float) -> str:
 
 def _exact_lines(model: NoiseModel) -> list[str]:
     if not model.inexact:
-        return [f"Exact: every signal of the exact lane was equal in all {model.runs} runs."]
-    lines = ["Not exact here (judged only beyond what was seen, or not at all):"]
+        return [f"Exact: every exact signal was equal in all {model.runs} runs."]
+    lines = ["Noisy here (judged only beyond this noise, or not at all):"]
     lines += [f"  {name:<40} up to {size:.1e}" for name, size in sorted(model.inexact.items())]
-    return [*lines, "Everything else of the exact lane was equal in all runs."]
+    return [*lines, "Every other exact signal was equal in all runs."]

@@ -1,4 +1,4 @@
-"""Cleaning up that a second Ctrl-C does not cut short."""
+"""Cleanup that a second Ctrl-C does not interrupt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """A second Ctrl-C waits until what is being cleaned up is clean."""
+    """Ignore Ctrl-C, SIGTERM and SIGHUP inside; does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

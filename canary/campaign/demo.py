@@ -1,11 +1,10 @@
-"""`canary demo`: a healthy change passes, a silent fault is caught, on the embedded canary."""
+"""`canary demo`: on the embedded canary, a healthy change passes and a silent fault is caught."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -14,12 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from canary.campaign.pairs import Plan, Role, run_pairs
-from canary.campaign.progress import Teller
+from canary.campaign.progress import PairProgress
 from canary.campaign.side import Side
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.config.load import BUILTIN
+from canary.record.end_loss import END_LOSS
 from canary.record.types import RunRecord
 from canary.report.lines import wrapped
 from canary.runner.child_environment import require_training_stack
@@ -29,23 +29,22 @@ CONFIG = BUILTIN.with_name("demo.yaml")
 CHANGE = Path(__file__).parent / "demo_change"
 PAIRS = 3
 USUAL_LOSS_GATE = 0.05
-"""What a gate on the mean loss lets through at the least: 5%."""
+"""The smallest rise that a usual gate on the loss stops: 5%."""
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Both answers, and what a gate on the mean loss would have seen."""
+    """Both comparisons, and where their runs are."""
 
     healthy: Comparison
     faulty: Comparison
-    mean_losses: tuple[float, float]
     folder: Path
     faulty_run: Path
-    """The record of the run whose EOS was masked."""
+    """Folder of the run whose EOS was masked."""
 
     @property
     def as_promised(self) -> bool:
-        """Whether the fault was caught and the healthy change was not called one."""
+        """Whether the fault was caught and the healthy change did not fail."""
         return self.healthy.verdict in ("pass", "inconclusive") and (
             self.faulty.verdict == "regression"
         )
@@ -53,15 +52,15 @@ class Demo:
 
 @warm_starts()
 def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
-    """Runs three healthy pairs and one run of a change that masks EOS labels.
+    """Run three healthy pairs, and one run with a change that masks EOS labels.
 
     Raises:
-        UsageError: the packages that train are missing.
+        UsageError: the packages for training are missing.
         MachineError: a run left no record.
     """
     require_training_stack()
     folder = (output_dir / f"demo-{datetime.now(UTC):%Y%m%d-%H%M%S}").absolute()
-    labels: dict[Role, str] = {"base": "this version", "head": "the same again"}
+    labels: dict[Role, str] = {"base": "this version", "head": "the same version"}
     sides = {
         role: Side(role, label, CONFIG, Path.cwd(), Path(sys.executable), os.environ, folder / role)
         for role, label in labels.items()
@@ -76,13 +75,13 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
             head, base, thresholds, paired=len(head) == len(base), budget=budget
         )
 
-    say("1. A change that changes nothing: the embedded DPO canary, three pairs of runs;")
-    say("   so short a run on a shared machine tolerates 50% of step time, a real one 10%.")
-    teller = Teller(say, Plan(PAIRS))
-    teller.begins(sides["base"], sides["head"], folder)
-    healthy, runs = run_pairs(Plan(PAIRS, probed=1), launch, judge, teller, time.monotonic)
+    say("1. A change without effect: the embedded DPO canary, three pairs of runs.")
+    say("   Runs this short may become 50% slower per step; the limit of a real canary is 10%.")
+    progress = PairProgress(say, Plan(PAIRS))
+    progress.started(sides["base"], sides["head"], folder)
+    healthy, runs = run_pairs(Plan(PAIRS, probed=1), launch, judge, progress, time.monotonic)
     say("")
-    say("2. A change that masks the EOS of every answer, as pad_token = eos_token does.")
+    say("2. A change that masks the EOS of every answer, like pad_token = eos_token.")
     changed = Side(
         "head",
         "masked EOS",
@@ -94,10 +93,9 @@ def run_demo(output_dir: Path, say: Callable[[str], None]) -> Demo:
     )
     before = time.monotonic()
     record = changed.run(probe=True)
-    teller.ran(0, "head", record, time.monotonic() - before)
+    progress.run_ended(0, "head", record, time.monotonic() - before)
     faulty = judge([record], runs.base, Plan(PAIRS).error_budget(PAIRS))
-    means = (_mean_loss(runs.base[-1]), _mean_loss(record)) if runs.base else (0.0, 0.0)
-    return Demo(healthy, faulty, means, folder, changed.output_dir / record.run_id)
+    return Demo(healthy, faulty, folder, changed.output_dir / record.run_id)
 
 
 def _with_change(base: os._Environ[str]) -> dict[str, str]:
@@ -105,36 +103,40 @@ def _with_change(base: os._Environ[str]) -> dict[str, str]:
     return {**base, "PYTHONPATH": path}
 
 
-def _mean_loss(record: RunRecord) -> float:
-    return statistics.fmean(float(loss) for loss in record.stability.loss_values)
+def _loss_gate(faulty: Comparison) -> list[str]:
+    """Say what a gate on the loss would see, with the losses that the report shows."""
+    before, after = (side.summary.get("final_loss") for side in (faulty.baseline, faulty.current))
+    if not before or after is None:
+        return []
+    change = after / before - 1
+    return [
+        f"A gate on the loss ({END_LOSS}) sees {before:.4f} -> {after:.4f} ({change:+.1%}) and "
+        f"{'passes' if change < USUAL_LOSS_GATE else 'fails'}.",
+        "",
+    ]
 
 
 def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -> str:
-    """Both answers in words; `faulty` is that comparison as rendered, `program` what is typed to
-    start the canary, `width` that of a terminal. What comes next can be typed as it stands."""
-    before, after = demo.mean_losses
-    change = after / before - 1 if before else 0.0
-    gate = "passes" if change < USUAL_LOSS_GATE else "fails"
+    """Return both answers as text, with commands to try next. `faulty` is the rendered comparison
+    of the fault, `program` the command that starts the canary, `width` that of the terminal."""
     sides = shlex.join([str(demo.faulty_run), str(demo.folder / "base")])
     lines = [
         "",
-        "== 1. The change that changes nothing " + "=" * 40,
+        "== 1. The change without effect " + "=" * 46,
         "",
         wrapped(demo.healthy.first_line, width),
-        f"All of it: {demo.folder / 'head' / 'comparison.txt'}",
+        f"Full report: {demo.folder / 'head' / 'comparison.txt'}",
         "",
         "== 2. The change that masks the EOS of every answer " + "=" * 26,
         "",
         faulty.rstrip(),
         "",
-        f"A gate on the mean loss of all steps saw {before:.4f} -> {after:.4f} ({change:+.1%}) "
-        f"and {gate}.",
-        "",
+        *_loss_gate(demo.faulty),
         "== What next " + "=" * 65,
         "",
         "Why is the second change worse?",
         f"  {program} explain {sides}",
-        "Your own canary: write a config, name your model and data in it, and run it.",
+        "Your canary: write a config, put your model and data into it, and run it.",
         f"  {program} init-config canary.yaml --type dpo",
         f"  {program} run canary.yaml",
         "How small a slowdown can this machine detect?",
@@ -148,14 +150,12 @@ def demo_text(demo: Demo, faulty: str, program: str, width: int | None = None) -
 
 
 def typed_as(started_as: str) -> str:
-    """What a user types to start this program again, from any folder; `started_as`: `sys.argv[0]`.
-
-    A virtual environment that is not activated has its programs nowhere on PATH.
-    """
-    own = Path(started_as)
-    if own.name == "__main__.py":
+    """Return the command that starts this program again, from any folder; `started_as` is
+    `sys.argv[0]`. The programs of an inactive virtual environment are not on PATH."""
+    program = Path(started_as)
+    if program.name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m canary"
-    found = shutil.which(own.name)
-    if found is None or ("/" in started_as and Path(found).resolve() != own.resolve()):
-        return shlex.quote(str(own.absolute()))
-    return own.name
+    found = shutil.which(program.name)
+    if found is None or ("/" in started_as and Path(found).resolve() != program.resolve()):
+        return shlex.quote(str(program.absolute()))
+    return program.name

@@ -1,4 +1,4 @@
-"""The Python and the import path of one side, so that it runs its own code and nobody else's."""
+"""The Python and import path of one side, so that it runs only the code of its commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canary.campaign.side import run_child
 from canary.errors import MachineError, UsageError
 
 PARENT_PACKAGES = "zzz_canary_parent.pth"
-"""Read after every other .pth file: what the side installs itself goes before."""
+"""Read after every other .pth file, so that packages installed by the side come first."""
 
 WHERE = """
 import importlib.util, json, sys
@@ -32,14 +32,14 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Editable:
-    """A package installed in editable form from a folder."""
+    """A package that is installed in editable mode from a folder."""
 
     folder: Path
     modules: tuple[str, ...]
 
 
 def editable_packages(repository: Path) -> list[Editable]:
-    """Packages of this Python that are installed in editable form from inside a repository."""
+    """Return packages of this Python that are installed in editable mode from a repository."""
     found = []
     for package in importlib.metadata.distributions():
         text = package.read_text("direct_url.json")
@@ -61,8 +61,8 @@ def _modules(package: importlib.metadata.Distribution, folder: Path) -> tuple[st
 
 
 def own_code_first(repository: Path, worktree: Path, base: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which everything that would be imported from the user's checkout (absolute
-    entries of PYTHONPATH, editable installs) is imported from the worktree instead."""
+    """Return an environment that imports from the worktree instead of the user's checkout: it
+    redirects absolute entries of PYTHONPATH and editable installs."""
     inside: list[Path] = []
     for package in editable_packages(repository):
         inside += [package.folder, package.folder / "src"]
@@ -82,10 +82,11 @@ def own_code_first(repository: Path, worktree: Path, base: Mapping[str, str]) ->
 def refuse_foreign_code(
     role: str, python: Path, folder: Path, environment: Mapping[str, str], repository: Path
 ) -> None:
-    """Makes sure that no package of the repository is imported from the user's own checkout.
+    """Make sure that no package of the repository is imported from the user's checkout.
 
     Raises:
-        UsageError: one would be, and both sides would run the same code.
+        UsageError: one is, so both sides would run the same code.
+        MachineError: the side's Python does not start.
     """
     packages = editable_packages(repository)
     names = [name for package in packages for name in package.modules]
@@ -97,7 +98,7 @@ def refuse_foreign_code(
     for name, place in json.loads(out).items():
         if place and Path(place).resolve().is_relative_to(repository):
             raise UsageError(
-                f"{name} is installed in editable form and {role} would import it from {place}, "
+                f"{name} is installed in editable mode: {role} would import it from {place}, "
                 "not from its commit",
                 "install it on each side: --setup 'pip install --no-deps -e .'",
             )
@@ -106,11 +107,13 @@ def refuse_foreign_code(
 def own_environment(
     role: str, scratch: Path, folder: Path, setup: str, base: Mapping[str, str], log: Path
 ) -> tuple[Path, dict[str, str]]:
-    """A virtual environment over this Python's packages, in which `setup` has run.
+    """Make a virtual environment over this Python's packages and run `setup` in it.
+
+    Returns its Python and the environment variables to run it with.
 
     Args:
         role: name of the side, for messages.
-        scratch: where the environment is made.
+        scratch: folder for the environment.
         folder: working directory of the command.
         setup: a shell command; its `python` and `pip` are those of the new environment.
         base: environment variables.
@@ -124,9 +127,9 @@ def own_environment(
         [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False
     )
     if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines() or ["python -m venv failed"]
+        output = (done.stdout + done.stderr).strip().splitlines() or ["python -m venv failed"]
         raise MachineError(
-            f"{role}: no virtual environment could be made: {said[-1]}",
+            f"{role}: cannot make a virtual environment: {output[-1]}",
             "on Debian: apt install python3-venv",
         )
     packages = next(venv.glob("lib/python*/site-packages"))
@@ -137,10 +140,10 @@ def own_environment(
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(out + err, encoding="utf-8")
     if code:
-        said = (err or out).strip().splitlines()
+        output = (err or out).strip().splitlines()
         raise MachineError(
-            f"{role}: setup ended with exit code {code}: {said[-1] if said else 'no output'}",
-            f"all of it is in {log}",
+            f"{role}: setup ended with exit code {code}: {output[-1] if output else 'no output'}",
+            f"see {log}",
         )
     return python, environment
 
@@ -148,7 +151,7 @@ def own_environment(
 def existing_environment(
     role: str, scratch: Path, base: Mapping[str, str]
 ) -> tuple[Path, dict[str, str]]:
-    """Python and environment variables of what `own_environment` has made before."""
+    """Return the Python and environment variables of an environment that exists already."""
     venv = scratch / f"{role}-env"
     environment = {key: value for key, value in base.items() if key != "PYTHONHOME"}
     environment["VIRTUAL_ENV"] = str(venv)

@@ -1,4 +1,4 @@
-"""The noise model of an A/B: the one that was named, or one that `canary calibrate` left here."""
+"""The noise model of an A/B: the one that you name, or one that `canary calibrate` wrote here."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from canary.record.types import RunRecord
 
 
 def noise_file_of(canary: str) -> str:
-    """The file that `canary calibrate` writes where none is named."""
+    """Return the default name of the file that `canary calibrate` writes."""
     return f"noise-{canary or 'canary'}.json"
 
 
 @dataclass
 class Measured:
-    """Finds the model once a record tells the machine, and says which one it took."""
+    """Finds the noise model once a record shows the machine, and prints which one it uses."""
 
     say: Callable[[str], None]
     named: Path | None = None
-    """A model's file, or a history that holds models."""
+    """A noise model's file, or a history that holds noise models."""
     folder: Path | None = None
-    """Where to look if none is named; None: nowhere."""
+    """Where to look if none is named; None: do not look."""
     _found: NoiseModel | None = field(default=None, init=False)
     _looked: bool = field(default=False, init=False)
 
@@ -40,10 +40,10 @@ class Measured:
             self._found, self._looked = load_noise(self.named), True
 
     def of(self, record: RunRecord) -> NoiseModel | None:
-        """The model for runs like this one.
+        """Return the noise model for runs like this one.
 
         Raises:
-            InputError: the file that was named is of another canary or machine.
+            InputError: the named file is for another canary or machine.
         """
         if not self._looked:
             self._looked = True
@@ -60,8 +60,8 @@ class Measured:
             return newest
         if self.named is not None:
             self.say(
-                f"note: no noise model of {record.name or 'this canary'} on {machine_key(record)} "
-                "there; measure one with canary calibrate"
+                f"note: the history has no noise model of {record.name or 'this canary'} "
+                f"on {machine_key(record)}; measure one with canary calibrate"
             )
         return None
 
@@ -71,8 +71,8 @@ class Measured:
         if self.folder is None:
             return []
         inner = f"{VERSION}/{slug(record.name or 'canary')}/{machine_key(record)}/{NOISE_FILE}"
-        own = self.folder / noise_file_of(record.name)
-        return [own, *sorted(self.folder.glob(f"*/{inner}"))]
+        default = self.folder / noise_file_of(record.name)
+        return [default, *sorted(self.folder.glob(f"*/{inner}"))]
 
     def _fits(self, path: Path, record: RunRecord) -> NoiseModel | None:
         if not path.is_file():
@@ -90,10 +90,10 @@ Place = tuple[Remote, Surroundings]
 
 
 def noise_branch(remote: str | None, branch: str) -> Place | None:
-    """The branch that `--remote` or `--branch` names; None without either.
+    """Return the branch that `--remote` or `--branch` names; None if neither is given.
 
     Raises:
-        UsageError: there is no such remote.
+        UsageError: the remote does not exist.
     """
     if remote is None and branch == BRANCH:
         return None
@@ -102,7 +102,7 @@ def noise_branch(remote: str | None, branch: str) -> Place | None:
 
 
 def require_writable(remote: Remote, here: Surroundings) -> None:
-    """Told before the runs, not after them.
+    """Check before the runs that the branch can be written.
 
     Raises:
         UsageError: this job may not write the baseline.
@@ -114,10 +114,10 @@ def require_writable(remote: Remote, here: Surroundings) -> None:
 
 
 def push_noise(remote: Remote, here: Surroundings, model: NoiseModel, record: RunRecord) -> str:
-    """Puts the model beside the branch's runs of its canary and machine, and says so.
+    """Add the noise model to the branch, beside its canary's runs; return a sentence about it.
 
     Raises:
-        MachineError, RecordError: as `branch.push`.
+        MachineError, RecordError: see `branch.push`.
     """
 
     def add(folder: Path) -> None:
@@ -130,10 +130,10 @@ def push_noise(remote: Remote, here: Surroundings, model: NoiseModel, record: Ru
 
 @contextlib.contextmanager
 def named_noise(file: Path | None, place: Place | None) -> Iterator[Path | None]:
-    """The model's file or history as `--noise` names it, or the branch's history while it is read.
+    """Yield the file or history that `--noise` names, or the history of the branch.
 
     Raises:
-        UsageError: both were named.
+        UsageError: both are given.
         MachineError, RecordError: the branch cannot be read.
     """
     if place is None:

@@ -1,6 +1,6 @@
-"""Alternating runs of two sides, looked at three times, stopped as soon as the answer is there.
+"""Alternate runs of two sides and stop as soon as the answer is clear.
 
-Pure of processes and clocks: what launches a run, what judges, what tells the time are arguments.
+No process and no clock here: the functions that run, judge and tell the time are arguments.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from canary.record.types import RunRecord
 Role = Literal["base", "head"]
 ROLES: tuple[Role, Role] = ("base", "head")
 PROBED_PAIRS = 2
-"""One pair with a probe to compare, one more to see what differs between equal runs."""
+"""One pair of probes to compare, and one more to see what differs between equal runs."""
 BY_EXACT = (
-    "stopped early: the exact lane failed, and more pairs would not change that; "
-    "--pairs N measures the speed too"
+    "stopped early: an exact check failed, and more pairs would not change that; "
+    "measure the speed too with --pairs N"
 )
 ATTEMPTS = 2
-"""A run that fails is run once more; a side that fails twice has failed."""
+"""A failed run is repeated once; a side that fails twice in a row has failed."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many pairs, and within what time."""
+    """How many pairs to run, and within what time."""
 
     pairs: int | None = None
-    """A fixed number; None: looks at 3, 5 and 8."""
+    """A fixed number; None: look at the result after 3, 5 and 8 pairs."""
     budget_s: float | None = None
     probed: int = PROBED_PAIRS
-    """Pairs that run the probe."""
+    """Number of pairs that also run the probe."""
 
     @property
     def most(self) -> int:
-        """Pairs at most."""
+        """The largest number of pairs."""
         return self.pairs or max(LOOKS)
 
     def is_look(self, pairs: int) -> bool:
-        """Whether the runs are judged after so many pairs."""
+        """Whether this number of pairs is judged."""
         return pairs == self.pairs if self.pairs else pairs in LOOKS
 
     def error_budget(self, pairs: int) -> float:
-        """False alarms allowed to the look at, or next after, so many pairs."""
+        """Rate of false alarms allowed at the look after so many pairs, or at the next look."""
         if self.pairs:
             return look_budget(0)
         return look_budget(next((look for look in LOOKS if look >= pairs), max(LOOKS)))
 
 
 class RunSide(Protocol):
-    """Runs one side once and returns its record, however it ended."""
+    """Runs one side once and returns its record, even if the run failed."""
 
     def __call__(self, role: Role, *, probe: bool) -> RunRecord: ...
 
@@ -73,30 +73,30 @@ class Judge(Protocol):
 
 
 class PairListener(Protocol):
-    """Hears how the runs go."""
+    """Receives the progress of the runs."""
 
-    def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None: ...
+    def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None: ...
 
-    def narrowed(self, pairs: int, clock: Check | None) -> None: ...
+    def pair_ended(self, pairs: int, clock: Check | None) -> None: ...
 
-    def differs(self, pairs: int, found: Comparison) -> None: ...
+    def exact_failed(self, pairs: int, found: Comparison) -> None: ...
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None: ...
 
 
 @dataclass
 class Runs:
-    """What has run: completed records, the i-th of one side beside the i-th of the other."""
+    """The records of both sides; completed ones are paired by index."""
 
     base: list[RunRecord] = field(default_factory=list)
     head: list[RunRecord] = field(default_factory=list)
     repeated: list[str] = field(default_factory=list)
-    """Runs that failed once and then completed, in words."""
+    """A sentence for each run that failed once and then completed."""
     failed: list[RunRecord] = field(default_factory=list)
-    """All that did not complete, repeated or not."""
+    """All runs that did not complete, repeated or not."""
 
     def of(self, role: Role) -> list[RunRecord]:
-        """One side's."""
+        """Return the completed records of one side."""
         return self.base if role == "base" else self.head
 
 
@@ -107,11 +107,11 @@ def run_pairs(
     watcher: PairListener,
     clock: Callable[[], float],
 ) -> tuple[Comparison, Runs]:
-    """Runs pairs in the order base head, head base, ... until decided, done or out of time. Without
-    a fixed number, a failure of the exact lane decides it: more pairs would not take it back.
+    """Run pairs (base head, head base, ...) until decided, complete or out of time.
 
-    A side that fails twice in a row ends it: the head's failing is a regression where a run of the
-    base completed, the base's is an error.
+    Without a fixed number of pairs, a failed exact check decides at once: more pairs would not
+    change it. A side that fails twice in a row ends the comparison: a failing head is a regression
+    if a run of the base completed, a failing base is an error.
     """
     runs, started = Runs(), clock()
     found: Comparison | None = None
@@ -125,18 +125,18 @@ def run_pairs(
         pairs += 1
         found = None
         shown = judge(runs.head, runs.base, plan.error_budget(pairs))
-        watcher.narrowed(pairs, _clock(shown))
+        watcher.pair_ended(pairs, _clock(shown))
         if pairs == 1 and exact_failures(shown):
-            watcher.differs(pairs, shown)
+            watcher.exact_failed(pairs, shown)
         decided = plan.pairs is None and decided_by_exact(shown, runs.head, runs.base)
         if plan.is_look(pairs) or decided:
             found = shown
             settled = decided or is_settled(found) or pairs == plan.most
-            following = None if settled else next(look for look in LOOKS if look > pairs)
-            watcher.looked(pairs, found, following)
+            next_look = None if settled else next(look for look in LOOKS if look > pairs)
+            watcher.looked(pairs, found, next_look)
             if settled:
                 return _with_notes(found, runs, "" if plan.is_look(pairs) else BY_EXACT), runs
-    stopped = f"stopped after {pairs} pair{'s' if pairs != 1 else ''}: the time budget is spent"
+    stopped = f"stopped after {pairs} pair{'s' if pairs != 1 else ''}: the time budget is used up"
     if found is None:
         found = judge(runs.head, runs.base, plan.error_budget(pairs))
         watcher.looked(pairs, found, None)
@@ -144,7 +144,7 @@ def run_pairs(
 
 
 def _time_left(plan: Plan, pairs: int, spent: float) -> bool:
-    """Whether another pair fits; the first always runs."""
+    """Whether the budget has time for another pair; the first pair always runs."""
     if plan.budget_s is None or pairs == 0:
         return True
     return spent * (pairs + 1) / pairs <= plan.budget_s
@@ -158,13 +158,13 @@ def _run_pair(
     watcher: PairListener,
     clock: Callable[[], float],
 ) -> tuple[list[RunRecord], list[RunRecord]] | None:
-    """Adds a pair; or returns (head, base) to be judged, where one side failed for good."""
+    """Add a pair to `runs`; if a side failed for good, return (head, base) to judge instead."""
     for role in ROLES if pair % 2 == 0 else ROLES[::-1]:
         failures: list[RunRecord] = []
         while True:
             before = clock()
             record = launch(role, probe=pair < plan.probed)
-            watcher.ran(pair, role, record, clock() - before)
+            watcher.run_ended(pair, role, record, clock() - before)
             if record.status == "completed":
                 break
             failures.append(record)
@@ -182,12 +182,12 @@ def _run_pair(
 
 
 def _no_base(failed: RunRecord) -> Comparison:
-    """The base fails, and nothing ran beside it."""
+    """Return the answer if the base fails before any run of the head."""
     return Comparison("error", f"Error: the base does not run: {how_it_ended(failed)}.")
 
 
 def _clock(found: Comparison) -> Check | None:
-    """What tells most of the speed: of a step time that is too noisy, CPU time."""
+    """Return the check of step time, or that of CPU time if step time is too noisy or missing."""
     checks = {check.name: check for check in found.checks if check.status != "skip"}
     step, cpu = checks.get("step_time_median"), checks.get("cpu_time")
     return cpu if step is None or (cpu and step.status == "inconclusive") else step

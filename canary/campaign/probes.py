@@ -1,4 +1,4 @@
-"""Probes of two sides at once: nothing of them is timed, so they may share the machine."""
+"""Run the probes of two sides at the same time: probes are not timed, so they may compete."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from canary.record.types import RunRecord
 
 @contextlib.contextmanager
 def at_once(sides: Mapping[str, Side], settings: Sequence[str]) -> Iterator[RunSide]:
-    """Starts a run of each side; the launch waits for the one that is asked for, and for a new one
-    where it was taken already. What still runs at the end is stopped.
+    """Start a run of each side; yield a function that waits for a run and returns its record.
 
-    Commands of one folder write into each other's files: they take turns. So do canaries of one
-    GPU, by its lock.
+    Each further call for a side starts a new run. Runs that are still active at the end are
+    stopped. Commands that share a folder take turns, because they would write into each other's
+    files. Canaries that share a GPU take turns too, by its lock.
     """
     running: dict[str, subprocess.Popen[str]] = {}
 
@@ -38,7 +38,7 @@ def at_once(sides: Mapping[str, Side], settings: Sequence[str]) -> Iterator[RunS
 
 
 def _shares_files(sides: Mapping[str, Side]) -> bool:
-    """Whether a command of the user's own runs in a folder that is another side's too."""
+    """Whether a user's command runs in a folder that both sides share."""
     if len({side.folder for side in sides.values()}) == len(sides):
         return False
     loaded = [load_config(side.config, side.settings) for side in sides.values()]

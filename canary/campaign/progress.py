@@ -1,4 +1,4 @@
-"""What is said while runs of two sides alternate: each run, and the interval that narrows."""
+"""The lines printed while runs of two sides alternate: each run, and the interval so far."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ BAR_REACH = 40.0
 """Percent at either end of the drawn interval."""
 
 
-class Teller:
-    """Says it line by line."""
+class PairProgress:
+    """Prints the progress line by line; see `PairListener`."""
 
     def __init__(
-        self, say: Callable[[str], None], plan: Plan, *, probes_alone: bool = False
+        self, say: Callable[[str], None], plan: Plan, *, only_probes: bool = False
     ) -> None:
         self._say = say
         self._plan = plan
-        self._probes_alone = probes_alone
+        self._only_probes = only_probes
         self._spent: list[float] = []
         self._next = plan.pairs or LOOKS[0]
 
-    def begins(self, base: Side, head: Side, folder: Path) -> None:
-        """What is compared, how often, and where the records go."""
+    def started(self, base: Side, head: Side, folder: Path) -> None:
+        """Print what is compared, how often, and where the records go."""
         fixed = self._plan.pairs
         how = pairs_of(fixed) if fixed else "looks after 3, 5 and 8 pairs"
-        how = "one probe of each side" if self._probes_alone else how
+        how = "one probe per side" if self._only_probes else how
         self._say(f"base {base.label}, head {head.label}: {how}")
         self._say(f"records: {folder}")
 
-    def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
-        """One run has ended."""
+    def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
+        """Print the result of one run and the time to the next look."""
         self._spent.append(seconds)
         if record.status != "completed":
             self._say(f"pair {pair + 1}  {role}  {record.status}: {record.reason}")
             return
-        left = 2 * self._next - len(self._spent)
+        runs_left = 2 * self._next - len(self._spent)
         mean = sum(self._spent) / len(self._spent)
-        more = f"   about {duration(left * mean)} to the next look" if left > 0 else ""
+        more = f"   next look in about {duration(runs_left * mean)}" if runs_left > 0 else ""
         timed = record.perf.step_time
-        words = f"{1000 * timed.mean:8.1f} ms per step (mean)" if timed.count else "probe alone"
+        words = f"{1000 * timed.mean:8.1f} ms per step (mean)" if timed.count else "only the probe"
         self._say(f"pair {pair + 1}  {role}  {words}{more}")
 
-    def narrowed(self, pairs: int, clock: Check | None) -> None:
-        """The change of the step time, or of CPU time per step, as far as it is known."""
+    def pair_ended(self, pairs: int, clock: Check | None) -> None:
+        """Draw the interval of the step time, or of CPU time per step, so far."""
         if clock is None or clock.interval is None or clock.delta_pct is None:
             return
         low, high = clock.interval
@@ -65,17 +65,17 @@ class Teller:
             f"        {words} {signed_percent(clock.delta_pct)}, {known} after {pairs_of(pairs)}"
         )
 
-    def differs(self, pairs: int, found: Comparison) -> None:
-        """What has no noise failed, told before the other pairs run."""
+    def exact_failed(self, pairs: int, found: Comparison) -> None:
+        """Print the failure of an exact check before the other pairs run."""
         self._say(f"after {pairs_of(pairs)}: {found.first_line}")
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
-        """A look: decided, or going on."""
+        """Print the verdict of a look, or that more pairs follow."""
         if next_look is None:
-            self._say(f"look at {pairs}: {found.verdict}")
+            self._say(f"after {pairs_of(pairs)}: {found.verdict}")
             return
         self._next = next_look
-        self._say(f"look at {pairs}: not decided yet, on to {pairs_of(next_look)}")
+        self._say(f"after {pairs_of(pairs)}: not decided yet, continuing to {pairs_of(next_look)}")
 
 
 def pairs_of(count: int) -> str:
@@ -84,7 +84,7 @@ def pairs_of(count: int) -> str:
 
 
 def bar(low: float, change: float, high: float, tolerance: float | None) -> str:
-    """An interval in percent drawn between -40% and +40%: `-` inside, `|` zero, `!` tolerance."""
+    """Draw an interval from -40% to +40%: `-` inside, `o` change, `|` zero, `!` tolerance."""
 
     def cell(percent: float) -> int:
         share = (percent + BAR_REACH) / (2 * BAR_REACH)
@@ -101,5 +101,5 @@ def bar(low: float, change: float, high: float, tolerance: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds below a minute and a half, else minutes."""
+    """Return seconds below a minute and a half, else minutes."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

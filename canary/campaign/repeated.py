@@ -1,4 +1,4 @@
-"""One completed run among several equal ones."""
+"""One run of a campaign that repeats the same run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from canary.runner.run import run_canary
 def completed_run(
     loaded: LoadedConfig, listener: Listener, output_dir: Path | None
 ) -> tuple[RunRecord, Path]:
-    """A record that can be judged, and its folder.
+    """Run a canary once; return its record, which can be judged, and its folder.
 
     Raises:
         InputError: config, model or data cannot be used.
         RunFailed: the run did not complete, or is too short.
-        KeyboardInterrupt: it was interrupted.
+        KeyboardInterrupt: the run was interrupted.
     """
     record, folder, result = run_canary(loaded, listener, output_dir)
     if result.status == "interrupted":
@@ -29,5 +29,5 @@ def completed_run(
         raise InputError(str(result.reason), result.hint)
     problem = usable(record)
     if problem:
-        raise RunFailed(problem, record.status, result.hint or f"its record: {folder}")
+        raise RunFailed(problem, record.status, result.hint or f"record: {folder}")
     return record, folder

@@ -1,4 +1,4 @@
-"""One side of an A/B: where its code lies, which Python runs it, and one run of it."""
+"""One side of an A/B: its code, its Python, and how to run it in a separate process."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from canary.record.types import RunRecord
 from canary.runner.display.progress import Event
 
 STOP_GRACE_S = 20.0
-"""Time for a run to close its record after it was told to stop."""
+"""Time for a run to write its record after it gets SIGTERM."""
 LAST_EVENTS_S = 5.0
-"""Time for the last events of a run that has ended to be heard."""
+"""Time to read the last events of a run that has ended."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """What runs on one side, in a process of its own."""
+    """The canary of one side. Each run is a separate process."""
 
     role: str
-    """Before what went wrong, with the label; empty: nothing is."""
+    """Put before error messages, with the label; empty: no prefix."""
     label: str
-    """Commit or config, as shown."""
+    """Commit or config, for people."""
     config: Path
     folder: Path
-    """Working directory: the worktree, or the user's own."""
+    """Working directory: the worktree, or the user's working directory."""
     python: Path
     environment: Mapping[str, str]
     output_dir: Path
     settings: tuple[str, ...] = ()
-    """`--set` values, of both sides alike."""
+    """`--set` values, the same on both sides."""
 
     def command(self, settings: Sequence[str]) -> list[str]:
-        """The command of one run, with settings over the side's own."""
+        """Return the command of one run; `settings` override the side's settings."""
         words = [str(self.python), "-m", "canary.cli", "run", str(self.config)]
         words += ["--quiet", "--output-dir", str(self.output_dir)]
         for setting in (*self.settings, *settings):
@@ -51,67 +51,67 @@ class Side:
         return words
 
     def run(self, *, probe: bool) -> RunRecord:
-        """Runs one measured launch, with or without a probe; see `run_with`."""
+        """Run one measured launch, with or without a probe; see `run_with`."""
         return self.run_with(["repeats=1"] if probe else ["repeats=1", "probe_steps=0"])
 
     def run_with(
-        self, settings: Sequence[str], heard: Callable[[Event], None] | None = None
+        self, settings: Sequence[str], on_event: Callable[[Event], None] | None = None
     ) -> RunRecord:
-        """Runs the canary once and returns its record, however it ended. `heard` gets its events as
-        they come.
+        """Run the canary once and return its record, even if the run failed. `on_event` gets each
+        event of the run as it happens.
 
         Raises:
             UsageError: config or input of this side cannot be used.
-            MachineError: it ended without a record.
+            MachineError: the run left no record.
         """
-        if heard is None:
+        if on_event is None:
             return self.finish(self.start(settings))
-        with events_to(heard) as file:
+        with events_to(on_event) as file:
             environment = {**self.environment, EVENTS: str(file)}
             return self.finish(start_child(self.command(settings), self.folder, environment, file))
 
     def start(self, settings: Sequence[str]) -> subprocess.Popen[str]:
-        """The process of one run, to be handed to `finish`.
+        """Start one run; pass its process to `finish`.
 
         Raises:
-            MachineError: it cannot be started.
+            MachineError: the process cannot be started.
         """
         return start_child(self.command(settings), self.folder, self.environment)
 
     def finish(self, child: subprocess.Popen[str]) -> RunRecord:
-        """The record of a run that was started; raises as `run_with`."""
-        whose = f"{self.role} ({self.label}): " if self.role else ""
-        return load_record(folder_left(*finish_child(child), whose))
+        """Wait for a run and return its record; raises like `run_with`."""
+        prefix = f"{self.role} ({self.label}): " if self.role else ""
+        return load_record(folder_left(*finish_child(child), prefix))
 
 
-def folder_left(code: int, out: str, err: str, whose: str = "") -> Path:
-    """The folder of a `canary run` that has ended: its standard output is that path alone.
+def folder_left(code: int, out: str, err: str, prefix: str = "") -> Path:
+    """Return the folder of an ended `canary run`: its standard output is only that path.
 
     Raises:
-        UsageError: config or input cannot be used; `whose`, and what the run said of it.
-        MachineError: it left no record.
+        UsageError: config or input cannot be used; the message begins with `prefix`.
+        MachineError: the run left no record.
     """
     lines = err.strip().splitlines()
-    said = (lines[-1] if lines else f"exit code {code}").removeprefix("canary: ")
+    last_line = (lines[-1] if lines else f"exit code {code}").removeprefix("canary: ")
     if code == EXIT_USAGE:
-        raise UsageError(f"{whose}{said}")
+        raise UsageError(f"{prefix}{last_line}")
     printed = out.strip().splitlines()
     if not printed or not (Path(printed[-1]) / "metrics.json").exists():
-        raise MachineError(f"{whose}no record was left: {said}")
+        raise MachineError(f"{prefix}the run left no record: {last_line}")
     return Path(printed[-1])
 
 
 @contextlib.contextmanager
-def events_to(heard: Callable[[Event], None]) -> Iterator[int]:
-    """An open file for a child (see `EVENTS`), by its number; `heard` gets what is written there
-    line by line, in a thread of its own."""
+def events_to(on_event: Callable[[Event], None]) -> Iterator[int]:
+    """Yield the number of an open file for a child (see `EVENTS`). A separate thread passes each
+    event that the child writes there to `on_event`."""
     reading, writing = os.pipe()
 
     def listen() -> None:
         with os.fdopen(reading, encoding="utf-8") as stream:
             for line in stream:
-                if line.endswith("\n"):  # A child that is killed leaves half a line.
-                    heard(Event(**jsonio.loads(line)))
+                if line.endswith("\n"):  # A killed child may leave half a line.
+                    on_event(Event(**jsonio.loads(line)))
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
@@ -125,10 +125,10 @@ def events_to(heard: Callable[[Event], None]) -> Iterator[int]:
 def run_child(
     command: list[str], folder: Path, environment: Mapping[str, str]
 ) -> tuple[int, str, str]:
-    """(exit code, standard output, standard error) of a command; stopped with this process.
+    """Run a command; return (exit code, standard output, standard error). Ctrl-C stops it.
 
     Raises:
-        MachineError: it cannot be started.
+        MachineError: the command cannot be started.
     """
     return finish_child(start_child(command, folder, environment))
 
@@ -136,7 +136,7 @@ def run_child(
 def start_child(
     command: list[str], folder: Path, environment: Mapping[str, str], *files: int
 ) -> subprocess.Popen[str]:
-    """As `run_child`, without waiting; the child keeps the open files of these numbers."""
+    """Like `run_child`, without waiting. The child inherits the open files `files`."""
     try:
         return subprocess.Popen(
             command,
@@ -154,7 +154,7 @@ def start_child(
 
 
 def finish_child(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """What `run_child` returns, of a command that was started."""
+    """Wait for a started command; returns like `run_child`."""
     try:
         out, err = child.communicate()
     except BaseException:
@@ -164,7 +164,7 @@ def finish_child(child: subprocess.Popen[str]) -> tuple[int, str, str]:
 
 
 def stop_child(child: subprocess.Popen[str]) -> None:
-    """Asks it to end, and ends it where it does not."""
+    """Stop a child with SIGTERM, and with SIGKILL if it does not end."""
     if child.poll() is None:
         with undisturbed():
             _stop(child)

@@ -1,4 +1,4 @@
-"""Commits checked out beside the user's checkout, which is not touched."""
+"""Check out commits beside the user's checkout, without touching it."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """Standard output of a git command. The repository is the user's own: git may fetch what a
-    partial clone lacks, with the user's own credentials, and takes the time that it needs.
+    """Return the standard output of a git command in the user's repository.
+
+    No time limit: git may fetch what a partial clone lacks, with the user's credentials.
 
     Raises:
         UsageError: git is not installed.
-        MachineError: it failed; carries what it said.
+        MachineError: the command failed; the message has git's last line.
     """
     try:
         done = run_git(folder, *arguments, environ=os.environ, timeout_s=None, tokens=True)
     except GitMissing as error:
-        raise GitMissing("it is needed to check out two commits") from error
+        raise GitMissing("git is needed to check out two commits") from error
     if done.code != 0:
         lines = os.fsdecode(done.err).strip().splitlines()
-        said = lines[-1] if lines else f"exit code {done.code}"
-        raise MachineError(f"git {arguments[0]} failed: {said}")
+        reason = lines[-1] if lines else f"exit code {done.code}"
+        raise MachineError(f"git {arguments[0]} failed: {reason}")
     return os.fsdecode(done.out).strip()
 
 
 def repository_of(folder: Path) -> Path:
-    """The root of the repository around a folder.
+    """Return the root of the repository that contains a folder.
 
     Raises:
-        UsageError: it is in none.
+        UsageError: the folder is not in a repository.
     """
     try:
         return Path(git(folder, "rev-parse", "--show-toplevel")).resolve()
@@ -51,10 +52,10 @@ def repository_of(folder: Path) -> Path:
 
 
 def commit_of(repository: Path, ref: str) -> str:
-    """The commit that a branch, tag or abbreviation means.
+    """Return the commit of a branch, tag or abbreviated hash.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no such commit.
     """
     try:
         return git(
@@ -68,19 +69,19 @@ def commit_of(repository: Path, ref: str) -> str:
 
 
 def uncommitted(repository: Path) -> int:
-    """Tracked files with changes that no commit holds."""
+    """Count the tracked files with uncommitted changes."""
     return len(git(repository, "status", "--porcelain", "--untracked-files=no").splitlines())
 
 
 def add_worktree(repository: Path, path: Path, commit: str) -> Path:
-    """Checks out a commit into a folder of its own; no hook of the repository runs."""
+    """Check out a commit into a new folder; no hook of the repository runs."""
     git(repository, *NO_HOOKS, "worktree", "add", "--quiet", "--detach", str(path), commit)
     return path
 
 
 @contextlib.contextmanager
 def checked_out(repository: Path, commits: Mapping[str, str]) -> Iterator[dict[str, Path]]:
-    """Each commit in a worktree of its own under a scratch folder, removed at the end.
+    """Check out each commit into a worktree in a scratch folder; remove them at the end.
 
     No hook of the repository runs. Yields the worktree of each name.
     """

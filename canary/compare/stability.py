@@ -12,11 +12,11 @@ from canary.compare.checks import CHECKS, check_of
 from canary.compare.exact.inputs_stages import is_rollout
 from canary.compare.report import Check, CheckStatus
 from canary.compare.thresholds import Thresholds
+from canary.record.end_loss import TAIL_SHARE, finite, tail_mean
 from canary.record.jsonio import shown
 from canary.record.metric_names import QUANTITIES, Quantity
 from canary.record.types import RunRecord
 
-TAIL_SHARE = 10
 MIN_LOSSES = 20
 USUAL_RISE = 1.1
 """A rise up to this many times the baseline's rise is not a new divergence."""
@@ -67,26 +67,6 @@ def _bad_steps(
         delta=float(count - (before or 0)),
         threshold=float(limit),
         scale="steps",
-    )
-
-
-def finite(values: Sequence[float]) -> list[float]:
-    """Return the finite values."""
-    return [value for value in values if math.isfinite(value)]
-
-
-def tail_mean(values: Sequence[float]) -> float | None:
-    """Return the mean of the last tenth (at least two) of the finite values; None if fewer."""
-    kept = finite(values)
-    count = max(2, len(kept) // TAIL_SHARE)
-    return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
-
-
-def end_loss(record: RunRecord) -> float | None:
-    """Return the mean of the last tenth of the losses, or the last loss if it is not finite."""
-    losses = record.stability.loss_values
-    return (
-        tail_mean(losses) if losses and math.isfinite(losses[-1]) else next(iter(losses[-1:]), None)
     )
 
 

@@ -1,4 +1,4 @@
-"""`canary ladder --advise`: each switch alone on top of the user's own config, and which pay."""
+"""`canary ladder --advise`: measure each switch alone in the user's config, recommend what pays."""
 
 from __future__ import annotations
 
@@ -13,15 +13,9 @@ from canary.ladder.busy import busy_notes
 from canary.ladder.guard.runs import Guards
 from canary.ladder.guard.verdict import Verdict
 from canary.ladder.labels import settings_words
-from canary.ladder.ladder import LadderRequest, Site, prepare, telling_where
-from canary.ladder.launching import Ran
-from canary.ladder.levels import (
-    SWITCHES,
-    Settings,
-    Switch,
-    equal_lengths,
-    switches_for,
-)
+from canary.ladder.ladder import LadderRequest, Site, prepare, reporting_interrupts
+from canary.ladder.launching import LaunchResult
+from canary.ladder.levels import SWITCHES, Settings, Switch, equal_lengths, switches_for
 from canary.ladder.results import Advice, Advised, Skipped
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import accepted_choices, in_force, left_out
@@ -29,15 +23,15 @@ from canary.ladder.trials import named
 from canary.runner.display.figures import headline
 from canary.runner.warm import warm_starts
 
-OWN = "your config"
+CONFIG = "your config"
 TOGETHER = "all of these"
 FEWEST_ROUNDS = 2
-"""That an interval takes."""
+"""An interval needs two."""
 
 
 @dataclass
 class Candidate:
-    """One choice of a switch, as it is looked at."""
+    """One choice of a switch while it is examined."""
 
     switch: Switch
     settings: Settings
@@ -51,10 +45,10 @@ def run_advise(
     say: Callable[[str], None],
     known: Sequence[Switch] = SWITCHES,
 ) -> Advice:
-    """Measures and guards every switch that would change the config, then those that pay at once.
+    """Guard and time every switch that would change the config, then all that pay together.
 
     Raises:
-        UsageError: wrong request or config.
+        UsageError: the request or config is invalid.
         RunFailed: the config itself did not run.
         MachineError: a launch left no record.
     """
@@ -63,12 +57,12 @@ def run_advise(
     request.wanted()
     if request.rounds < FEWEST_ROUNDS:
         raise UsageError(
-            f"--advise --rounds {request.rounds} can name nothing: a gain is named where its "
-            f"interval lies above 1, and one takes {FEWEST_ROUNDS} rounds",
+            f"--advise --rounds {request.rounds} cannot recommend anything: "
+            f"a sure gain needs an interval, and an interval needs {FEWEST_ROUNDS} rounds",
             "--rounds 3",
         )
     site = prepare(request, say, "advise")
-    with telling_where(site):
+    with reporting_interrupts(site):
         return advice_at(site, request.rounds, say, known)
 
 
@@ -78,16 +72,16 @@ def advice_at(
     say: Callable[[str], None],
     known: Sequence[Switch] = SWITCHES,
 ) -> Advice:
-    """The advice of a prepared site.
+    """Return the advice of a prepared site.
 
     Raises:
         RunFailed: the config itself did not run.
     """
     config = site.config
-    own = equal_lengths(config)
-    guards = AdviceGuards(site, own, say)
-    base = Arm(OWN, functools.partial(site.launch.timed, "own", own))
-    candidates, skipped = candidates_of(site, own, known)
+    unchanged = equal_lengths(config)
+    guards = AdviceGuards(site, unchanged, say)
+    base = Arm(CONFIG, functools.partial(site.launch.timed, "config", unchanged))
+    candidates, skipped = candidates_of(site, unchanged, known)
     for one in candidates:
         one.guard = guards.of([one], one.arm.label)
     safe = [one for one in candidates if one.guard is not None and one.guard.holds]
@@ -100,9 +94,9 @@ def advice_at(
     together = None
     if len(best) > 1:
         say(f"together: {settings_words(chosen)}")
-        named = [(one.switch, one.settings) for one in best]
-        kept = [one for one in candidates if (one.switch.name, one.settings) in named]
-        together = _together(site, own, chosen, guards.of(kept, TOGETHER), rounds, say)
+        names = [(one.switch, one.settings) for one in best]
+        kept = [one for one in candidates if (one.switch.name, one.settings) in names]
+        together = _together(site, unchanged, chosen, guards.of(kept, TOGETHER), rounds, say)
     return Advice(
         name=config.name,
         headline=headline(config),
@@ -122,32 +116,33 @@ def advice_at(
 
 
 class AdviceGuards:
-    """Guards of choices on top of the user's own config, with float32 put back where that leaves
-    it: only so is a small fault told from rounding."""
+    """Guards switches in the user's config. A config in lower precision is also guarded in float32,
+    because only there a small fault differs from rounding."""
 
-    def __init__(self, site: Site, own: Settings, say: Callable[[str], None]) -> None:
-        """Raises RunFailed where the config does not run, or is no measure."""
-        self._own = own
-        self._leaves = site.config.dtype != "float32"
-        self._exact = {**own, **in_float32(site.config)}
+    def __init__(self, site: Site, unchanged: Settings, say: Callable[[str], None]) -> None:
+        """Raises RunFailed if the config does not run or its loss is not finite."""
+        self._unchanged = unchanged
+        self._lower_precision = site.config.dtype != "float32"
+        self._exact = {**unchanged, **in_float32(site.config)}
         who = "the config itself"
         self._guards = Guards(site.launch, site.config, say, self._exact, who)
-        self._guards.begin("own")
+        self._guards.begin("config")
 
     def of(self, candidates: Sequence[Candidate], label: str) -> Verdict:
-        """All of these at once: in float32 those that stay in it; where that holds and others are
-        among them, or several are on at once in a config of less precision, as they are."""
+        """Guard candidates together. First come those that stay in float32, in float32. If that
+        holds, all run as they are, if some leave float32 or several change a config in lower
+        precision."""
         exact = [one for one in candidates if one.switch.rounding == "float32"]
         if exact:
             found = self._guards.verdict(label, _with(self._exact, exact), "float32")
-            several = self._leaves and len(candidates) > 1
+            several = self._lower_precision and len(candidates) > 1
             if not found.holds or (len(exact) == len(candidates) and not several):
                 return found
-        return self._guards.verdict(label, _with(self._own, candidates), "bfloat16")
+        return self._guards.verdict(label, _with(self._unchanged, candidates), "bfloat16")
 
 
 def in_float32(config: CanaryConfig) -> dict[str, Any]:
-    """What puts float32 back; kernels that know half precision alone give way to SDPA."""
+    """Return the settings that restore float32; SDPA replaces kernels for half precision."""
     if config.dtype == "float32":
         return {}
     kernel = config.attn_implementation
@@ -163,22 +158,22 @@ def _with(base: Settings, candidates: Sequence[Candidate]) -> Settings:
 
 
 def candidates_of(
-    site: Site, own: Settings, known: Sequence[Switch]
+    site: Site, unchanged: Settings, known: Sequence[Switch]
 ) -> tuple[list[Candidate], list[Skipped]]:
-    """Every choice that would change what is in force; and what cannot be had, or is there."""
+    """Return every choice that would change the config, and the switches that change nothing."""
     config = site.config
     found, skipped = [], []
     for switch in switches_for(config, known):
         reason = left_out(switch, config, site.machine)
-        choices = [] if reason else accepted_choices(switch, config, site.machine, own)
-        there = [in_force(config, settings, site.machine) for settings in choices]
-        changes = [one for one, why in zip(choices, there, strict=True) if not why]
+        choices = [] if reason else accepted_choices(switch, config, site.machine, unchanged)
+        already = [in_force(config, settings, site.machine) for settings in choices]
+        changes = [one for one, why in zip(choices, already, strict=True) if not why]
         if not changes:
-            why = reason or next(filter(None, there), "has no choice here")
+            why = reason or next(filter(None, already), "no setting fits this job")
             skipped.append(Skipped(switch.name, why))
         for settings, label in named(switch, changes):
-            start: Callable[[], Ran] = functools.partial(
-                site.launch.timed, label, {**own, **settings}
+            start: Callable[[], LaunchResult] = functools.partial(
+                site.launch.timed, label, {**unchanged, **settings}
             )
             found.append(Candidate(switch, settings, Arm(label, start)))
     return found, skipped
@@ -187,22 +182,19 @@ def candidates_of(
 def _advised(one: Candidate, base: Arm) -> Advised:
     found = Advised(one.switch.name, one.settings, guard=one.guard)
     if not one.arm.ran:
-        held = one.guard is None or one.guard.ran
-        reason = (
-            "its guard does not hold, so it was not timed" if held else "not guarded, not timed"
-        )
-        return replace(found, problem=reason)
+        failed = "did not run" if one.guard is not None and not one.guard.ran else "does not hold"
+        return replace(found, problem=f"not timed: its guard {failed}")
     problem = problem_of(one.arm, base)
     return replace(found, gain=ratio_of(one.arm, base), problem=problem)
 
 
 def ranked(advised: Sequence[Advised]) -> list[Advised]:
-    """By measured gain, the largest first; those without one last."""
+    """Sort by measured gain, largest first; switches without a gain come last."""
     return sorted(advised, key=lambda one: -(one.gain.ratio if one.gain else 0.0))
 
 
 def best_choices(advised: Sequence[Advised]) -> list[Advised]:
-    """Of those that are worth it, the fastest choice of each switch; in order of gain."""
+    """Return the fastest choice of each switch that pays, in order of gain."""
     best: dict[str, Advised] = {}
     keys: set[str] = set()
     for one in advised:
@@ -214,15 +206,15 @@ def best_choices(advised: Sequence[Advised]) -> list[Advised]:
 
 def _together(
     site: Site,
-    own: Settings,
+    unchanged: Settings,
     chosen: Settings,
     guard: Verdict,
     rounds: int,
     say: Callable[[str], None],
 ) -> Advised:
-    """All that is advised at once, timed against the config itself."""
-    settings = {**own, **chosen}
-    base = Arm(OWN, functools.partial(site.launch.timed, "own, again", own))
+    """Time all recommended settings together against the config itself."""
+    settings = {**unchanged, **chosen}
+    base = Arm(CONFIG, functools.partial(site.launch.timed, "config, again", unchanged))
     arm = Arm(TOGETHER, functools.partial(site.launch.timed, "together", settings))
     time_rounds([base, arm], rounds, say)
     return Advised(

@@ -1,4 +1,4 @@
-"""An advice as people read it: what pays, in order of gain, and the lines to paste."""
+"""The report of `--advise`: what pays, in order of gain, and the lines to paste."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from canary.ladder.labels import (
 )
 from canary.ladder.levels import Settings
 from canary.ladder.results import Advice, Advised
-from canary.ladder.view import DOCUMENT_VERSION, Row, report_text
+from canary.ladder.view import DOCUMENT_VERSION, Cells, report_text
 from canary.report.numbers import significant
 
 HEADINGS = ("switch", "settings", "gain", "guard", "advised")
@@ -24,29 +24,24 @@ HEADINGS = ("switch", "settings", "gain", "guard", "advised")
 
 @dataclass(frozen=True)
 class AdviceView:
-    """What the templates fill in."""
+    """The values for the templates."""
 
     title: str
     place: str
     answer: str
-    rows: tuple[Row, ...]
+    rows: tuple[Cells, ...]
     yaml: str
-    """The lines to paste; empty where nothing is advised."""
+    """The lines to paste; empty if nothing is recommended."""
     together: str
     skipped: tuple[tuple[str, str], ...]
     broken: tuple[tuple[str, str], ...]
-    """Switches whose guard does not hold, or that did not run, and why."""
+    """Switches that are unsafe or did not run, and why."""
     notes: tuple[str, ...]
     folder: str
 
 
 def advice_text(advice: Advice, form: str, width: int | None = None) -> str:
-    """An advice in one of the formats, ending with a line break; as text, of lines that fit the
-    width where there is one.
-
-    Raises:
-        UsageError: no such format.
-    """
+    """Render an advice in one of the formats; see `report_text`."""
     view = view_of_advice(advice)
     return report_text("advice", form, _document(advice), view, HEADINGS, width)
 
@@ -63,7 +58,7 @@ def _document(advice: Advice) -> dict[str, Any]:
 
 
 def view_of_advice(advice: Advice) -> AdviceView:
-    """Everything in words."""
+    """Put an advice into words."""
     return AdviceView(
         title=f"Advice for {advice.headline}",
         place=f"{advice.machine.words}; {rounds_words(advice.rounds)}; {advice.created}",
@@ -83,7 +78,7 @@ def view_of_advice(advice: Advice) -> AdviceView:
 
 
 def yaml_lines(settings: Settings) -> str:
-    """Settings by dotted key as the lines of a config."""
+    """Write settings by dotted key as lines of a config."""
     tree: dict[str, Any] = {}
     for key, value in settings.items():
         *sections, last = key.split(".")
@@ -95,21 +90,21 @@ def yaml_lines(settings: Settings) -> str:
 
 
 def answer(advice: Advice) -> str:
-    """The first line: how much there is to gain."""
+    """Return the first line: how much there is to gain."""
     count = len({one.switch for one in advice.candidates if _advised(one, advice)})
     if not count:
         return "No switch makes this config faster for sure."
-    said = "1 switch pays" if count == 1 else f"{count} switches pay"
+    paying = "1 switch pays" if count == 1 else f"{count} switches pay"
     together = advice.together
     if together is None:
-        return f"{said}."
+        return f"{paying}."
     if together.gain is None:
-        return f"{said}; together they did not run: {together.problem}."
+        return f"{paying} alone; together they did not run: {together.problem}."
     if together.guard is not None and not together.guard.ran:
-        return f"{said} alone; together {verdict_words(together.guard)}."
+        return f"{paying} alone; together {verdict_words(together.guard)}."
     if together.guard is not None and not together.guard.holds:
-        return f"{said} alone; UNSAFE together: {verdict_words(together.guard)}."
-    return f"{said}: together {speed_words(together.gain)}."
+        return f"{paying} alone; UNSAFE together: {verdict_words(together.guard)}."
+    return f"{paying}, together {speed_words(together.gain)}."
 
 
 def _advised(one: Advised, advice: Advice) -> bool:
@@ -118,27 +113,21 @@ def _advised(one: Advised, advice: Advice) -> bool:
     )
 
 
-def _row(one: Advised, advice: Advice) -> Row:
+def _row(one: Advised, advice: Advice) -> Cells:
     guard = "-" if one.guard is None else state_word(one.guard)
-    gain = speed_words(one.gain)
-    return (
-        one.switch,
-        settings_words(one.settings),
-        gain,
-        guard,
-        "yes" if _advised(one, advice) else "no",
-    )
+    advised = "yes" if _advised(one, advice) else "no"
+    return (one.switch, settings_words(one.settings), speed_words(one.gain), guard, advised)
 
 
 def _why(one: Advised) -> str:
     if one.guard is not None and not one.guard.holds:
         return verdict_words(one.guard)
-    return one.problem or "was not guarded"
+    return one.problem or "not guarded"
 
 
 def _together(advice: Advice) -> str:
     base = advice.base
-    said = "" if base is None else f"Your config: {significant(base.samples_per_s, 3)} samples/s."
+    speed = "" if base is None else f"Your config: {significant(base.samples_per_s, 3)} samples/s."
     if advice.together is not None and advice.together.gain is not None:
-        said += f" All that is advised, at once: {speed_words(advice.together.gain)}."
-    return said.strip()
+        speed += f" With all advised settings: {speed_words(advice.together.gain)}."
+    return speed.strip()

@@ -1,4 +1,4 @@
-"""Climbs the ladder: at each level switches on what pays, guards it, and finds who breaks it."""
+"""Climb the ladder: at each level switch on what pays, guard it, find the switch that breaks it."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from canary.ladder.suited import accepted_choices, left_out, suited, with_settin
 from canary.ladder.trials import try_out
 
 CUT = ("batch_size", "gradient_accumulation_steps")
-"""Keys that say how the rows of an update are cut."""
+"""Keys that cut the rows of an update into micro-batches."""
 
 
 @dataclass(frozen=True)
-class On:
-    """A switch that is on, and with what settings."""
+class ActiveSwitch:
+    """A switch that is on, with its settings."""
 
     switch: Switch
     settings: Settings
@@ -38,15 +38,15 @@ class On:
 
 @dataclass
 class Rung:
-    """What happened since the last level that was shown."""
+    """Changes since the last level in the report."""
 
-    switched: list[On] = field(default_factory=list)
+    switched: list[ActiveSwitch] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     tried: list[Tried] = field(default_factory=list)
 
 
 class Climber:
-    """Builds the levels of one config, from the baseline up."""
+    """Builds the levels of one config, starting at the baseline."""
 
     def __init__(
         self,
@@ -62,19 +62,19 @@ class Climber:
         self._say = say
         self._all = switches_for(config, known)
         self._switches = suited(self._all, config, machine)
-        self._on: list[On] = []
-        """Below the level that is being built."""
+        self._on: list[ActiveSwitch] = []
+        """Switches of the levels below the one that is being built."""
         settings, who = self._settings([]), "the baseline level"
         self._guards = Guards(launch, config, say, settings, who)
 
     def climb(self, wanted: Sequence[Level]) -> list[LevelFound]:
-        """The wanted levels, tried and guarded, not yet timed; the baseline is always the first.
+        """Return the wanted levels, tried and guarded but not timed; the baseline comes first.
 
         Raises:
             RunFailed: the baseline itself does not run.
         """
         settings = self._settings([])
-        self._say("baseline: its first steps, which every level is guarded with")
+        self._say("baseline: recording its first steps, the reference of every guard")
         self._guards.begin("baseline")
         found = [LevelFound("baseline", settings)]
         top = max(LEVELS.index(level) for level in wanted) if wanted else 0
@@ -87,15 +87,15 @@ class Climber:
                 rung.skipped = self._leave_out(found[-1])
         return found
 
-    def _settings(self, switches: Sequence[On]) -> dict[str, Any]:
-        """The baseline's settings with switches on, in their order."""
+    def _settings(self, switches: Sequence[ActiveSwitch]) -> dict[str, Any]:
+        """Return the baseline's settings with these switches on, in order."""
         settings = baseline_settings(self._config, self._switches)
         for one in switches:
             settings |= one.settings
         return settings
 
     def _switch_on(self, level: Level, rung: Rung) -> None:
-        """First what always pays, then of what may pay the choices that do, each tried alone."""
+        """Switch on what always pays; try the other switches one by one and keep those that pay."""
         possible: list[tuple[Switch, Sequence[Settings]]] = []
         config = self._cut_as([*self._on, *rung.switched])
         for switch in self._all:
@@ -104,54 +104,54 @@ class Climber:
             reason = left_out(switch, config, self._machine)
             choices = accepted_choices(switch, config, self._machine, switch.off or {})
             if reason or not choices:
-                rung.skipped.append(Skipped(switch.name, reason or "has no choice here"))
+                rung.skipped.append(Skipped(switch.name, reason or "no setting fits this job"))
             elif switch.tried:
                 possible.append((switch, choices))
             else:
-                rung.switched.append(On(switch, choices[0]))
+                rung.switched.append(ActiveSwitch(switch, choices[0]))
         if not possible:
             return
         below = self._settings([*self._on, *rung.switched])
         for switch, tried in try_out(self._launch, level, below, possible, self._say):
             rung.tried += tried
-            rung.switched += [On(switch, one.settings) for one in tried if one.kept]
+            rung.switched += [ActiveSwitch(switch, one.settings) for one in tried if one.kept]
 
-    def _cut_as(self, switches: Sequence[On]) -> CanaryConfig:
-        """The config with the rows of an update cut as switches cut them: who cuts them again, as
-        ranks do, must begin there."""
+    def _cut_as(self, switches: Sequence[ActiveSwitch]) -> CanaryConfig:
+        """Return the config with micro-batches as these switches cut them: a switch that cuts the
+        rows again, such as ranks, must start from there."""
         settings = self._settings(switches)
         return with_settings(self._config, {key: settings[key] for key in CUT if key in settings})
 
     def _shown(self, level: Level, rung: Rung) -> LevelFound:
-        """The level with all that came on, guarded."""
-        whole = [*self._on, *rung.switched]
-        seen = self._guarded(level, whole)
-        if seen.broken is not None:
-            seen = self._blamed(seen, level, rung)
-        self._on = whole
+        """Guard the level with all its switches."""
+        switches = [*self._on, *rung.switched]
+        guarded = self._guarded(level, switches)
+        if guarded.broken is not None:
+            guarded = self._blamed(guarded, level, rung)
+        self._on = switches
         return LevelFound(
             level,
-            self._settings(whole),
+            self._settings(switches),
             tuple(one.switch.name for one in rung.switched),
             tuple(rung.skipped),
             tuple(rung.tried),
-            seen,
+            guarded,
         )
 
-    def _guarded(self, level: Level, whole: Sequence[On]) -> Guarded:
-        """With float32 put back where the level leaves it; where that holds, as it is."""
-        strict = _in_float32(whole)
+    def _guarded(self, level: Level, switches: Sequence[ActiveSwitch]) -> Guarded:
+        """Guard a level in float32; if that holds and switches leave float32, also as it is."""
+        strict = _in_float32(switches)
         exact = self._verdict(level, strict, "float32")
-        if len(strict) == len(whole) or not exact.holds:
+        if len(strict) == len(switches) or not exact.holds:
             return Guarded(exact)
-        return Guarded(exact, self._verdict(f"{level} as it is", whole, "bfloat16"))
+        return Guarded(exact, self._verdict(f"{level} as it is", switches, "bfloat16"))
 
-    def _verdict(self, label: str, switches: Sequence[On], rounding: Rounding) -> Verdict:
+    def _verdict(self, label: str, switches: Sequence[ActiveSwitch], rounding: Rounding) -> Verdict:
         return self._guards.verdict(label, self._settings(switches), rounding)
 
-    def _blamed(self, seen: Guarded, level: Level, rung: Rung) -> Guarded:
-        """Who breaks it: each switch that came on, alone on the level below."""
-        broken = seen.broken
+    def _blamed(self, guarded: Guarded, level: Level, rung: Rung) -> Guarded:
+        """Find the switches that break the guard: try each one alone on the level below."""
+        broken = guarded.broken
         assert broken is not None
         if broken.rounding == "float32":
             below, suspects = _in_float32(self._on), _in_float32(rung.switched)
@@ -169,15 +169,15 @@ class Climber:
                 ).holds
             )
         if names:
-            return replace(seen, blamed=names)
-        return replace(seen, note="no switch of this level breaks the guard alone")
+            return replace(guarded, blamed=names)
+        return replace(guarded, note="no switch of this level breaks the guard alone")
 
     def _leave_out(self, level: LevelFound) -> list[Skipped]:
-        """No level is built on a switch that is unsafe."""
+        """Switch unsafe switches off for the levels above."""
         names = level.guarded.blamed if level.guarded else ()
         self._on = [one for one in self._on if one.switch.name not in names]
-        return [Skipped(name, f"unsafe at {level.level}, left out from there on") for name in names]
+        return [Skipped(name, f"unsafe at {level.level}, off from here on") for name in names]
 
 
-def _in_float32(switches: Sequence[On]) -> list[On]:
+def _in_float32(switches: Sequence[ActiveSwitch]) -> list[ActiveSwitch]:
     return [one for one in switches if one.switch.rounding == "float32"]

@@ -1,4 +1,4 @@
-"""Settings and verdicts of the ladder in words."""
+"""Settings, speed-ups and verdicts of the ladder in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _YAML = {True: "true", False: "false", None: "null"}
 
 
 def value_words(value: Any) -> str:
-    """A value as YAML has it."""
+    """Return a value as YAML writes it."""
     return _YAML[value] if value is None or isinstance(value, bool) else str(value)
 
 
@@ -28,7 +28,7 @@ def rounds_words(rounds: int) -> str:
 
 
 def speed_words(speed: SpeedUp | None) -> str:
-    """A ratio with its interval."""
+    """Return a ratio with its interval."""
     if speed is None:
         return "-"
     if speed.low is None or speed.high is None:
@@ -37,73 +37,71 @@ def speed_words(speed: SpeedUp | None) -> str:
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """What a guard saw, in a line, and what it did not."""
-    unseen = "".join(f"; not seen: {what}" for what in verdict.unseen)
-    return f"{_seen(verdict)}{unseen}"
+    """Return one line: what a guard compared, and what it could not check."""
+    unchecked = "".join(f"; not checked: {what}" for what in verdict.unseen)
+    return f"{_compared(verdict)}{unchecked}"
 
 
 def state_word(verdict: Verdict) -> str:
-    """What a guard came to: `holds`, `BROKEN` or `not run`."""
+    """Return `holds`, `BROKEN` or `not run`."""
     if not verdict.ran:
         return "not run"
     return "holds" if verdict.holds else "BROKEN"
 
 
-def _seen(verdict: Verdict) -> str:
+def _compared(verdict: Verdict) -> str:
     if verdict.problem:
         return verdict.problem
-    if verdict.first is not None:
-        allowed = f"allowed {verdict.first.tolerance:.0e} in {verdict.rounding}"
-        return f"{verdict.first.words}, {verdict.first.relative:.1e} apart, {allowed}"
+    if first := verdict.first:
+        limit = f"limit {first.tolerance:.0e} in {verdict.rounding}"
+        return f"{first.words} (difference {first.relative:.1e}, {limit})"
     if verdict.worst is None:
         return "nothing to compare"
-    seen = f"{verdict.signals} signals over {verdict.steps} steps"
+    signals = f"{verdict.signals} signals over {verdict.steps} steps"
     if verdict.worst.relative == 0:
-        return f"{seen}, equal to the last bit"
-    return (
-        f"{seen}, {verdict.worst.signal} up to {verdict.worst.relative:.1e} apart, "
-        f"{verdict.worst.tolerance:.0e} allowed"
-    )
+        return f"{signals} are equal bit for bit"
+    sizes = f"difference {verdict.worst.relative:.1e}, limit {verdict.worst.tolerance:.0e}"
+    return f"{signals}; closest to its limit: {verdict.worst.signal} ({sizes})"
 
 
 def answer(ladder: Ladder) -> str:
-    """The highest safe level's speed-up, and what is not safe."""
-    said = _said(ladder)
+    """Return the headline: what is unsafe, and the speed-up of the highest safe level."""
+    gain = _gain(ladder)
     unsafe = [one.level for one in ladder.levels if one.unsafe]
     if unsafe:
-        is_ = "is" if len(unsafe) == 1 else "are"
-        return f"UNSAFE: {', '.join(unsafe)} {is_} not what the baseline learns. {said}"
+        learn = "does not learn" if len(unsafe) == 1 else "do not learn"
+        return f"UNSAFE: {', '.join(unsafe)} {learn} the same as the baseline. {gain}"
     unguarded = [one.level for one in ladder.levels if one.unguarded]
     if unguarded:
-        return f"Not guarded: {', '.join(unguarded)}. {said}"
-    without = [one.level for one in ladder.levels if one.problem]
-    if without:
-        return f"Without a ratio: {', '.join(without)}. {said}"
-    return f"{said} {_guards(ladder)}".strip()
+        return f"Not guarded: {', '.join(unguarded)}. {gain}"
+    unmeasured = [one.level for one in ladder.levels if one.problem]
+    if unmeasured:
+        return f"No speed-up measured: {', '.join(unmeasured)}. {gain}"
+    return f"{gain} {_guards(ladder)}".strip()
 
 
-def _said(ladder: Ladder) -> str:
+def _gain(ladder: Ladder) -> str:
     top = ladder.top
     if top is None or top.cumulative is None:
         if any(one.cumulative and one.safe for one in ladder.levels):
-            return "No level switches anything on here: all of them are the baseline."
+            return "No level switches anything on here: all levels equal the baseline."
         safe = " safe" if any(one.cumulative and not one.safe for one in ladder.levels) else ""
-        return f"No{safe} level has a ratio over the baseline."
-    found = top.cumulative
-    said = f"{top.level.capitalize()} is {speed_words(found)} the baseline"
-    if found.low is None:
-        return f"{said} (one launch each, no interval)."
-    if found.open:
-        return f"{said}: no sure gain, the interval includes 1."
-    return f"{said}."
+        return f"No{safe} level has a measured speed-up."
+    speed = top.cumulative
+    gain = f"{top.level.capitalize()} runs {speed_words(speed)} as fast as the baseline"
+    if speed.low is None:
+        return f"{gain} (one launch each, no interval)."
+    if speed.open:
+        return f"{gain}: no sure gain, the interval includes 1."
+    return f"{gain}."
 
 
 def _guards(ladder: Ladder) -> str:
-    """Over what the guards of all levels hold: the least of them."""
+    """Return how many signals and steps every guard compared at least."""
     guards = [one.guarded for one in ladder.levels if one.guarded is not None]
-    seen = [one for guard in guards for one in (guard.exact, guard.wide) if one is not None]
-    if not seen:
+    verdicts = [one for guard in guards for one in (guard.exact, guard.wide) if one is not None]
+    if not verdicts:
         return ""
-    signals, steps = min(one.signals for one in seen), min(one.steps for one in seen)
+    signals, steps = min(one.signals for one in verdicts), min(one.steps for one in verdicts)
     holds = "guard holds" if len(guards) == 1 else "guards hold"
     return f"The {holds} over {signals} signals and {steps} steps."

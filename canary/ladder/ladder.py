@@ -1,4 +1,4 @@
-"""`canary ladder`: what was asked, and the way from there to what was found."""
+"""`canary ladder`: time one job at every level of speed switches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from canary.config.schema import TRAINING_TYPES, CanaryConfig
 from canary.errors import MachineError, RunFailed, UsageError
 from canary.ladder.busy import busy_notes
 from canary.ladder.climb import Climber
-from canary.ladder.launching import LadderRuns, Ran, RunProcesses
+from canary.ladder.launching import LadderRuns, LaunchResult, RunProcesses
 from canary.ladder.levels import (
     LEVELS,
     SWITCHES,
@@ -41,20 +41,20 @@ TRL = "trl's defaults"
 
 @dataclass(frozen=True)
 class LadderRequest:
-    """What `canary ladder` was asked."""
+    """The arguments of `canary ladder`."""
 
     config: Path | None
     levels: str | None = None
-    """Names with commas between; None: all."""
+    """Comma-separated names; None: all levels."""
     rounds: int = ROUNDS
     settings: tuple[str, ...] = ()
     output_dir: Path | None = None
 
     def wanted(self) -> tuple[Level, ...]:
-        """The levels in their order.
+        """Return the levels in order.
 
         Raises:
-            UsageError: an unknown one, or no rounds.
+            UsageError: a level is unknown, or there are no rounds.
         """
         if self.rounds < 1:
             raise UsageError(f"--rounds must be 1 or more, got {self.rounds}")
@@ -63,15 +63,15 @@ class LadderRequest:
         names = [name.strip() for name in self.levels.split(",") if name.strip()]
         for name in names:
             if name not in LEVELS:
-                raise UsageError(f"no level {name!r}", f"of {', '.join(LEVELS)}")
+                raise UsageError(f"unknown level {name!r}", f"choose from {', '.join(LEVELS)}")
         if not set(names) - {"baseline"}:
-            raise UsageError("--levels names nothing above the baseline", "baseline,basic")
+            raise UsageError("--levels names no level above the baseline", "--levels basic")
         return tuple(level for level in LEVELS if level in {"baseline", *names})
 
 
 @dataclass(frozen=True)
 class Site:
-    """One config on one machine, and where its launches go."""
+    """One config on one machine, and the folder of its launches."""
 
     config: CanaryConfig
     machine: Machine
@@ -86,18 +86,18 @@ def prepare(
     kind: str,
     known: Sequence[Switch] = SWITCHES,
 ) -> Site:
-    """Loads the config, looks at the machine, and names the folder of the launches.
+    """Load the config, inspect the machine, and make the folder of the launches.
 
     Raises:
-        UsageError: a config that cannot be used, or a training that has no levels.
-        MachineError: the folder cannot be written to.
+        UsageError: the config cannot be used, or the ladder cannot change its speed.
+        MachineError: the folder cannot be made.
     """
     require_training_stack()
     config = load_config(request.config, request.settings).config
     if config.training_type not in TRAINING_TYPES:
         raise UsageError(
-            f"training_type {config.training_type} has no levels: its speed is its own code's",
-            f"a config of {', '.join(TRAINING_TYPES)}",
+            f"training_type {config.training_type} has no levels: its speed is up to its code",
+            f"use a config of {', '.join(TRAINING_TYPES)}",
         )
     now = datetime.now(UTC)
     base = request.output_dir or Path(config.output_dir)
@@ -114,11 +114,6 @@ def prepare(
 
 
 def _make(folder: Path) -> None:
-    """The folder of the launches, before any of them.
-
-    Raises:
-        MachineError: it cannot be written to.
-    """
     try:
         folder.mkdir(parents=True)
     except OSError as error:
@@ -134,31 +129,27 @@ def run_ladder(
     say: Callable[[str], None],
     known: Sequence[Switch] = SWITCHES,
 ) -> Ladder:
-    """Climbs the ladder of a config and times every level in rounds.
+    """Build the levels of a config and time each level in rounds.
 
     Raises:
-        UsageError: wrong request or config.
+        UsageError: the request or config is invalid.
         RunFailed: the baseline does not run.
         MachineError: a launch left no record.
     """
     wanted = request.wanted()
     site = prepare(request, say, "ladder", known)
-    with telling_where(site):
+    with reporting_interrupts(site):
         return ladder_at(site, wanted, request.rounds, say, known)
 
 
 @contextmanager
-def telling_where(site: Site) -> Iterator[None]:
-    """Who interrupts hears where the launches that have ended lie.
-
-    Raises:
-        RunFailed: it was interrupted.
-    """
+def reporting_interrupts(site: Site) -> Iterator[None]:
+    """Turn Ctrl-C into a RunFailed that names the folder of the launches that have ended."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        left = f"records so far: {site.folder}" if any(site.folder.iterdir()) else "no records yet"
-        raise RunFailed(f"interrupted; {left}; nothing was reported", "interrupted") from stop
+        kept = f"records so far: {site.folder}" if any(site.folder.iterdir()) else "no records yet"
+        raise RunFailed(f"interrupted, no report; {kept}", "interrupted") from stop
 
 
 def ladder_at(
@@ -168,7 +159,7 @@ def ladder_at(
     say: Callable[[str], None],
     known: Sequence[Switch] = SWITCHES,
 ) -> Ladder:
-    """The ladder of a prepared site.
+    """Climb the ladder of a prepared site.
 
     Raises:
         RunFailed: the baseline does not run.
@@ -177,10 +168,10 @@ def ladder_at(
     levels = Climber(config, site.machine, site.launch, say, known).climb(wanted)
     arms = [Arm(one.level, functools.partial(_timed, site, one)) for one in levels]
     trl = Arm(TRL, functools.partial(_trl, site.launch, equal_lengths(config)))
-    without = no_trl(config, site.machine)
-    if without:
-        say(f"{TRL}: skipped: {without}")
-    time_rounds(arms if without else [*arms, trl], rounds, say)
+    missing = no_trl(config, site.machine)
+    if missing:
+        say(f"{TRL}: skipped: {missing}")
+    time_rounds(arms if missing else [*arms, trl], rounds, say)
     if arms[0].failed:
         raise RunFailed(f"the baseline level did not run: {arms[0].failed}", "failed")
     found = measured(levels, arms)
@@ -192,7 +183,7 @@ def ladder_at(
         created=site.created,
         rounds=rounds,
         levels=found,
-        trl=TrlFound(problem=without, skipped=True) if without else trl_found(trl, arms[0], found),
+        trl=TrlFound(problem=missing, skipped=True) if missing else trl_found(trl, arms[0], found),
         folder=site.folder,
         notes=(*busy_notes([*arms, trl], found), *notes_of([*arms, trl])),
         launches=tuple(site.launch.launched),
@@ -200,7 +191,7 @@ def ladder_at(
 
 
 def no_trl(config: CanaryConfig, machine: Machine) -> str:
-    """Why the installed trl cannot do the job, as its version tells; empty where it may."""
+    """Return why the version of the installed trl cannot do the job; empty if it can."""
     version = (machine.packages or {}).get("trl") or ""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     row = config.trainer
@@ -210,22 +201,22 @@ def no_trl(config: CanaryConfig, machine: Machine) -> str:
     return f"trl {version} has no {row.title}" if gone else ""
 
 
-def _timed(site: Site, level: LevelFound) -> Ran:
+def _timed(site: Site, level: LevelFound) -> LaunchResult:
     return site.launch.timed(level.level, level.settings)
 
 
-def _trl(launch: LadderRuns, settings: Settings) -> Ran:
+def _trl(launch: LadderRuns, settings: Settings) -> LaunchResult:
     return launch.timed("trl", settings, trl_defaults=True)
 
 
 def measured(levels: Sequence[LevelFound], arms: Sequence[Arm]) -> tuple[LevelFound, ...]:
-    """The levels with what their launches told; a level above one that is unsafe or has no ratio
-    steps up from the last below that is safe and has one."""
+    """Add the results of the launches to the levels. Each level steps up from the last safe level
+    below it that has a ratio."""
     found: list[LevelFound] = []
     below = arms[0]
     for level, arm in zip(levels, arms, strict=True):
         problem = problem_of(arm, arms[0])
-        records = [one.record for one in arm.ran if one.record is not None and not one.problem]
+        records = arm.records
         level = replace(
             level,
             speeds=tuple(arm.speeds),
@@ -243,7 +234,7 @@ def measured(levels: Sequence[LevelFound], arms: Sequence[Arm]) -> tuple[LevelFo
 
 
 def trl_found(trl: Arm, baseline: Arm, levels: Sequence[LevelFound]) -> TrlFound:
-    """trl's own defaults against the baseline, and their share of the top level's gain."""
+    """Compare trl's defaults with the baseline, and compute their share of the top level's gain."""
     problem = problem_of(trl, baseline)
     if problem:
         return TrlFound(trl.figures, problem=problem)
@@ -254,19 +245,15 @@ def trl_found(trl: Arm, baseline: Arm, levels: Sequence[LevelFound]) -> TrlFound
     if top is None:
         return TrlFound(trl.figures, ratio)
     if ratio.open or top.open:
-        whose = "trl's ratio" if ratio.open else "the top level's ratio"
-        return TrlFound(trl.figures, ratio, undecided=f"the interval of {whose} includes 1")
+        open_one = "trl's ratio" if ratio.open else "the top level's ratio"
+        return TrlFound(trl.figures, ratio, undecided=f"the interval of {open_one} includes 1")
     share = share_of_gain(ratio.ratio, top.ratio)
     return TrlFound(trl.figures, ratio, None if share is None else max(0.0, share))
 
 
 def notes_of(arms: Sequence[Arm]) -> tuple[str, ...]:
-    """What the launches' records say that a user must know, each once."""
-    notes: list[str] = []
-    for arm in arms:
-        for ran in arm.ran:
-            for note in ran.record.notes if ran.record is not None else ():
-                line = f"{arm.label}: {note}"
-                if line not in notes:
-                    notes.append(line)
-    return tuple(notes)
+    """Return the notes of the launches' records, without duplicates."""
+    records = [(arm.label, one.record) for arm in arms for one in arm.ran if one.record is not None]
+    return tuple(
+        dict.fromkeys(f"{label}: {note}" for label, record in records for note in record.notes)
+    )

@@ -1,4 +1,4 @@
-"""Starts the launches of the ladder, each a `canary run` in a process of its own."""
+"""Start the launches of the ladder, each a `canary run` in a separate process."""
 
 from __future__ import annotations
 
@@ -29,63 +29,62 @@ RECORD, REPLAY = "CANARY_RECORD_COMPLETIONS", "CANARY_REPLAY_COMPLETIONS"
 TRL_DEFAULTS = "CANARY_TRL_DEFAULTS"
 TENSORBOARD = "TENSORBOARD_LOGGING_DIR"
 TRIAL_STEPS, TRIAL_WARMUP = 9, 3
-"""Steps of a launch that only decides whether a switch pays here, and those that do not count."""
+"""Steps of a trial, which decides whether a switch pays here, and its warm-up steps."""
 NAME_CHARACTERS = 64
 NOTHING_SAVED = ("save_model=null",)
-"""No launch of the ladder trains the model that the user wants to have."""
+"""The user does not need the models of these launches."""
 QUIET_S = 30.0
-"""After so long without a step a launch is said to be at it still, and again after as long."""
+"""Seconds without a step after which the ladder prints that a launch still runs."""
 
 
 @dataclass(frozen=True)
-class Ran:
+class LaunchResult:
     """One ended launch."""
 
     record: RunRecord | None
     rows: list[Row] = field(default_factory=list)
-    """Of its measured steps."""
+    """Rows of the measured steps."""
     problem: str = ""
-    """Why it did not complete; empty where it did."""
+    """Why it did not complete; empty if it did."""
 
     @property
     def speed(self) -> float | None:
-        """Samples a second; None where it has none."""
+        """Samples per second; None if not measured."""
         return None if self.problem or self.record is None else self.record.perf.samples_per_sec
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """One launch as the report names it, so that its record can be found."""
+    """One launch in the report, so that you can find its record."""
 
     kind: str
     """`guard`, `trial` or `timed`."""
     label: str
-    """Of which level, and with what switch."""
+    """Its level and, in a trial, its switch."""
     run_id: str | None
-    """Its folder beside the report; None where it left no record."""
+    """Its folder beside the report; None if it left no record."""
     problem: str = ""
-    """Why it did not complete; empty where it did."""
+    """Why it did not complete; empty if it did."""
 
 
 class LadderRuns(Protocol):
     """Starts one launch and waits for its end."""
 
     launched: list[FinishedRun]
-    """All that have ended, in their order."""
+    """All launches that have ended, in order."""
 
-    def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
-        """A probe on the completions of the baseline, or, with `records`, the one that samples
-        them."""
+    def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
+        """Probe with the completions of the baseline; with `records`, sample and record them."""
 
-    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
-        """A short timed launch, ended after `limit_s`."""
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
+        """Run a short timed launch; end it after `limit_s`."""
 
-    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
-        """A launch whose speed counts."""
+    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
+        """Run a launch whose speed counts."""
 
 
 class RunProcesses:
-    """Launches of one config, all into one folder."""
+    """Runs the launches of one config as processes, all in one folder."""
 
     def __init__(
         self,
@@ -105,19 +104,19 @@ class RunProcesses:
         self._rounds: Counter[str] = Counter()
         self.launched: list[FinishedRun] = []
 
-    def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
+    def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
         """See `LadderRuns`."""
         file = self._folder / "completions.jsonl"
         steps = min(GUARD_STEPS, self._config.max_steps or GUARD_STEPS)
-        # At a rate of 0 nothing that the optimizer does would show.
+        # No warm-up: at a learning rate of 0 the guard could not see the optimizer.
         short = {"repeats": 0, "probe_steps": steps, "warmup_steps": 0}
         if "fixed_length" in settings:
-            # Lengths as they come: what follows an end, and what pads it, is guarded too.
+            # Keep natural lengths, so that padding and tokens after EOS are guarded too.
             short["fixed_length"] = self._config.fixed_length
-        own = {RECORD if records else REPLAY: str(file)}
-        return self._run(label, "guard", "guard", {**settings, **short}, own)
+        variables = {RECORD if records else REPLAY: str(file)}
+        return self._run(label, "guard", "guard", {**settings, **short}, variables)
 
-    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         """See `LadderRuns`."""
         steps = min(TRIAL_STEPS, self._config.max_steps or TRIAL_STEPS)
         short: dict[str, Any] = {
@@ -131,75 +130,76 @@ class RunProcesses:
         short |= {"probe_steps": 0, "repeats": 1}
         return self._run(label, "trial", "trial", {**settings, **short}, {})
 
-    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
+    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
         """See `LadderRuns`."""
-        own = {TRL_DEFAULTS: "1"} if trl_defaults else {}
+        variables = {TRL_DEFAULTS: "1"} if trl_defaults else {}
         self._rounds[label] += 1
         name = f"round{self._rounds[label]}"
-        return self._run(label, "timed", name, {**settings, "probe_steps": 0, "repeats": 1}, own)
+        settings = {**settings, "probe_steps": 0, "repeats": 1}
+        return self._run(label, "timed", name, settings, variables)
 
     def _run(
-        self, label: str, kind: str, name: str, settings: Settings, own: Mapping[str, str]
-    ) -> Ran:
-        """Runs it, and keeps which it was."""
-        ran = self._ran(label, kind, run_name(self._config.name, f"{name}-{label}"), settings, own)
-        run_id = None if ran.record is None else ran.record.run_id
-        self.launched.append(FinishedRun(kind, label, run_id, ran.problem))
-        return ran
+        self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]
+    ) -> LaunchResult:
+        """Run one launch and list it in `launched`."""
+        name = run_name(self._config.name, f"{name}-{label}")
+        result = self._result(label, kind, name, settings, variables)
+        run_id = None if result.record is None else result.record.run_id
+        self.launched.append(FinishedRun(kind, label, run_id, result.problem))
+        return result
 
-    def _ran(
-        self, label: str, kind: str, name: str, settings: Settings, own: Mapping[str, str]
-    ) -> Ran:
-        online = dict(own) if self._is_needed(own) else {}
+    def _result(
+        self, label: str, kind: str, name: str, settings: Settings, variables: Mapping[str, str]
+    ) -> LaunchResult:
+        needed = variables if self._is_needed(variables) else {}
         fixed = [f"name={name}", "profiler.enabled=false", *NOTHING_SAVED]
-
-        heard = Heard(f"{label}, {kind}", self._say)
+        progress = LaunchProgress(f"{label}, {kind}", self._say)
         side = Side(
             role="",
             label=label,
             config=self._source,
             folder=Path.cwd(),
             python=Path(sys.executable),
-            environment={**self._environ, **self._reported(label, kind), **online},
+            environment={**self._environ, **self._tracking(label, kind), **needed},
             output_dir=self._folder,
             settings=self._overrides,
         )
         try:
-            with heard:
-                record = side.run_with([*fixed, *map(_setting, settings.items())], heard)
+            with progress:
+                record = side.run_with([*fixed, *map(_setting, settings.items())], progress)
         except (UsageError, MachineError) as error:
-            return Ran(None, problem=str(error))
+            return LaunchResult(None, problem=str(error))
         if record.status != "completed":
-            return Ran(record, problem=_ended(record))
-        return Ran(record, measured_rows(RunFolder(self._folder / record.run_id)))
+            return LaunchResult(record, problem=_why_incomplete(record))
+        return LaunchResult(record, measured_rows(RunFolder(self._folder / record.run_id)))
 
-    def _reported(self, label: str, kind: str) -> dict[str, str]:
-        """Trackers get the launches whose speed counts, a level beside the other."""
+    def _tracking(self, label: str, kind: str) -> dict[str, str]:
+        """Return variables for trackers: they show only timed launches, level beside level."""
         if kind != "timed":
             return {}
         logs = self._environ.get(TENSORBOARD) or str(self._folder / "tensorboard")
         return {LEVEL: label.replace(" ", "_"), TENSORBOARD: logs}
 
-    def _is_needed(self, own: Mapping[str, str]) -> bool:
-        """Completions are recorded and replayed where the trainer samples any."""
-        return TRL_DEFAULTS in own or self._config.max_new_tokens is not None
+    def _is_needed(self, variables: Mapping[str, str]) -> bool:
+        """Completions are recorded and replayed only if the trainer samples them."""
+        return TRL_DEFAULTS in variables or self._config.max_new_tokens is not None
 
 
-class Heard:
-    """Passes on what a launch tells of its steps, and of alerts. As a context it also says where
-    nothing was told for `quiet_s`."""
+class LaunchProgress:
+    """Prints the steps and alerts of a launch. As a context manager it also prints when no event
+    came for `quiet_s`."""
 
     def __init__(self, label: str, say: Callable[[str], None], quiet_s: float = QUIET_S) -> None:
         self._label = label
         self._say = say
         self._quiet_s = quiet_s
         self._steps = False
-        self._heard_at = time.monotonic()
+        self._last_event = time.monotonic()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> None:
-        self._heard_at = time.monotonic()
+        self._last_event = time.monotonic()
         self._thread.start()
 
     def __exit__(self, *_: object) -> None:
@@ -207,43 +207,42 @@ class Heard:
         self._thread.join()
 
     def _watch(self) -> None:
-        said_at = self._heard_at
+        printed_at = self._last_event
         while not self._ended.wait(min(1.0, self._quiet_s)):
             now = time.monotonic()
-            if now - max(said_at, self._heard_at) >= self._quiet_s:
-                what = "no step told" if self._steps else "still starting: compiles or loads"
-                self._say(f"  {self._label}: {what}, {now - self._heard_at:.0f} s")
-                said_at = now
+            if now - max(printed_at, self._last_event) >= self._quiet_s:
+                what = "no step" if self._steps else "still compiling or loading"
+                self._say(f"  {self._label}: {what} for {now - self._last_event:.0f} s")
+                printed_at = now
 
     def __call__(self, event: Event) -> None:
-        """One event of `canary run`."""
-        self._heard_at = time.monotonic()
+        """Print one event of `canary run`."""
+        self._last_event = time.monotonic()
         self._steps = self._steps or event.kind == "step"
         if event.kind in ("step", "alert"):
             self._say(f"  {self._label}: {event.text}")
 
 
 def run_name(job: str, launch: str) -> str:
-    """What a launch is called in its run's folder; a long name of the job is cut, not what tells
-    the launches apart."""
+    """Return a launch's name for its run's folder. It cuts a long name of the job, so that the
+    names of launches still differ."""
     ending = slug(launch)[: NAME_CHARACTERS - 2]
     start = job[: NAME_CHARACTERS - 1 - len(ending)].rstrip("._-")
     return f"{start}.{ending}".strip("._-")
 
 
 def slug(label: str) -> str:
-    """A label as a part of the names of folders."""
+    """Return a label as part of a folder's name."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", label).strip("._-")
 
 
-def _ended(record: RunRecord) -> str:
-    """Why a run did not complete."""
+def _why_incomplete(record: RunRecord) -> str:
     if not record.reason:
         return record.status
     return record.reason if record.status == "failed" else f"{record.status}: {record.reason}"
 
 
 def _setting(item: tuple[str, Any]) -> str:
-    """`key=value` as `--set` reads it."""
+    """Return `key=value` as `--set` reads it."""
     key, value = item
     return f"{key}={jsonio.dumps(value)}"

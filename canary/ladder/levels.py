@@ -1,5 +1,5 @@
-"""The four levels as settings of a config: what each switches on, for which trainers, and what a
-machine must have for it."""
+"""The four levels as settings of a config: what each one switches on, for which trainers, and what
+the machine needs for it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Level = Literal["baseline", "basic", "advanced", "optimal"]
 LEVELS: tuple[Level, ...] = ("baseline", "basic", "advanced", "optimal")
 
 Settings = Mapping[str, Any]
-"""Values by dotted key of a config; None leaves a key to the trainer."""
+"""Values by dotted key of a config; None leaves the key to the trainer."""
 Rounding = Literal["float32", "bfloat16"]
-"""In what arithmetic a switch may move the results: it stays in float32, or leaves it."""
+"""The arithmetic whose rounding may change the results: float32, or bfloat16."""
 
 MOST_BATCHES = 4
-"""Micro-batches that are tried, the nearest to what the config has."""
+"""Number of micro-batch sizes to try: those nearest to the config's."""
 
 
 def _anything(config: CanaryConfig, machine: Machine) -> str | None:
@@ -30,36 +30,36 @@ def _anything(config: CanaryConfig, machine: Machine) -> str | None:
 
 @dataclass(frozen=True)
 class Switch:
-    """One optimisation, which is on from its level on."""
+    """One optimization; it is on from its level upwards."""
 
     name: str
     level: Level
     choices: Callable[[CanaryConfig, Machine], Sequence[Settings]]
-    """What switches it on; where there are several, the fastest is found by trying."""
+    """Settings that switch it on; of several, trials find the fastest."""
     off: Settings | None = None
-    """What the levels below have; nothing where another switch has said it."""
+    """Settings of the levels below; None if another switch sets them."""
     trainers: Sequence[str] = TRAINING_TYPES
-    """Where it means something and keeps what is learned."""
+    """Trainers for which it has a meaning and does not change what is learned."""
     rounding: Rounding = "float32"
     tried: bool = False
-    """Whether it pays depends on the machine: short launches decide before the level is timed."""
+    """Whether short trials decide if it is on, because its gain depends on the machine."""
     lacks: Callable[[CanaryConfig, Machine], str | None] = _anything
-    """Why this machine cannot do it; None where it can."""
+    """Returns why this machine cannot do it; None if it can."""
 
     def used_by(self, trainer: str) -> bool:
-        """Whether it means something for a trainer."""
+        """Whether it has a meaning for a trainer."""
         known = all(trainer in (users_of(key) or (trainer,)) for key in self.off or ())
         return trainer in self.trainers and known
 
 
 def always(**settings: Any) -> Callable[[CanaryConfig, Machine], Sequence[Settings]]:
-    """One choice; `speed__kv_cache` stands for `speed.kv_cache`."""
+    """Return a function with one choice; `speed__kv_cache` means `speed.kv_cache`."""
     found = {key.replace("__", "."): value for key, value in settings.items()}
     return lambda config, machine: (found,)
 
 
 def micro_batches(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
-    """Other ways to cut the rows of an update into micro-batches; the update keeps its rows."""
+    """Return other ways to cut an update's rows into micro-batches; the update keeps its rows."""
     rows = config.batch_size * config.gradient_accumulation_steps
     sizes = [size for size in range(1, rows + 1) if rows % size == 0 and size != config.batch_size]
     nearest = sorted(
@@ -72,7 +72,7 @@ def micro_batches(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
 
 
 def ranks(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
-    """A rank a device; the update keeps its rows."""
+    """Return settings with one rank per device; the update keeps its rows."""
     count = len(machine.gpus)
     size, times = config.batch_size, config.gradient_accumulation_steps
     if times % count == 0:
@@ -83,7 +83,7 @@ def ranks(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
 
 
 def flash_kernels(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
-    """Flash attention as installed, or from the kernels hub."""
+    """Return flash attention as installed, and from the kernels hub."""
     found: list[Settings] = []
     if machine.has("flash-attn"):
         found.append({"attn_implementation": "flash_attention_2"})
@@ -93,7 +93,7 @@ def flash_kernels(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
 
 
 def fixed_caches(config: CanaryConfig, machine: Machine) -> Sequence[Settings]:
-    """A cache of fixed size, and that with compiled decoding; a config without a cache gets one."""
+    """Return a static cache without and with compiled decoding; it switches a missing cache on."""
     cache = {"speed.kv_cache": True} if config.speed.kv_cache is False else {}
     found: list[Settings] = [cache | {"speed.decode": "static"}]
     if not _needs_compiler(config, machine):
@@ -107,9 +107,9 @@ def _needs_gpu(config: CanaryConfig, machine: Machine) -> str | None:
 
 def _needs_flash(config: CanaryConfig, machine: Machine) -> str | None:
     if not machine.gpus:
-        return f"{machine.no_gpu}; SDPA's own kernel is what there is"
+        return f"{machine.no_gpu}; SDPA uses its default kernel"
     if not (machine.has("flash-attn") or machine.has("kernels")):
-        return "neither flash-attn nor kernels is installed; SDPA's own kernel stays"
+        return "neither flash-attn nor kernels is installed; SDPA uses its default kernel"
     return None
 
 
@@ -122,31 +122,31 @@ def _needs_liger(config: CanaryConfig, machine: Machine) -> str | None:
 def _needs_devices(config: CanaryConfig, machine: Machine) -> str | None:
     count = len(machine.gpus)
     if count < 2:
-        return "one device" if count else f"{machine.no_gpu}; a CPU is one device"
+        return "only one device" if count else f"{machine.no_gpu}; a CPU is one device"
     if config.nproc is not None:
-        return f"the config says nproc: {config.nproc}"
+        return f"the config sets nproc: {config.nproc}"
     if not ranks(config, machine):
         rows = config.batch_size * config.gradient_accumulation_steps
-        return f"{count} devices do not share the {rows} rows of an update evenly"
+        return f"{count} devices cannot share the {rows} rows of an update evenly"
     return None
 
 
 def _needs_compiler(config: CanaryConfig, machine: Machine) -> str | None:
     if not machine.compiler:
         missing = "C compiler with triton" if machine.gpus else "C++ compiler"
-        return f"no {missing}, which torch.compile needs"
+        return f"no {missing}"
     return None
 
 
 def _needs_choice(config: CanaryConfig, machine: Machine) -> str | None:
     if config.batch_size * config.gradient_accumulation_steps == 1:
-        return "an update has one row"
+        return "an update has only one row"
     bound = bound_to_its_micro_batch(config)
-    return f"others would change what is learned: {bound}" if bound else None
+    return f"another size would change what is learned: {bound}" if bound else None
 
 
 _CUT_FREELY = tuple(name for name, row in TRAINERS.items() if not row.bound_to_micro_batch({}))
-"""Trainers whose loss does not depend on which rows stand together in a micro-batch."""
+"""Trainers whose loss does not depend on which rows share a micro-batch."""
 
 SWITCHES: tuple[Switch, ...] = (
     Switch(
@@ -260,17 +260,17 @@ SWITCHES: tuple[Switch, ...] = (
         tried=True,
         lacks=_needs_liger,
     ),
-    Switch("a rank a device", "optimal", ranks, tried=True, lacks=_needs_devices),
+    Switch("one rank per device", "optimal", ranks, tried=True, lacks=_needs_devices),
 )
 
 
 def switches_for(config: CanaryConfig, known: Sequence[Switch] = SWITCHES) -> tuple[Switch, ...]:
-    """Those that mean something for the config's trainer."""
+    """Return the switches that have a meaning for the config's trainer."""
     return tuple(switch for switch in known if switch.used_by(config.training_type))
 
 
 def baseline_settings(config: CanaryConfig, switches: Sequence[Switch]) -> dict[str, Any]:
-    """Every switch off, and for online trainers completions of one length."""
+    """Return settings with every switch off and, for online trainers, equal completion lengths."""
     found: dict[str, Any] = {}
     for switch in switches:
         found |= switch.off or {}
@@ -278,5 +278,5 @@ def baseline_settings(config: CanaryConfig, switches: Sequence[Switch]) -> dict[
 
 
 def equal_lengths(config: CanaryConfig) -> dict[str, Any]:
-    """What makes sampled completions equal work."""
+    """Return settings that give sampled completions equal length, so that work is equal."""
     return {"fixed_length": True} if config.trainer.online else {}

@@ -1,4 +1,4 @@
-"""What this machine has for the switches of the ladder, found without torch."""
+"""Inspect, without torch, what this machine offers to the switches of the ladder."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Machine:
     gpus: tuple[str, ...] = ()
     """Names of the GPUs that the config's `device` may use."""
     no_gpu: str = "no GPU"
-    """Why there is none."""
+    """Why no GPU counts."""
     packages: Mapping[str, str | None] | None = None
-    """Version by package, None where it is not installed."""
+    """Version by package; None if it is not installed."""
     compiler: bool = False
-    """Whether there is what torch.compile needs: on a CPU a C++ compiler, for a GPU a C compiler
-    and triton."""
+    """Whether torch.compile can run: it needs a C++ compiler on a CPU, a C compiler and triton on a
+    GPU."""
 
     def has(self, package: str) -> bool:
         """Whether a package is installed."""
@@ -35,14 +35,14 @@ class Machine:
 
     @property
     def words(self) -> str:
-        """The machine in a few words."""
+        """Describe the machine in a few words."""
         torch = (self.packages or {}).get("torch") or "unknown"
         where = ", ".join(self.gpus) if self.gpus else f"{self.cpu}, {self.cores} cores"
         return f"{where}, torch {torch}"
 
 
 def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) -> Machine:
-    """What is here, for a config: with `device: cpu` no GPU counts."""
+    """Inspect this machine for a config; with `device: cpu` no GPU counts."""
     packages = package_versions()
     gpus, why = _gpus(config, environ, str(packages.get("torch")))
     return Machine(
@@ -56,8 +56,8 @@ def this_machine(config: CanaryConfig, environ: Mapping[str, str] = os.environ) 
 
 
 def _compiler(gpu: bool, environ: Mapping[str, str]) -> bool:
-    own = environ.get("CC" if gpu else "CXX")
-    names = (own,) if own else ("gcc", "clang", "cc") if gpu else ("g++", "clang++", "c++")
+    chosen = environ.get("CC" if gpu else "CXX")
+    names = (chosen,) if chosen else ("gcc", "clang", "cc") if gpu else ("g++", "clang++", "c++")
     return any(map(shutil.which, names))
 
 

@@ -1,7 +1,7 @@
-"""From the launches of the levels to their figures and to ratios with intervals. Pure.
+"""Compute figures of levels, and ratios with intervals, from their launches. Pure.
 
-A launch is one sample. Levels alternate within a round, and a ratio is that of two launches of one
-round: what the machine does over the minutes leaves it.
+Each launch is one sample. A ratio compares two launches of one round, so that slow changes of the
+machine cancel.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from canary.record.phases import shown_phases
 from canary.record.types import Bottleneck, RunRecord
 
 ALPHA = 0.025
-"""Error of each end of an interval: 95% between them."""
+"""Error at each end of a 95% interval."""
 
 
 @dataclass(frozen=True)
 class SpeedUp:
-    """A ratio of samples a second, with a 95% interval where there was more than one round."""
+    """A ratio of samples per second, with a 95% interval if there was more than one round."""
 
     ratio: float
     low: float | None
@@ -32,17 +32,17 @@ class SpeedUp:
 
     @property
     def open(self) -> bool:
-        """Whether the interval includes 1: neither a gain nor a loss is sure."""
+        """Whether the interval includes 1, so that neither a gain nor a loss is sure."""
         return self.low is not None and self.high is not None and self.low <= 1 <= self.high
 
     @property
     def sure(self) -> bool:
-        """Whether the interval lies above 1."""
+        """Whether the interval lies above 1, so that the gain is sure."""
         return self.low is not None and self.low > 1
 
 
 def speed_up(faster: Sequence[float], slower: Sequence[float]) -> SpeedUp:
-    """The ratio of two levels' speeds, the i-th of each from one round; all above 0."""
+    """Return the ratio of two levels' speeds, paired by round; all are above 0."""
     logs = [math.log(one / other) for one, other in zip(faster, slower, strict=True)]
     spread = spread_of(logs, "rounds")
     if spread is None:
@@ -53,14 +53,14 @@ def speed_up(faster: Sequence[float], slower: Sequence[float]) -> SpeedUp:
 
 
 def share_of_gain(part: float, whole: float) -> float | None:
-    """What share of a gain a smaller one is, in logarithms, as factors multiply; None where the
-    whole is no gain."""
+    """Return the share of `part` in the gain `whole`, in logarithms because factors multiply; None
+    if `whole` is no gain."""
     return math.log(part) / math.log(whole) if whole > 1 else None
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What the launches of one level told, each the median of its launches; None: not measured."""
+    """Figures of one level, each the median of its launches; None: not measured."""
 
     samples_per_s: float
     tokens_per_s: float | None = None
@@ -68,17 +68,17 @@ class Figures:
     step_s: float | None = None
     gpu_pct: float | None = None
     cpu_pct: float | None = None
-    """Of one core, over the process tree."""
+    """Percent of one core, over the process tree."""
     memory_mb: float | None = None
     memory_kind: str | None = None
     gil_share: float | None = None
-    """Of the computing time, at most so much was waiting for Python's lock."""
+    """Largest possible share of the computing time that was waiting for Python's lock."""
     phases: Mapping[str, float] = field(default_factory=dict)
-    """Seconds a step."""
+    """Seconds per step."""
 
 
 def figures_of(records: Sequence[RunRecord]) -> Figures:
-    """The figures of one level's completed launches."""
+    """Return the figures of one level's completed launches."""
     perfs = [record.perf for record in records]
     seconds = _median([perf.seconds_per_completion_token for perf in perfs])
     names = sorted({name for record in records for name in record.phases})
@@ -101,35 +101,35 @@ def figures_of(records: Sequence[RunRecord]) -> Figures:
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return statistics.median(told) if told else None
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else None
 
 
 def bottleneck_of(records: Sequence[RunRecord]) -> str:
-    """What held the launches of one level back, in a line: the worst that most of them name, or
-    the part of a step that took most, by their medians and under the names of the live line."""
-    named = _named_by_most(records)
-    if named is not None:
-        return one_line(named)
+    """Return one line: the worst bottleneck that most launches of a level have. Without one, name
+    the phase with the largest median time."""
+    common = _common_bottleneck(records)
+    if common is not None:
+        return one_line(common)
     short = next(filter(None, map(too_short, records)), "")
-    found = f"not judged: {short}" if short else "none was named"
+    found = f"not judged: {short}" if short else "none found"
     phases = shown_phases(figures_of(records).phases) if records else {}
     if not phases:
         return found
     name = max(phases, key=lambda phase: phases[phase])
-    return f"{found}; {name} takes {100 * phases[name] / sum(phases.values()):.0f}% of a step"
+    return f"{found}; {name} takes {100 * phases[name] / sum(phases.values()):.0f}% of the step"
 
 
-def _named_by_most(records: Sequence[RunRecord]) -> Bottleneck | None:
-    """Of the bottlenecks that more than half of the launches have, the worst by its median cost;
-    None where there is none."""
-    told: dict[str, list[Bottleneck]] = {}
+def _common_bottleneck(records: Sequence[RunRecord]) -> Bottleneck | None:
+    """Return the worst, by median cost, of the bottlenecks that more than half of the launches
+    have; None without any."""
+    by_name: dict[str, list[Bottleneck]] = {}
     for record in records:
         for one in record.bottlenecks or ():
-            told.setdefault(one.name, []).append(one)
-    usual = []
-    for each in told.values():
+            by_name.setdefault(one.name, []).append(one)
+    common = []
+    for each in by_name.values():
         if 2 * len(each) > len(records):
             each.sort(key=lambda one: one.cost)
-            usual.append(each[(len(each) - 1) // 2])
-    return min(usual, key=lambda one: (one.severity != "bottleneck", -one.cost), default=None)
+            common.append(each[(len(each) - 1) // 2])
+    return min(common, key=lambda one: (one.severity != "bottleneck", -one.cost), default=None)

@@ -1,4 +1,4 @@
-"""What a ladder found: types, handed from the climbing to the rendering."""
+"""The results of a ladder, as types that the reports read."""
 
 from __future__ import annotations
 
@@ -23,52 +23,52 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Tried:
-    """A choice of a switch, measured by short launches on top of the level below."""
+    """A choice of a switch, timed in a short launch on top of the level below."""
 
     switch: str
     settings: Settings
     ratio: float | None
-    """Samples a second with it over those without; None where it did not run."""
+    """Samples per second with it over those without it; None if it did not run."""
     kept: bool
     problem: str = ""
     apart: float = 0.0
-    """By what share the two launches around the trials differ: what the machine did meanwhile."""
+    """Relative difference of the two launches around the trials: the drift of the machine."""
     decided: bool = True
-    """Whether its ratio lies outside of that; where it does not, it is not kept."""
+    """Whether its gain or loss is larger than that drift; if not, it is not kept."""
     waited: float | None = None
-    """Share of the trial in which it was ready and had no core; None: not measured."""
+    """Share of the trial's time that it waited for a core; None: not measured."""
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """What the guards of one level saw."""
+    """The verdicts of one level's guards."""
 
     exact: Verdict | None
-    """With what leaves float32 put back: within float32's rounding. None where it did not run."""
+    """The level in float32, within float32's rounding; None if it did not run."""
     wide: Verdict | None = None
-    """As the level is, where it leaves float32."""
+    """The level as it is, if it leaves float32."""
     blamed: tuple[str, ...] = ()
-    """Switches of the level that break the guard alone."""
+    """Switches of the level that break the guard when they are on alone."""
     note: str = ""
 
     @property
     def broken(self) -> Verdict | None:
         """The verdict of a guard that ran and does not hold, the exact one first."""
-        return next((one for one in self._told if one.broken), None)
+        return next((one for one in self._verdicts if one.broken), None)
 
     @property
     def missing(self) -> Verdict | None:
-        """The verdict of a guard that did not run: nothing is known of what is learned."""
-        return next((one for one in self._told if not one.ran), None)
+        """The verdict of a guard that did not run, so that learning is unknown."""
+        return next((one for one in self._verdicts if not one.ran), None)
 
     @property
-    def _told(self) -> list[Verdict]:
+    def _verdicts(self) -> list[Verdict]:
         return [one for one in (self.exact, self.wide) if one is not None]
 
     @property
     def holds(self) -> bool:
-        """Whether the level moved no signal of the baseline's beyond what arithmetic may."""
-        return self.exact is not None and all(one.holds for one in self._told)
+        """Whether every signal differs from the baseline's by no more than rounding."""
+        return self.exact is not None and all(one.holds for one in self._verdicts)
 
 
 @dataclass(frozen=True)
@@ -77,63 +77,63 @@ class LevelFound:
 
     level: Level
     settings: Settings
-    """All of them, over the user's config."""
+    """All settings that override the user's config."""
     switched: tuple[str, ...] = ()
-    """Names of the switches that came on at this level, or at a level below that is not shown."""
+    """Switches that came on at this level, or at a level below that is not in the report."""
     skipped: tuple[Skipped, ...] = ()
-    """What could not be tried; what was, and was left out, stands in `tried`."""
+    """Switches that could not be tried; `tried` lists those tried and left out."""
     tried: tuple[Tried, ...] = ()
     guarded: Guarded | None = None
-    """None for the baseline, which the others are held against."""
+    """None for the baseline, the reference of the others."""
     speeds: tuple[float, ...] = ()
-    """Samples a second, a launch a round."""
+    """Samples per second, one launch per round."""
     figures: Figures | None = None
     cumulative: SpeedUp | None = None
     step_up: SpeedUp | None = None
-    """Over the level that `step_over` names."""
+    """The ratio over the level `step_over`."""
     step_over: str = ""
     """The last safe level below that has a ratio, or the baseline."""
     bottleneck: str = ""
-    """What held this level back over its rounds, before the next step up."""
+    """The bottleneck of this level's speed in its rounds."""
     problem: str = ""
-    """Why there is no ratio: it did not run, or did other work."""
+    """Why it has no ratio: it did not run, or its work differs."""
 
     @property
     def safe(self) -> bool:
-        """Whether nothing was seen that it learns otherwise; the baseline is."""
+        """Whether no guard saw a difference in learning; the baseline is safe."""
         return self.guarded is None or self.guarded.holds
 
     @property
     def unsafe(self) -> bool:
-        """Whether it learns something else than the baseline."""
+        """Whether it learns differently from the baseline."""
         return self.guarded is not None and self.guarded.broken is not None
 
     @property
     def unguarded(self) -> str:
-        """Why nothing is known of what it learns; empty where its guards ran."""
+        """Why its learning is unknown; empty if its guards ran."""
         missing = None if self.guarded is None else self.guarded.missing
         return "" if missing is None else missing.problem
 
 
 @dataclass(frozen=True)
 class TrlFound:
-    """The same job on trl's own defaults."""
+    """The same job with trl's defaults."""
 
     figures: Figures | None = None
     over_baseline: SpeedUp | None = None
     share: float | None = None
-    """Of the top level's gain, what a user of trl has already, in logarithms; 0 where trl's
-    defaults are slower than the baseline, None where there is no gain to share, or `undecided`."""
+    """Share of the top level's gain that trl's defaults have, in logarithms; 0 if they are slower
+    than the baseline, None without a gain or if `undecided`."""
     undecided: str = ""
-    """Why the ratios do not say what share that is."""
+    """Why the ratios do not decide the share."""
     problem: str = ""
     skipped: bool = False
-    """Whether `problem` was known before the start, and no process was launched."""
+    """Whether `problem` was known before the start, so that nothing was launched."""
 
 
 def top_of(levels: Sequence[LevelFound]) -> LevelFound | None:
-    """The highest safe level with a ratio over the baseline; of those with its settings the lowest,
-    which switched the last of them on. None where that is the baseline."""
+    """Return the highest safe level with a ratio over the baseline; of levels with equal settings
+    the lowest. None if that is the baseline."""
     measured = [one for one in levels[1:] if one.cumulative is not None and one.safe]
     if not measured or measured[-1].settings == levels[0].settings:
         return None
@@ -142,11 +142,11 @@ def top_of(levels: Sequence[LevelFound]) -> LevelFound | None:
 
 @dataclass(frozen=True)
 class Ladder:
-    """One ladder."""
+    """The result of `canary ladder`."""
 
     name: str
     headline: str
-    """Trainer, model and data in a line."""
+    """Trainer, model and data in one line."""
     training_type: str
     machine: Machine
     created: str
@@ -156,22 +156,22 @@ class Ladder:
     folder: Path
     notes: tuple[str, ...] = ()
     launches: tuple[FinishedRun, ...] = ()
-    """All of them, in their order."""
+    """All launches, in order."""
 
     @property
     def top(self) -> LevelFound | None:
-        """The level that the headline names, see `top_of`."""
+        """The level in the report's first line, see `top_of`."""
         return top_of(self.levels)
 
     @property
     def passed(self) -> bool:
-        """Whether every level was measured, did equal work, and its guard holds."""
+        """Whether every level was measured, did equal work, and has a guard that holds."""
         return not any(one.unsafe or one.unguarded or one.problem for one in self.levels)
 
 
 @dataclass(frozen=True)
 class Advised:
-    """One choice of a switch, alone on top of the user's own config."""
+    """One choice of a switch, alone on top of the user's config."""
 
     switch: str
     settings: Settings
@@ -181,7 +181,7 @@ class Advised:
 
     @property
     def worth_it(self) -> bool:
-        """Faster for sure, and nothing else is learned."""
+        """Whether it is faster for sure and leaves learning unchanged."""
         return self.gain is not None and self.gain.sure and self._safe
 
     @property
@@ -191,7 +191,7 @@ class Advised:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to put into the user's own config, in order of gain."""
+    """The result of `--advise`: what to put into the user's config."""
 
     name: str
     headline: str
@@ -200,19 +200,19 @@ class Advice:
     created: str
     rounds: int
     candidates: tuple[Advised, ...]
-    """By gain, the largest first; those without one last."""
+    """Sorted by gain, largest first; switches without a gain come last."""
     skipped: tuple[Skipped, ...]
     settings: Settings = field(default_factory=dict)
-    """Of those that are worth it, the best choice of each switch."""
+    """The best choice of each switch that is worth it."""
     together: Advised | None = None
-    """All of these at once."""
+    """All of these settings together."""
     base: Figures | None = None
     folder: Path = Path()
     notes: tuple[str, ...] = ()
     launches: tuple[FinishedRun, ...] = ()
-    """All of them, in their order."""
+    """All launches, in order."""
 
     @property
     def passed(self) -> bool:
-        """Whether what is advised holds together."""
+        """Whether the guard of all recommended settings together holds."""
         return self.together is None or self.together.guard is None or self.together.guard.holds

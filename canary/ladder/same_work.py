@@ -1,4 +1,4 @@
-"""Whether two launches did the same work: only then is a ratio of their speeds a speed-up."""
+"""Compare the work of two launches: a ratio of speeds is a speed-up only for equal work."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ COUNTS = {
     "completion_tokens": "completion tokens",
     "updates": "updates",
 }
-"""What a step's row counts of the work that the job asks for; padding is none of it."""
+"""Counts of a step's row that measure the work of the job; padding does not count."""
 WHERE_BOTH = frozenset({"input_tokens"})
-"""Compared where both count it: trl's own PPO does not say what it is fed."""
+"""Compared only if both launches count it: trl's PPO does not count its input."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What each optimizer step of one launch worked on, in the order of the steps."""
+    """The work of each optimizer step of one launch, in order."""
 
     steps: int
     counts: Mapping[str, tuple[float, ...]]
-    """By the key of COUNTS, a number a step; a key that the rows do not have is left out."""
+    """One number per step by key of COUNTS, without keys that the rows lack."""
 
 
 def work_of(rows: Iterable[Row]) -> Work:
-    """The work in the rows of one measured launch."""
+    """Sum up the rows of one measured launch."""
     found = list(rows)
     counts = {}
     for key in COUNTS:
@@ -43,7 +43,7 @@ def work_of(rows: Iterable[Row]) -> Work:
 
 
 def unequal(reference: Work, other: Work) -> str:
-    """In what the other's work differs from the reference's, in words; empty where it is equal."""
+    """Describe the first difference from the reference's work; empty if it is equal."""
     if reference.steps != other.steps:
         return f"{other.steps} steps instead of {reference.steps}"
     for key, words in COUNTS.items():
@@ -51,7 +51,7 @@ def unequal(reference: Work, other: Work) -> str:
         if (wanted is None) != (found is None) and key in WHERE_BOTH:
             continue
         if (wanted is None) != (found is None):
-            who = "the reference" if wanted is None else "this one"
+            who = "the reference" if wanted is None else "this launch"
             return f"{who} does not count its {words}"
         for step, (before, after) in enumerate(zip(wanted or (), found or (), strict=True), 1):
             if before != after:
@@ -60,8 +60,8 @@ def unequal(reference: Work, other: Work) -> str:
 
 
 def other_rows(reference: Exact, other: Exact) -> str:
-    """In which step the other's probe trained on other rows than the reference's, in words; empty
-    where on the same. Rows are told by their ids without padding, in whatever order."""
+    """Describe the first step whose rows differ from those of the reference's probe; empty if all
+    are equal. Rows are compared by their ids without padding, in any order."""
     pairs = zip(reference.get("batches", []), other.get("batches", []), strict=False)
     for step, (before, after) in enumerate(pairs, start=1):
         wanted, found = rows_of(before), rows_of(after)
@@ -69,7 +69,7 @@ def other_rows(reference: Exact, other: Exact) -> str:
             missing, added = wanted[name] - found[name], found[name] - wanted[name]
             if missing or added:
                 return (
-                    f"other rows in step {step}: {missing.total()} of {wanted[name].total()} "
-                    f"missing, {added.total()} that are not there otherwise"
+                    f"different rows in step {step}: {missing.total()} of {wanted[name].total()} "
+                    f"missing, {added.total()} added"
                 )
     return ""

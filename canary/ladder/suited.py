@@ -1,5 +1,5 @@
-"""Which switches a config leaves to the ladder: not what its `trainer_args` say already, nor what
-its own rules refuse. Pure."""
+"""Which switches a config leaves to the ladder: those that its `trainer_args` do not set and its
+rules accept. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SET_BY: Mapping[str, Sequence[str]] = {
     **{f"speed.{switch}": names for switch, names in SAID_TWICE.items()},
     "speed.decode": (*SAID_TWICE["decode"], *SAID_TWICE["kv_cache"]),
 }
-"""Arguments in `trainer_args` by the key that they stand for."""
+"""Arguments in `trainer_args` by the config key that they set."""
 
 BY_DEFAULT: Mapping[str, Any] = {
     "speed.advantages": "vectorised",
@@ -28,11 +28,11 @@ BY_DEFAULT: Mapping[str, Any] = {
     "speed.rollout_batch": "whole",
     "attn_implementation": "sdpa",
 }
-"""What a key that is null does by itself. A model without SDPA cannot be switched to it either."""
+"""Values that null keys mean. A model without SDPA cannot be switched to SDPA either."""
 
 
 def unsuited(switch: Switch, config: CanaryConfig, machine: Machine) -> str:
-    """Why the config does not leave a switch to the ladder; empty where it does."""
+    """Return why the config does not leave a switch to the ladder; empty if it does."""
     off = switch.off or {}
     choices = [] if switch.lacks(config, machine) else list(switch.choices(config, machine))
     for key in dict.fromkeys((*off, *(key for choice in choices for key in choice))):
@@ -47,22 +47,22 @@ def unsuited(switch: Switch, config: CanaryConfig, machine: Machine) -> str:
 
 
 def left_out(switch: Switch, config: CanaryConfig, machine: Machine) -> str:
-    """Why a switch does not come on: the machine, or the config itself; empty where it may."""
+    """Return why the machine or the config excludes a switch; empty if neither does."""
     return switch.lacks(config, machine) or unsuited(switch, config, machine)
 
 
 def suited(
     switches: Sequence[Switch], config: CanaryConfig, machine: Machine
 ) -> tuple[Switch, ...]:
-    """Those that the config leaves to the ladder; what the others set stays the user's at every
-    level."""
+    """Return the switches that the config leaves to the ladder. The other settings stay as the user
+    set them at every level."""
     return tuple(one for one in switches if not unsuited(one, config, machine))
 
 
 def accepted_choices(
     switch: Switch, config: CanaryConfig, machine: Machine, over: Settings
 ) -> list[Settings]:
-    """Its choices that machine and config take, over other settings."""
+    """Return the choices of a switch that machine and config accept on top of other settings."""
     if switch.lacks(config, machine):
         return []
     choices = switch.choices(config, machine)
@@ -70,7 +70,7 @@ def accepted_choices(
 
 
 def refusal(config: CanaryConfig, settings: Settings) -> str:
-    """What the rules of `speed` say against settings over a config; empty where they take them."""
+    """Return why the rules of `speed` refuse settings in a config; empty if they accept them."""
 
     def refuse(key: str, message: str, hint: str) -> None:
         raise ConfigError(f"{key} {message}", hint, key=key)
@@ -83,7 +83,7 @@ def refusal(config: CanaryConfig, settings: Settings) -> str:
 
 
 def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
-    """The config with values by dotted key, which are not checked."""
+    """Return the config with values by dotted key, without checking them."""
     plain: dict[str, Any] = {}
     sections: dict[str, dict[str, Any]] = {}
     for key, value in settings.items():
@@ -93,48 +93,40 @@ def with_settings(config: CanaryConfig, settings: Settings) -> CanaryConfig:
         else:
             plain[key] = value
     for section, values in sections.items():
-        own: Any = getattr(config, section)
-        if isinstance(own, BaseModel):
-            plain[section] = own.model_copy(update=values)
+        current: Any = getattr(config, section)
+        if isinstance(current, BaseModel):
+            plain[section] = current.model_copy(update=values)
     return config.model_copy(update=plain)
 
 
 def require_equal_work(config: CanaryConfig) -> None:
-    """Completions of one length must be had.
-
-    Raises:
-        UsageError: the config's `trainer_args` do not let them.
-    """
+    """Raise UsageError if the config's `trainer_args` exclude completions of equal length."""
     refused = refusal(config, equal_lengths(config))
     if refused:
         raise UsageError(
-            f"levels are timed on completions of one length, which cannot be had: {refused}",
+            f"levels are timed on completions of equal length, but {refused}",
             "remove it from trainer_args",
         )
 
 
 def require_baseline(config: CanaryConfig, switches: Sequence[Switch], machine: Machine) -> None:
-    """The level that all others are held against must be a config.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Raise UsageError if the baseline's settings are not a valid config."""
     off = baseline_settings(config, suited(switches, config, machine))
     refused = refusal(config, off)
     if refused:
-        raise UsageError(f"this config has no baseline: {refused}")
+        raise UsageError(f"this config has no baseline level: {refused}")
 
 
 def in_force(config: CanaryConfig, settings: Settings, machine: Machine) -> str:
-    """Why settings would change nothing of a config; empty where they would."""
+    """Return why settings would not change a config; empty if they would."""
     defaults = dict(BY_DEFAULT)
     if machine.gpus:
         defaults["speed.pin_memory"] = True
-    own = {key: _value(config, key) for key in settings}
-    if own == dict(settings):
-        return "is in the config already"
-    shown = {key: defaults.get(key) if value is None else value for key, value in own.items()}
-    return "is on by default" if shown == dict(settings) else ""
+    now = {key: _value(config, key) for key in settings}
+    if now == dict(settings):
+        return "already in the config"
+    active = {key: defaults.get(key) if value is None else value for key, value in now.items()}
+    return "on by default" if active == dict(settings) else ""
 
 
 def _value(config: CanaryConfig, key: str) -> Any:

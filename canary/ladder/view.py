@@ -1,4 +1,4 @@
-"""A ladder as people read it: what the templates of text and Markdown fill in."""
+"""The report of a ladder: JSON, and the values for the text and Markdown templates."""
 
 from __future__ import annotations
 
@@ -22,13 +22,7 @@ from canary.record import jsonio
 from canary.record.phases import PHASES
 from canary.report.lines import figures, wrapped
 from canary.report.numbers import significant
-from canary.report.render import (
-    FORMATS,
-    check_format,
-    environment,
-    tidy,
-    write_text,
-)
+from canary.report.render import FORMATS, check_format, environment, tidy, write_text
 
 DOCUMENT_VERSION = 1
 HEADINGS = (
@@ -45,29 +39,29 @@ HEADINGS = (
     "guard",
 )
 LEAST = ("GIL", "CPU of one core", "GPU", "memory", "tokens/s")
-"""Columns that a narrow terminal gives up, the first one first."""
-Row = tuple[str, ...]
+"""Columns that a narrow terminal drops, in this order."""
+Cells = tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class LevelView:
-    """What is said of one level beside its figures."""
+    """The lines about one level below the table."""
 
     name: str
     lines: tuple[tuple[str, str], ...]
-    """What, and the text."""
+    """Label and text."""
 
 
 @dataclass(frozen=True)
 class LadderView:
-    """What the templates fill in."""
+    """The values for the templates."""
 
     title: str
     place: str
     answer: str
-    rows: tuple[Row, ...]
-    phase_headings: Row
-    phases: tuple[Row, ...]
+    rows: tuple[Cells, ...]
+    phase_headings: Cells
+    phases: tuple[Cells, ...]
     levels: tuple[LevelView, ...]
     trl: str
     notes: tuple[str, ...]
@@ -75,12 +69,7 @@ class LadderView:
 
 
 def ladder_text(ladder: Ladder, form: str, width: int | None = None) -> str:
-    """A ladder in one of the formats, ending with a line break; as text, of lines that fit the
-    width where there is one.
-
-    Raises:
-        UsageError: no such format.
-    """
+    """Render a ladder in one of the formats; see `report_text`."""
     view = view_of_ladder(ladder)
     return report_text("ladder", form, document_of(ladder), view, HEADINGS, width)
 
@@ -90,14 +79,14 @@ def report_text(
     form: str,
     document: Mapping[str, Any],
     view: Any,
-    headings: Row,
+    headings: Cells,
     width: int | None = None,
 ) -> str:
-    """A report as JSON, or in the template of that name as text or Markdown; ends with a line
-    break. Lines of text fit the width where there is one.
+    """Render a report as JSON, or as text or Markdown with the templates of that name. It ends with
+    a line break; lines of text fit `width`.
 
     Raises:
-        UsageError: no such format.
+        UsageError: unknown format.
     """
     check_format(form)
     if form == "json":
@@ -106,7 +95,7 @@ def report_text(
         template = environment().get_template(f"{name}.md.jinja")
         return tidy(template.render(view=view, headings=headings))
 
-    def aligned(headings: Row, rows: Sequence[Row], indent: int = 0) -> list[str]:
+    def aligned(headings: Cells, rows: Sequence[Cells], indent: int = 0) -> list[str]:
         return figures(headings, rows, width and width - indent, LEAST)
 
     template = environment().get_template(f"{name}.txt.jinja")
@@ -114,10 +103,10 @@ def report_text(
 
 
 def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
-    """Leaves a report in a folder, a text for each of FORMATS.
+    """Write a report into a folder; `texts` has one text for each of FORMATS.
 
     Raises:
-        MachineError: it cannot be written.
+        MachineError: the files cannot be written.
     """
     for form, text in zip(FORMATS, texts, strict=True):
         suffix = {"text": "txt", "markdown": "md", "json": "json"}[form]
@@ -125,12 +114,12 @@ def left_in(folder: Path, name: str, texts: Sequence[str]) -> None:
 
 
 def document_of(ladder: Ladder) -> dict[str, Any]:
-    """The JSON form: everything that was found."""
+    """Return the JSON report, with everything that was found."""
     found = asdict(ladder) | {"folder": str(ladder.folder)}
     for shown, level in zip(found["levels"], ladder.levels, strict=True):
         shown["unsafe"] = level.unsafe
-        for told, tried in zip(shown["tried"], level.tried, strict=True):
-            told["words"] = tried_words(tried)
+        for entry, tried in zip(shown["tried"], level.tried, strict=True):
+            entry["words"] = tried_words(tried)
     return {
         "schema_version": DOCUMENT_VERSION,
         "passed": ladder.passed,
@@ -140,7 +129,7 @@ def document_of(ladder: Ladder) -> dict[str, Any]:
 
 
 def view_of_ladder(ladder: Ladder) -> LadderView:
-    """Everything in words."""
+    """Put a ladder into words."""
     shown: list[tuple[str, Figures | None]] = [(one.level, one.figures) for one in ladder.levels]
     if ladder.trl.figures is not None:
         shown.append(("trl's defaults", ladder.trl.figures))
@@ -150,8 +139,8 @@ def view_of_ladder(ladder: Ladder) -> LadderView:
     return LadderView(
         title=f"Ladder of {ladder.headline}",
         place=(
-            f"{ladder.machine.words}; {rounds_words(ladder.rounds)}, each launch a process of its "
-            f"own; {ladder.created}"
+            f"{ladder.machine.words}; {rounds_words(ladder.rounds)}, each launch in a separate "
+            f"process; {ladder.created}"
         ),
         answer=answer(ladder),
         rows=(*map(_row, ladder.levels), *_trl_row(ladder)),
@@ -171,8 +160,8 @@ def view_of_ladder(ladder: Ladder) -> LadderView:
     )
 
 
-def figure_cells(figures: Figures | None) -> Row:
-    """Samples and tokens a second, step, GPU, CPU, memory, GIL."""
+def figure_cells(figures: Figures | None) -> Cells:
+    """Return samples and tokens per second, step, GPU, CPU, memory, GIL."""
     if figures is None:
         return ("-",) * 7
     return (
@@ -194,14 +183,14 @@ def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else significant(1000 * seconds, 3)
 
 
-def _row(level: LevelFound) -> Row:
-    safe = "-" if level.guarded is None else "holds" if level.guarded.holds else "UNSAFE"
-    safe = "not run" if level.unguarded and not level.unsafe else safe
+def _row(level: LevelFound) -> Cells:
+    guard = "-" if level.guarded is None else "holds" if level.guarded.holds else "UNSAFE"
+    guard = "not run" if level.unguarded and not level.unsafe else guard
     speeds = (speed_words(level.cumulative), speed_words(level.step_up))
-    return (level.level, *figure_cells(level.figures), *speeds, safe)
+    return (level.level, *figure_cells(level.figures), *speeds, guard)
 
 
-def _trl_row(ladder: Ladder) -> tuple[Row, ...]:
+def _trl_row(ladder: Ladder) -> tuple[Cells, ...]:
     trl = ladder.trl
     if trl.figures is None:
         return ()
@@ -215,14 +204,14 @@ def _lines(
     lines = []
     start = next((one for one in levels if one.level == level.step_over), below)
     if start.bottleneck:
-        lines.append((f"held back {start.level}", start.bottleneck))
+        lines.append((f"{start.level} bottleneck", start.bottleneck))
     if level.problem:
-        lines.append(("no ratio", level.problem))
+        lines.append(("no speed-up", level.problem))
     if start is not below:
-        passed_over = levels[levels.index(start) + 1 : levels.index(level)]
-        names = " and ".join(one.level for one in passed_over)
-        what = f"{start.level}: what came on at {names}, and is not left out, is in it"
-        lines.append(("step up over", what))
+        between = levels[levels.index(start) + 1 : levels.index(level)]
+        names = " and ".join(one.level for one in between)
+        what = f"{start.level}; it includes the switches of {names} that are still on"
+        lines.append(("step up from", what))
     ratios = (("speed-up", level.cumulative), ("step up", level.step_up))
     lines += [
         (name, "no sure gain: the interval includes 1")
@@ -235,7 +224,7 @@ def _lines(
         if key not in below.settings or below.settings[key] != value
     }
     lines.append(("switched on", ", ".join(level.switched) or "nothing"))
-    lines.append(("settings", settings_words(changed) or "those of the level below"))
+    lines.append(("settings", settings_words(changed) or "same as the level below"))
     lines += [("tried", tried_words(one)) for one in level.tried]
     lines += [("skipped", f"{one.switch}: {one.reason}") for one in level.skipped]
     if level.guarded is not None:
@@ -249,26 +238,26 @@ def _guard_lines(guarded: Guarded) -> list[tuple[str, str]]:
         if verdict is not None:
             lines.append((f"guard {words}", f"{state_word(verdict)}: {verdict_words(verdict)}"))
     if guarded.blamed:
-        lines.append(("to blame", ", ".join(guarded.blamed)))
+        lines.append(("broken by", ", ".join(guarded.blamed)))
     elif guarded.note:
-        lines.append(("to blame", guarded.note))
+        lines.append(("broken by", guarded.note))
     return lines
 
 
 def _trl_words(ladder: Ladder) -> str:
     trl = ladder.trl
     if trl.skipped:
-        return f"trl's own defaults: skipped: {trl.problem}"
+        return f"trl's defaults were skipped: {trl.problem}"
     if trl.problem or trl.over_baseline is None:
-        return f"trl's own defaults were not timed: {trl.problem}"
-    said = f"trl's own defaults are {speed_words(trl.over_baseline)} the baseline"
+        return f"trl's defaults were not timed: {trl.problem}"
+    speed = f"trl's defaults run {speed_words(trl.over_baseline)} as fast as the baseline"
     if trl.undecided:
-        return f"{said}: what share of a gain that is, is not decided: {trl.undecided}."
+        return f"{speed}. Their share of the top level's gain is undecided: {trl.undecided}."
     if trl.share is None:
-        return f"{said}."
+        return f"{speed}."
     if trl.share == 0:
-        return f"{said}: a user of trl has none of the top level's gain (0%), as it is not faster."
+        return f"{speed}, so they have none of the top level's gain (0%)."
     return (
-        f"{said}: a user of trl has {100 * trl.share:.0f}% of the top level's gain already "
-        "(in logarithms, as factors multiply)."
+        f"{speed}. They have {100 * trl.share:.0f}% of the top level's gain "
+        "(in logarithms, because factors multiply)."
     )

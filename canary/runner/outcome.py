@@ -8,6 +8,7 @@ from canary.errors import EXIT_ERROR, EXIT_OK, EXIT_USAGE
 from canary.protocol.job import Result
 from canary.record.alerts import WORST_FIRST, alert_words
 from canary.record.bottlenecks import one_line
+from canary.record.end_loss import end_loss_words
 from canary.record.host import typical_cpu_s_per_step
 from canary.record.phases import is_online, shown_phases
 from canary.record.summary import MIN_STEPS, more_steps
@@ -54,12 +55,8 @@ def outcome_text(record: RunRecord) -> str:
     lines += _line("utilisation", utilisation_words(record))
     if perf.max_mem_mb is not None:
         lines.append(f"  memory      {perf.max_mem_mb:,.0f} MB peak ({perf.max_mem_kind})")
-    if stability.loss_values and stability.final_loss is not None:
-        lines.append(
-            f"  loss        {stability.loss_values[0]:.4f} -> {stability.final_loss:.4f} "
-            "(first and last step), "
-            f"{stability.nan_steps} NaN, {stability.inf_steps} Inf"
-        )
+    if loss := end_loss_words(record):
+        lines.append(f"  loss        {loss}, {stability.nan_steps} NaN, {stability.inf_steps} Inf")
     means = {name: sample.mean for name, sample in record.rl.items() if sample.count}
     lines += _line("metrics", [f"{name} {mean:.3g}" for name, mean in shown_metrics(means).items()])
     if time_.count and time_.mean > 0:

@@ -11,7 +11,7 @@ from canary.config.load import load_values
 from canary.config.schema import CanaryConfig
 from canary.errors import ConfigError
 from canary.ladder.ladder import Site
-from canary.ladder.launching import FinishedRun, Ran
+from canary.ladder.launching import FinishedRun, LaunchResult
 from canary.ladder.levels import Settings
 from canary.ladder.machine import Machine
 from canary.record.step_row import Row
@@ -82,31 +82,31 @@ class Workshop:
     """Kind, label and settings of every launch."""
     launched: list[FinishedRun] = field(default_factory=list)
 
-    def guard(self, label: str, settings: Settings, *, records: bool = False) -> Ran:
+    def guard(self, label: str, settings: Settings, *, records: bool = False) -> LaunchResult:
         self.started.append(("record" if records else "guard", label, dict(settings)))
         problem = self._problem(settings, {**self.fails, **self.unguarded})
         self.launched.append(FinishedRun("guard", label, None, problem))
         if problem:
-            return Ran(None, problem=problem)
+            return LaunchResult(None, problem=problem)
         added = sum(self.learns.get(item, 0.0) for item in settings.items())
         losses = [loss + added * (step > 0) for step, loss in enumerate(LOSSES)]
         trajectory = {"losses": losses, "grad_norms": [2.0] * len(losses), "rl": {}}
         gap = 1e-6 + max((self.gaps.get(item, 0.0) for item in settings.items()), default=0.0)
         seen = {"step": 1, "tokens": 256, "gap": gap, "gap_mean": gap, "rank": 0.5, "ranked": 256}
         exact = {"trajectory": trajectory, "generation": {"steps": [seen]}}
-        return Ran(altered(example(), "exact", to=exact))
+        return LaunchResult(altered(example(), "exact", to=exact))
 
-    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         self.started.append(("trial", label, dict(settings)))
         self.launched.append(FinishedRun("trial", label, f"run{len(self.started)}"))
         self.limits.append(limit_s)
         return self._ran(settings)
 
-    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> Ran:
+    def timed(self, label: str, settings: Settings, *, trl_defaults: bool = False) -> LaunchResult:
         self.started.append(("timed", label, dict(settings)))
         self.launched.append(FinishedRun("timed", label, f"run{len(self.started)}"))
         if trl_defaults and isinstance(self.trl, str):
-            return Ran(None, problem=self.trl)
+            return LaunchResult(None, problem=self.trl)
         return self._ran(settings, float(self.trl) if trl_defaults else 1.0)
 
     def labels(self, kind: str) -> list[str]:
@@ -119,16 +119,16 @@ class Workshop:
         told = self.fails if fails is None else fails
         return next((told[item] for item in settings.items() if item in told), "")
 
-    def _ran(self, settings: Settings, factor: float = 1.0) -> Ran:
+    def _ran(self, settings: Settings, factor: float = 1.0) -> LaunchResult:
         problem = self._problem(settings)
         if problem:
-            return Ran(None, problem=problem)
+            return LaunchResult(None, problem=problem)
         for item in settings.items():
             factor *= self.faster.get(item, 1.0)
         speed = 10.0 * factor * self.drift ** len(self.started)
         tokens = 512 + sum(self.works.get(item, 0) for item in settings.items())
         row: Row = {"samples": 8, "completion_tokens": tokens, "rl": {"updates": 4.0}}
-        return Ran(record_at(speed), [row] * 6)
+        return LaunchResult(record_at(speed), [row] * 6)
 
 
 def record_at(speed: float) -> RunRecord:

@@ -1,7 +1,7 @@
-"""The change that `canary demo` plays through: EOS is masked in the answers.
+"""The fault of `canary demo`: EOS is masked in the answers.
 
-It stands in for a pull request that sets the pad token to the EOS token, after which every EOS is
-taken for padding (huggingface/trl#3200): what the answers end with no longer counts.
+It imitates a pull request that sets the pad token to the EOS token. Then every EOS counts as
+padding (huggingface/trl#3200), so the model no longer learns to end its answers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def mask_eos(trainer: Any) -> None:
-    """Wraps the trainer's collator."""
+    """Make the trainer's collator mask every EOS of the completions."""
     collate = trainer.data_collator
     eos = trainer.processing_class.eos_token_id
 
@@ -28,12 +28,12 @@ def mask_eos(trainer: Any) -> None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Waits for the module that builds trainers, and changes what it builds."""
+    """Waits for the import of the module that builds trainers, and changes each built trainer."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Only ever answers for that module, once."""
+        """Answer only for that module, and only once."""
         if fullname != "canary.training.trainers":
             return None
         sys.meta_path.remove(self)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from canary.compare.report import Check, Side
-from canary.compare.stability import bad_steps, end_loss
+from canary.compare.stability import bad_steps
+from canary.record.end_loss import end_loss
 from canary.record.types import RunRecord
 
 CHECKED = {

@@ -1,4 +1,4 @@
-"""Whether a guard's generation draws from the policy: from what its probe saw of it (see
+"""Judge whether generation samples from the policy, from what a probe saw (see
 `canary.training.trainers.on_policy`). Pure."""
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from canary.record.exact import DrawnStep, Exact
 GAP = "generation off its policy"
 RANK = "rank of drawn tokens"
 ODDS = 1e-9
-"""Chance of a mean rank out of tolerance where the draws are the policy's."""
+"""Chance that a mean rank is out of tolerance although the tokens come from the policy."""
 UNFIT = 0.3
-"""A baseline whose own generation is farther than this from its policy is no measure of others."""
+"""A baseline whose generation differs from its policy by more than this cannot be a reference."""
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """One signal of one step against the baseline's, or against what it is by itself."""
+    """The difference of one signal at one step from the baseline's, or from its expected value."""
 
     signal: str
     step: int
     expected: float
     found: float
     relative: float
-    """|found - expected| over the largest that the signal is at the baseline, at least FLOOR; of
-    generation the difference itself."""
+    """|found - expected| over the signal's largest baseline value, at least FLOOR; the absolute
+    difference for generation."""
     tolerance: float
 
     @property
     def share(self) -> float:
-        """Of the tolerance: above 1 it is broken."""
+        """The difference as a share of the tolerance; above 1 the guard is broken."""
         return self.relative / self.tolerance
 
     @property
@@ -42,14 +42,14 @@ class Deviation:
 
 
 def of_generation(baseline: Exact, level: Exact, allowed: float) -> list[Iterator[Deviation]]:
-    """The gap and the rank of each step that was looked at; of each that was not, nothing.
+    """Return gap and rank of each step whose generation was examined.
 
-    Twice the baseline's own gap is allowed as well: of quantized layers no two forwards agree.
+    Twice the baseline's gap is allowed too, because forwards of quantized layers differ.
     """
     if unfit(baseline):
         return []
-    steps = looked_at(level)
-    tolerance = max(allowed, 2 * own_gap(baseline))
+    steps = examined_steps(level)
+    tolerance = max(allowed, 2 * largest_gap(baseline))
     signals = []
     if any(step.get("gap") is not None for step in steps):
         signals.append(_gaps(steps, tolerance))
@@ -59,19 +59,19 @@ def of_generation(baseline: Exact, level: Exact, allowed: float) -> list[Iterato
 
 
 def unfit(baseline: Exact) -> bool:
-    """Whether the baseline's own generation does not draw from its policy."""
-    ranks = (one.share > 1 for one in _ranks(looked_at(baseline)))
-    return own_gap(baseline) > UNFIT or any(ranks)
+    """Whether the baseline's generation does not sample from its policy."""
+    ranks = (one.share > 1 for one in _ranks(examined_steps(baseline)))
+    return largest_gap(baseline) > UNFIT or any(ranks)
 
 
-def looked_at(exact: Exact) -> list[DrawnStep]:
-    """What was seen of each step whose generation was looked at."""
+def examined_steps(exact: Exact) -> list[DrawnStep]:
+    """Return the steps whose generation was examined."""
     return exact.get("generation", {}).get("steps", [])
 
 
-def own_gap(exact: Exact) -> float:
-    """The largest gap of its steps; 0 where none was seen."""
-    gaps = (step.get("gap") for step in looked_at(exact))
+def largest_gap(exact: Exact) -> float:
+    """Return the largest gap of a probe's steps; 0 without any."""
+    gaps = (step.get("gap") for step in examined_steps(exact))
     return max((gap for gap in gaps if gap is not None), default=0.0)
 
 
@@ -82,8 +82,8 @@ def _gaps(steps: list[DrawnStep], tolerance: float) -> Iterator[Deviation]:
 
 
 def _ranks(steps: list[DrawnStep]) -> Iterator[Deviation]:
-    """The mean of n ranks in [0, 1] whose expectations are 1/2, whatever was drawn before, is
-    farther off than sqrt(ln(2 / odds) / 2n) with no more than these odds (Azuma 1967)."""
+    """Bound the mean of n ranks in [0, 1], each with expectation 1/2 given the earlier ones: it is
+    off by more than sqrt(ln(2 / odds) / 2n) with a chance of at most `odds` (Azuma 1967)."""
     for step in steps:
         if (rank := step.get("rank")) is not None:
             tolerance = math.sqrt(math.log(2 / ODDS) / (2 * step["ranked"]))

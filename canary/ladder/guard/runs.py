@@ -1,4 +1,4 @@
-"""Runs guards, probes on the baseline's completions, and says what they saw."""
+"""Run guards: probes that train on the completions of the baseline."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from canary.ladder.same_work import other_rows
 from canary.record.exact import Exact
 
 NUDGE = 1e-6
-"""Share by which the control's learning rate is moved: no more than rounding moves an update."""
+"""Relative change of the control's learning rate, as small as the rounding of an update."""
 
 
 class Guards:
-    """Guards of one config; `baseline` is what they are held against, and `who` what it is called.
+    """Runs the guards of one config; `baseline` is their reference, `who` its name in messages.
 
-    The first guard that breaks is followed by a control: the baseline with a learning rate that is
-    a rounding larger. Where that breaks as well, the training multiplies every rounding, and no
-    guard says anything.
+    After the first broken guard a control runs: the baseline with a learning rate that is larger by
+    a rounding error. If that breaks too, the training amplifies rounding and no guard can judge it.
     """
 
     def __init__(
@@ -43,26 +42,26 @@ class Guards:
         self._steady = False
 
     def begin(self, label: str) -> None:
-        """The baseline's own first steps, whose completions the others train on.
+        """Run the first steps of the baseline; the others train on its completions.
 
         Raises:
-            RunFailed: it does not run, or its losses are no numbers.
+            RunFailed: it does not run, or a loss is not finite.
         """
-        ran = self._launch.guard(label, self._baseline, records=True)
-        if ran.problem or ran.record is None:
-            status = ran.record.status if ran.record else "failed"
-            raise RunFailed(f"{self._who} did not run: {ran.problem}", status)
-        self._expected = ran.record.exact
+        launch = self._launch.guard(label, self._baseline, records=True)
+        if launch.problem or launch.record is None:
+            status = launch.record.status if launch.record else "failed"
+            raise RunFailed(f"{self._who} did not run: {launch.problem}", status)
+        self._expected = launch.record.exact
         losses = self._expected.get("trajectory", {}).get("losses", [])
         for step, loss in enumerate(losses, start=1):
             if loss is not None and not math.isfinite(loss):
-                raise self._says_nothing(f"its loss is {loss} at step {step}")
+                raise self._unsteady(f"its loss is {loss} at step {step}")
 
     def verdict(self, label: str, settings: Settings, rounding: Rounding) -> Verdict:
-        """What a guard of `settings` saw.
+        """Run the guard of `settings` and return its verdict.
 
         Raises:
-            RunFailed: the baseline is no measure: it does not repeat itself within rounding.
+            RunFailed: the baseline amplifies rounding, so that no guard can judge it.
         """
         found = self._verdict(label, settings, rounding)
         if found.broken and not self._steady:
@@ -74,33 +73,34 @@ class Guards:
         nudged = {**self._baseline, "learning_rate": None if rate is None else rate * (1 + NUDGE)}
         found = self._verdict(f"{label}, control", nudged, "float32")
         if found.broken:
-            raise self._says_nothing(
-                f"moved by a millionth, its learning rate gives another one: {verdict_words(found)}"
+            raise self._unsteady(
+                f"a learning rate larger by a millionth changes it: {verdict_words(found)}"
             )
         self._steady = True
 
     def _verdict(self, label: str, settings: Settings, rounding: Rounding) -> Verdict:
         self._say(f"{label}: guard in {rounding}")
-        ran = self._launch.guard(label, settings)
-        if ran.problem or ran.record is None:
-            problem = f"not guarded: its probe did not run: {ran.problem}"
+        launch = self._launch.guard(label, settings)
+        if launch.problem or launch.record is None:
+            problem = f"not guarded: its probe did not run: {launch.problem}"
             found = Verdict(rounding, 0, 0, problem=problem, ran=False)
         else:
-            # One rank of several tells of its own rows alone.
-            others = "" if settings.get("nproc") else other_rows(self._expected, ran.record.exact)
+            exact = launch.record.exact
+            # With several ranks a probe has only the rows of its rank.
+            others = "" if settings.get("nproc") else other_rows(self._expected, exact)
             found = (
                 Verdict(rounding, 0, 0, problem=f"unequal work: {others}")
                 if others
-                else compare(self._expected, ran.record.exact, self._config.training_type, rounding)
+                else compare(self._expected, exact, self._config.training_type, rounding)
             )
         self._say(f"{label}: guard {state_word(found)}: {verdict_words(found)}")
         return found
 
-    def _says_nothing(self, why: str) -> RunFailed:
+    def _unsteady(self, why: str) -> RunFailed:
         return RunFailed(
-            f"{self._who} is not a steady training: {why}; no guard can judge it",
+            f"{self._who} does not train steadily: {why}; no guard can judge it",
             "failed",
-            f"a lower learning_rate than {self._config.learning_rate:g}"
+            f"use a learning_rate below {self._config.learning_rate:g}"
             if self._config.learning_rate
             else None,
         )

@@ -1,9 +1,8 @@
-"""The guard of a level: it may be faster, and must not learn anything else.
+"""The guard of a level: a level may be faster, but must learn the same as the baseline.
 
-Every level trains a few steps on the completions that the baseline sampled (teacher-forced), with
-the same prompts, seed and schedule. Losses, gradient norms and the trainer's own log-probabilities
-and rewards are held against the baseline's, step by step, within what arithmetic alone may move.
-What generation would have drawn in the place of these completions is held against the policy.
+Every level trains a few steps with the baseline's prompts, seed and schedule, teacher-forced on the
+completions that the baseline sampled. Losses, gradient norms, log-probabilities and rewards may
+differ from the baseline's only by rounding. Generation is compared with the level's policy instead.
 """
 
 from __future__ import annotations
@@ -13,25 +12,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from canary.config.trainers import trainer_row
-from canary.ladder.guard.on_policy import Deviation, looked_at, of_generation, own_gap, unfit
+from canary.ladder.guard.on_policy import (
+    Deviation,
+    examined_steps,
+    largest_gap,
+    of_generation,
+    unfit,
+)
 from canary.ladder.levels import Rounding
 from canary.record.exact import Exact, Trajectory
 from canary.record.metric_names import QUANTITIES
 
 GUARD_STEPS = 5
-"""Steps of a guard's probe: enough for an update to show in the next losses."""
+"""Steps of a guard's probe: enough to see an update in the next losses."""
 
 
 @dataclass(frozen=True)
 class Tolerances:
-    """Largest relative differences that arithmetic makes; measured with `python -m bench.ladder
-    --tolerances` (docs/ladder.md has what was seen)."""
+    """Largest relative differences that rounding causes; measured with `python -m bench.ladder
+    --tolerances` (results: docs/ladder.md)."""
 
     loss: float
     gradient: float
     metric: float
     generation: float
-    """Of a drawn token's log-probability, absolute."""
+    """Absolute difference of a sampled token's log-probability."""
 
 
 TOLERANCES: dict[Rounding, Tolerances] = {
@@ -40,58 +45,58 @@ TOLERANCES: dict[Rounding, Tolerances] = {
 }
 
 FLOOR = 0.1
-"""Scale below which a signal's own size is none to measure by: policy losses and KL start at 0."""
+"""Smallest scale of a relative difference: policy losses and KL start at 0."""
 
 ROUNDED_AWAY = frozenset(
     name for quantity in QUANTITIES.values() if quantity.rounded_away for name in quantity.names
 )
-"""Differences of two log-probabilities that are nearly equal: bfloat16 leaves nothing of them, so
-they are guarded in float32 alone."""
+"""Differences of two nearly equal log-probabilities. bfloat16 rounds them away, so they are guarded
+only in float32."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a guard saw."""
+    """The result of one guard."""
 
     rounding: Rounding
     signals: int
     steps: int
     worst: Deviation | None = None
-    """The nearest to its tolerance, or the farthest beyond it."""
+    """The deviation closest to its tolerance, or farthest beyond it."""
     first: Deviation | None = None
-    """The first that is out of tolerance; None where the guard holds."""
+    """The first deviation out of tolerance; None if the guard holds."""
     problem: str = ""
     """Why nothing could be compared."""
     ran: bool = True
-    """False: it did not run, and says nothing of what is learned."""
+    """False: it did not run, so what the level learns is unknown."""
     unseen: tuple[str, ...] = ()
-    """What these steps did not show."""
+    """Descriptions of what these steps could not check."""
     deviations: tuple[Deviation, ...] = field(default=(), repr=False)
-    """Of every signal its largest."""
+    """The largest deviation of every signal."""
 
     @property
     def holds(self) -> bool:
-        """Whether all stayed within tolerance."""
+        """Whether all signals are within tolerance."""
         return self.first is None and not self.problem
 
     @property
     def broken(self) -> bool:
-        """Whether it ran, and something was out of tolerance or could not be compared."""
+        """Whether it ran, and a signal is out of tolerance or cannot be compared."""
         return self.ran and not self.holds
 
 
 def compare(baseline: Exact, level: Exact, trainer: str, rounding: Rounding) -> Verdict:
-    """Two probes' `exact` of equal steps on equal completions."""
+    """Compare the `exact` of two probes with equal steps and completions."""
     left_out = ROUNDED_AWAY if rounding == "bfloat16" else frozenset()
     metrics = [name for name in trainer_row(trainer).metrics if name not in left_out]
     expected = dict(_signals(baseline.get("trajectory", {}), metrics))
     found = dict(_signals(level.get("trajectory", {}), metrics))
-    if not expected or not any(map(_told, expected.values())):
-        return Verdict(rounding, 0, 0, problem="the baseline's probe told no loss")
+    if not expected or not any(map(_has_values, expected.values())):
+        return Verdict(rounding, 0, 0, problem="the baseline's probe has no loss")
     steps = max(len(values) for values in expected.values())
-    lost = [name for name in expected if len(found.get(name, ())) != len(expected[name])]
-    if lost:
-        return Verdict(rounding, 0, steps, problem=f"{lost[0]} has another number of steps")
+    unequal = [name for name in expected if len(found.get(name, ())) != len(expected[name])]
+    if unequal:
+        return Verdict(rounding, 0, steps, problem=f"{unequal[0]} has a different number of steps")
     deviations: list[Deviation] = []
     largest: list[Deviation] = []
     signals = [_deviations(name, expected[name], found[name], rounding) for name in expected]
@@ -116,18 +121,18 @@ def compare(baseline: Exact, level: Exact, trainer: str, rounding: Rounding) -> 
 def _signals(
     trajectory: Trajectory, metrics: Sequence[str]
 ) -> Iterator[tuple[str, Sequence[float | None]]]:
-    """Each compared signal with a value a step; a metric only where it is there."""
+    """Yield each compared signal with one value per step; missing metrics are left out."""
     if losses := trajectory.get("losses"):
         yield "loss", losses
     if norms := trajectory.get("grad_norms"):
         yield "grad norm", norms
-    told = trajectory.get("rl", {})
-    yield from ((name, told[name]) for name in metrics if name in told)
+    reported = trajectory.get("rl", {})
+    yield from ((name, reported[name]) for name in metrics if name in reported)
 
 
 def _first_update(baseline: Exact, level: Exact, tolerance: float) -> list[Iterator[Deviation]]:
-    """How far the first update moved the parameters, relative to the baseline's: another optimizer
-    shows there long before it does in a loss."""
+    """Compare how far the first update moved the parameters: a different optimizer shows there long
+    before it shows in a loss."""
     before, after = (one.get("first_update", {}).get("delta_norm") for one in (baseline, level))
     if not before or after is None:
         return []
@@ -136,7 +141,7 @@ def _first_update(baseline: Exact, level: Exact, tolerance: float) -> list[Itera
     return [iter([Deviation("first update", 1, before, after, relative, tolerance)])]
 
 
-def _told(values: Sequence[float | None]) -> bool:
+def _has_values(values: Sequence[float | None]) -> bool:
     return any(value is not None for value in values)
 
 
@@ -151,8 +156,8 @@ def _deviations(
         if before is None and after is None:
             continue
         one, other = (math.nan if value is None else value for value in (before, after))
-        told = before is not None and after is not None
-        same = one == other or (told and math.isnan(one) and math.isnan(other))
+        both = before is not None and after is not None
+        same = one == other or (both and math.isnan(one) and math.isnan(other))
         relative = 0.0 if same else abs(one - other) / scale
         if not math.isfinite(relative):
             relative = math.inf
@@ -160,19 +165,19 @@ def _deviations(
 
 
 def unseen(baseline: Exact, level: Exact, trainer: str) -> Iterator[str]:
-    """In words, each."""
+    """Yield what the probes could not check, in words."""
     rates = baseline.get("trajectory", {}).get("learning_rates", [])
     row = trainer_row(trainer)
-    # What an update does shows in the next step's loss; of several per step also in their own's.
+    # An update shows in the next step's loss; with several per step, also in the same step's.
     shown = rates if row.own_loop else rates[:-1]
     if rates and not any(shown):
-        yield "the optimizer: no update of these steps shows, its learning rate is 0 or comes last"
+        yield "the optimizer (no update shows: every learning rate is 0, except perhaps the last)"
     if not row.online:
         return
     if unfit(baseline):
         yield (
-            "generation: the baseline's own does not draw from its policy "
-            f"({own_gap(baseline):.1e} apart)"
+            "generation (the baseline's does not sample from its policy: "
+            f"difference {largest_gap(baseline):.1e})"
         )
-    elif not looked_at(level):
-        yield "generation: it is not the model's own `generate`"
+    elif not examined_steps(level):
+        yield "generation (it does not use the model's `generate`)"

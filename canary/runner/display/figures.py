@@ -45,7 +45,7 @@ def speed(pace: Pace) -> list[str]:
     if pace.newest is None:
         return [f"loading ({time.monotonic() - pace.started:.0f} s)"]
     loss = pace.loss()
-    parts = [] if loss is None else [f"loss {loss:.4g}"]
+    parts = [] if loss is None else [f"step loss {loss:.4g}"]
     if pace.kind == "measured":
         parts.append(f"{1000 * pace.step_s():.0f} ms/step")
         parts += _rate(pace.rate("samples"), "samples/s")

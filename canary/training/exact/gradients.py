@@ -15,7 +15,7 @@ from canary.training.exact.signals import ExactSignals
 
 
 class Gradients:
-    """Reads the norms of each step for `exact.learning_stages`: None without a backward or optimizer."""
+    """Read the norms of each step: None without a backward or an optimizer."""
 
     def __init__(self, model: Any, exact: ExactSignals) -> None:
         self._model = model

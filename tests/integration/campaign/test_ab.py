@@ -85,9 +85,9 @@ def test_progress_shows_runs_in_turn_and_the_interval(compared: tuple[Finished, 
     finished, _ = compared
     runs = [line.split()[2] for line in finished.err.splitlines() if line.startswith("pair ")]
     assert runs == ["base", "head", "head", "base"]
-    assert "note: 1 changed file in the working tree not committed" in finished.err
+    assert "note: 1 uncommitted file in the working tree" in finished.err
     assert len(re.findall(r"(?:step|CPU) time [+-]", finished.err)) == 2
-    assert "look at 2: regression" in finished.err
+    assert "after 2 pairs: regression" in finished.err
 
 
 @pytest.mark.end_to_end
@@ -125,7 +125,7 @@ def test_probes_alone_tell_what_differs_and_measure_no_speed(repository: Path) -
     found = json.loads(finished.out)
     assert found["verdict"] == "regression"
     assert found["first_difference"]["stage"] == "data"
-    assert found["notes"][0] == "probes alone: the speed was not measured"
+    assert found["notes"][0] == "only probes ran: the speed was not measured"
     lines = [line for line in finished.err.splitlines() if line.startswith("pair ")]
     told = [line.split()[2:5] for line in lines]
     assert told == [["base", "probe", "alone"], ["head", "probe", "alone"]]
@@ -207,10 +207,10 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
     [
         (("canary.yaml", "--base", "nowhere"), "no commit 'nowhere'"),
         (("missing.yaml", "--base", "HEAD"), "missing.yaml is not in base"),
-        (("canary.yaml",), "nothing to compare: one config and one commit"),
+        (("canary.yaml",), "nothing to compare: both sides have the same config and commit"),
         (
             ("canary.yaml", "--base", "HEAD", "--pairs", "few"),
-            "number from 1 on, got 'few'",
+            "whole number above 0, got 'few'",
         ),
         (
             ("canary.yaml", "--base", "HEAD", "--budget", "0"),
@@ -221,7 +221,7 @@ def test_an_interrupted_ab_leaves_no_worktree(repository: Path) -> None:
         (("canary.yaml", "--base", "HEAD", "--noise", "no.json"), "cannot read no.json"),
         (("canary.yaml", "--base", "HEAD", "--setup", "exit 7"), "setup ended with exit code 7"),
         (("--base", "HEAD"), "no config for base"),
-        (("canary.yaml", "--base", "HEAD", "--set", "repeats=0"), "--exact runs the probes alone"),
+        (("canary.yaml", "--base", "HEAD", "--set", "repeats=0"), "--exact runs only the probes"),
         (("canary.yaml", "--base", "HEAD", "--exact", "--pairs", "3"), "leave --pairs out"),
     ],
 )

@@ -61,7 +61,7 @@ def test_calibrate_prints_a_table(calibrated: tuple[Finished, Path]) -> None:
         "1 run to 20",
     ):
         assert words in finished.out
-    assert "every signal of the exact lane was equal in all 4 runs" in finished.out
+    assert "every exact signal was equal in all 4 runs" in finished.out
     assert finished.err.count("ms per step") == 4
 
 
@@ -104,6 +104,6 @@ def test_the_demo_passes_what_is_healthy_and_catches_what_a_loss_gate_lets_throu
     assert healthy.startswith(("Pass:", "Learns the same:", "Inconclusive:"))
     assert "Regression: 0 EOS among 932 label tokens" in finished.out
     assert "What differs, first to last\n  batches: label tokens 1028 -> 932" in finished.out
-    gate = next(line for line in finished.out.splitlines() if line.startswith("A gate on the mean"))
+    gate = next(line for line in finished.out.splitlines() if line.startswith("A gate on the loss"))
     assert gate.endswith("and passes.")
     assert "== What next" in finished.out

@@ -43,7 +43,7 @@ def commands(tmp_path: Path, program: str) -> dict[str, str]:
     record("baseline", folder / "base" / "20260101-000000-dpo_smoke-aaaa")
     faulty = record("current", folder / "masked_eos" / "20260101-000001-dpo_smoke-bbbb")
     answer = Comparison("pass", "Pass.")
-    text = demo_text(Demo(answer, answer, (1.0, 1.0), folder, faulty), "", program)
+    text = demo_text(Demo(answer, answer, folder, faulty), "", program)
     lines = text.partition("== What next")[2].splitlines()
     typed = [line.strip() for line in lines if line.startswith("  ")]
     assert all(line.startswith(program) for line in typed)

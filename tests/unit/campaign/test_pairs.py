@@ -71,13 +71,13 @@ class Ear:
         self.narrowings = 0
         self.told: list[str] = []
 
-    def ran(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
+    def run_ended(self, pair: int, role: Role, record: RunRecord, seconds: float) -> None:
         self.runs.append((pair, role))
 
-    def narrowed(self, pairs: int, clock: Check | None) -> None:
+    def pair_ended(self, pairs: int, clock: Check | None) -> None:
         self.narrowings += 1
 
-    def differs(self, pairs: int, found: Comparison) -> None:
+    def exact_failed(self, pairs: int, found: Comparison) -> None:
         self.told.append(found.first_line)
 
     def looked(self, pairs: int, found: Comparison, next_look: int | None) -> None:
@@ -199,7 +199,7 @@ def test_a_first_pair_that_differs_exactly_decides_and_is_told_at_once() -> None
     assert found.verdict == "regression"
     assert ear.told == ["Regression: another loss."]
     assert ear.looks == [(1, "regression", None)]
-    assert any("--pairs N measures the speed too" in note for note in found.notes)
+    assert any("measure the speed too with --pairs N" in note for note in found.notes)
     assert len(runs.head) == len(runs.base) == 1
 
 

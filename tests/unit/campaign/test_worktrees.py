@@ -119,7 +119,7 @@ def test_an_editable_package_of_the_checkout_comes_from_the_worktree(
         assert imported_number(python, trees["base"], environment) == "1"
         refuse_foreign_code("base", python, trees["base"], environment, repository)
         foreign = {**os.environ, "PYTHONPATH": str(repository / "src")}
-        with pytest.raises(UsageError, match=r"theirs is installed in editable form.*--setup"):
+        with pytest.raises(UsageError, match=r"theirs is installed in editable mode.*--setup"):
             refuse_foreign_code("base", python, trees["base"], foreign, repository)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from canary.compare.report import Check
-from canary.compare.stability import stability_checks, tail_mean
+from canary.compare.stability import stability_checks
 from canary.compare.thresholds import DEFAULT_THRESHOLDS
+from canary.record.end_loss import tail_mean
 from canary.record.jsonio import shown, to_strict
 from canary.record.types import RunRecord
 from canary.report.view import row_of

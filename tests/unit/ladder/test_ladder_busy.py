@@ -13,8 +13,8 @@ import pytest
 
 from canary.errors import EXIT_ERROR, RunFailed
 from canary.ladder.busy import busy_notes
-from canary.ladder.ladder import ladder_at, no_trl, telling_where
-from canary.ladder.launching import Heard, Ran, slug
+from canary.ladder.ladder import ladder_at, no_trl, reporting_interrupts
+from canary.ladder.launching import LaunchProgress, LaunchResult, slug
 from canary.ladder.levels import LEVELS, Settings
 from canary.ladder.results import Ladder
 from canary.ladder.rounds import Arm
@@ -30,7 +30,7 @@ FAST: dict[tuple[str, Any], float] = {("batch_size", 8): 3.0, ("num_workers", 2)
 class Restless(Workshop):
     """The second of the two launches around the trials is 0.6 times as fast as the first."""
 
-    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> Ran:
+    def trial(self, label: str, settings: Settings, limit_s: float | None = None) -> LaunchResult:
         last = limit_s is None and bool(self.limits) and self.limits[-1] is not None
         ran = super().trial(label, settings, limit_s)
         assert ran.speed is not None
@@ -45,13 +45,13 @@ def made(launch: Workshop, rounds: int = 2, trl: str | None = None) -> Ladder:
 
 def waiting(share: float) -> Arm:
     record = altered(record_at(10.0), "host", "run_delay", to=share)
-    return Arm("basic", lambda: Ran(record), [Ran(record)])
+    return Arm("basic", lambda: LaunchResult(record), [LaunchResult(record)])
 
 
 def test_a_launch_that_waited_for_a_core_is_named_and_one_that_hardly_did_is_not() -> None:
     assert busy_notes([waiting(0.34), waiting(0.1)]) == [
         "the machine was busy: a timed launch of basic waited for a core 34% of the time; "
-        "intervals are wider than they look"
+        "the real uncertainty is larger than the intervals show"
     ]
     assert busy_notes([waiting(0.1)]) == []
 
@@ -70,7 +70,7 @@ def test_a_trial_within_the_disagreement_around_it_is_not_decided() -> None:
     assert not within.kept
     assert beyond.kept
     assert tried_words(within).endswith(
-        "not decided, left out: the two launches around the trials differ by 67%"
+        "undecided, left out: the two launches around the trials differ by 67%"
     )
     for form in FORMS:
         assert "the two launches around the trials for advanced differ by 67%" in ladder_text(
@@ -87,10 +87,10 @@ def test_every_form_gives_one_reason_for_what_is_left_out() -> None:
     decided = {one["decided"] for one in tried if one["switch"] == "micro-batch"}
     assert decided == {True, False}
     for one in tried:
-        assert f"tried               {one['words']}\n" in text
+        assert f"tried                {one['words']}\n" in text
     for level in levels:
         for one in level["skipped"]:
-            assert f"skipped             {one['switch']}: {one['reason']}\n" in text
+            assert f"skipped              {one['switch']}: {one['reason']}\n" in text
         names = {one["switch"] for one in level["tried"]}
         assert not names & {one["switch"] for one in level["skipped"]}
 
@@ -116,14 +116,14 @@ def test_one_round_says_that_it_has_no_interval(form: str) -> None:
 def test_trl_that_is_slower_has_no_share_in_text_and_json_alike() -> None:
     found = made(Workshop(FAST, trl=0.8))
     assert json.loads(ladder_text(found, "json"))["trl"]["share"] == 0
-    assert "a user of trl has none of the top level's gain (0%)" in ladder_text(found, "text")
+    assert "they have none of the top level's gain (0%)" in ladder_text(found, "text")
 
 
 def test_trl_that_is_known_to_have_no_ppo_is_not_started() -> None:
     launch = Workshop(FAST)
     found = made(launch, trl="1.16.0")
     assert "trl" not in launch.labels("timed")
-    assert "trl's own defaults: skipped: trl 1.16.0 has no PPO" in ladder_text(found, "text")
+    assert "trl's defaults were skipped: trl 1.16.0 has no PPO" in ladder_text(found, "text")
 
 
 @pytest.mark.parametrize(("trainer", "version"), [("ppo", "1.12.0"), ("sft", "1.16.0")])
@@ -134,21 +134,21 @@ def test_trl_that_has_the_trainer_is_started(trainer: str, version: str) -> None
 def test_who_interrupts_hears_where_the_records_are(tmp_path: Path) -> None:
     (tmp_path / "a-record").mkdir()
     place = site(config_of("ppo"), Workshop(), folder=tmp_path)
-    with pytest.raises(RunFailed) as caught, telling_where(place):
+    with pytest.raises(RunFailed) as caught, reporting_interrupts(place):
         raise KeyboardInterrupt
     assert caught.value.exit_code == EXIT_ERROR
-    assert str(caught.value) == f"interrupted; records so far: {tmp_path}; nothing was reported"
+    assert str(caught.value) == f"interrupted, no report; records so far: {tmp_path}"
 
 
 def test_a_launch_that_tells_no_step_is_said_to_be_at_it_still() -> None:
     said: list[str] = []
     end = time.monotonic() + 60
-    with Heard("optimal, trial", said.append, 0.05):
+    with LaunchProgress("optimal, trial", said.append, 0.05):
         while not said and time.monotonic() < end:
             time.sleep(0.01)
-    assert said[0].startswith("  optimal, trial: still starting: compiles or loads, ")
+    assert said[0].startswith("  optimal, trial: still compiling or loading for ")
     quick: list[str] = []
-    with Heard("optimal, trial", quick.append):
+    with LaunchProgress("optimal, trial", quick.append):
         time.sleep(0.05)
     assert not quick
 

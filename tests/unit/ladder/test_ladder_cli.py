@@ -97,9 +97,9 @@ def test_a_folder_that_cannot_be_written_is_known_before_anything_runs(
     ("words", "message"),
     [
         (["--format", "html"], "unknown format 'html'"),
-        (["--levels", "fast"], "no level 'fast'"),
+        (["--levels", "fast"], "unknown level 'fast'"),
         (["--rounds", "0"], "--rounds must be 1 or more, got 0"),
-        (["--advise", "--rounds", "1"], "--advise --rounds 1 can name nothing"),
+        (["--advise", "--rounds", "1"], "--advise --rounds 1 cannot recommend anything"),
         (["--advise", "--levels", "basic"], "--levels and --advise exclude each other"),
         (["no.yaml"], "no config at no.yaml"),
         (["--set", "training_type=exec", "--set", "command=[a]"], "not used by training_type exec"),
@@ -120,7 +120,7 @@ def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
     file.write_text("training_type: grpo\ntrainer_args: {use_vllm: true}\n")
     assert ended(str(file), *words) == 2
     said = capsys.readouterr().err
-    assert "cannot be had: fixed_length is for the model's own generate, not for vLLM's" in said
+    assert "equal length, but fixed_length is for the model's own generate, not for vLLM's" in said
 
 
 def test_a_training_of_one_s_own_has_no_levels(

@@ -64,13 +64,13 @@ def test_the_headline_names_the_level_in_which_something_was_switched_on() -> No
     found = climbed(Workshop(PPO), known=BASIC_ALONE)
     assert of(found, "advanced").switched == of(found, "optimal").switched == ()
     assert found.top is of(found, "basic")
-    assert answer(found).startswith("Basic is 2.20x")
+    assert answer(found).startswith("Basic runs 2.20x")
 
 
 def test_where_nothing_is_switched_on_no_level_is_named() -> None:
     found = climbed(Workshop(PPO), known=())
     assert found.top is None
-    assert answer(found).startswith("No level switches anything on here: all of them are the base")
+    assert answer(found).startswith("No level switches anything on here: all levels equal the base")
 
 
 def test_what_slows_the_machine_down_is_left_out_and_told() -> None:
@@ -128,7 +128,7 @@ def test_an_unsafe_switch_is_caught_blamed_and_not_built_upon() -> None:
     assert not advanced.unsafe
     assert "ppo.init_kl_coef" not in advanced.settings
     assert advanced.settings["speed.kv_cache"] is True
-    assert ("no KL penalty", "unsafe at basic, left out from there on") in [
+    assert ("no KL penalty", "unsafe at basic, off from here on") in [
         (one.switch, one.reason) for one in advanced.skipped
     ]
 
@@ -266,7 +266,7 @@ def test_the_bottleneck_is_the_named_one_or_the_longest_phase() -> None:
     assert bottleneck_of([held_back(record_at(1.0))]).startswith(
         "data_loading: of the step waiting"
     )
-    assert bottleneck_of([record_at(1.0)]) == "none was named; rollout takes 75% of a step"
+    assert bottleneck_of([record_at(1.0)]) == "none found; rollout takes 75% of the step"
 
 
 def taking(**phases: float) -> RunRecord:
@@ -275,22 +275,22 @@ def taking(**phases: float) -> RunRecord:
 
 def test_what_holds_back_is_the_median_of_all_rounds_and_not_the_first() -> None:
     odd, usual = taking(generation=9.0, backward=1.0), taking(generation=1.0, backward=9.0)
-    assert bottleneck_of([odd, usual, usual]) == "none was named; update takes 90% of a step"
+    assert bottleneck_of([odd, usual, usual]) == "none found; update takes 90% of the step"
     named = held_back(record_at(1.0))
     assert bottleneck_of([named, named, usual]).startswith("data_loading")
-    assert bottleneck_of([named, usual, usual]).startswith("none was named")
+    assert bottleneck_of([named, usual, usual]).startswith("none found")
 
 
 def test_parts_of_an_update_are_one_part_of_a_step() -> None:
     """As the live line tells them: three of 20% are more than a rollout of 40%."""
     split = taking(generation=4.0, forward=2.0, backward=2.0, optimizer=2.0)
-    assert bottleneck_of([split]) == "none was named; update takes 60% of a step"
+    assert bottleneck_of([split]) == "none found; update takes 60% of the step"
 
 
 def test_a_run_too_short_to_judge_is_said_to_be_so() -> None:
     short = altered(record_at(1.0), "perf", "step_time", "count", to=4)
     assert bottleneck_of([short]) == (
-        "not judged: 4 timed steps; at least 5 needed; rollout takes 75% of a step"
+        "not judged: 4 timed steps; at least 5 needed; rollout takes 75% of the step"
     )
 
 
@@ -302,8 +302,8 @@ def test_an_unsafe_level_is_no_headline_and_no_step_to_stand_on() -> None:
     found = climbed(launch, known=(*SWITCHES, planted), wanted=("baseline", "basic", "advanced"))
     assert found.top is of(found, "basic")
     assert answer(found) == (
-        "UNSAFE: advanced is not what the baseline learns. "
-        "Basic is 2.20x [2.20, 2.20] the baseline."
+        "UNSAFE: advanced does not learn the same as the baseline. "
+        "Basic runs 2.20x [2.20, 2.20] as fast as the baseline."
     )
     whole = climbed(launch, known=(*SWITCHES, planted))
     optimal = of(whole, "optimal")
@@ -316,7 +316,7 @@ def test_no_safe_level_is_no_speed_up() -> None:
     planted = Switch("no KL penalty", "basic", always(ppo__init_kl_coef=0.0))
     launch = Workshop(PPO, learns={("ppo.init_kl_coef", 0.0): 0.01})
     found = climbed(launch, known=(*SWITCHES, planted), wanted=("baseline", "basic"))
-    assert answer(found).endswith("No safe level has a ratio over the baseline.")
+    assert answer(found).endswith("No safe level has a measured speed-up.")
 
 
 class Uneven(Workshop):
@@ -336,21 +336,21 @@ def test_what_an_interval_leaves_open_is_said_and_not_shared_out() -> None:
     assert basic.cumulative is not None
     assert basic.cumulative.open
     assert answer(found) == (
-        f"Basic is {speed_words(basic.cumulative)} the baseline: no sure gain, the "
+        f"Basic runs {speed_words(basic.cumulative)} as fast as the baseline: no sure gain, the "
         "interval includes 1. The guard holds over 4 signals and 5 steps."
     )
     assert found.trl.share is None
     assert found.trl.undecided == "the interval of trl's ratio includes 1"
     text = ladder_text(found, "text")
-    assert "speed-up            no sure gain: the interval includes 1" in text
-    assert "is not decided: the interval of trl's ratio includes 1." in text
+    assert "speed-up             no sure gain: the interval includes 1" in text
+    assert "is undecided: the interval of trl's ratio includes 1." in text
 
 
 @pytest.mark.parametrize(
     ("levels", "rounds", "message"),
     [
-        ("basic,fast", 3, "no level 'fast'"),
-        ("baseline", 3, "names nothing above the baseline"),
+        ("basic,fast", 3, "unknown level 'fast'"),
+        ("baseline", 3, "names no level above the baseline"),
         (None, 0, "1 or more"),
     ],
 )
@@ -391,7 +391,9 @@ def test_a_training_that_multiplies_every_rounding_is_no_measure() -> None:
     assert rate is not None
     learns = {("speed.kv_cache", True): 0.01, ("learning_rate", rate * (1 + 1e-6)): 0.02}
     launch = Workshop(PPO, learns=learns)
-    with pytest.raises(RunFailed, match="not a steady training: moved by a millionth"):
+    with pytest.raises(
+        RunFailed, match="does not train steadily: a learning rate larger by a millionth"
+    ):
         climbed(launch)
     assert launch.labels("guard") == ["basic", "basic, control"]
     assert not launch.labels("timed")

@@ -43,18 +43,18 @@ def test_a_baseline_that_never_agrees_with_itself_measures_others_by_that() -> N
     assert compare(drawn(0.01), drawn(0.015), "ppo", "float32").holds
     found = compare(drawn(2.0), drawn(2.0), "ppo", "float32")
     assert found.holds
-    assert "not seen: generation: the baseline's own" in verdict_words(found)
+    assert "not checked: generation (the baseline's" in verdict_words(found)
 
 
 def test_generation_that_nobody_looked_at_is_said() -> None:
     """As with vLLM, whose tokens no `generate` of the model draws."""
     found = compare(drawn(), exact() | {"generation": {"steps": []}}, "grpo", "float32")
     assert found.holds
-    assert "not seen: generation: it is not the model's own" in verdict_words(found)
+    assert "not checked: generation (it does not use the model's" in verdict_words(found)
     assert "generation" not in verdict_words(compare(exact(), exact(), "sft", "float32"))
 
 
 def test_an_optimizer_whose_updates_do_not_show_is_said() -> None:
     still, moving = exact(learning_rates=[0.0, 0.0, 1e-3]), exact(learning_rates=[0.0, 1e-3, 2e-3])
-    assert "not seen: the optimizer" in verdict_words(compare(still, still, "sft", "float32"))
+    assert "not checked: the optimizer" in verdict_words(compare(still, still, "sft", "float32"))
     assert "optimizer" not in verdict_words(compare(moving, moving, "sft", "float32"))

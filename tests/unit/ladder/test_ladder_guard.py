@@ -47,7 +47,7 @@ def test_the_first_signal_out_of_tolerance_is_named_with_both_values() -> None:
     found = compare(exact(), level, "sft", "float32")
     assert found.first is not None
     assert found.first.words == "loss 0.6 -> 0.61 at step 2"
-    assert "allowed 1e-05 in float32" in verdict_words(found)
+    assert "limit 1e-05 in float32" in verdict_words(found)
 
 
 def test_metrics_of_the_trainer_are_guarded_too() -> None:
@@ -80,22 +80,22 @@ def test_a_value_that_only_one_of_both_told_breaks_the_guard() -> None:
 def test_steps_that_are_missing_are_no_agreement() -> None:
     found = compare(exact(), exact([0.7, 0.6]), "sft", "float32")
     assert not found.holds
-    assert found.problem == "loss has another number of steps"
+    assert found.problem == "loss has a different number of steps"
 
 
 def test_a_baseline_without_losses_guards_nothing_and_says_so() -> None:
     found = compare({}, exact(), "sft", "float32")
     assert not found.holds
-    assert "told no loss" in verdict_words(found)
+    assert "has no loss" in verdict_words(found)
 
 
 def test_a_guard_that_holds_says_how_near_it_was() -> None:
     near = compare(exact(), moved(2, 5e-6), "sft", "float32")
     assert verdict_words(near) == (
-        "2 signals over 3 steps, loss up to 5.0e-06 apart, 1e-05 allowed"
+        "2 signals over 3 steps; closest to its limit: loss (difference 5.0e-06, limit 1e-05)"
     )
     assert verdict_words(compare(exact(), exact(), "sft", "float32")) == (
-        "2 signals over 3 steps, equal to the last bit"
+        "2 signals over 3 steps are equal bit for bit"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from canary.campaign.side import Side, events_to, finish_child, folder_left, start_child
 from canary.errors import MachineError, UsageError
-from canary.ladder.launching import FinishedRun, Heard, RunProcesses, run_name
+from canary.ladder.launching import FinishedRun, LaunchProgress, RunProcesses, run_name
 from canary.protocol.job import EVENTS
 from canary.record.types import RunRecord
 from canary.runner.display.progress import Event
@@ -174,7 +174,7 @@ def test_a_launch_that_failed_has_no_speed(tmp_path: Path, started: Started) -> 
 
 def test_steps_and_alerts_are_passed_on_whatever_they_say_and_the_rest_is_not() -> None:
     said: list[str] = []
-    heard = Heard("basic, timed", said.append)
+    heard = LaunchProgress("basic, timed", said.append)
     for event in (
         Event("run", "  step 1/20"),
         Event("step", "third of twenty"),
@@ -218,7 +218,7 @@ def test_events_of_a_child_are_heard_in_their_order_and_half_a_line_is_not() -> 
 
 
 def test_a_run_that_left_no_record_says_why_and_whose_it_was(tmp_path: Path) -> None:
-    with pytest.raises(MachineError, match=r"^base \(x\): no record was left: it broke$"):
+    with pytest.raises(MachineError, match=r"^base \(x\): the run left no record: it broke$"):
         folder_left(4, "", "noise\ncanary: it broke\n", "base (x): ")
     with pytest.raises(UsageError, match=r"^no such key$"):
         folder_left(2, str(tmp_path), "canary: no such key")

@@ -103,7 +103,7 @@ def test_what_a_cpu_lacks_is_said() -> None:
         "flash attention",
         "torch.compile",
         "liger kernels",
-        "a rank a device",
+        "one rank per device",
     }
     assert "nothing is there" in str(reasons["flash attention"])
     assert "compiler" in str(reasons["torch.compile"])
@@ -115,8 +115,8 @@ def test_two_devices_share_the_rows_of_an_update() -> None:
     config = config_of("sft", batch_size=4, gradient_accumulation_steps=1)
     assert ranks(config, GPUS) == ({"nproc": 2, "batch_size": 2},)
     config = config_of("sft", batch_size=3, gradient_accumulation_steps=1)
-    switch = next(one for one in SWITCHES if one.name == "a rank a device")
-    assert switch.lacks(config, GPUS) == "2 devices do not share the 3 rows of an update evenly"
+    switch = next(one for one in SWITCHES if one.name == "one rank per device")
+    assert switch.lacks(config, GPUS) == "2 devices cannot share the 3 rows of an update evenly"
 
 
 TAKEN: list[tuple[str, dict[str, Any], str, str]] = [

@@ -43,7 +43,7 @@ def test_rows_in_another_order_and_other_micro_batches_are_the_same() -> None:
 
 def test_a_row_that_stands_twice_in_the_place_of_another_is_told() -> None:
     said = other_rows(probe([["a"]], [["b", "c"]]), probe([["a"]], [["b", "b"]]))
-    assert said == "other rows in step 2: 1 of 2 missing, 1 that are not there otherwise"
+    assert said == "different rows in step 2: 1 of 2 missing, 1 added"
 
 
 def test_rows_whose_padding_is_not_told_are_not_compared() -> None:

@@ -92,7 +92,7 @@ def test_everything_is_told_in_the_names_of_rlhf() -> None:
     shown = text_of(pace(), 200)
     for part in (
         "20/40",
-        "loss 2",
+        "step loss 2",
         "1000 ms/step",
         "8.0 samples/s",
         "2,000 completion tokens/s",

@@ -38,11 +38,11 @@ def test_plain_lines_say_what_runs_where_and_how_it_ended(monkeypatch: pytest.Mo
         "dpo_smoke: DPO of embedded/tiny on embedded/tasks, float32",
         "record: out/run",
         "measured: 3 steps, timed, light collection",
-        "  step 1/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        "  step 1/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
         " · forward 75% data 25% · 1 s left",
-        "  step 2/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        "  step 2/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
         " · forward 75% data 25% · 0 s left",
-        "  step 3/3 · loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
+        "  step 3/3 · step loss 2 · 500 ms/step · 16.0 samples/s · 200 tokens/s · 300 MB"
         " · forward 75% data 25%",
         "  completed after 3 steps, 0.0 s",
     ]
@@ -52,7 +52,7 @@ def test_the_live_panel_shows_steps_figures_and_phases() -> None:
     stream = io.StringIO()
     play(LivePanel(Console(file=stream, force_terminal=True, width=100)))
     shown = stream.getvalue()
-    for part in ("3/3", "loss 2", "200 tokens/s", "300 MB", "forward 75%", "data 25%"):
+    for part in ("3/3", "step loss 2", "200 tokens/s", "300 MB", "forward 75%", "data 25%"):
         assert part in shown, part
 
 
@@ -93,7 +93,7 @@ def test_the_outcome_is_told_in_units() -> None:
         "  step time   500.0 ms mean, 500.0 p50, 500.0 p95 over 2 steps",
         "  throughput  16.0 samples/s, 200 tokens/s",
         "  memory      300 MB peak (resident)",
-        "  loss        2.0000 -> 2.0000 (first and last step), 0 NaN, 0 Inf",
+        "  loss        2.0000 (mean of the last tenth of the steps), 0 NaN, 0 Inf",
         "  phases      forward 75%  data 25%",
         "  exact       no probe: learning and work cannot be compared exactly",
         "  note        2 steps timed after warm-up, a comparison needs 5; raise max_steps",

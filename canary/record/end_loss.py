@@ -1,0 +1,41 @@
+"""The loss at the end of a run: the one number that the terminal, reports and checks show."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from canary.record.types import RunRecord
+
+TAIL_SHARE = 10
+END_LOSS = "mean of the last tenth of the steps"
+
+
+def finite(values: Sequence[float]) -> list[float]:
+    """The finite values."""
+    return [value for value in values if math.isfinite(value)]
+
+
+def tail_mean(values: Sequence[float]) -> float | None:
+    """Mean of the last tenth of the finite values, at least two; None if fewer are finite."""
+    kept = finite(values)
+    count = max(2, len(kept) // TAIL_SHARE)
+    return statistics.fmean(kept[-count:]) if len(kept) >= 2 else None
+
+
+def end_loss(record: RunRecord) -> float | None:
+    """Mean of the last tenth of a run's losses; the last loss if that is not finite."""
+    losses = record.stability.loss_values
+    return (
+        tail_mean(losses) if losses and math.isfinite(losses[-1]) else next(iter(losses[-1:]), None)
+    )
+
+
+def end_loss_words(record: RunRecord) -> str:
+    """The loss at the end, labelled; empty if the run reported no loss."""
+    losses = record.stability.loss_values
+    loss = end_loss(record)
+    if loss is None or not math.isfinite(loss):
+        return f"{losses[-1]:.4f} (last step)" if losses else ""
+    return f"{loss:.4f} ({END_LOSS})"
