@@ -20,8 +20,7 @@ from typing import Any
 from canary.cli.terminal import sayer
 from canary.config.load import load_config
 from canary.errors import CanaryError
-from canary.ladder.guard.on_policy import GAP, RANK
-from canary.ladder.guard.verdict import compare
+from canary.ladder.guard.verdict import GAP, RANK, compare
 from canary.ladder.ladder import LadderRequest, run_ladder
 from canary.ladder.launching import RunProcesses
 from canary.ladder.levels import SWITCHES, Rounding, Settings, baseline_settings, switches_for

@@ -18,10 +18,17 @@ from canary.campaign.environments import (
     refuse_foreign_code,
 )
 from canary.campaign.noise_model import Measured
-from canary.campaign.pairs import Judge, Plan, Role, Runs, RunSide, run_pairs
-from canary.campaign.probes import at_once
-from canary.campaign.progress import PairProgress, pairs_of
-from canary.campaign.side import Side
+from canary.campaign.pairs import (
+    Judge,
+    PairProgress,
+    Plan,
+    Role,
+    Runs,
+    RunSide,
+    pairs_of,
+    run_pairs,
+)
+from canary.campaign.side import Side, at_once
 from canary.campaign.worktrees import (
     add_worktree,
     checked_out,

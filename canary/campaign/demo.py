@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from canary.campaign.pairs import Plan, Role, run_pairs
-from canary.campaign.progress import PairProgress
+from canary.campaign.pairs import PairProgress, Plan, Role, run_pairs
 from canary.campaign.side import Side
 from canary.compare.paths import Request, thresholds_for
 from canary.compare.report import Comparison

@@ -1,4 +1,4 @@
-"""One side of an A/B: its code, its Python, and how to run it in a separate process."""
+"""One side of an A/B: its code, its Python, its runs, and the probes of both sides at once."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from canary.campaign.cleanup import undisturbed
+from canary.campaign.pairs import Role, RunSide
+from canary.config.load import load_config
 from canary.errors import EXIT_USAGE, MachineError, UsageError
 from canary.protocol.job import EVENTS
 from canary.record import jsonio
@@ -178,3 +180,36 @@ def _stop(child: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+
+
+@contextlib.contextmanager
+def at_once(sides: Mapping[str, Side], settings: Sequence[str]) -> Iterator[RunSide]:
+    """Start a run of each side; yield a function that waits for a run and returns its record.
+
+    Each further call for a side starts a new run. Runs that are still active at the end are
+    stopped. Commands that share a folder take turns, because they would write into each other's
+    files. Canaries that share a GPU take turns too, by its lock.
+    """
+    running: dict[str, subprocess.Popen[str]] = {}
+
+    def launch(role: Role, *, probe: bool) -> RunRecord:
+        child = running.pop(role, None)
+        child = sides[role].start(settings) if child is None else child
+        return sides[role].finish(child)
+
+    try:
+        if not _shares_files(sides):
+            for role, side in sides.items():
+                running[role] = side.start(settings)
+        yield launch
+    finally:
+        for child in running.values():
+            stop_child(child)
+
+
+def _shares_files(sides: Mapping[str, Side]) -> bool:
+    """Whether a user's command runs in a folder that both sides share."""
+    if len({side.folder for side in sides.values()}) == len(sides):
+        return False
+    loaded = [load_config(side.config, side.settings) for side in sides.values()]
+    return any(one.config.training_type == "exec" for one in loaded)

@@ -10,6 +10,7 @@ from typing import Any
 from canary.config.schema import CanaryConfig
 from canary.errors import RunFailed, UsageError
 from canary.ladder.busy import busy_notes
+from canary.ladder.climb import named
 from canary.ladder.guard.runs import Guards
 from canary.ladder.guard.verdict import Verdict
 from canary.ladder.labels import settings_words
@@ -19,7 +20,6 @@ from canary.ladder.levels import SWITCHES, Settings, Switch, equal_lengths, swit
 from canary.ladder.results import Advice, Advised, Skipped
 from canary.ladder.rounds import Arm, problem_of, ratio_of, time_rounds
 from canary.ladder.suited import accepted_choices, in_force, left_out
-from canary.ladder.trials import named
 from canary.runner.display.figures import headline
 from canary.runner.warm import warm_starts
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from canary.ladder.climb import tried_words
 from canary.ladder.labels import (
     answer,
     rounds_words,
@@ -17,7 +18,6 @@ from canary.ladder.labels import (
 )
 from canary.ladder.measure import Figures
 from canary.ladder.results import Guarded, Ladder, LevelFound
-from canary.ladder.trials import tried_words
 from canary.record import jsonio
 from canary.record.phases import PHASES
 from canary.report.lines import figures, wrapped

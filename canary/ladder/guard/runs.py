@@ -11,7 +11,7 @@ from canary.ladder.guard.verdict import Verdict, compare
 from canary.ladder.labels import state_word, verdict_words
 from canary.ladder.launching import LadderRuns
 from canary.ladder.levels import Rounding, Settings
-from canary.ladder.same_work import other_rows
+from canary.ladder.rounds import other_rows
 from canary.record.exact import Exact
 
 NUDGE = 1e-6

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from canary.campaign.ab import AbRequest, run_ab
-from canary.campaign.pairs import Plan, Role, run_pairs
-from canary.campaign.progress import bar, duration
+from canary.campaign.pairs import Plan, Role, bar, duration, run_pairs
 from canary.campaign.side import Side
 from canary.compare.report import Check, CheckStatus, Comparison, Verdict
 from canary.record.folder import load_record

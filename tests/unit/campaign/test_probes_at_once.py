@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from canary.campaign.probes import at_once
-from canary.campaign.side import Side
+from canary.campaign.side import Side, at_once
 from canary.record.types import RunRecord
 from tests.unit.comparing import record
 

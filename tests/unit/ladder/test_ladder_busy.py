@@ -13,12 +13,12 @@ import pytest
 
 from canary.errors import EXIT_ERROR, RunFailed
 from canary.ladder.busy import busy_notes
+from canary.ladder.climb import tried_words
 from canary.ladder.ladder import ladder_at, no_trl, reporting_interrupts
 from canary.ladder.launching import LaunchProgress, LaunchResult, slug
 from canary.ladder.levels import LEVELS, Settings
 from canary.ladder.results import Ladder
 from canary.ladder.rounds import Arm
-from canary.ladder.trials import tried_words
 from canary.ladder.view import ladder_text
 from tests.unit.comparing import altered
 from tests.unit.laddering import CPU, Workshop, config_of, record_at, silent, site

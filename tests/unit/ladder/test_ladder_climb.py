@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 from canary.errors import RunFailed, UsageError
+from canary.ladder.climb import tried_words
 from canary.ladder.labels import answer, speed_words
 from canary.ladder.ladder import LadderRequest, ladder_at
 from canary.ladder.levels import LEVELS, SWITCHES, Switch, always
 from canary.ladder.measure import bottleneck_of, share_of_gain, speed_up
 from canary.ladder.results import Ladder, LevelFound
-from canary.ladder.trials import tried_words
 from canary.ladder.view import ladder_text
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from canary.ladder.same_work import other_rows, unequal, work_of
+from canary.ladder.rounds import other_rows, unequal, work_of
 from canary.record.step_row import Row
 
 
