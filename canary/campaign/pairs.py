@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from canary.baseline.comparability import how_it_ended
-from canary.campaign.side import Side
 from canary.compare.report import Check, Comparison
 from canary.compare.timing.estimate import signed_percent
 from canary.compare.timing.sequential import (
@@ -23,6 +22,9 @@ from canary.compare.timing.sequential import (
 )
 from canary.record.types import RunRecord
 from canary.report.view import TELLS_NOTHING, TOO_NOISY
+
+if TYPE_CHECKING:
+    from canary.campaign.side import Side
 
 Role = Literal["base", "head"]
 ROLES: tuple[Role, Role] = ("base", "head")
