@@ -554,7 +554,7 @@ def test_a_wrong_argument_is_named(arguments: dict[str, Any], words: str) -> Non
     [
         ({"loss": "high"}, "loss must be one number"),
         ({"rewards": [1.0, 2.0], "predictions": [1.0]}, "2 rewards but 1 predictions"),
-        ({"rewards": "many"}, "rewards takes numbers"),
+        ({"rewards": "many"}, "rewards must be numbers"),
     ],
 )
 def test_a_value_that_is_none_is_named(arguments: dict[str, Any], words: str) -> None:
