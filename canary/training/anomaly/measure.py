@@ -155,7 +155,7 @@ class Measure:
 
 
 def hash_later(batches: Sequence[Any]) -> Callable[[], list[str]] | None:
-    """Return a function that hashes a step's micro-batches; None if there is nothing to hash."""
+    """Return a function that hashes the micro-batches; None if there is nothing to hash."""
     return functools.partial(hashes, batches) if any(batches) else None
 
 

@@ -81,8 +81,8 @@ class LearningRateDetector:
             group = self._groups[place] = _Group(rate, rate, rate)
         else:
             yield from self._moved(step, place, group, rate, by_hand)
-        held = HELD_BY_HAND if by_hand and rate > 0 else HELD
-        if self._episodes.is_new(f"low{place}", rate < self._lowest and group.same >= held):
+        patience = HELD_BY_HAND if by_hand and rate > 0 else HELD
+        if self._episodes.is_new(f"low{place}", rate < self._lowest and group.same >= patience):
             yield Alert(
                 "medium",
                 "learning_rate",

@@ -39,8 +39,8 @@ class Shift:
 def long_run(values: Sequence[float]) -> tuple[float, float, float]:
     """Return mean, variance, and count times the variance of the mean, with lag-1 correlation.
 
-    The correlation is corrected for its bias in short series, (1 + 3 phi) / n (Kendall 1954), the
-    variance for the few independent values behind the mean.
+    The correlation is corrected for its bias in short series, (1 + 3 phi) / n (Kendall 1954). The
+    variance is corrected for the few independent values in the mean.
     """
     count = len(values)
     mean = statistics.fmean(values)
