@@ -37,7 +37,7 @@ from canary.config.load import load_config
 
 WARMUP = 10
 LOOP_STEPS = 110
-OWN_CALLS = {
+CANARY_CALLS = {
     "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "_batch_enters"),),
     "canary.training.recorder.probe": (("LoopCollector", "step_begins", "step_ends", "loss"),),
     "canary.training.collectors.clock": (("StepClock", "switch"),),
@@ -129,7 +129,7 @@ def child(arm: str, config_file: str, folder: str) -> None:
     marks: Marks = []
     calls: dict[str, float] = {}
     if arm in ("collected", "watched", "recorded"):
-        time_own_calls(calls, arm)
+        time_canary_calls(calls, arm)
     if arm in ("loop", "recorded"):
         loop(arm, Path(folder), marks)
     else:
@@ -141,7 +141,7 @@ def child(arm: str, config_file: str, folder: str) -> None:
     print("\nOVERHEAD " + json.dumps({"wall": wall, "cpu": cpu, **costs}), flush=True)
 
 
-def time_own_calls(totals: dict[str, float], arm: str) -> None:
+def time_canary_calls(totals: dict[str, float], arm: str) -> None:
     """Add up the CPU seconds inside the canary's methods; nested calls count in the outer one."""
     inside: list[str] = []
 
@@ -165,7 +165,7 @@ def time_own_calls(totals: dict[str, float], arm: str) -> None:
 
         setattr(owner, name, wrapper)
 
-    for module, classes in OWN_CALLS.items():
+    for module, classes in CANARY_CALLS.items():
         if (module == "canary.training.recorder.probe") != (
             arm == "recorded"
         ) and "clock" not in module:
@@ -208,10 +208,10 @@ def whole_run(config_file: str, profiled: bool) -> dict[str, float]:
     return {"wall": wall, "cpu": cpu, "memory": record["perf"]["max_mem_mb"]}
 
 
-def report_whole(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str) -> None:
+def report_whole(pairs: list[dict[str, dict[str, float]]], bare_arm: str, canary_arm: str) -> None:
     """Print the ratios of the command's time and of its peak memory."""
     for figure, unit in (("wall", "s"), ("cpu", "s"), ("memory", "MB")):
-        ratios = [pair[own_arm][figure] / pair[bare_arm][figure] for pair in pairs]
+        ratios = [pair[canary_arm][figure] / pair[bare_arm][figure] for pair in pairs]
         mean, low, high = interval(ratios)
         bare = statistics.median(pair[bare_arm][figure] for pair in pairs)
         target = f"; target {PROFILER_TARGET}" if unit == "s" else ""
@@ -229,20 +229,20 @@ def interval(ratios: list[float]) -> tuple[float, float, float]:
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str) -> None:
+def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, canary_arm: str) -> None:
     """Print the ratios of wall and CPU time, and the cost of the canary's calls."""
-    names = sorted(set().union(*(pair[own_arm] for pair in pairs)) - {"wall", "cpu"})
-    costs = {n: statistics.median(pair[own_arm].get(n, 0.0) for pair in pairs) for n in names}
+    names = sorted(set().union(*(pair[canary_arm] for pair in pairs)) - {"wall", "cpu"})
+    costs = {n: statistics.median(pair[canary_arm].get(n, 0.0) for pair in pairs) for n in names}
     parts = ", ".join(f"{name} {1000 * cost:.3f}" for name, cost in costs.items())
     share = statistics.median(
-        sum(pair[own_arm].get(n, 0.0) for n in names) / pair[bare_arm]["cpu"] for pair in pairs
+        sum(pair[canary_arm].get(n, 0.0) for n in names) / pair[bare_arm]["cpu"] for pair in pairs
     )
     print(
         f"calls {1000 * sum(costs.values()):.3f} ms of CPU per step ({parts}), "
         f"{100 * share:.2f}% of bare"
     )
     for figure in ("wall", "cpu"):
-        ratios = [pair[own_arm][figure] / pair[bare_arm][figure] for pair in pairs]
+        ratios = [pair[canary_arm][figure] / pair[bare_arm][figure] for pair in pairs]
         mean, low, high = interval(ratios)
         bare = statistics.median(pair[bare_arm][figure] for pair in pairs)
         print(

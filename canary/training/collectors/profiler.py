@@ -45,7 +45,7 @@ class StepProfiler:
         self._begin_if_next(done)
 
     def step_ends(self, step: int) -> bool:
-        """Return whether the step is flagged. Call it while the step still runs."""
+        """Finish the window at its last step, while the step runs. Return whether it is flagged."""
         if self._running is None:
             return step == self._next_too
         self._steps.append(step)

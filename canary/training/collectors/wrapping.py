@@ -33,10 +33,10 @@ class Wrapping:
             else functools.partial(setattr, owner, name, replaced)
         )
 
-    def hook_updates(self, begins: Callable[..., None], ended: Callable[..., None]) -> None:
+    def hook_updates(self, begin: Callable[..., None], end: Callable[..., None]) -> None:
         """Call these before and after each step of any torch optimizer in this process."""
-        before = torch_optimizer.register_optimizer_step_pre_hook(begins)
-        after = torch_optimizer.register_optimizer_step_post_hook(ended)
+        before = torch_optimizer.register_optimizer_step_pre_hook(begin)
+        after = torch_optimizer.register_optimizer_step_post_hook(end)
         self._undo += [before.remove, after.remove]
 
     def undo(self) -> None:
