@@ -1,1 +1,1 @@
-"""The programs behind every figure that README and docs claim."""
+"""Programs that measure the figures in README and docs."""

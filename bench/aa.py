@@ -1,14 +1,14 @@
 """False alarms on a real machine: `python -m bench.aa [--runs 100] [--load]`.
 
-Runs one canary many times with nothing changed, under a background load that comes and goes, and
-compares the runs in every way a user would: each run with the twenty before it, and in alternating
-pairs of 3, 5 and 8. Any verdict but `pass` and `inconclusive` is a false alarm. Exit code 1 where
-the exact lane raised one, or the timing lane more than one.
+Runs one unchanged canary many times, under a varying background load. Compares the runs as users
+do: each run with the twenty before it, and in alternating pairs (3, 5 and 8). Any verdict except
+`pass` and `inconclusive` is a false alarm. Exit code 1 if the exact lane raised one, or the timing
+lane more than one.
 
-The same runs are judged without their CPU time too, and with the work of the current side made
-longer by calculation: what wall time alone decides, and what CPU time adds.
+The same runs are also judged without CPU time, to show what it adds, and with simulated extra work
+on the current side.
 
-A folder given with `-o` keeps the runs; called again, it goes on from those that are there.
+`-o` keeps the runs in a folder; the next call continues from them.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ TIMES = (
     "cpu_s_per_step",
     "on_core_step_time_s",
 )
-"""Of a launch, in seconds per step."""
+"""Fields of a launch, in seconds per step."""
 CPU = TIMES[2:]
 
 
 def load() -> None:
-    """One core busy in bursts, idle between them, of random lengths."""
+    """Keep one core busy in bursts of random lengths, with random pauses."""
     chance = random.Random(0)
     while True:
         end = time.monotonic() + chance.uniform(*BURST_S)
@@ -61,7 +61,7 @@ def load() -> None:
 
 
 def repeat(config: str, settings: Sequence[str], runs: int, folder: Path) -> list[RunRecord]:
-    """So many completed runs in a folder, those that are there already counted."""
+    """Run until the folder holds `runs` completed runs. Return them by time."""
     loaded = load_config(config, settings)
     done = sorted(folder.glob("*/metrics.json"))
     records = [record for path in done if (record := load_record(path)).status == "completed"]
@@ -77,7 +77,7 @@ def repeat(config: str, settings: Sequence[str], runs: int, folder: Path) -> lis
 
 
 def changed(record: RunRecord, fields: Sequence[str], factor: float | None) -> RunRecord:
-    """The record with these times of its launches so many times as long; None takes them out."""
+    """Return the record with these times of its launches multiplied; None removes them."""
     launches = []
     for launch in record.launches:
         known = {name: value for name in fields if (value := getattr(launch, name)) is not None}
@@ -89,8 +89,8 @@ def changed(record: RunRecord, fields: Sequence[str], factor: float | None) -> R
 def comparisons(
     records: Sequence[RunRecord], thresholds: Thresholds, more_work: float = 0.0
 ) -> dict[str, list[Comparison]]:
-    """Every run with the twenty before it, and blocks of alternating pairs; `more_work` is what the
-    current side does beyond what it did."""
+    """Compare each run with the twenty before it, and blocks of alternating pairs. `more_work` is
+    the share of work added to the current side."""
 
     def slower(side: Sequence[RunRecord]) -> list[RunRecord]:
         return [changed(record, TIMES, 1 + more_work) for record in side]
@@ -112,14 +112,14 @@ def comparisons(
 
 
 def alternate(records: Sequence[RunRecord]) -> tuple[list[RunRecord], list[RunRecord]]:
-    """(current, baseline) of runs taken in the order base head head base ..."""
+    """Split runs in the order base head head base ... into (current, baseline)."""
     base = [r for i, r in enumerate(records) if i % 4 in (0, 3)]
     head = [r for i, r in enumerate(records) if i % 4 in (1, 2)]
     return head, base
 
 
 def alarms(found: Sequence[Comparison], lanes: tuple[str, ...]) -> list[str]:
-    """Comparisons with a failed check in these lanes: names and messages of each."""
+    """Return a line for each comparison with failed checks in these lanes: names and messages."""
     lines = []
     for comparison in found:
         failed = [check for check in comparison.failed_checks if check.lane in lanes]
@@ -129,7 +129,7 @@ def alarms(found: Sequence[Comparison], lanes: tuple[str, ...]) -> list[str]:
 
 
 def by_cpu_time(records: Sequence[RunRecord], thresholds: Thresholds) -> list[str]:
-    """Markdown: verdicts of wall time alone and with CPU time, equal runs and more work."""
+    """Return Markdown: verdicts by wall time alone and with CPU time, for equal and more work."""
     lines = [
         "| comparison | judged by | equal runs | "
         + " | ".join(f"+{more:.0%} work" for more in MORE_WORK)
@@ -140,12 +140,12 @@ def by_cpu_time(records: Sequence[RunRecord], thresholds: Thresholds) -> list[st
         "wall time": [changed(record, CPU, None) for record in records],
         "wall time and CPU time": list(records),
     }
-    told = {
+    judged = {
         name: [comparisons(side, thresholds, more) for more in (0.0, *MORE_WORK)]
         for name, side in sides.items()
     }
-    for design in told["wall time"][0]:
-        for name, by_size in told.items():
+    for design in judged["wall time"][0]:
+        for name, by_size in judged.items():
             cells = []
             for found in by_size:
                 verdicts = Counter(comparison.verdict for comparison in found[design])
@@ -155,7 +155,7 @@ def by_cpu_time(records: Sequence[RunRecord], thresholds: Thresholds) -> list[st
 
 
 def spreads(records: Sequence[RunRecord]) -> list[str]:
-    """Range of each time over the runs, in ms, and the spread of a run."""
+    """Return the range of each time over the runs, in ms, and the standard deviation of its log."""
     lines = []
     for name in TIMES:
         values = [getattr(launch, name) for r in records for launch in r.launches]
@@ -167,12 +167,12 @@ def spreads(records: Sequence[RunRecord]) -> list[str]:
 
 
 def main() -> int:
-    """Prints a row a design; 1 where there are too many false alarms."""
+    """Print one row per design. Return 1 after too many false alarms."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("config", nargs="?", default="configs/sft_smoke.yaml")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--load", action="store_true", help="one core busy in bursts meanwhile")
+    parser.add_argument("--load", action="store_true", help="keep one core busy in bursts")
     parser.add_argument("--tiers", nargs="+", default=["default", "smoke", "perf", "nightly"])
     parser.add_argument("-o", "--output-dir", type=Path)
     parser.add_argument("--json", type=Path)

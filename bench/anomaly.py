@@ -1,10 +1,10 @@
 """False alarms and cost of live anomaly detection: `python -m bench.anomaly noise|replay|cost`.
 
-- `noise`: runs in which nothing happens but noise, white or correlated from step to step, of every
-  signal that a detector reads; the share of runs that raised any alert, with a 95% upper bound;
-- `times`: the same for step times of a machine whose speed shifts, and how often a run that slows
-  down from its middle on is told;
-- `replay FOLDER`: the steps of real runs, through the detectors;
+- `noise`: healthy runs with noise, white or correlated between steps, in every signal that
+  detectors read; prints the share of runs with any alert, with a 95% upper bound;
+- `times`: the same for step times on a machine whose speed shifts; also the share of runs found
+  that slow down from their middle on;
+- `replay FOLDER`: runs the detectors on the steps of real runs;
 - `cost`: CPU time of `analyze_training_step` on a model of 1.3 million parameters, in rounds with
   and without it.
 """
@@ -34,7 +34,7 @@ RUNS = 200
 
 
 def correlated(chance: random.Random, phi: float, sd: float) -> Iterator[float]:
-    """A stationary AR(1) series of mean 1 and standard deviation `sd`, cut off at five of them."""
+    """Yield a stationary AR(1) series with mean 1 and standard deviation `sd`, clipped at 5 sd."""
     state = chance.gauss(0.0, 1.0)
     while True:
         yield 1.0 + sd * max(-5.0, min(5.0, state))
@@ -53,19 +53,19 @@ LEVELS = {
     "spread": (0.3,),
     "error": (0.05, 0.15, 0.2),
 }
-"""Signals, and the levels that a run draws its own from. KL, like all, is a level of the run's."""
+"""Signals, and the levels from which each run draws one."""
 VALUES = {"value_loss": (0.02, 0.3, 40.0), "unexplained": (0.2, 1.0, 1.3)}
-"""The same of a value function: its loss, and the share of the variance that it leaves."""
+"""The same for a value function: its loss, and the unexplained share of the variance."""
 
 
 def noisy_run(
     seed: int, phi: float, sd: float, steps: int, around_zero: bool = False
 ) -> list[Observation]:
-    """A run in which every signal is stationary noise. `around_zero`: rewards of mean zero."""
+    """Return a run whose signals are stationary noise; with `around_zero`, rewards of mean 0."""
     chance = random.Random(f"{seed} {phi} {sd} {steps} {around_zero}")
     level = {name: chance.choice(levels) for name, levels in LEVELS.items()}
     series = {name: correlated(chance, phi, sd) for name in LEVELS}
-    # Drawn apart, so that what the other signals draw stays what it was without these.
+    # A separate generator, so that the draws of the other signals stay the same.
     apart = random.Random(f"values {seed} {phi} {sd} {steps}")
     level |= {name: apart.choice(levels) for name, levels in VALUES.items()}
     series |= {name: correlated(apart, phi, sd) for name in VALUES}
@@ -103,14 +103,14 @@ def noisy_run(
 
 
 SHIFTS = ((1.0,), (1.0, 1.2), (1.0, 1.2, 1.4))
-"""Levels of a step's own seconds between which a shared machine moves now and then."""
+"""Levels of step time between which a shared machine shifts."""
 
 
 def own_seconds(
     seed: int, phi: float, sd: float, steps: int, shifts: Sequence[float] = SHIFTS[1]
 ) -> list[float]:
-    """Seconds of a healthy run's steps: noise about levels that change every 20 or 100 steps in the
-    mean, and every twentieth step may evaluate and take three times as long."""
+    """Return the step times of a healthy run: noise around levels that change every 20 or 100 steps
+    on average. Every twentieth step may evaluate and take three times as long."""
     chance = random.Random(f"seconds {seed} {phi} {sd} {steps} {shifts}")
     noise, level = correlated(chance, phi, sd), chance.choice(shifts)
     found = []
@@ -123,18 +123,18 @@ def own_seconds(
 
 
 def alerts_of(observations: Sequence[Observation]) -> list[str]:
-    """Types of all alerts of a run."""
+    """Return the types of all alerts of a run."""
     detector = AdvancedAnomalyDetector(save_alerts=False)
     return [alert.type for each in observations for alert in detector.judge(each)]
 
 
 def upper(alarms: int, runs: int) -> float:
-    """One-sided 95% upper bound of a share (Clopper-Pearson)."""
+    """Return the one-sided 95% upper bound of a share (Clopper-Pearson)."""
     return 1.0 if alarms == runs else float(stats.beta.ppf(0.95, alarms + 1, runs - alarms))
 
 
 def noise(runs: int) -> None:
-    """A line for each kind of noise, and for all of them."""
+    """Print a line for each kind of noise, and one for all."""
     total: Counter[str] = Counter()
     for phi in PHIS:
         for sd in SDS:
@@ -154,17 +154,17 @@ def noise(runs: int) -> None:
 
 
 def times(runs: int) -> None:
-    """Runs that were told to slow down: healthy ones, and ones that do from their middle on."""
+    """Print how many runs raise a slowing alert: healthy ones, and ones that slow down."""
 
-    def told(seconds: Sequence[float]) -> bool:
+    def alarmed(seconds: Sequence[float]) -> bool:
         detector = SlowingDetector()
-        rows = (Observation(step=at, own_s=own) for at, own in enumerate(seconds, 1))
+        rows = (Observation(step=at, own_s=taken) for at, taken in enumerate(seconds, 1))
         return any([*detector.observe(row)] for row in rows)
 
     for shifts in SHIFTS:
         cells = [(phi, sd, seed) for phi in PHIS for sd in SDS for seed in range(runs)]
         alarms = sum(
-            told(own_seconds(seed, phi, sd, (60, *LENGTHS)[seed % 4], shifts))
+            alarmed(own_seconds(seed, phi, sd, (60, *LENGTHS)[seed % 4], shifts))
             for phi, sd, seed in cells
         )
         print(f"healthy, levels {shifts}: {share(alarms, len(cells))}", flush=True)
@@ -173,14 +173,14 @@ def times(runs: int) -> None:
             for sd in SDS[2:]:
                 found = 0
                 for seed in range(runs):
-                    own = own_seconds(seed, 0.5, sd, steps, SHIFTS[0])
-                    own[steps // 2 :] = [slower * each for each in own[steps // 2 :]]
-                    found += told(own)
+                    taken = own_seconds(seed, 0.5, sd, steps, SHIFTS[0])
+                    taken[steps // 2 :] = [slower * each for each in taken[steps // 2 :]]
+                    found += alarmed(taken)
                 print(f"{steps} steps, {slower} times, sd {sd:.0%}: {found} of {runs}", flush=True)
 
 
 def share(alarms: int, runs: int) -> str:
-    """In words."""
+    """Return the share of runs with alerts in words."""
     return (
         f"{alarms} of {runs} runs, {100 * alarms / runs:.2f}% "
         f"(95% upper {100 * upper(alarms, runs):.2f}%)"
@@ -188,7 +188,7 @@ def share(alarms: int, runs: int) -> str:
 
 
 def replay(folder: Path) -> None:
-    """The steps of real runs anywhere under a folder, through the detectors: what each raised."""
+    """Run the detectors on all real runs under a folder and print the alerts of each."""
     files = sorted(folder.rglob("steps.jsonl"))
     alarmed = 0
     for file in files:
@@ -201,33 +201,33 @@ def replay(folder: Path) -> None:
 
 ROUNDS = 12
 STEPS = 12
-"""Steps of a round; the first of each is left out."""
+"""Steps per round; the first of each is not counted."""
 
 
 def cost(batch: int, length: int) -> None:
-    """CPU time of a step with and without the detectors, in rounds that alternate, and the time
-    inside `analyze_training_step` itself, which noise between rounds does not reach."""
+    """Print the CPU time per step with and without detectors, in alternating rounds. Print also the
+    time inside `analyze_training_step`, which is free of noise between rounds."""
     import torch
 
     torch.set_num_threads(1)
-    for handed_over in (False, True):
+    for norm_passed in (False, True):
         steps: dict[bool, list[float]] = {False: [], True: []}
-        own: list[float] = []
+        inner: list[float] = []
         loop = SmallLlama(batch, length)
         for number in range(ROUNDS):
             for watched in (False, True) if number % 2 else (True, False):
                 for step in range(STEPS):
                     began = time.thread_time()
-                    inside = loop.step(watched, handed_over)
+                    inside = loop.step(watched, norm_passed)
                     if step:
                         steps[watched].append(time.thread_time() - began)
                         if watched:
-                            own.append(inside)
+                            inner.append(inside)
         bare, with_it = (statistics.fmean(steps[watched]) for watched in (False, True))
-        mean = statistics.fmean(own)
+        mean = statistics.fmean(inner)
         print(
             f"{loop.parameters:,} parameters, batch {batch} x {length} tokens, gradient norm "
-            f"{'handed over' if handed_over else 'taken by the detector'}: bare step "
+            f"{'passed as argument' if norm_passed else 'computed by the detector'}: bare step "
             f"{1e3 * bare:.1f} ms of CPU, watched {1e3 * with_it:.1f} ms, in analyze_training_step "
             f"{1e3 * mean:.2f} ms ({100 * mean / bare:.2f}%)",
             flush=True,
@@ -235,7 +235,7 @@ def cost(batch: int, length: int) -> None:
 
 
 class SmallLlama:
-    """A plain loop on a small Llama; clips where the norm is to be handed over."""
+    """A plain loop on a small Llama; it clips gradients if it passes the norm."""
 
     def __init__(self, batch: int, length: int) -> None:
         import torch
@@ -256,7 +256,7 @@ class SmallLlama:
         self._shape = (batch, length)
 
     def step(self, watched: bool, clips: bool) -> float:
-        """Seconds inside the detector."""
+        """Train one step. Return the seconds inside the detector."""
         import torch
 
         ids = torch.randint(0, 2048, self._shape)
@@ -283,11 +283,11 @@ class SmallLlama:
 
 
 def main() -> None:
-    """Prints what was asked for."""
+    """Run the requested measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("noise", "times", "replay", "cost"))
-    parser.add_argument("folder", nargs="?", type=Path, help="of runs, for replay")
-    parser.add_argument("-n", type=int, default=RUNS, help="runs a kind of noise")
+    parser.add_argument("folder", nargs="?", type=Path, help="runs to replay")
+    parser.add_argument("-n", type=int, default=RUNS, help="runs per kind of noise")
     asked = parser.parse_args()
     if asked.what == "noise":
         noise(asked.n)

@@ -1,10 +1,9 @@
-"""What the half that answers takes: `python -m bench.answering [-n ROUNDS] [ACTION...]`.
+"""The cost of the report job: `python -m bench.answering [-n ROUNDS] [ACTION...]`.
 
-Runs action.yml's own steps, `Pending status` and `Report`, against a GitHub on this machine, from
-runner folders that are new each time: Python environment, packages, answer. In turn: on a machine
-that never ran it, on a runner of your own that did before, and with further checkouts of the
-action, say of an older version, on a machine that never ran them. Prints medians: wall seconds,
-processor seconds of all processes, and the size of what was installed.
+Runs the steps `Pending status` and `Report` of action.yml against a simulated GitHub, each time in
+new runner folders: Python environment, packages, answer. The machine is in turn new, a self-hosted
+runner that ran it before, and new with each further checkout ACTION. Prints medians: wall seconds,
+CPU seconds of all processes, and the installed size.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from tests.integration.action.test_report_script import INPUTS, beside_a_checkou
 from tests.unit.comparing import record
 
 Figures = tuple[float, float, float]
-"""Wall seconds, processor seconds, megabytes."""
+"""Wall seconds, CPU seconds, megabytes."""
 
 
 def answered(action: Path, tools: Path | None, step: str, description: Description) -> Figures:
-    """One step in a new place; `tools` is where a runner of your own keeps its tools.
+    """Run one step in a new folder; `tools` is the tool cache of a self-hosted runner.
 
     Raises:
-        SystemExit: it did not answer.
+        SystemExit: the step failed.
     """
     with (
         tempfile.TemporaryDirectory() as name,
@@ -54,8 +53,8 @@ def answered(action: Path, tools: Path | None, step: str, description: Descripti
             job(runner, github, server, "pull_request", pull_event(pull, "opened", None))
         runner.extra = {**runner.extra, "GITHUB_ACTION_PATH": str(action)}
         if tools is not None:
-            own = {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_TOOL_CACHE": str(tools)}
-            runner.extra = {**runner.extra, **own}
+            hosted = {"RUNNER_ENVIRONMENT": "self-hosted", "RUNNER_TOOL_CACHE": str(tools)}
+            runner.extra = {**runner.extra, **hosted}
         start, before = time.perf_counter(), os.times()
         done = runner.step(step, INPUTS | {"token": github.token})
         wall, after = time.perf_counter() - start, os.times()
@@ -68,7 +67,7 @@ def answered(action: Path, tools: Path | None, step: str, description: Descripti
 
 
 def main() -> None:
-    """Prints one line a step and checkout."""
+    """Print one line per step and checkout."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=5, help="rounds")
     parser.add_argument("actions", nargs="*", type=Path, help="further checkouts of the action")
@@ -92,7 +91,7 @@ def main() -> None:
         walls = sorted(figure[0] for figure in figures)
         print(
             f"{step:<15} {machine:<14} {wall:5.1f} s ({walls[0]:.1f} to {walls[-1]:.1f}), "
-            f"processor {spent:5.1f} s, {size:4.0f} MB"
+            f"CPU {spent:5.1f} s, {size:4.0f} MB"
         )
 
 

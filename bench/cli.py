@@ -1,7 +1,7 @@
 """Start-up of the command line against a bare interpreter: `python -m bench.cli`.
 
-Runs the commands in turn, so that a machine that slows down slows all of them, and prints medians
-and the median of the differences, pair by pair.
+Runs both in turn, so that a slower machine slows both. Prints medians, and the median of the
+differences within pairs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], float]] = {
 
 
 def history(folder: Path) -> None:
-    """The example stored a thousand times under as many names."""
+    """Store the example a thousand times, under different names."""
     record = load_record(RUNS[1])
     for number in range(STORED):
         clock = f"{number // 3600:02d}:{number // 60 % 60:02d}:{number % 60:02d}"
@@ -40,7 +40,7 @@ def history(folder: Path) -> None:
 
 
 def seconds(arguments: tuple[str, ...]) -> float:
-    """Wall seconds of one process; a comparison may be red, and a typo is refused."""
+    """Return the wall seconds of one process; a red comparison or a refused typo is fine."""
     start = time.perf_counter()
     done = subprocess.run([sys.executable, *arguments], check=False, capture_output=True)
     assert done.returncode in (0, 1) or b"did you mean" in done.stderr, done.stderr
@@ -48,7 +48,7 @@ def seconds(arguments: tuple[str, ...]) -> float:
 
 
 def main() -> None:
-    """Prints one line a command."""
+    """Print one line per command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=15, help="rounds")
     rounds = parser.parse_args().n
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def measure(name: str, arguments: tuple[str, ...], target: float, rounds: int) -> None:
-    """Prints the line of one command."""
+    """Measure one command and print its line."""
     seconds(arguments)
     pairs = [(seconds(("-c", "pass")), seconds(arguments)) for _ in range(rounds)]
     more = sorted(command - bare for bare, command in pairs)

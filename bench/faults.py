@@ -1,13 +1,13 @@
 """Diagnosis on the fault corpus: `python -m bench.faults`.
 
-Trains every row of the listed, the blind, the PPO and the benign corpora through `canary run` or
-`canary exec`, compares each with its clean training, and prints as Markdown: per row whether it
-was caught, the first difference, the top suspect and whether that is right; rates with 95%
-intervals; and how often suspects of each claimed confidence are right. Rows that time alone tells
-run five times in turn with the clean training, and eight times where five decide nothing.
+Trains every row of all corpora through `canary run` or `canary exec` and compares it with its clean
+training. Prints as Markdown: per row whether it was caught, the first difference, the top suspect
+and whether it is right; rates with 95% intervals; and how often suspects are right, by claimed
+confidence. If only time shows a row's change, it runs five times in turn with its clean training,
+or eight times if five decide nothing.
 
-`--keep DIR` keeps the records and trains only what is missing; `--reuse DIR` trains nothing, so
-that a change of the rules is judged in seconds.
+`--keep DIR` keeps the records and trains only missing ones. `--reuse DIR` trains nothing and judges
+a change of the rules in seconds.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ CORPORA: dict[str, tuple[Row, ...]] = {
     "ppo_blind_benign": ppo_blind.BENIGN,
 }
 BLIND = ("blind", "second", "ppo_blind")
-"""Corpora that were written without sight of the rules."""
+"""Corpora written without knowledge of the rules."""
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers")
 
 
 def compared(rows: Sequence[tuple[str, Row]], store: Store) -> Iterator[Outcome]:
-    """Each row's outcome, as soon as its trainings are there."""
+    """Yield each row's outcome when its trainings have ended."""
     for corpus, row in rows:
         try:
             found = judged(row, store)
@@ -74,10 +74,10 @@ def compared(rows: Sequence[tuple[str, Row]], store: Store) -> Iterator[Outcome]
 
 
 def judged(row: Row, store: Store) -> Comparison:
-    """The comparison of a row, after as few runs as decide it.
+    """Return the comparison of a row, after the fewest runs that decide it.
 
     Raises:
-        Missing: a training of its first look is not there.
+        Missing: a training of its first look is missing.
     """
     found: Comparison | None = None
     for runs in looks_of(row):
@@ -97,7 +97,7 @@ def judged(row: Row, store: Store) -> Comparison:
 
 
 def markdown(outcomes: Sequence[Outcome]) -> str:
-    """Rows, rates and calibration as tables."""
+    """Return rows, rates and calibration as tables."""
     parts = []
     for corpus in CORPORA:
         rows = [one for one in outcomes if one.corpus == corpus]
@@ -143,7 +143,7 @@ def _benign_table(rows: Sequence[Outcome]) -> str:
 
 
 def document(outcomes: Sequence[Outcome]) -> dict[str, object]:
-    """What is kept: the rows, the rates, and where and of what they were had."""
+    """Return the JSON document: rows, rates, commit, packages and machine."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True)
     return {
         "date": time.strftime("%Y-%m-%d"),
@@ -166,7 +166,7 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, object]:
 
 
 def chosen(corpora: Sequence[str], ids: Sequence[str]) -> list[tuple[str, Row]]:
-    """(corpus, row) of those asked for; SystemExit for an id that is none."""
+    """Return (corpus, row) of the requested rows. Raises SystemExit for an unknown id."""
     found = [(name, row) for name in corpora for row in CORPORA[name]]
     unknown = set(ids) - {row.id for _, row in found}
     if unknown:
@@ -175,13 +175,13 @@ def chosen(corpora: Sequence[str], ids: Sequence[str]) -> list[tuple[str, Row]]:
 
 
 def main() -> None:
-    """Prints the tables, and writes the document where asked."""
+    """Print the tables; with `-o`, write the document."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--only", nargs="+", metavar="ID", default=[])
     parser.add_argument("-j", type=int, default=1, metavar="N", help="trainings at a time")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--keep", type=Path, metavar="DIR", help="keep records, train the missing")
+    where.add_argument("--keep", type=Path, metavar="DIR", help="keep records, train missing ones")
     where.add_argument("--reuse", type=Path, metavar="DIR", help="train nothing")
     parser.add_argument("-o", type=Path, metavar="FILE", help="the JSON document")
     asked = parser.parse_args()

@@ -1,8 +1,8 @@
-"""Everything that waits for a GPU, in one go: `python -m bench.gpu`.
+"""All checks that need a GPU: `python -m bench.gpu`.
 
-Runs `tests/gpu`, then the ladder of a config on a model of more than 100 million random parameters,
-and prints figures in Markdown under the device's name, for the docs. `--device cpu` tries the way
-itself without a GPU; its figures are of no device. Ends with 1 where a test or the ladder failed.
+Runs `tests/gpu`, then the ladder of a config on a model of more than 100 million random parameters.
+Prints figures in Markdown under the device's name, for the docs. `--device cpu` tests this program
+without a GPU; its figures mean nothing. Exit code 1 if a test or the ladder failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from canary.machine.packages import package_versions
 ROOT = Path(__file__).parents[1]
 LADDER = "configs/ladder_ppo.yaml"
 ON_A_GPU = ("model_name=embedded/random-160m", "device=cuda")
-"""Over the ladder's config: a model that gives a GPU something to do."""
+"""Overrides of the ladder's config: a model large enough for a GPU."""
 COLUMNS = {
     "trainer": "trainer",
     "what": "what",
@@ -43,21 +43,22 @@ COLUMNS = {
 
 
 def main() -> int:
-    """Prints as it goes; the parts that failed at the end."""
+    """Print results as they come, and the failed parts at the end."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("-k", default="", help="only these tests, as pytest selects")
     parser.add_argument("--no-tests", action="store_true")
     parser.add_argument("--no-ladder", action="store_true")
     parser.add_argument("--ladder", default=LADDER, metavar="CONFIG")
-    parser.add_argument("--levels", help="of the ladder; all unless said")
-    parser.add_argument("--set", action="append", default=[], help="over the ladder's config")
-    parser.add_argument("-n", "--rounds", type=int, default=3, help="of the ladder")
+    parser.add_argument("--levels", help="of the ladder; default: all")
+    parser.add_argument("--set", action="append", default=[], help="override the ladder's config")
+    parser.add_argument("-n", "--rounds", type=int, default=3, help="rounds of the ladder")
     given = parser.parse_args()
     name = device_name() if given.device == "cuda" else f"no GPU: {cpu_model()}"
     if name is None:
         print(
-            f"no GPU here ({list_devices().reason}); `--device cpu` tries the way", file=sys.stderr
+            f"no GPU found ({list_devices().reason}); `--device cpu` tests this program without",
+            file=sys.stderr,
         )
         return 4
     print(heading(name), flush=True)
@@ -68,18 +69,18 @@ def main() -> int:
         settings = [*(ON_A_GPU if given.device == "cuda" else ("device=cpu",)), *given.set]
         if not run_ladder(given.ladder, given.rounds, given.levels, settings):
             failed.append("the ladder")
-    print(f"\nFailed: {', '.join(failed)}." if failed else "\nAll of it passed.")
+    print(f"\nFailed: {', '.join(failed)}." if failed else "\nAll passed.")
     return 1 if failed else 0
 
 
 def device_name() -> str | None:
-    """Of the GPUs that CUDA would see."""
+    """Return the names of the GPUs that CUDA would see; None without."""
     seen = visible(list_devices().found, os.environ.get("CUDA_VISIBLE_DEVICES"))
     return ", ".join(device.name for device in seen) or None
 
 
 def heading(name: str) -> str:
-    """The device, and what the figures depend on."""
+    """Return a heading with the device, and the versions that figures depend on."""
     devices, packages = list_devices(), package_versions()
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
@@ -92,7 +93,7 @@ def heading(name: str) -> str:
 
 
 def run_tests(device: str, chosen: str) -> bool:
-    """Runs them and prints how many passed and what each training took."""
+    """Run the tests. Print how many passed and the figures of each training."""
     with tempfile.TemporaryDirectory() as folder:
         figures, report = Path(folder, "figures.jsonl"), Path(folder, "report.xml")
         environment = os.environ | {
@@ -101,7 +102,7 @@ def run_tests(device: str, chosen: str) -> bool:
         }
         words = [sys.executable, "-m", "pytest", "tests/gpu", "-q", f"--junitxml={report}"]
         words += ["-p", "no:xdist", *(["-k", chosen] if chosen else [])]
-        # Its own words go to standard error: the report on standard output is for the docs.
+        # pytest prints to standard error: standard output is only for the docs' report.
         code = subprocess.run(words, cwd=ROOT, env=environment, stdout=sys.stderr).returncode
         if report.exists():
             print(f"\n`tests/gpu`: {counted(report)}.")
@@ -111,7 +112,7 @@ def run_tests(device: str, chosen: str) -> bool:
 
 
 def counted(report: Path) -> str:
-    """`12 passed, 1 failed`, from a JUnit report."""
+    """Return `12 passed, 1 failed`, from a JUnit report."""
     counts: Counter[str] = Counter()
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
@@ -120,14 +121,14 @@ def counted(report: Path) -> str:
 
 
 def table(figures: Sequence[Mapping[str, Any]]) -> str:
-    """The trainings in Markdown; `-` where something was not measured."""
+    """Return the trainings as a Markdown table; `-` means not measured."""
     lines = [" | ".join(COLUMNS.values()), " | ".join("---" for _ in COLUMNS)]
     lines += [" | ".join(cell(one.get(key)) for key in COLUMNS) for one in figures]
     return "\n".join(f"| {line} |" for line in lines)
 
 
 def cell(value: Any) -> str:
-    """Three digits of a number that has fewer before its point."""
+    """Return a value as text; numbers below 100 with three digits."""
     if value is None:
         return "-"
     if isinstance(value, str):
@@ -136,7 +137,7 @@ def cell(value: Any) -> str:
 
 
 def run_ladder(config: str, rounds: int, levels: str | None, settings: Sequence[str]) -> bool:
-    """Prints the ladder's own report."""
+    """Run the ladder, which prints its report."""
     words = [sys.executable, "-m", "canary.cli", "ladder", config, "--format", "markdown"]
     words += ["--rounds", str(rounds)]
     words += ["--levels", levels] if levels else []

@@ -1,9 +1,8 @@
-"""What gilknocker's thread costs a training step: `python -m bench.knocking [-n PAIRS]`.
+"""The cost of gilknocker's thread per training step: `python -m bench.knocking [-n PAIRS]`.
 
-One process trains the embedded model in short blocks of steps, with the knocking of a measured
-launch and without it, in alternating order (ABBA). Prints the ratios of CPU time (of the process,
-and of the thread that trains) and of wall time, each with a 95% interval from the pairs' log
-ratios.
+One process trains the embedded model in short blocks of steps, in alternating order (ABBA): with
+gilknocker's thread, as in a measured launch, and without. Prints the ratios of CPU time (process
+and training thread) and of wall time. Their 95% intervals come from the pairs' log ratios.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from canary.inputs.embedded import tiny_dir
 from canary.training.collectors.host import HostMeter
 
 STEPS = 60
-"""Of a block."""
+"""Steps per block."""
 CLOCKS: dict[str, Callable[[], float]] = {
     "CPU of the process": time.process_time,
     "CPU of the training thread": time.thread_time,
@@ -29,7 +28,7 @@ CLOCKS: dict[str, Callable[[], float]] = {
 
 
 def training() -> Callable[[], None]:
-    """A function that trains one step."""
+    """Return a function that trains one step."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = AutoModelForCausalLM.from_pretrained(tiny_dir()).train()
@@ -45,7 +44,7 @@ def training() -> Callable[[], None]:
 
 
 def block(step: Callable[[], None], knocking: bool) -> dict[str, float]:
-    """Seconds a step of one block, by clock; starting and stopping the knocker is outside."""
+    """Return seconds per step of one block, by clock, without the knocker's start and stop."""
     watch = HostMeter(own_process=True)
     if knocking:
         watch.begin()
@@ -60,7 +59,7 @@ def block(step: Callable[[], None], knocking: bool) -> dict[str, float]:
 
 
 def main() -> None:
-    """Runs the pairs."""
+    """Run the pairs and print the ratios."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=60, help="pairs of blocks")
     pairs = parser.parse_args().n

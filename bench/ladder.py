@@ -1,10 +1,9 @@
 """The speed ladder as a table: `python -m bench.ladder [CONFIG] [-n ROUNDS] [--levels NAMES]`.
 
-`--tolerances [TRAINER ...]` measures instead how far arithmetic alone moves what the guards look
-at: equal runs, and changes that are no other training (threads, attention kernel, micro-batches,
-optimizer kernel, padding, every level), over several seeds, against small faults that a guard must
-tell from them. Prints the largest relative difference of each kind of signal, as the guard takes
-it. docs/ladder.md has what was seen.
+`--tolerances [TRAINER ...]` instead measures how far rounding moves the signals of the guards.
+Over several seeds it compares equal runs, harmless changes (threads, attention kernel,
+micro-batches, optimizer kernel, padding, every level) and small faults that a guard must catch. It
+prints the largest relative difference per kind of signal. docs/ladder.md shows the results.
 """
 
 from __future__ import annotations
@@ -69,15 +68,15 @@ FAULTS: dict[str, dict[str, Settings]] = {
         "temperature 1.01 in the loss": {"temperature": 1.01},
     },
 }
-"""Small changes of what is learned; in a replay the completions stay the same."""
+"""Small changes of learning; in a replay the completions stay the same."""
 KINDS = ("loss", "gradient", "generation", "metric")
 _GRADIENT = ("grad norm", "first update")
 Sizes = dict[str, tuple[float, str]]
-"""Of each kind the largest relative difference, and the signal that has it."""
+"""The largest relative difference of each kind, with its signal."""
 
 
 def main() -> None:
-    """One ladder, or the tolerances."""
+    """Run one ladder, or measure the tolerances."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("config", nargs="*", help="a config; trainers with --tolerances")
     parser.add_argument("-n", "--rounds", type=int, default=5)
@@ -99,7 +98,7 @@ def main() -> None:
 
 
 def tolerances(trainer: str, seeds: tuple[int, ...], settings: list[str]) -> None:
-    """Prints the differences of one trainer's changes from its own baseline level."""
+    """Print how much each change of one trainer differs from the baseline level."""
     found: dict[tuple[str, str], Sizes] = {}
     for seed in seeds:
         for key, differences in _seed(trainer, seed, settings).items():
@@ -127,7 +126,7 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
         off = baseline_settings(config, switches)
         baseline = launch.guard("baseline", off, records=True)
         if baseline.record is None or baseline.problem:
-            raise SystemExit(f"the baseline of {trainer} did not run: {baseline.problem}")
+            raise SystemExit(f"the baseline of {trainer} failed: {baseline.problem}")
         every: dict[str, Any] = {}
         for switch in switches:
             if not switch.lacks(config, machine) and switch.rounding == "float32":
@@ -153,12 +152,12 @@ def _seed(trainer: str, seed: int, settings: list[str]) -> dict[tuple[str, str],
 
 
 def _largest(baseline: Exact, changed: Exact, trainer: str, group: str) -> Sizes:
-    """The largest relative difference of each kind of signal."""
+    """Return the largest relative difference of each kind of signal."""
     found: Sizes = dict.fromkeys(KINDS, (0.0, ""))
     rounding: Rounding = "bfloat16" if group == "bfloat16" else "float32"
     for one in compare(baseline, changed, trainer, rounding).deviations:
         if one.signal == RANK:
-            continue  # what its tolerance allows follows from the number of tokens
+            continue  # its tolerance follows from the number of tokens
         known = {"loss": "loss", GAP: "generation"} | dict.fromkeys(_GRADIENT, "gradient")
         kind = known.get(one.signal, "metric")
         found[kind] = max(found[kind], (one.relative, one.signal))

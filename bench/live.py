@@ -1,7 +1,7 @@
-"""What the live panel costs the parent: `python -m bench.live`.
+"""The live panel's CPU time in the parent process: `python -m bench.live`.
 
-Steps of 25 ms are played to it at their pace, on a clock of their own. The same lines are then
-drawn by rich's own live display, for comparison. CPU time; medians of rounds.
+Plays steps of 25 ms to the panel on a simulated clock. Then rich's live display draws the same
+lines, for comparison. Prints medians of rounds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PHASES = {
 
 
 def step_row(step: int) -> Row:
-    """A step of PPO with everything in it that can be shown."""
+    """Return the row of a PPO step with every value that the panel shows."""
     return {
         "launch": 1,
         "step": step,
@@ -63,12 +63,12 @@ def step_row(step: int) -> Row:
 
 
 def console() -> Console:
-    """A terminal of 120 columns that nobody sees."""
+    """Return a hidden terminal of 120 columns."""
     return Console(file=io.StringIO(), force_terminal=True, width=120, height=40)
 
 
 def played(steps: int) -> float:
-    """CPU seconds a step, of the events and the redraws together."""
+    """Return the CPU seconds per step, of events and redraws together."""
     rows = [step_row(step) for step in range(1, steps + 1)]
     panel = LivePanel(console())
     now = 1000.0
@@ -88,7 +88,7 @@ def played(steps: int) -> float:
 
 
 def redraws(draw: Callable[[], None], times: int) -> float:
-    """CPU seconds of one."""
+    """Return the CPU seconds per redraw."""
     draw()
     start = time.process_time()
     for _ in range(times):
@@ -97,7 +97,7 @@ def redraws(draw: Callable[[], None], times: int) -> float:
 
 
 def main() -> None:
-    """Prints three lines."""
+    """Print three lines."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=9, help="rounds")
     rounds = parser.parse_args().n
@@ -105,8 +105,8 @@ def main() -> None:
     pace.begin("measured", 100)
     for step in range(1, 51):
         pace.add(step_row(step))
-    own = LivePanel(console())
-    own._pace = pace
+    panel = LivePanel(console())
+    panel._pace = pace
     with Live(console=console(), auto_refresh=False, redirect_stderr=False) as live:
 
         def by_rich() -> None:
@@ -116,12 +116,12 @@ def main() -> None:
             live.update(grid, refresh=True)
 
         found = [
-            (played(2000), redraws(own._draw, 200), redraws(by_rich, 50)) for _ in range(rounds)
+            (played(2000), redraws(panel._draw, 200), redraws(by_rich, 50)) for _ in range(rounds)
         ]
     step, mine, rich = (statistics.median(values) for values in zip(*found, strict=True))
-    print(f"a step of {1000 * STEP_S:.0f} ms: {1e6 * step:.1f} us, {100 * step / STEP_S:.3f}%")
-    print(f"a redraw: {1e6 * mine:.0f} us")
-    print(f"the same by rich's live display: {1e6 * rich:.0f} us")
+    print(f"per step of {1000 * STEP_S:.0f} ms: {1e6 * step:.1f} us, {100 * step / STEP_S:.3f}%")
+    print(f"per redraw: {1e6 * mine:.0f} us")
+    print(f"per redraw by rich's live display: {1e6 * rich:.0f} us")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""What measuring costs a step: `python -m bench.overhead [run|exec|recorder|profiler] [CONFIG]`.
+"""Measurement overhead: `python -m bench.overhead [run|exec|recorder|profiler] [CONFIG]`.
 
-Each pair is the same training without the canary and with it, in processes of their own and in
-alternating order (ABBA):
+Each pair is the same training without and with the canary, in separate processes and alternating
+order (ABBA):
 
-- `run`: the built-in trainer, with the light probes of a measured launch or without them;
+- `run`: the built-in trainer, without and with the collectors of a measured launch;
 - `exec`: a program that trains the same, started by Python or by `canary exec --no-probe`;
-- `recorder`: a plain loop on the embedded model, with the Recorder past its probe or without it;
-- `profiler`: the whole of `canary run`, with the profiler's default window or without it.
+- `recorder`: a plain loop on the embedded model, without and with the Recorder after its probe;
+- `profiler`: all of `canary run`, without and with the profiler's default window.
 
-The time is the mean wall time between step ends after warm-up, taken by one clock of this program
-in both arms; of `profiler` it is the time of the whole command. Prints the ratios with a 95%
-interval from the pairs' log ratios (Student's t), and what the canary's own calls cost a step in
-CPU time, which other work on the machine moves least.
+The time is the mean wall time between step ends after warm-up, by this program's clock on both
+sides; for `profiler`, the time of the whole command. Prints the ratios with a 95% interval from the
+pairs' log ratios (Student's t). Prints also the CPU time per step of the canary's calls, which
+other work on the machine changes least.
 """
 
 from __future__ import annotations
@@ -37,31 +37,31 @@ from canary.config.load import load_config
 
 WARMUP = 10
 LOOP_STEPS = 110
-OWN_CALLS = {
+CANARY_CALLS = {
     "canary.training.loops.trainer": (("TrainerCollector", "_close_step", "_batch_enters"),),
     "canary.training.recorder.probe": (("LoopCollector", "step_begins", "step_ends", "loss"),),
     "canary.training.collectors.clock": (("StepClock", "switch"),),
 }
-"""Methods that are the canary's own time in a step: module, class, names."""
+"""The canary's methods that are called in a step: module, class, names."""
 ARMS = {
-    "run": ("bare", "probed"),
+    "run": ("bare", "collected"),
     "exec": ("bare", "watched"),
     "recorder": ("loop", "recorded"),
     "profiler": ("whole", "profiled"),
 }
 TARGET, PROFILER_TARGET = 1.02, 1.3
-"""What measuring may cost, as a ratio of a step's time; and profiling, of the whole command's."""
+"""Allowed ratio of step time with measuring; allowed ratio of the command's time with profiling."""
 
 Marks = list[tuple[float, float]]
 
 
 def mark(marks: Marks) -> None:
-    """A step has ended: wall and CPU seconds now."""
+    """Add a mark at a step's end: wall and CPU seconds."""
     marks.append((time.perf_counter(), time.process_time()))
 
 
 def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
-    """The trainer of a config; `probed` puts the probes on it, the other arms leave it alone."""
+    """Train a config; only the arm `collected` attaches the collectors."""
     import torch
     from transformers import TrainerCallback
 
@@ -80,7 +80,7 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
             mark(marks)
 
     trainer.add_callback(Marking())
-    if arm == "probed":
+    if arm == "collected":
         from canary.training.loops.trainer import TrainerCollector
 
         TrainerCollector(trainer, StepFile(place / "steps.jsonl").append, 0)
@@ -88,7 +88,7 @@ def train(arm: str, config_file: str, place: Path, marks: Marks) -> None:
 
 
 def loop(arm: str, place: Path, marks: Marks) -> None:
-    """A plain loop over random tokens on the embedded model; `recorded` puts the Recorder in it."""
+    """Run a plain loop over random tokens on the embedded model; `recorded` adds the Recorder."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -125,11 +125,11 @@ def loop(arm: str, place: Path, marks: Marks) -> None:
 
 
 def child(arm: str, config_file: str, folder: str) -> None:
-    """One process: prints the mean seconds a step after warm-up, CPU seconds and own calls."""
+    """Run one process. Print mean wall and CPU seconds per step after warm-up, and call costs."""
     marks: Marks = []
-    own: dict[str, float] = {}
-    if arm in ("probed", "watched", "recorded"):
-        time_own_calls(own, arm)
+    calls: dict[str, float] = {}
+    if arm in ("collected", "watched", "recorded"):
+        time_canary_calls(calls, arm)
     if arm in ("loop", "recorded"):
         loop(arm, Path(folder), marks)
     else:
@@ -137,12 +137,12 @@ def child(arm: str, config_file: str, folder: str) -> None:
     steady = marks[WARMUP:]
     count = len(steady) - 1
     wall, cpu = ((steady[-1][i] - steady[0][i]) / count for i in (0, 1))
-    costs = {name: seconds / len(marks) for name, seconds in own.items()}
+    costs = {name: seconds / len(marks) for name, seconds in calls.items()}
     print("\nOVERHEAD " + json.dumps({"wall": wall, "cpu": cpu, **costs}), flush=True)
 
 
-def time_own_calls(totals: dict[str, float], arm: str) -> None:
-    """Adds up the CPU seconds inside the canary's own methods; of calls within calls the outer."""
+def time_canary_calls(totals: dict[str, float], arm: str) -> None:
+    """Add up the CPU seconds inside the canary's methods; nested calls count in the outer one."""
     inside: list[str] = []
 
     @contextlib.contextmanager
@@ -165,7 +165,7 @@ def time_own_calls(totals: dict[str, float], arm: str) -> None:
 
         setattr(owner, name, wrapper)
 
-    for module, classes in OWN_CALLS.items():
+    for module, classes in CANARY_CALLS.items():
         if (module == "canary.training.recorder.probe") != (
             arm == "recorded"
         ) and "clock" not in module:
@@ -177,7 +177,7 @@ def time_own_calls(totals: dict[str, float], arm: str) -> None:
 
 
 def measure(arm: str, config_file: str) -> dict[str, float]:
-    """Runs one child."""
+    """Run one child process and return its figures."""
     if arm in ARMS["profiler"]:
         return whole_run(config_file, arm == "profiled")
     with tempfile.TemporaryDirectory() as folder:
@@ -194,7 +194,7 @@ def measure(arm: str, config_file: str) -> dict[str, float]:
 
 
 def whole_run(config_file: str, profiled: bool) -> dict[str, float]:
-    """Seconds of one `canary run`, on the wall and of CPU, and its peak memory in MB."""
+    """Return wall and CPU seconds of one `canary run`, and its peak memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "canary.cli", "run", config_file, "-o", folder]
         words += ["--set", f"profiler.enabled={str(profiled).lower()}"]
@@ -208,10 +208,10 @@ def whole_run(config_file: str, profiled: bool) -> dict[str, float]:
     return {"wall": wall, "cpu": cpu, "memory": record["perf"]["max_mem_mb"]}
 
 
-def report_whole(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str) -> None:
-    """Prints the ratios of the whole command's time and of its peak memory."""
+def report_whole(pairs: list[dict[str, dict[str, float]]], bare_arm: str, canary_arm: str) -> None:
+    """Print the ratios of the command's time and of its peak memory."""
     for figure, unit in (("wall", "s"), ("cpu", "s"), ("memory", "MB")):
-        ratios = [pair[own_arm][figure] / pair[bare_arm][figure] for pair in pairs]
+        ratios = [pair[canary_arm][figure] / pair[bare_arm][figure] for pair in pairs]
         mean, low, high = interval(ratios)
         bare = statistics.median(pair[bare_arm][figure] for pair in pairs)
         target = f"; target {PROFILER_TARGET}" if unit == "s" else ""
@@ -222,27 +222,27 @@ def report_whole(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_ar
 
 
 def interval(ratios: list[float]) -> tuple[float, float, float]:
-    """Geometric mean and its 95% interval."""
+    """Return the geometric mean and its 95% interval."""
     logs = [math.log(ratio) for ratio in ratios]
     mean = statistics.fmean(logs)
     half = stats.t.ppf(0.975, len(logs) - 1) * statistics.stdev(logs) / math.sqrt(len(logs))
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str) -> None:
-    """Prints the ratios of wall and of CPU time, and the own calls."""
-    names = sorted(set().union(*(pair[own_arm] for pair in pairs)) - {"wall", "cpu"})
-    costs = {n: statistics.median(pair[own_arm].get(n, 0.0) for pair in pairs) for n in names}
+def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, canary_arm: str) -> None:
+    """Print the ratios of wall and CPU time, and the cost of the canary's calls."""
+    names = sorted(set().union(*(pair[canary_arm] for pair in pairs)) - {"wall", "cpu"})
+    costs = {n: statistics.median(pair[canary_arm].get(n, 0.0) for pair in pairs) for n in names}
     parts = ", ".join(f"{name} {1000 * cost:.3f}" for name, cost in costs.items())
     share = statistics.median(
-        sum(pair[own_arm].get(n, 0.0) for n in names) / pair[bare_arm]["cpu"] for pair in pairs
+        sum(pair[canary_arm].get(n, 0.0) for n in names) / pair[bare_arm]["cpu"] for pair in pairs
     )
     print(
-        f"own   {1000 * sum(costs.values()):.3f} ms of CPU per step ({parts}), "
+        f"calls {1000 * sum(costs.values()):.3f} ms of CPU per step ({parts}), "
         f"{100 * share:.2f}% of bare"
     )
     for figure in ("wall", "cpu"):
-        ratios = [pair[own_arm][figure] / pair[bare_arm][figure] for pair in pairs]
+        ratios = [pair[canary_arm][figure] / pair[bare_arm][figure] for pair in pairs]
         mean, low, high = interval(ratios)
         bare = statistics.median(pair[bare_arm][figure] for pair in pairs)
         print(
@@ -253,7 +253,7 @@ def report(pairs: list[dict[str, dict[str, float]]], bare_arm: str, own_arm: str
 
 
 def main() -> None:
-    """Runs the pairs of one comparison."""
+    """Run the pairs of one comparison."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="?", default="run", choices=ARMS)
     parser.add_argument("config", nargs="?", default="configs/dpo_smoke.yaml")

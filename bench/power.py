@@ -1,12 +1,12 @@
 """False alarms and detection of the real comparison on simulated pairs: `python -m bench.power`.
 
-Simulated launches: step times lognormal with a jitter of 5%, lag-1 correlation 0.4, 1% outliers of
-three times, and a shift of each launch with a standard deviation drawn, a trial, uniformly from 3
-to 5%. Each trial builds full records from a real one (`baselines/examples`), exact lane and all,
-and hands them to `compare_to_baseline`. One trial judges every size of change with the same noise.
+Simulated step times are lognormal with 5% jitter, lag-1 correlation 0.4, and 1% outliers three
+times as long. Each launch has a shift, whose standard deviation each trial draws uniformly from 3
+to 5%. Each trial builds full records from a real one (`baselines/examples`), exact lane included,
+for `compare_to_baseline`. One trial judges every size of change with the same noise.
 
-A cell is a number of pairs (or one run against a history of 20), with or without a noise model of
-30 pair differences, at fixed or adaptive sensitivity. `one` judges the median step time alone at
+A cell is a number of pairs, or one run against a history of 20. It has a noise model of 30 pair
+differences or none, and fixed or adaptive sensitivity. `one` judges only the median step time with
 the whole error budget, `family` all gates; `auto` looks at 3, 5 and 8 pairs in turn.
 """
 
@@ -46,7 +46,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class Machine:
-    """How noisy the simulated machine is."""
+    """The noise of a simulated machine."""
 
     jitter: float = 0.05
     shift: tuple[float, float] = (0.03, 0.05)
@@ -57,7 +57,7 @@ QUIET = Machine(jitter=0.02, shift=(0.005, 0.005))
 
 
 def step_times(rng: np.random.Generator, launches: int, machine: Machine, sd: float) -> Array:
-    """Seconds, launches x STEPS."""
+    """Return simulated seconds, shape launches x STEPS."""
     noise = np.empty((launches, STEPS))
     fresh = rng.normal(size=(launches, STEPS))
     noise[:, 0] = fresh[:, 0]
@@ -71,7 +71,7 @@ def step_times(rng: np.random.Generator, launches: int, machine: Machine, sd: fl
 
 
 def template() -> RunRecord:
-    """The example as a record of a GPU, so that every documented key has a value."""
+    """Return the example as a GPU's record, so that every documented key has a value."""
     record = load_record(EXAMPLE)
     gpu = {"name": "simulated", "memory_bytes": 80 << 30, "mig": False, "index": 0, "uuid": "x"}
     env = record.env | {"gpus": [gpu], "device": {"type": "cuda", "name": "simulated"}}
@@ -82,7 +82,7 @@ def template() -> RunRecord:
 def make_record(
     base: RunRecord, times: Array, number: int, memory_mb: float, utilization: float
 ) -> RunRecord:
-    """A full record of one launch with these step times."""
+    """Return a full record of one launch with these step times."""
     found = distribution(float(value) for value in times)
     tokens = base.tokens["input_tokens"] / len(base.stability.loss_values)
     launch = Launch(
@@ -116,7 +116,7 @@ def make_record(
 
 
 class Arm:
-    """Launches of one trial; a change of speed is applied to them as asked."""
+    """The launches of one trial; `records` applies a change of speed."""
 
     def __init__(
         self, base: RunRecord, rng: np.random.Generator, count: int, machine: Machine, sd: float
@@ -127,7 +127,7 @@ class Arm:
         self._utilization = 90 + rng.normal(0.0, 2.0, size=count)
 
     def records(self, first: int, count: int, effect: float = 0.0) -> list[RunRecord]:
-        """The first `count` launches as records, numbered from `first` on."""
+        """Return the first `count` launches as records, numbered from `first`."""
         return [
             make_record(
                 self._base,
@@ -141,7 +141,7 @@ class Arm:
 
 
 def noise_model(rng: np.random.Generator, machine: Machine, sd: float) -> NoiseModel:
-    """As calibrated on this machine before: 30 pair differences of each metric."""
+    """Return a noise model as calibrated on this machine: 30 pair differences per metric."""
     a, b = (step_times(rng, POOL, machine, sd) for _ in range(2))
     pairs = {
         "step_time_median": np.log(np.median(a, axis=1)) - np.log(np.median(b, axis=1)),
@@ -161,7 +161,7 @@ def noise_model(rng: np.random.Generator, machine: Machine, sd: float) -> NoiseM
 
 @dataclass(frozen=True)
 class Design:
-    """What is compared with what."""
+    """The number of runs and the noise model of a comparison."""
 
     name: str
     pairs: int = 0
@@ -180,7 +180,7 @@ DESIGNS = (
 
 @dataclass(frozen=True)
 class Setting:
-    """How it is judged."""
+    """Thresholds and gates of a comparison, and the changes to simulate."""
 
     name: str
     thresholds: Thresholds
@@ -189,7 +189,7 @@ class Setting:
 
 
 def settings(changes: tuple[float, ...]) -> Iterator[Setting]:
-    """Fixed and adaptive over all changes; the other tiers and the family where nothing changed."""
+    """Yield the default tier, fixed and adaptive, with all changes; other tiers with no change."""
     for tier, thresholds in TIER_THRESHOLDS.items():
         effects = changes if tier == "default" else (0.0,)
         yield Setting(f"one, {tier}", thresholds, effects)
@@ -202,10 +202,10 @@ def settings(changes: tuple[float, ...]) -> Iterator[Setting]:
 def judge(
     design: Design, setting: Setting, current: Arm, baseline: Arm, effect: float, noise: NoiseModel
 ) -> Comparison:
-    """One comparison, or the looks of a sequential one."""
+    """Return one comparison, or the last look of a sequential one."""
 
     def compare(count: int, budget: float) -> Comparison:
-        """The first `count` pairs; 0 for one run against the history."""
+        """Compare the first `count` pairs; 0 means one run against the history."""
         was = baseline.records(0, count or HISTORY)
         now = current.records(HISTORY, count or 1, effect)
         return compare_to_baseline(
@@ -235,7 +235,7 @@ def run(
     machine: Machine,
     changes: tuple[float, ...] = EFFECTS,
 ) -> dict[str, Counter]:
-    """Verdicts by `design | setting | effect`; a trial has a random sequence of its own."""
+    """Return verdicts by `design | setting | effect`; each trial has a separate random sequence."""
     base = template()
     verdicts: dict[str, Counter] = defaultdict(Counter)
     for trial in trials:
@@ -260,7 +260,7 @@ def run_all(
     machine: Machine,
     changes: tuple[float, ...] = EFFECTS,
 ) -> dict[str, Counter]:
-    """`run` in so many processes; their number changes nothing in the result."""
+    """Call `run` in `jobs` processes; their number does not change the result."""
     parts = [(range(i, trials, jobs), seed, designs, machine, changes) for i in range(jobs)]
     verdicts: dict[str, Counter] = defaultdict(Counter)
     with multiprocessing.Pool(jobs) as pool:
@@ -271,8 +271,8 @@ def run_all(
 
 
 def fixed_gate(trials: int, seed: int, machine: Machine) -> list[str]:
-    """Markdown rows of the gate to beat: one run's mean step time against one run's, red where it
-    is longer, or the tokens per second are fewer, by more than the tier's tolerance."""
+    """Return Markdown rows of the gate to beat. It compares the mean step times of two runs: red if
+    time rises, or tokens per second fall, by more than the tier's tolerance."""
     rng = np.random.default_rng(seed)
     changes = []
     for _ in range(trials):
@@ -297,7 +297,7 @@ def fixed_gate(trials: int, seed: int, machine: Machine) -> list[str]:
 
 
 def upper_bound(alarms: int, trials: int) -> float:
-    """One-sided 95% upper confidence bound of a rate (Clopper and Pearson 1934)."""
+    """Return the one-sided 95% upper confidence bound of a rate (Clopper and Pearson 1934)."""
     return 1.0 if alarms >= trials else float(stats.beta.ppf(0.95, alarms + 1, trials - alarms))
 
 
@@ -317,7 +317,7 @@ QUIET_BAR = ("5 pairs, noise model", "one, adaptive", 0.02, 0.92)
 
 
 def table(verdicts: dict[str, Counter], trials: int) -> str:
-    """Markdown: a row a design and setting."""
+    """Return a Markdown table, one row per design and setting."""
     lines = [
         "| comparison | judged | false alarms (95% upper) | healthy pass "
         "| +3% | +5% | +10% | +15% | +20% |",
@@ -339,7 +339,7 @@ def table(verdicts: dict[str, Counter], trials: int) -> str:
 
 
 def bars(verdicts: dict[str, Counter], quiet: dict[str, Counter], trials: int) -> list[str]:
-    """A line for each bar: met or missed, with the figure."""
+    """Return a line per bar: met or missed, with the figure."""
     lines = []
     worst = max(
         (upper_bound(found["regression"], trials), key)
@@ -367,13 +367,13 @@ def _met(yes: bool) -> str:
 
 
 def main() -> int:
-    """Prints the table and the bars; 1 where a bar is missed."""
+    """Print the table and the bars. Return 1 if a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=20261121)
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", type=Path, help="also write the counts here")
-    parser.add_argument("--cpu", metavar="TIER", help="CPU time beside wall time: bench.power_cpu")
+    parser.add_argument("--cpu", metavar="TIER", help="judge CPU time too: bench.power_cpu")
     arguments = parser.parse_args()
     many = (arguments.trials, arguments.jobs)
     if arguments.cpu:

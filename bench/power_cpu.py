@@ -1,12 +1,12 @@
-"""CPU time beside wall time in simulation: `python -m bench.power --cpu smoke`.
+"""Simulated comparisons with CPU time and wall time: `python -m bench.power --cpu smoke`.
 
-Records of a CPU with one thread, through the real `compare_to_baseline`: exact lane, memory, both
-clocks. A launch has a factor of its own for its work (CPU time) and one for how much of it other
-work on the machine took (wall time). Spreads as measured by `bench.aa` on two cores: quiet, wall
-time is CPU time; busy, launches' wall time scattered by 45%, their CPU time by 5%.
+Compares records of a CPU with one thread with the real `compare_to_baseline`: exact lane, memory,
+both times. Each launch has one factor for its work (CPU time), and one for the slowdown by the
+machine's other work (wall time). Spreads are as `bench.aa` measured on two cores. Quiet: wall time
+equals CPU time. Busy: wall time of launches varies by 45%, their CPU time by 5%.
 
-`clock` judges wall time and memory alone, as versions without CPU time did. A change is more work
-(CPU and wall time) or more waiting (a sleep, a lock, a file: wall time alone).
+`clock` judges only wall time and memory, like versions without CPU time. A change is more work (CPU
+and wall time) or more waiting (a sleep, a lock, a file: only wall time).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BASE_CPU_S = 0.05
 
 @dataclass(frozen=True)
 class Machine:
-    """Standard deviations of the logarithm of a launch's factor."""
+    """Standard deviations of the logarithms of a launch's factors."""
 
     name: str
     work: float
@@ -49,7 +49,7 @@ DESIGNS = {"1 run, history of 20": 0, "3 pairs": 3, "5 pairs": 5, "auto, up to 8
 
 
 class Arm:
-    """Launches of one trial."""
+    """The launches of one trial."""
 
     def __init__(
         self, base: RunRecord, rng: np.random.Generator, count: int, machine: Machine
@@ -65,7 +65,7 @@ class Arm:
     def records(
         self, first: int, count: int, work: float = 0.0, waiting: float = 0.0
     ) -> list[RunRecord]:
-        """The first `count` launches as records; changes are shares of the step's CPU time."""
+        """Return the first `count` launches as records; changes are shares of a step's CPU time."""
         made = []
         for i in range(count):
             cpu_s = BASE_CPU_S * self._work[i] * (1 + work)
@@ -80,7 +80,7 @@ class Arm:
 
 
 def template() -> RunRecord:
-    """The example, of a CPU with one thread, without what a GPU alone has."""
+    """Return the example, from a CPU with one thread, without GPU values."""
     record = load_record(EXAMPLE)
     perf = record.perf.model_copy(update={"gpu_utilization_avg": None})
     return record.model_copy(update={"perf": perf})
@@ -94,7 +94,7 @@ def judge(
     change: dict[str, float],
     tier: str,
 ) -> Comparison:
-    """One comparison, or the looks of a sequential one."""
+    """Return one comparison, or the last look of a sequential one."""
 
     def compare(count: int, budget: float) -> Comparison:
         now = current.records(HISTORY, count or 1, **change)
@@ -130,7 +130,7 @@ def _bare(record: RunRecord) -> Launch:
 
 
 def run(trials: range, seed: int, tier: str) -> dict[str, Counter]:
-    """Verdicts by `machine | design | gates | kind of change | size`."""
+    """Return verdicts by `machine | design | gates | kind of change | size`."""
     base = template()
     verdicts: dict[str, Counter] = defaultdict(Counter)
     changes = [("work", size) for size in WORK] + [("waiting", size) for size in WAITING]
@@ -150,7 +150,7 @@ def run(trials: range, seed: int, tier: str) -> dict[str, Counter]:
 
 
 def run_all(trials: int, jobs: int, seed: int, tier: str) -> dict[str, Counter]:
-    """`run` in so many processes; their number changes nothing in the result."""
+    """Call `run` in `jobs` processes; their number does not change the result."""
     verdicts: dict[str, Counter] = defaultdict(Counter)
     with multiprocessing.Pool(jobs) as pool:
         parts = [(range(i, trials, jobs), seed, tier) for i in range(jobs)]
@@ -161,7 +161,7 @@ def run_all(trials: int, jobs: int, seed: int, tier: str) -> dict[str, Counter]:
 
 
 def table(verdicts: dict[str, Counter], trials: int) -> str:
-    """Markdown: a row a machine, design and choice of gates."""
+    """Return a Markdown table, one row per machine, design and choice of gates."""
     sizes = " | ".join(f"+{size:.0%}" for size in WORK[1:])
     waits = " | ".join(f"+{size:.0%} waiting passes" for size in WAITING)
     lines = [

@@ -1,8 +1,8 @@
-"""What works on the installed versions of trl and its partners: `python -m bench.stacks OUT.json`.
+"""Tries all trainers on the installed trl and its partners: `python -m bench.stacks OUT.json`.
 
-Runs each trainer for a few steps on the embedded default in this Python's environment, checks that
-the record is complete, and writes the outcome of each. `nox -s stacks` calls it in an environment
-for each stack. Exit code 1 where a trainer that the installed trl offers does not work.
+Runs each trainer for a few steps on the embedded model in this Python environment. Checks that the
+records are complete and writes the outcomes. `nox -s stacks` calls it in one environment per stack.
+Exit code 1 if a trainer of the installed trl fails.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from canary.config.trainers import TRAINERS as ROWS
 from canary.record.folder import load_record
 
 TRL_PPO = "trl_ppo"
-"""A script of a user's own with trl's PPO; `ppo` is the canary's own loop."""
+"""A user's script with trl's PPO; `ppo` is the canary's loop."""
 TRAINERS = (*sorted(ROWS, key=lambda name: ROWS[name].own_loop), TRL_PPO)
-"""Those of trl first."""
+"""trl's trainers first."""
 PARTNERS = ("torch", "transformers", "accelerate", "peft", "datasets", "tokenizers")
 STEPS, PROBE_STEPS = 8, 4
 TIMEOUT = 300
@@ -52,14 +52,14 @@ NOT_OFFERED = ("is not offered by trl", "this trl has no PPO that is a Trainer")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one trainer fared: 'works', 'works with a note', 'not offered' or 'fails'."""
+    """The result of one trainer: 'works', 'works with a note', 'not offered' or 'fails'."""
 
     outcome: str
     notes: tuple[str, ...] = ()
 
 
 def command_of(kind: str, folder: Path) -> list[str]:
-    """The command line of a short canary; trl's PPO is a script of a user's own."""
+    """Return the command line of a short canary; trl's PPO runs in a user's script."""
     values: dict[str, object] = SETTINGS | EXTRA.get(kind, {})
     if kind == TRL_PPO:
         values = {key: values[key] for key in ("probe_steps", "metrics_warmup_steps", "timeout")}
@@ -79,7 +79,7 @@ def command_of(kind: str, folder: Path) -> list[str]:
 
 
 def try_trainer(kind: str, folder: Path) -> Outcome:
-    """Runs one trainer in `folder` and judges its record."""
+    """Run one trainer in `folder` and judge its record."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         command_of(kind, folder),
@@ -104,7 +104,7 @@ def try_trainer(kind: str, folder: Path) -> Outcome:
 
 
 def main() -> int:
-    """Tries the trainers one after the other and writes OUT.json."""
+    """Try the trainers one after the other and write OUT.json."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path, help="the JSON file to write")
     parser.add_argument("trainers", nargs="*", default=TRAINERS, help=" ".join(TRAINERS))

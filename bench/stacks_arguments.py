@@ -1,8 +1,8 @@
-"""Adds the installed trl's arguments to the list of those that any stack knows.
+"""Adds the installed trl's arguments to the list of all known arguments.
 
-`python -m bench.stacks_arguments`, which `nox -s stacks -- --write` runs in each environment, adds
-the names of every config class to canary/training/known_arguments.json: what one version lacks and
-another has is no typing error in a config.
+`python -m bench.stacks_arguments` adds the fields of every config class to
+canary/training/known_arguments.json. An argument that only another version of trl has is then not
+reported as a typo. `nox -s stacks -- --write` runs it in each environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OF_TRL = tuple(row for row in TRAINERS.values() if not row.own_loop)
 
 
 def installed_arguments() -> dict[str, frozenset[str]]:
-    """Names by config class, of the classes that the installed trl offers."""
+    """Return the argument names of each config class that the installed trl offers."""
     found = {}
     for row in OF_TRL:
         try:
@@ -29,7 +29,7 @@ def installed_arguments() -> dict[str, frozenset[str]]:
 
 
 def main() -> None:
-    """Writes the list anew, with what it had and what is installed."""
+    """Update the list with the installed arguments."""
     names = [f"{row.title}Config" for row in OF_TRL]
     known = {name: set(adapt.known_arguments(name)) for name in names}
     for name, arguments in installed_arguments().items():

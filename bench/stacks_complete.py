@@ -1,4 +1,4 @@
-"""Whether the record of a short run is complete: what is missing from it, a line each."""
+"""Checks that the record of a short run is complete; one line per missing part."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ TRAINED = ("forward", "backward", "optimizer")
 SAMPLED = ("generation", "reward", "logprob")
 ROLLOUT = ("grpo", "rloo", "ppo")
 LOOPS_ITSELF = ("trl_ppo",)
-"""Trainers whose own loop calls neither `compute_loss` nor a gradient clip."""
+"""Trainers whose loop calls neither `compute_loss` nor a gradient clip."""
 WITHOUT_LABELS = ("reward",)
 SAME = 1e-5
-"""Deterministic kernels, which only the probe asks for, round otherwise."""
+"""Only the probe uses deterministic kernels, which round differently."""
 LOG_DIGITS = 2e-3
 """Trainers print a loss to four digits."""
 
 
 def missing(record: RunRecord, log: str, kind: str, steps: int, probe_steps: int) -> list[str]:
-    """What a complete record of `steps` measured and `probe_steps` probed steps would have."""
+    """Return what the record lacks, for `steps` measured steps and `probe_steps` of the probe."""
     if record.status != "completed":
         return [f"the run is {record.status}: {record.reason}"]
     return [
@@ -56,7 +56,7 @@ def _series(record: RunRecord, kind: str, steps: int) -> Iterator[str]:
     if kind in LOOPS_ITSELF:
         return
     if len(norms) != steps or not all(n is not None and math.isfinite(n) and n > 0 for n in norms):
-        yield f"gradient norms that are none: {norms}"
+        yield f"gradient norms missing, not finite or not positive: {norms}"
 
 
 def _phases(record: RunRecord, kind: str) -> Iterator[str]:
@@ -94,10 +94,10 @@ def _exact(
     if len(batches) != steps or not all(step and step[0]["sha256"] for step in batches):
         yield f"batches of {len(batches)} of {steps} steps"
     if len(trajectory["losses"]) != steps:
-        yield f"{len(trajectory['losses'])} probed losses of {steps} steps"
+        yield f"{len(trajectory['losses'])} losses of the probe for {steps} steps"
     pairs = zip(trajectory["losses"], losses, strict=False)
     if not all(math.isclose(a, b, rel_tol=SAME, abs_tol=SAME) for a, b in pairs):
-        yield f"the probe's losses {trajectory['losses']} are not the run's {losses[:steps]}"
+        yield f"the probe's losses {trajectory['losses']} differ from the run's {losses[:steps]}"
     if not exact["first_gradient"].get("groups"):
         yield "no gradient by module group"
     if not exact["first_update"].get("tensors_changed"):
@@ -107,11 +107,11 @@ def _exact(
     if not exact["model"].get("parameters_sha256"):
         yield "no hash of the initial model"
     if len(exact["memory"].get("live_tensors", ())) != steps:
-        yield "live tensors not counted at each step"
+        yield "live tensors not counted in each step"
 
 
 def _logged(record: RunRecord, log: str, kind: str) -> Iterator[str]:
-    """The first loss that the trainer itself printed is the one recorded."""
+    """Check that the first loss printed by the trainer equals the recorded one."""
     if kind in LOOPS_ITSELF:
         return
     printed = [line for line in log.splitlines() if line.startswith("{'loss':")]
@@ -121,4 +121,4 @@ def _logged(record: RunRecord, log: str, kind: str) -> Iterator[str]:
     said = float(ast.literal_eval(printed[0])["loss"])
     raw = record.stability.loss_values[0]
     if not math.isclose(said, raw, rel_tol=LOG_DIGITS, abs_tol=1e-4):
-        yield f"the trainer's own loss of step 1 is {said}, recorded is {raw}"
+        yield f"the trainer printed loss {said} for step 1, but the record has {raw}"

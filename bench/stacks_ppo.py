@@ -1,6 +1,6 @@
-"""A PPO script as users write them, for `canary exec` on the versions of trl that have PPO.
+"""A typical user's PPO script, for `canary exec` on the versions of trl that have PPO.
 
-`canary exec -- python bench/stacks_ppo.py FOLDER STEPS`: one update a step, on the embedded data.
+`canary exec -- python bench/stacks_ppo.py FOLDER STEPS`: one update per step, on the embedded data.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = 64
 
 
 def ppo() -> tuple[Any, Any]:
-    """PPOConfig and PPOTrainer, from where this version of trl keeps them."""
+    """Return PPOConfig and PPOTrainer, from the module where this version of trl has them."""
     for place in PLACES:
         try:
             module = importlib.import_module(place)
@@ -38,7 +38,7 @@ def ppo() -> tuple[Any, Any]:
 
 
 def main(folder: str, steps: int) -> None:
-    """Trains `steps` updates and writes nothing but the trainer's own folder."""
+    """Train `steps` updates. Writes only the trainer's folder."""
     config_class, trainer_class = ppo()
     set_seed(0)
     source = str(tiny_dir())

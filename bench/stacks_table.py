@@ -1,7 +1,7 @@
 """The table of docs/stacks.md, from docs/stacks.json: `python -m bench.stacks_table [RESULT ...]`.
 
-With results of `bench.stacks`, exit code 1 where they are not those of docs/stacks.json; with
-`--write`, they replace them there, and the table is written anew.
+With results of `bench.stacks`: exit code 1 if they differ from docs/stacks.json. With `--write`,
+they replace the old ones there, and the table is rewritten.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Results = dict[str, Any]
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """For sorting: 0.29.1 before 1.0.0."""
+    """Return a sort key: 0.29.1 before 1.0.0."""
     return tuple(int(part) for part in version.split("."))
 
 
 def table(results: Mapping[str, Results]) -> str:
-    """The Markdown between the markers: a row a trainer, a column a stack; notes below."""
+    """Return the Markdown between the markers: one row per trainer, one column per stack, notes."""
     versions = sorted(results, key=version_key)
     notes: list[str] = []
     lines = [
@@ -59,20 +59,20 @@ def _cell(found: Mapping[str, Any] | None, notes: list[str]) -> str:
 
 
 def with_table(page: str, results: Mapping[str, Results]) -> str:
-    """The page with its table written anew."""
+    """Return the page with a new table."""
     before, rest = page.split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n{table(results)}\n{END}{after}"
 
 
 def stored() -> dict[str, Results]:
-    """The committed outcomes by version of trl."""
+    """Return the committed outcomes by version of trl."""
     found: dict[str, Results] = json.loads(RESULTS.read_text(encoding="utf-8"))
     return found
 
 
 def main() -> int:
-    """Holds results against the committed ones, or writes them."""
+    """Compare results with the committed ones, or write them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", nargs="*", type=Path)
     parser.add_argument("--write", action="store_true", help="write docs/stacks.json and .md")
@@ -97,7 +97,7 @@ def main() -> int:
 
 
 def _unlike(found: Results, known: Results) -> list[str]:
-    """Where a result is not the committed one."""
+    """Return a line for each result that differs from the committed one."""
     lines = []
     for kind, outcome in found["trainers"].items():
         before = known.get("trainers", {}).get(kind)

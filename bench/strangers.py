@@ -1,10 +1,10 @@
-"""Scripts as strangers write them, alone and through `canary exec`: `python -m bench.strangers`.
+"""Users' scripts, alone and through `canary exec`: `python -m bench.strangers`.
 
-The scripts and what an honest tool should say of them (`expected.json`, written before the first
-run) are in `tests/integration/exec/strange`. Each runs bare and watched into separate folders; both
-must leave the same files. Three unchanged runs must not be red; each planted fault must be named.
+The scripts and the expected results (`expected.json`, written before the first run) are in
+`tests/integration/exec/strange`. Each script runs bare and watched, in separate folders; both must
+leave equal files. Three unchanged runs must not be red; each planted fault must be named.
 
-A folder given with `--keep` keeps the runs; called again, it runs only what is missing there.
+`--keep` keeps the runs in a folder; the next call runs only missing ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXPECTED: dict[str, dict[str, Any]] = json.loads((SCRIPTS / "expected.json").rea
 LIMIT_S = 600
 REPEATS = 3
 OF_TIME = re.compile(r"runtime|per_second|_time$|timestamp")
-"""Keys whose values are seconds: no two runs of a command have them alike."""
+"""Keys of times, which differ between any two runs of a command."""
 OUR_WORDS = {
     "data": {"data", "tokenization"},
     "data loading": {"dataloader"},
@@ -36,13 +36,13 @@ OUR_WORDS = {
     "model": {"adapter", "objective"},
     "optimizer": {"optimizer"},
 }
-"""Categories of `expected.json`, in plain words, as docs/diagnosis.md names them."""
+"""Suspect categories of docs/diagnosis.md, by the plain words of `expected.json`."""
 STAGES_ALIKE = {"parameters": "model"}
 
 
 @dataclass(frozen=True)
 class Ran:
-    """One ended command, where it worked, and the record that it left."""
+    """One ended command, with its working directory and the run folder that it left."""
 
     code: int
     out: str
@@ -53,7 +53,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Compared:
-    """What `canary compare` said."""
+    """The result of `canary compare`."""
 
     verdict: str
     first_line: str
@@ -64,7 +64,7 @@ class Compared:
 
 @dataclass
 class Outcome:
-    """One script's figures; a list says what was not as expected."""
+    """The figures of one script; the lists hold what was not as expected."""
 
     script: str
     files: int = 0
@@ -80,9 +80,9 @@ class Outcome:
 def train(
     script: str, place: Path, fault: str = "", *, watched: bool = True, after: Path | None = None
 ) -> Ran:
-    """Runs a script in `place`, once: a place that holds an ended run is read.
+    """Run a script in `place`, or read the ended run there.
 
-    `after` names the place of a run whose folder, as that run left it, this one begins in.
+    The run begins in a copy of the folder that the run in `after` left.
     """
     kept = place / "ran.json"
     if kept.exists():
@@ -99,7 +99,7 @@ def train(
 
 
 def launched(script: str, place: Path, fault: str = "", *, watched: bool = True) -> Ran:
-    """Runs the command in the folder as it is."""
+    """Run the command in the prepared folder."""
     work, runs = place / "work", place / "runs"
     expected = EXPECTED[script]
     planted = expected["faults"].get(fault, {})
@@ -121,7 +121,7 @@ def launched(script: str, place: Path, fault: str = "", *, watched: bool = True)
 
 
 def tree(work: str) -> dict[str, Path]:
-    """Files that a script left, by their path in its folder; records are the canary's own."""
+    """Return the files that a script left, by relative path, without the canary's."""
     root = Path(work)
     paths = {str(path.relative_to(root)): path for path in sorted(root.rglob("*"))}
     ours = ("train.py", "canary_output")
@@ -133,7 +133,7 @@ def tree(work: str) -> dict[str, Path]:
 
 
 def content(path: Path, timeless: bool = False) -> str:
-    """What is in a file; without the values that are times, for those that hold some."""
+    """Return a hash of a file's content; with `timeless`, without times in JSON."""
     data = path.read_bytes()
     if timeless and path.suffix == ".json":
         data = json.dumps(_timeless(json.loads(data))).encode()
@@ -147,7 +147,7 @@ def _timeless(value: Any) -> Any:
 
 
 def unlike(alone: Ran, seen: Ran, again: Ran | None = None) -> list[str]:
-    """Files missing, new or other; `again` is a second bare run, for what never repeats."""
+    """Return the missing, new and different files; `again`, a second bare run, shows which vary."""
     left, right = tree(alone.work), tree(seen.work)
     third = tree(again.work) if again else {}
     wrong = [f"{name} is missing" for name in left.keys() - right.keys()]
@@ -158,12 +158,12 @@ def unlike(alone: Ran, seen: Ran, again: Ran | None = None) -> list[str]:
         repeats = not again or content(left[name]) == content(third[name])
         timed = again and content(left[name], True) == content(third[name], True)
         if repeats or (timed and content(left[name], True) != content(right[name], True)):
-            wrong.append(f"{name} is other")
+            wrong.append(f"{name} differs")
     return sorted(wrong)
 
 
 def compare(current: str, baselines: Sequence[str]) -> Compared:
-    """`canary compare` as a user calls it, newest against the others."""
+    """Run `canary compare` as a user would, the newest run against the others."""
     words = [sys.executable, "-m", "canary.cli", "compare", current]
     words += [word for path in baselines for word in ("--baseline", path)]
     said, raw = (
@@ -182,7 +182,7 @@ def compare(current: str, baselines: Sequence[str]) -> Compared:
 
 
 def misses(seen: Compared, fault: Mapping[str, Any]) -> list[str]:
-    """What the comparison of a fault lacks."""
+    """Return what the comparison of a fault lacks."""
     wrong = []
     if seen.verdict not in fault["verdicts"]:
         wrong.append(f"verdict {seen.verdict}, not {' or '.join(fault['verdicts'])}")
@@ -192,12 +192,12 @@ def misses(seen: Compared, fault: Mapping[str, Any]) -> list[str]:
     if not named and (stages or category):
         wrong.append(f"first difference {seen.stage}, likely cause {seen.category}")
     if not any(re.search(words, seen.text, re.I) for words in fault["says"]):
-        wrong.append(f"says nothing of {' or '.join(fault['says'])}")
+        wrong.append(f"does not mention {' or '.join(fault['says'])}")
     return wrong
 
 
 def files_of(script: str, place: Path, seen: Ran, outcome: Outcome) -> None:
-    """Counts what the bare command left, and what of it the watched one left alike."""
+    """Count the files of the bare command, and find those that the watched one changed."""
     alone = train(script, place / "bare", watched=False)
     outcome.files = len(tree(alone.work))
     wrong = unlike(alone, seen)
@@ -206,7 +206,7 @@ def files_of(script: str, place: Path, seen: Ran, outcome: Outcome) -> None:
         wrong = unlike(alone, seen, again)
     outcome.wrong_files = wrong
     for name in sorted(tree(alone.work).keys() ^ set(EXPECTED[script]["files"])):
-        outcome.wrong_ways.append(f"bare: {name} is not as {SCRIPTS.name}/expected.json says")
+        outcome.wrong_ways.append(f"bare: {name} is missing or not in {SCRIPTS.name}/expected.json")
     codes = {"bare": alone.code, "exec": seen.code}
     wanted = {"bare": EXPECTED[script]["exit_code"], "exec": EXPECTED[script]["exec_exit_code"]}
     outcome.wrong_ways += [
@@ -216,20 +216,20 @@ def files_of(script: str, place: Path, seen: Ran, outcome: Outcome) -> None:
     ]
 
 
-def told(ran: Ran) -> list[str]:
-    """Lines of the canary's own that say more than figures."""
+def notes_of(ran: Ran) -> list[str]:
+    """Return the canary's lines that say more than figures."""
     ours = ("canary", "  note", "  failed")
     return [line.strip() for line in ran.err.splitlines() if line.startswith(ours)]
 
 
 def second_in_place(script: str, place: Path, records: Sequence[str], outcome: Outcome) -> None:
-    """A second run in the folder that the first one left, judged against the first ones."""
+    """Run again in the folder that the first run left, and compare with the first runs."""
     wanted = EXPECTED[script]["again"]
     ran = train(script, place / "again", after=place / "exec-1")
-    said = told(ran)
+    said = notes_of(ran)
     outcome.said += [f"again: {line}" for line in said]
     if not re.search(wanted["exec_says"], "\n".join(said), re.I):
-        outcome.equal_wrong.append(f"again: exec says nothing of {wanted['exec_says']}")
+        outcome.equal_wrong.append(f"again: exec does not mention {wanted['exec_says']}")
     if ran.run:
         seen = compare(ran.run, records)
         outcome.said.append(f"again: {seen.verdict}: {seen.first_line}")
@@ -238,16 +238,16 @@ def second_in_place(script: str, place: Path, records: Sequence[str], outcome: O
 
 
 def judge(script: str, place: Path, faults: Sequence[str]) -> Outcome:
-    """Everything of one script."""
+    """Run and judge one script."""
     expected, outcome = EXPECTED[script], Outcome(script)
     runs = [train(script, place / f"exec-{n}") for n in range(1, REPEATS + 1)]
     files_of(script, place, runs[0], outcome)
-    outcome.said = told(runs[-1])
+    outcome.said = notes_of(runs[-1])
     wanted = expected["equal"]
     records = [ran.run for ran in runs if ran.run]
     if not wanted["verdicts"]:
         if not re.search(wanted["says"], "\n".join(outcome.said), re.I):
-            outcome.equal_wrong.append(f"exec says nothing of {wanted['says']}")
+            outcome.equal_wrong.append(f"exec does not mention {wanted['says']}")
         return outcome
     if len(records) < REPEATS:
         outcome.equal_wrong.append(f"{len(records)} records of {REPEATS} runs")
@@ -256,7 +256,7 @@ def judge(script: str, place: Path, faults: Sequence[str]) -> Outcome:
     if outcome.equal.verdict not in wanted["verdicts"]:
         outcome.equal_wrong.append(f"verdict {outcome.equal.verdict}")
     if not re.search(wanted["says"], outcome.equal.text, re.I):
-        outcome.equal_wrong.append(f"says nothing of {wanted['says']}")
+        outcome.equal_wrong.append(f"does not mention {wanted['says']}")
     if "again" in expected:
         second_in_place(script, place, records, outcome)
     for fault in faults:
@@ -274,7 +274,7 @@ def _new(outcome: Outcome) -> int:
 
 
 def lines(outcome: Outcome) -> Iterator[str]:
-    """One script's figures for a person."""
+    """Yield one script's figures as text."""
     good = outcome.files - len(outcome.wrong_files) + _new(outcome)
     yield f"{outcome.script}: {good} of {outcome.files} files equal"
     yield from (f"  ! {wrong}" for wrong in (*outcome.wrong_files, *outcome.wrong_ways))
@@ -290,7 +290,7 @@ def lines(outcome: Outcome) -> Iterator[str]:
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
-    """The figures as docs/figures.md has them."""
+    """Return the figures in the form of docs/figures.md."""
     files = sum(outcome.files for outcome in outcomes)
     new = sum(_new(outcome) for outcome in outcomes)
     other = sum(len(outcome.wrong_files) for outcome in outcomes) - new
@@ -304,11 +304,11 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 
 def main() -> None:
-    """The program."""
+    """Judge the scripts; print the figures and write them as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="SCRIPT", choices=EXPECTED, default=[])
-    parser.add_argument("--no-faults", action="store_true", help="files and unchanged runs alone")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep runs, run the missing")
+    parser.add_argument("--no-faults", action="store_true", help="only files and unchanged runs")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep runs, run missing ones")
     parser.add_argument("-o", type=Path, metavar="FILE", help="the JSON document")
     given = parser.parse_args()
     place = (given.keep or Path(tempfile.mkdtemp(prefix="canary-strangers-"))).absolute()

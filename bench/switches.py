@@ -1,12 +1,12 @@
-"""How far each switch of `speed` moves what a training learns: the tables of docs/switches.md.
+"""How far each switch of `speed` changes learning: the tables of docs/switches.md.
 
-`python bench/switches.py [TRAINER ...] [--compile]`: a few steps of each trainer on the embedded
-model, in float32 on one CPU thread, without the switch and with it; online trainers on the same
-completions. Prints the largest relative difference of a step's loss or gradient norm (PPO: of its
-policy loss, value loss and KL, absolute), and the share of padding among the tokens that were
-trained on. Of online trainers also how many completions of a first step are drawn token for token
-as without the switch, from the same model and random numbers. `--compile` measures torch.compile as
-well, which takes minutes a trainer on a CPU.
+`python bench/switches.py [TRAINER ...] [--compile]` trains each trainer for a few steps, without
+and with the switch: embedded model, float32, one CPU thread. Online trainers use the same
+completions. Prints the largest relative difference of loss or gradient norm (PPO: the largest
+absolute difference of policy loss, value loss and KL), and the share of padding in the trained
+tokens. For online trainers it also counts the completions of the first step that the switch leaves
+identical, with the same model and random numbers. `--compile` adds torch.compile, which takes
+minutes per trainer on a CPU.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SWITCHES: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "data workers": ((*OFFLINE, *ONLINE), {"num_workers": 2, "speed": {"prefetch": 4}}),
     "bfloat16": ((*OFFLINE, *ONLINE), {"dtype": "bfloat16"}),
 }
-"""Trainers, and the settings that turn a switch the other way."""
+"""Trainers, and the settings that reverse a switch."""
 
 COMPILED = {"compile": ((*OFFLINE, *ONLINE), {"speed": {"compile": True}})}
 
@@ -65,14 +65,14 @@ DRAWN: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "one micro-batch": (ONLINE, MICRO_BATCH),
     "bfloat16": (ONLINE, {"dtype": "bfloat16"}),
 }
-"""Switches that may change what is sampled."""
+"""Switches that may change the sampled completions."""
 
 SHOWN = {"ppo": ("policy_loss", "value_loss", "kl")}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What one training told: its figures step by step, and its padding."""
+    """The figures of each step of one training, and its padding."""
 
     figures: list[float]
     padded: int
@@ -80,12 +80,12 @@ class Trained:
 
     @property
     def padding(self) -> float:
-        """Share of padding."""
+        """Return the share of padding."""
         return self.padded / self.tokens if self.tokens else 0.0
 
 
 def train(trainer_name: str, folder: Path, changes: dict[str, Any], file: Path | None) -> Trained:
-    """One training; an online one samples into `file` where it is not there, and else reads it."""
+    """Train once. An online trainer writes its completions to `file`, or reads an existing one."""
     values = {**JOB, "training_type": trainer_name, **changes}
     config = load_values(None, {name: (value, "bench") for name, value in values.items()}).config
     folder.mkdir(parents=True)
@@ -120,7 +120,7 @@ def _watch(trainer: Any, padded: list[int]) -> None:
 
 
 def distance(plain: list[float], other: list[float], trainer_name: str) -> float:
-    """The largest relative difference, absolute for PPO and for what is nearly 0."""
+    """Return the largest relative difference; absolute for PPO and for values near 0."""
     pairs = zip(plain, other, strict=True)
     if trainer_name in SHOWN:
         return max(abs(a - b) for a, b in pairs)
@@ -128,7 +128,7 @@ def distance(plain: list[float], other: list[float], trainer_name: str) -> float
 
 
 def drawn_alike(name: str, place: Path) -> None:
-    """Prints how many completions of the first step each switch leaves as they are."""
+    """Print how many completions of the first step each switch leaves unchanged."""
     print("| switch | trainer | completions drawn alike |\n|---|---|---|")
     plain: Counter[str] = Counter()
     for number, (switch, (users, changes)) in enumerate({"": (ONLINE, {}), **DRAWN}.items()):
@@ -149,7 +149,7 @@ def drawn_alike(name: str, place: Path) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Prints the tables."""
+    """Print the tables."""
     torch.set_num_threads(1)
     wanted = [word for word in words if word != "--compile"]
     switches = SWITCHES | (COMPILED if "--compile" in words else {})

@@ -1,9 +1,9 @@
-"""Launches that begin as forks against launches that import everything: `python -m bench.warm`.
+"""Forked (warm) launches against launches that import everything (cold): `python -m bench.warm`.
 
-Runs `canary run` in both ways in turn, prints wall and CPU seconds of each pair and the medians of
-the ratios, and says whether records agree: losses bit for bit, the exact signals, resident memory.
-With `--ab` the CPU seconds lack the forks: their warm Python outlives the command that started it.
-`--cold PYTHON` takes another checkout's Python for the cold way, `--ab` runs `ab --pairs 3`.
+Runs `canary run` both ways in turn. Prints wall and CPU seconds of each pair, the medians of the
+ratios, and whether records agree: losses bit for bit, exact signals, resident memory.
+`--cold PYTHON` uses another checkout's Python for cold launches; `--ab` runs `ab --pairs 3`. With
+`--ab`, CPU seconds do not include the forks: the warm Python outlives the command that started it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONFIG = Path(__file__).parents[1] / "configs" / "dpo_smoke.yaml"
 
 
 class Timed(NamedTuple):
-    """One command: wall seconds, CPU seconds of it and all that it waited for, and its records."""
+    """One command: wall seconds, CPU seconds including processes it waited for, and its records."""
 
     wall_s: float
     cpu_s: float
@@ -35,8 +35,8 @@ class Timed(NamedTuple):
 
 
 def timed(python: str, folder: Path, *, warm: bool, ab: bool) -> Timed:
-    """Runs the default canary, or three pairs of it, into an own folder."""
-    # A place that is not there: no launch finds a Python to be forked from.
+    """Run the default canary, or three pairs of it, in `folder`."""
+    # With a missing path no launch finds a warm Python to fork.
     environment = {**os.environ} if warm else {**os.environ, WARM_FOLDER: "/nowhere"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     words = ["run", "--quiet"]
@@ -50,7 +50,7 @@ def timed(python: str, folder: Path, *, warm: bool, ab: bool) -> Timed:
     done = subprocess.run(
         [python, "-m", "canary.cli", *words, "-o", str(out)],
         env=environment,
-        cwd=folder,  # or it would be this checkout's code in both ways
+        cwd=folder,  # else both ways would import this checkout's code
         capture_output=True,
         text=True,
         check=False,
@@ -64,7 +64,7 @@ def timed(python: str, folder: Path, *, warm: bool, ab: bool) -> Timed:
 
 
 def agreement(warm: RunRecord, cold: RunRecord) -> str:
-    """What two records have in common, in words."""
+    """Return in words how two records agree."""
     exact = {
         key for key in {*warm.exact, *cold.exact} if warm.exact.get(key) != cold.exact.get(key)
     }
@@ -79,10 +79,10 @@ def agreement(warm: RunRecord, cold: RunRecord) -> str:
 
 
 def main() -> None:
-    """Prints a line for each pair, warm first, and the medians."""
+    """Print a line per pair, warm first, and the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-n", type=int, default=5, help="pairs")
-    parser.add_argument("--cold", default=sys.executable, help="Python of the cold way")
+    parser.add_argument("--cold", default=sys.executable, help="Python for cold launches")
     parser.add_argument("--ab", action="store_true")
     asked = parser.parse_args()
     ratios: list[tuple[float, float]] = []

@@ -1,1 +1,1 @@
-"""Faults, and changes that are none, with the class of cause that a diagnosis should name first."""
+"""Faults and harmless changes, with the cause category that a diagnosis should name first."""

@@ -1,4 +1,4 @@
-"""What a row is planted into: the files and the command of one training, clean or changed."""
+"""The files and the command of one training, clean or with a row's change."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ CANARY = (sys.executable, "-m", "canary.cli")
 
 @dataclass(frozen=True)
 class Training:
-    """One run: a base with a row's change in it, or without."""
+    """One run: a base, with or without a row's change."""
 
     base: str
     row: Row | None = None
     """The change; None for the clean training."""
     pair: str = ""
-    """Which of several equal runs it is."""
+    """Names one of several equal runs."""
     probe: bool = True
-    """Whether it has the launch that takes the exact signals."""
+    """Whether the run has a probe."""
 
     def write(self, folder: Path) -> tuple[str, ...]:
-        """Writes what the training needs into its working directory; returns its command.
+        """Write the training's files into its working directory. Return its command.
 
-        Records lie under `runs` there. Names of files and folders say nothing of the change.
+        Records go to `runs` there. No file or folder name reveals the change.
         """
         folder.mkdir(parents=True, exist_ok=True)
         if self.base in SCRIPTS:
@@ -72,7 +72,7 @@ class Training:
         return (*CANARY, "exec", "--name", "own", "-o", "runs", *probe, "--", *command)
 
     def environment(self) -> dict[str, str]:
-        """Variables of the process beyond those of this one."""
+        """Return the environment variables added to this process's."""
         common = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
         if self.base in SCRIPTS:
             common["OMP_NUM_THREADS"] = "1"
@@ -80,9 +80,9 @@ class Training:
 
 
 def digest(training: Training) -> str:
-    """Twelve letters that name a training by all that decides it: files, command, environment.
+    """Return twelve hex digits that identify a training by its files, command and environment.
 
-    The same for a checkout in another place.
+    They do not depend on the place of the checkout.
     """
     places = {sys.executable.encode(): b"python", str(tiny_dir()).encode(): b"tiny"}
     with tempfile.TemporaryDirectory() as draft:

@@ -1,4 +1,4 @@
-"""Changes that are no fault: nothing may fail on them."""
+"""Harmless changes: no check may fail on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INCIDENTS = {
     "cosmetic": "Another folder, name and logging frequency.",
     "key_order": "The config's keys in another order, with comments.",
     "threads": "Two threads instead of one.",
-    "left_padding": "Padding on the left, where positions and mask make it equal.",
+    "left_padding": "Padding on the left, with positions and masks that make it equivalent.",
     "eager_attention": "Another attention kernel.",
 }
 

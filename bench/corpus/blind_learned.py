@@ -1,6 +1,6 @@
-"""Blind faults that change what is learned from: data, tokenization, objective, numerics.
+"""Blind corpus, faults of data, tokenization, objective and numerics.
 
-Written from the list of categories and the open corpus alone, before any of them was run.
+Written only from the list of categories and the open corpus, before any of them ran.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bench.corpus.row import Row
 DATA = (
     Row(
         "rows_in_order",
-        "The trainer takes the rows in the file's order, where it used to shuffle them "
+        "The trainer no longer shuffles the rows but takes them in the file's order "
         "(hiyouga/LlamaFactory#4045).",
         "sft",
         "data",
@@ -53,7 +53,7 @@ trainer.data_collator = collate
     ),
     Row(
         "seen_twice",
-        "One file matches two patterns: half of the rows are there twice, the others not at all.",
+        "One file matches two patterns: half of the rows appear twice, the others are missing.",
         "reward",
         "data",
         plant="""
@@ -65,7 +65,7 @@ trainer.train_dataset = concatenate_datasets([half, half])
     ),
     Row(
         "all_good",
-        'Labels are read from text, and every text is true, "false" among them.',
+        'Labels are parsed from text, and every text counts as true, even "false".',
         "kto",
         "data",
         plant="""
@@ -125,7 +125,7 @@ AutoTokenizer.from_pretrained = from_pretrained
     ),
     Row(
         "encoded_on_the_way",
-        "Rows are turned into text and into ids again in each batch, for a check that nobody reads "
+        "Each batch decodes rows to text and tokenizes them again, for a check without effect "
         "(class of mlfoundations/open_lm#55).",
         "kto",
         "tokenization",
@@ -146,14 +146,14 @@ trainer.data_collator = collate
 OBJECTIVE = (
     Row(
         "no_leash",
-        "The weight of the KL term is in the config and nowhere in the loss (THUDM/slime#399).",
+        "The config sets the weight of the KL term, but the loss ignores it (THUDM/slime#399).",
         "grpo",
         "objective",
         plant="trainer.beta = 0.0",
     ),
     Row(
         "leash_pulls_away",
-        "The KL term has the wrong sign, and distance from the reference is rewarded "
+        "The KL term has the wrong sign and rewards distance from the reference model "
         "(mll-lab-nu/RAGEN#58).",
         "rloo",
         "objective",
@@ -168,7 +168,7 @@ OBJECTIVE = (
     ),
     Row(
         "over_all_places",
-        "The loss is divided by the number of places in the batch, padding among them (class of "
+        "The loss is divided by the number of positions in the batch, padding included (class of "
         "huggingface/transformers#46204).",
         "sft",
         "objective",
@@ -181,14 +181,14 @@ trainer._get_num_items_in_batch = places
     ),
     Row(
         "sum_for_mean",
-        "Micro-batches are added where they used to be averaged (huggingface/trl#2617).",
+        "Micro-batches are added instead of averaged (huggingface/trl#2617).",
         "dpo",
         "objective",
         plant="trainer.loss_is_scaled_for_ga = True",
     ),
     Row(
         "padding_in_sight",
-        "The mask is not handed on, so that log-probabilities are conditioned on padding "
+        "The mask is not passed on, so that log-probabilities are conditioned on padding "
         "(huggingface/trl#2708).",
         "grpo",
         "objective",
@@ -202,8 +202,8 @@ trainer._get_per_token_logps_and_entropies = logps
     ),
     Row(
         "by_longest",
-        "A merged config divides each completion's loss by the longest length allowed instead of "
-        "by the tokens there are (class of huggingface/trl#3938).",
+        "A merged config divides each completion's loss by the maximum length instead of its "
+        "tokens (class of huggingface/trl#3938).",
         "grpo",
         "objective",
         config={"trainer_args": {"loss_type": "dr_grpo"}},

@@ -1,6 +1,6 @@
-"""Blind faults of how it is learned and what is generated: optimizer, adapter, rollout, config.
+"""Blind corpus, faults of optimizer, adapter, rollout and config.
 
-Written from the list of categories and the open corpus alone, before any of them was run.
+Written only from the list of categories and the open corpus, before any of them ran.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bench.corpus.row import Row
 OPTIMIZER = (
     Row(
         "decay_for_all",
-        "Weight decay falls on every parameter, norms among them, though it is off in the config "
+        "Weight decay applies to all parameters, even norms, although the config turns it off "
         "(class of oumi-ai/oumi#341).",
         "sft",
         "optimizer",
@@ -40,7 +40,7 @@ trainer.create_optimizer = create
     ),
     Row(
         "level_rate",
-        "A merged config holds the learning rate where it used to fall.",
+        "A merged config keeps the learning rate constant instead of decaying.",
         "reward",
         "optimizer",
         config={"trainer_args": {"lr_scheduler_type": "constant"}},
@@ -61,8 +61,7 @@ trainer.add_callback(Fresh())
     ),
     Row(
         "of_an_old_copy",
-        "The optimizer was made before the model was replaced, and moves parameters that nobody "
-        "uses.",
+        "The optimizer was made before the model was replaced, and updates unused parameters.",
         "own_sft",
         "optimizer",
         plant="""
@@ -121,7 +120,7 @@ trainer.generation_kwargs["eos_token_id"] = [other]
     ),
     Row(
         "few_to_choose",
-        "Sampling is cut to the most likely tokens by a default of the model's (class of "
+        "A default of the model cuts sampling to the most likely tokens (class of "
         "huggingface/trl#5783).",
         "rloo",
         "rollout",

@@ -1,6 +1,6 @@
-"""Blind faults of the work done and what it costs: kernels, memory, files, waiting, the host.
+"""Blind corpus, faults of kernels, memory, files, waiting and the host.
 
-Written from the list of categories and the open corpus alone, before any of them was run.
+Written only from the list of categories and the open corpus, before any of them ran.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bench.corpus.row import Row
 KERNEL = (
     Row(
         "looked_at_again",
-        "A second forward pass in each micro-batch feeds a number that the first one gave "
+        "Each micro-batch runs a second forward for a number that the first one already gave "
         "(jingyaogong/minimind#700).",
         "sft",
         "kernel",
@@ -49,7 +49,7 @@ trainer.model.forward = forward
     ),
     Row(
         "checks_left_on",
-        "Autograd's search for NaN was left on after a night of debugging "
+        "Autograd's search for NaN was left on after debugging "
         "(Lightning-AI/pytorch-lightning#12344).",
         "dpo",
         "kernel",
@@ -64,7 +64,7 @@ torch.autograd.set_detect_anomaly(True)
 MEMORY = (
     Row(
         "batches_kept",
-        "The collator keeps each batch in a list for a dump that never comes.",
+        "The collator keeps each batch in a list for a dump that never happens.",
         "reward",
         "memory",
         plant="""
@@ -78,7 +78,7 @@ trainer.data_collator = collate
     ),
     Row(
         "second_copy",
-        "A whole copy of the weights is held for an average that is switched off.",
+        "A full copy of the weights is kept for an average that is switched off.",
         "sft",
         "memory",
         plant="""
@@ -88,7 +88,7 @@ trainer.earlier = copy.deepcopy(trainer.model)
     ),
     Row(
         "texts_kept",
-        "Texts for the log pile up in the process, 40 MB per step, and are never handed on.",
+        "Texts for the log pile up in the process, 40 MB per step, and are never sent.",
         "dpo",
         "memory",
         paired=True,
@@ -142,7 +142,7 @@ RandomSampler.__iter__ = order
 HOST = (
     Row(
         "walks_everything",
-        "A callback goes through everything it knows in Python before each step.",
+        "A callback runs a long loop in Python before each step.",
         "sft",
         "host",
         paired=True,
@@ -158,7 +158,7 @@ trainer.add_callback(Walk())
     ),
     Row(
         "never_idle",
-        "A thread that should wait for news asks for them in a loop of pure Python.",
+        "A thread polls in a loop of pure Python instead of waiting.",
         "sft",
         "host",
         paired=True,
@@ -173,7 +173,7 @@ threading.Thread(target=ask, daemon=True).start()
     ),
     Row(
         "traced_allocations",
-        "A variable of a hunt for a leak, PYTHONTRACEMALLOC, was left in the runner's environment.",
+        "PYTHONTRACEMALLOC was left in the runner's environment after the search for a leak.",
         "sft",
         "host",
         also="environment",
@@ -185,7 +185,7 @@ threading.Thread(target=ask, daemon=True).start()
 IO = (
     Row(
         "whole_story_each_time",
-        "All that was logged so far is written anew in each step (class of knoveleng/open-rs#17).",
+        "Each step rewrites the complete log so far (class of knoveleng/open-rs#17).",
         "grpo",
         "io",
         plant="""
@@ -225,7 +225,7 @@ trainer.add_callback(Hand())
 COMMUNICATION = (
     Row(
         "every_number_shared",
-        "Each number for the log is averaged over the ranks by itself, in each micro-batch.",
+        "Each logged number is averaged over the ranks separately, in each micro-batch.",
         "own_ranks",
         "communication",
         plant="""
@@ -273,7 +273,7 @@ trainer.add_callback(Late())
 ENVIRONMENT = (
     Row(
         "for_any_processor",
-        "The runner's new image asks for code that runs on any processor.",
+        "The runner's new image requests code that runs on any CPU.",
         "sft",
         "environment",
         also="kernel",

@@ -1,4 +1,4 @@
-"""The open fault corpus: incidents of the field, as tests/faults injects them."""
+"""The open fault corpus: real incidents, as tests/faults injects them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ ROWS = (
     _taken(
         test_sft_learning.LEARNING_RATE,
         "optimizer",
-        "The learning rate is doubled by code that merges its own defaults.",
+        "The learning rate is doubled by code that merges its defaults.",
         id="lr_2x_code",
     ),
     _taken(
@@ -93,7 +93,7 @@ ROWS = (
     _taken(
         test_sft_learning.BF16_MASTER,
         "numerics",
-        "The optimizer's own weights are kept in bfloat16 (OpenRLHF/OpenRLHF#634).",
+        "The optimizer's weights are kept in bfloat16 (OpenRLHF/OpenRLHF#634).",
     ),
     _taken(
         test_sft_learning.NAN_ROW,
@@ -103,7 +103,7 @@ ROWS = (
     _taken(
         test_sft_work.CHECKPOINTING,
         "kernel",
-        "A default recomputes activations (huggingface/trl#999 the other way round).",
+        "A default recomputes activations (huggingface/trl#999 reversed).",
     ),
     _taken(
         test_sft_work.ITEM_EACH_STEP,
@@ -145,7 +145,7 @@ ROWS = (
     _taken(
         test_dpo.BETA,
         "objective",
-        "Beta is a tenth of what it was, by a default that is not handed on.",
+        "Beta is a tenth of what it was, because a default is not passed on.",
         id="beta_x10_code",
     ),
     _taken(test_dpo.SWAPPED, "data", "Chosen and rejected are swapped."),

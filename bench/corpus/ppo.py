@@ -1,6 +1,6 @@
-"""Faults of PPO, and changes of its work that change nothing that is learned.
+"""Faults of PPO, and changes of its work that do not change learning.
 
-Written, with the class of each, before there was a rule or a signal for PPO.
+Written, with the category of each, before any rule or signal for PPO existed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROLLOUT = (
     _taken(
         ppo.PAST_EOS,
         "rollout",
-        "What follows the EOS of a completion counts as sampled.",
+        "Tokens after the EOS of a completion count as sampled.",
         also="data",
     ),
     _taken(
@@ -60,10 +60,10 @@ EXPERIENCE = (
     _taken(
         ppo.SCORE_MISPLACED,
         "objective",
-        "The score stands at the last column, not at the last token.",
+        "The score is at the last column, not at the last token.",
         also="rollout",
     ),
-    _taken(ppo.LAM_IGNORED, "objective", "Lambda is not handed on."),
+    _taken(ppo.LAM_IGNORED, "objective", "Lambda is not passed on."),
     _taken(ppo.RETURNS_OF_WHITENED, "objective", "Returns are made of whitened advantages."),
     _taken(ppo.K3_BY_CODE, "objective", "Another estimate of the KL."),
     _taken(ppo.GAMMA_CONFIG, "objective", "Another gamma by the config."),

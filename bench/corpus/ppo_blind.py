@@ -1,8 +1,8 @@
-"""Blind faults of PPO, and changes of its code that change nothing that is learned.
+"""Blind faults of PPO, and changes of its code that do not change learning.
 
-Written before any of them was run under the rules, and without sight of the rules that name causes.
-Each was trained once with nothing measured or compared by the product: its tensors and weights
-showed whether what is learned changes.
+Written before any of them ran under the rules, without knowledge of the rules that name causes.
+Each was trained once without the product measuring or comparing: tensors and weights showed whether
+learning changes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bench.corpus.row import Row
 ROLLOUT = (
     Row(
         "rare_words_gone",
-        "Completions are sampled from the likeliest 95%, and judged by the whole distribution "
+        "Completions are sampled from the top 95%, but scored with the whole distribution "
         "(huggingface/trl#235, NVIDIA/NeMo-Aligner#46).",
         "ppo",
         "rollout",
@@ -40,7 +40,7 @@ loop.sample = drawn
     ),
     Row(
         "news_comes_late",
-        "The copy of the policy that samples gets its weights a step late.",
+        "The copy of the policy that samples gets its weights one step late.",
         "ppo",
         "rollout",
         plant="""
@@ -56,8 +56,8 @@ loop.sample = drawn
     ),
     Row(
         "a_gap_between",
-        "When completions are judged, their positions count the padding of the prompts, which "
-        "those of the prompts do not (class of CarperAI/trlx#509).",
+        "Positions of completion tokens count the prompts' padding when log-probabilities are "
+        "computed; those of prompt tokens do not (class of CarperAI/trlx#509).",
         "ppo",
         "rollout",
         plant="""
@@ -75,7 +75,7 @@ parts.LanguageModel.__call__, parts.positions = called, places
     ),
     Row(
         "judges_in_a_mood",
-        "The reward model is left in training mode, and the dropout of its head is at work "
+        "The reward model is left in training mode, so that its head's dropout is active "
         "(hiyouga/LlamaFactory#761).",
         "ppo_judged",
         "rollout",
@@ -88,8 +88,8 @@ judge.train()
     ),
     Row(
         "talks_on",
-        "Generation does not know its EOS and goes on to the limit; what follows EOS is cut off "
-        "afterwards (huggingface/trl#2387).",
+        "Generation does not know its EOS and continues to the limit; later, tokens after EOS are "
+        "cut off (huggingface/trl#2387).",
         "ppo_judged",
         "rollout",
         plant="""
@@ -116,7 +116,7 @@ parts.prompt_ids = read
     ),
     Row(
         "blank_cells",
-        "An export lost the answer of each tenth question.",
+        "An export lost the answer of every tenth question.",
         "ppo",
         "data",
         plant="""
@@ -130,7 +130,7 @@ trainer.train_dataset = trainer.train_dataset.map(exported, with_indices=True)
 OBJECTIVE = (
     Row(
         "hasty_steering",
-        "The weight of the KL is adapted once an update, not once a rollout (class of "
+        "The weight of the KL is adapted once per update, not once per rollout (class of "
         "pytorch/rl#1922).",
         "ppo_judged",
         "objective",
@@ -145,7 +145,7 @@ trainer.kl_coefficient.update = adapted
     ),
     Row(
         "to_be_continued",
-        "A completion as long as the limit is taken to go on: the value of its last token is "
+        "A completion of maximum length counts as unfinished: the value of its last token is "
         "added to its last reward (class of huggingface/trl#1536).",
         "ppo",
         "objective",
@@ -192,7 +192,7 @@ parts.policy_loss = surrogate
 LEARNING = (
     Row(
         "clock_runs_fast",
-        "The schedule takes a step with each update, and was made for one a rollout "
+        "The schedule, made for one step per rollout, steps with each update "
         "(NovaSky-AI/SkyRL#872).",
         "ppo",
         "optimizer",
@@ -218,7 +218,7 @@ with torch.no_grad():
     ),
     Row(
         "shaky_side_arm",
-        "The adapter's dropout is at work in the updates (class of huggingface/trl#744).",
+        "The adapter's dropout is active in the updates (class of huggingface/trl#744).",
         "ppo_lora",
         "adapter",
         also="rollout",
@@ -234,7 +234,7 @@ for module in trainer.model.modules():
 WORK = (
     Row(
         "pressed_flowers",
-        "Log-probabilities of all rollouts are kept for a plot, and their graphs with them "
+        "Log-probabilities of all rollouts are kept for a plot, together with their graphs "
         "(class of ray-project/ray#7238).",
         "ppo",
         "memory",
@@ -253,8 +253,8 @@ trainer._forward = judged
     ),
     Row(
         "asks_the_old_one",
-        "The reference judges each micro-batch again in each update, for a number in the log that "
-        "the rollout has.",
+        "Each update runs the reference model on each micro-batch again, for a logged number that "
+        "the rollout already has.",
         "ppo",
         "kernel",
         plant="""
@@ -268,8 +268,7 @@ trainer._loss = part
     ),
     Row(
         "counts_on_fingers",
-        "A metric walks over the tokens of each rollout in Python, and asks for each number by "
-        "itself.",
+        "A metric reads the tokens of each rollout in Python, one number at a time.",
         "ppo",
         "host",
         also="kernel",
@@ -379,7 +378,7 @@ parts.policy_loss, parts.value_loss = surrogate, errors
     ),
     Row(
         "a_drawer_of_its_own",
-        "The value head has parameter groups of its own, with the settings of the others.",
+        "The value head has separate parameter groups, with the same settings as the others.",
         "ppo",
         None,
         plant="""

@@ -1,4 +1,4 @@
-"""A row of the corpus: what happened, where it is planted, and the class of its cause."""
+"""A row of the corpus: the incident, its code, and the category of its cause."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ Category = Literal[
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One change of one training, and what should be said of it; a row is equal to itself alone.
+    """One change of a training and the expected diagnosis. A row is only equal to itself.
 
-    `base` names a training of bench/corpus/bases.py: a built-in canary, or a user's own script.
-    `plant` runs once the trainer is built and sees it as `trainer`; `before` runs just before it is
-    built. In a script `plant` stands before `trainer.train()`, and there is no `before`.
+    `base` names a training of bench/corpus/bases.py: a built-in canary or a user's script. `plant`
+    runs after the trainer is built, with it as `trainer`; `before` runs just before. In a script
+    `plant` comes before `trainer.train()`, and `before` is not used.
     """
 
     id: str
     incident: str
     base: str
     category: Category | None
-    """The class of the cause; None for a change that is no fault."""
+    """The category of the cause; None for a harmless change."""
     also: Category | None = None
-    """A second class that is as right, where the incident belongs to both; fixed before any run."""
+    """A second correct category, if the incident belongs to both; fixed before any run."""
     plant: str = ""
     before: str = ""
     config: Mapping[str, object] = field(default_factory=dict)
-    """Keys of the config that differ."""
+    """Config keys that differ."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the process that differ."""
+    """Environment variables that differ."""
     yaml: str | None = None
-    """The whole config as text, instead of the base's values written out."""
+    """The whole config as text, in place of the base's values."""
     timed: bool = True
     """Whether time and peak memory are compared too."""
     paired: bool = False
-    """Whether nothing but time or memory tells it, so that each side is launched several times, in
-    turn with the other."""
+    """Whether only time or memory shows the change; each side then runs several times, in turn."""

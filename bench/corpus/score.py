@@ -1,4 +1,4 @@
-"""What a comparison said of a row, whether that is right, and shares of rows with intervals."""
+"""The result of comparing a row, whether it is right, and rates with intervals."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from canary.compare.report import Comparison
 
 CAUGHT = ("regression", "changed")
 BANDS = ((0.0, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 1.0))
-"""Claimed confidence, lower end in, upper end out, but for 1."""
+"""Claimed confidence: lower end included, upper end excluded, except 1."""
 Z_95 = 1.959964
 """Two-sided 95% of the normal distribution."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One row, compared."""
+    """The result of comparing one row."""
 
     id: str
     corpus: str
     verdict: str
     first_difference: str
-    """Stage and signal; empty where the exact lane found nothing."""
+    """Stage and signal; empty if the exact lane found nothing."""
     expected: str | None
     also: str | None
     suspect: str | None
-    """Category of the top suspect; None where none was named."""
+    """Category of the top suspect; None without a suspect."""
     confidence: float | None
     failed: tuple[str, ...] = ()
-    """Checks that failed, or ask for acceptance."""
+    """Checks that failed or ask for acceptance."""
     trouble: str = ""
-    """Why the row could not be compared; it then counts as neither caught nor right."""
+    """Why the row could not be compared; such a row is neither caught nor right."""
 
     @property
     def caught(self) -> bool:
-        """Whether somebody was told."""
+        """Return whether the verdict reports the change."""
         return self.verdict in CAUGHT
 
     @property
     def right(self) -> bool:
-        """Whether it was caught, and the top suspect is of the class that it should be of."""
+        """Return whether the row was caught and its top suspect has the expected category."""
         return self.caught and self.suspect is not None and self.suspect in self._classes()
 
     def _classes(self) -> tuple[str | None, ...]:
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def outcome(row: Row, corpus: str, found: Comparison) -> Outcome:
-    """What a comparison said of a row."""
+    """Return the outcome of a row's comparison."""
     first = found.first_difference
     suspects = found.diagnosis.suspects
     return Outcome(
@@ -67,12 +67,12 @@ def outcome(row: Row, corpus: str, found: Comparison) -> Outcome:
 
 
 def troubled(row: Row, corpus: str, why: str) -> Outcome:
-    """A row that could not be compared."""
+    """Return the outcome of a row that could not be compared."""
     return Outcome(row.id, corpus, "none", "", row.category, row.also, None, None, (), why)
 
 
 def wilson(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a share; (0, 1) without trials.
+    """Return Wilson's 95% interval of a share; (0, 1) without trials.
 
     Source: Wilson (1927), Probable inference, the law of succession, and statistical inference.
     """
@@ -87,7 +87,7 @@ def wilson(successes: int, trials: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Rate:
-    """So many of so many."""
+    """A number of successes in a number of trials."""
 
     name: str
     successes: int
@@ -95,7 +95,7 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95%."""
+        """Return Wilson's 95% interval."""
         return wilson(self.successes, self.trials)
 
     def __str__(self) -> str:
@@ -105,8 +105,8 @@ class Rate:
 
 
 def rates(outcomes: Sequence[Outcome]) -> list[Rate]:
-    """Caught, and top suspect right, of each corpus of faults; benign ones that fail. Corpora
-    without a row have no rate."""
+    """Return the rates of each corpus: faults caught, top suspects right, benign rows that failed.
+    A corpus without rows has no rate."""
     found = []
     for corpus in ("listed", "blind", "second", "ppo", "ppo_blind"):
         rows = [one for one in outcomes if one.corpus == corpus]
@@ -123,17 +123,17 @@ def rates(outcomes: Sequence[Outcome]) -> list[Rate]:
 
 @dataclass(frozen=True)
 class Band:
-    """Suspects whose claimed confidence lies in a band, and how many of them are right."""
+    """Suspects with a claimed confidence within a band, and how many of them are right."""
 
     low: float
     high: float
     claimed: float
-    """Mean of what was claimed."""
+    """Mean claimed confidence."""
     right: Rate
 
 
 def calibration(outcomes: Sequence[Outcome], corpus: str = "blind") -> list[Band]:
-    """Claimed against actual, a band at a time; rows that were not caught claim nothing."""
+    """Return claimed and actual rates per band, of the caught rows."""
     claims = [
         (one.confidence, one.right)
         for one in outcomes

@@ -1,6 +1,6 @@
-"""Second blind faults of what is learned from: data, tokenization, objective, numerics.
+"""Second blind corpus, faults of data, tokenization, objective and numerics.
 
-Written before any of them was run and without sight of the rules that name causes.
+Written before any of them ran, without knowledge of the rules that name causes.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ OBJECTIVE = (
     ),
     Row(
         "counted_unseen",
-        "Completions that were cut short leave the loss's numerator and stay in what it is divided "
-        "by (huggingface/trl#6369).",
+        "Truncated completions drop out of the loss's numerator but still count in its divisor "
+        "(huggingface/trl#6369).",
         "grpo",
         "objective",
         plant="""

@@ -1,6 +1,6 @@
-"""Second blind faults of how it is learned and what is generated: optimizer, adapter, rollout.
+"""Second blind corpus, faults of optimizer, adapter and rollout.
 
-Written before any of them was run and without sight of the rules that name causes.
+Written before any of them ran, without knowledge of the rules that name causes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from bench.corpus.row import Row
 OPTIMIZER = (
     Row(
         "two_nines",
-        "The second moments are averaged with 0.99, whatever was asked for "
+        "The second moments are averaged with 0.99, whatever the config says "
         "(deepspeedai/DeepSpeed#8495).",
         "kto",
         "optimizer",
@@ -59,8 +59,8 @@ trainer.create_scheduler = create
 ADAPTER = (
     Row(
         "not_from_nothing",
-        "An option meant for tests draws both halves of a new adapter at random, so that it "
-        "changes the model before it has learned.",
+        "An option for tests draws both halves of a new adapter at random. It changes the model "
+        "before any learning.",
         "dpo_lora",
         "adapter",
         plant="""
@@ -93,7 +93,7 @@ LoraConfig.__post_init__ = shaped
 ROLLOUT = (
     Row(
         "no_word_twice",
-        "Sampling avoids what was said before, by the habit of the checkpoint "
+        "Sampling avoids repetitions, because the checkpoint's generation config says so "
         "(verl-project/verl#7270).",
         "rloo",
         "rollout",
@@ -101,8 +101,8 @@ ROLLOUT = (
     ),
     Row(
         "there_and_back",
-        "Completions come back from the server as text and are turned into ids again, which are "
-        "not always those that were sampled (NovaSky-AI/SkyRL#123).",
+        "The server returns completions as text. Tokenizing them again does not always give the "
+        "sampled ids (NovaSky-AI/SkyRL#123).",
         "grpo",
         "rollout",
         also="tokenization",

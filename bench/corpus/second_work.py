@@ -1,6 +1,6 @@
-"""Second blind faults of the work done and what it costs: kernels, memory, files, waiting.
+"""Second blind corpus, faults of kernels, memory, files and waiting.
 
-Written before any of them was run and without sight of the rules that name causes.
+Written before any of them ran, without knowledge of the rules that name causes.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from bench.corpus.row import Row
 KERNEL = (
     Row(
         "curious_on_the_way",
-        "The entropy of every place is computed over the whole vocabulary, and recorded for "
-        "gradients that nobody asks for (class of PrimeIntellect-ai/verifiers#662).",
+        "The entropy of every position is computed over the whole vocabulary, with gradients that "
+        "are not needed (class of PrimeIntellect-ai/verifiers#662).",
         "own_sft",
         "kernel",
         plant="""
@@ -25,7 +25,7 @@ trainer.model.model.norm.register_forward_hook(look)
     ),
     Row(
         "each_by_itself",
-        "A watcher asks each gradient for its length, one by one, before each update (class of "
+        "A monitor reads the norm of each gradient, one by one, before each update (class of "
         "huggingface/transformers#6999).",
         "reward",
         "kernel",
@@ -43,7 +43,7 @@ trainer.add_callback(Watch())
 MEMORY = (
     Row(
         "zeros_stay",
-        "Gradients are set to zero between steps where they used to be freed.",
+        "Gradients are set to zero between steps instead of freed.",
         "kto",
         "memory",
         plant="""
@@ -53,7 +53,7 @@ trainer.model.zero_grad = lambda *args, **kwargs: original(set_to_none=False)
     ),
     Row(
         "looked_at_later",
-        "A probe keeps the last layer's outputs of every batch for a picture at the end.",
+        "A hook keeps the last layer's outputs of every batch for a plot at the end.",
         "sft",
         "memory",
         plant="""
@@ -103,7 +103,7 @@ trainer.data_collator = collate
 HOST = (
     Row(
         "swept_each_step",
-        "Python's garbage is collected by hand after each micro-batch (huggingface/peft#2894).",
+        "Code calls Python's garbage collector after each micro-batch (huggingface/peft#2894).",
         "sft_lora",
         "host",
         paired=True,
@@ -120,7 +120,7 @@ trainer.add_callback(Sweep())
     ),
     Row(
         "waits_for_leave",
-        "A callback tells a far server of each step, and waits for its answer.",
+        "A callback reports each step to a remote server and waits for its answer.",
         "reward",
         "host",
         paired=True,
@@ -138,7 +138,7 @@ trainer.add_callback(Tell())
 IO = (
     Row(
         "one_sheet_each",
-        "The reward function writes each completion to a file of its own, down to the disk.",
+        "The reward function writes each completion to a separate file and syncs it to disk.",
         "rloo",
         "io",
         plant="""
@@ -162,15 +162,15 @@ trainer.reward_funcs[0] = judged
 COMMUNICATION = (
     Row(
         "small_parcels",
-        "The size of a bucket of gradients is given in another unit, so that each holds a tensor "
-        "or two (class of pytorch/pytorch#48880).",
+        "The gradient bucket size is given in another unit, so that each bucket holds one or two "
+        "tensors (class of pytorch/pytorch#48880).",
         "own_ranks",
         "communication",
         plant="trainer.accelerator.ddp_handler.bucket_cap_mb = 0.01",
     ),
     Row(
         "told_to_everyone",
-        "Each rank sends the texts of its log to all others in each step.",
+        "In each step, each rank sends its log texts to all other ranks.",
         "own_ranks",
         "communication",
         plant="""

@@ -1,4 +1,4 @@
-"""Records of trainings in a folder: trained where they are missing, kept for the next time."""
+"""A folder of stored training records; missing ones are trained."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from canary.record.types import RunRecord
 
 TIMEOUT_S = 900
 PAIRS = (5, 8)
-"""Runs of each side, in turn, where time alone tells a fault; more where fewer decide nothing."""
+"""Runs per side, in turn, if only time shows a fault; the second number if the first is too few."""
 
 
 class Missing(Exception):
-    """A training that should be stored and is not."""
+    """A training that should be stored but is missing."""
 
 
 def looks_of(row: Row) -> tuple[int, ...]:
-    """Numbers of runs a side after which a row is judged, until one decides."""
+    """Return the numbers of runs per side after which a row is judged, until one decides."""
     return PAIRS if row.paired else (1,)
 
 
 def trainings_of(row: Row, runs: int) -> tuple[tuple[Training, ...], tuple[Training, ...]]:
-    """The (changed, clean) trainings that a row is judged by, the i-th beside the i-th."""
+    """Return the (changed, clean) trainings of a row; the i-th ones form a pair."""
     if not row.paired:
         return (Training(row.base, row),), (Training(row.base),)
-    # The clean ones belong to the row: only what ran in turn with it is a pair.
+    # Pairs must run in turn, so that each row has its own clean runs.
     names = [f"{row.id} {number}" for number in range(runs)]
     return (
         tuple(Training(row.base, row, name, probe=name == names[0]) for name in names),
@@ -43,7 +43,7 @@ def trainings_of(row: Row, runs: int) -> tuple[tuple[Training, ...], tuple[Train
 
 
 class Store:
-    """Trainings by what decides them; each runs once."""
+    """Trainings by their digest; each runs once."""
 
     def __init__(self, root: Path, at_a_time: int, train: bool) -> None:
         self._root = root
@@ -52,16 +52,16 @@ class Store:
         self._blocks: dict[tuple[Training, ...], Future[list[RunRecord]]] = {}
 
     def begin(self, rows: Sequence[Row]) -> None:
-        """Starts what the rows' first looks need, single trainings before pairs."""
+        """Start the trainings of each row's first look, single trainings before pairs."""
         for row in sorted(rows, key=lambda row: row.paired):
             for block in blocks_of(row, looks_of(row)[0]):
                 self._start(block)
 
     def sides(self, row: Row, runs: int) -> tuple[list[RunRecord], list[RunRecord]]:
-        """Waits for so many runs a side of a row, one of `looks_of`; the (changed, clean) records.
+        """Wait for `runs` runs per side (one of `looks_of`). Return the (changed, clean) records.
 
         Raises:
-            Missing: one is not stored, and nothing is trained, or it left no record.
+            Missing: a record is not stored and training is off, or a training left no record.
         """
         found: dict[Training, RunRecord] = {}
         for block in blocks_of(row, runs):
@@ -70,7 +70,7 @@ class Store:
         return [found[one] for one in changed], [found[one] for one in clean]
 
     def close(self) -> None:
-        """Starts nothing more, and waits for what runs."""
+        """Cancel waiting trainings, and wait for running ones."""
         self._pool.shutdown(cancel_futures=True)
 
     def _start(self, block: tuple[Training, ...]) -> Future[list[RunRecord]]:
@@ -84,7 +84,7 @@ class Store:
         stored = sorted((folder / "runs").glob("*/metrics.json"))
         if not (folder / "ended").exists():
             if not self._train:
-                raise Missing(f"{_label(training)} is not in {self._root} ({name})")
+                raise Missing(f"{_label(training)} is missing in {self._root} ({name})")
             shutil.rmtree(folder, ignore_errors=True)
             _run(training, folder)
             stored = sorted((folder / "runs").glob("*/metrics.json"))
@@ -94,7 +94,7 @@ class Store:
 
 
 def blocks_of(row: Row, runs: int) -> list[tuple[Training, ...]]:
-    """Trainings that run one after the other: alone, or the pairs of a look in turn."""
+    """Return blocks of trainings; a block's trainings run in turn: one, or the pairs of a look."""
     changed, clean = trainings_of(row, runs)
     if not row.paired:
         return [clean, changed]
@@ -108,7 +108,7 @@ def blocks_of(row: Row, runs: int) -> list[tuple[Training, ...]]:
 
 
 def _run(training: Training, folder: Path) -> None:
-    """Trains in a process of its own and marks the folder as ended, however it ended."""
+    """Train in a separate process and mark the folder as ended, also after a failure."""
     command = training.write(folder)
     path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
     start = time.monotonic()

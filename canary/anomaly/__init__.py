@@ -1,6 +1,6 @@
-"""Live anomaly detection, for a canary and for anyone's own training loop.
+"""Live anomaly detection, for a canary and for any training loop.
 
-Importing it loads no torch; `AnomalyCallback` loads transformers when it is asked for.
+Importing this does not load torch; `AnomalyCallback` loads transformers at first use.
 """
 
 from __future__ import annotations

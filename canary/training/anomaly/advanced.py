@@ -1,4 +1,4 @@
-"""`AdvancedAnomalyDetector`: every detector behind one call a step. Imports torch at first use."""
+"""`AdvancedAnomalyDetector` runs all detectors, one call per step. Imports torch at first use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Settings = Mapping[str, float] | None
 
 
 class AdvancedAnomalyDetector:
-    """Watches a training, step by step.
+    """Checks a training, step by step.
 
         detector = AdvancedAnomalyDetector(output_dir="run")
         for batch in loader:
@@ -44,7 +44,7 @@ class AdvancedAnomalyDetector:
             optimizer.zero_grad()
 
     Args:
-        output_dir: folder of `alerts.jsonl`, to which each alert is appended as it happens.
+        output_dir: folder of `alerts.jsonl`; each alert is appended as it happens.
         save_alerts: whether to write that file.
         gradient: explosion_threshold 10.0, vanishing_threshold 1e-6, window_size 100.
         learning_rate: change_threshold 0.3, min_lr 1e-8, max_lr 1.0.
@@ -53,12 +53,12 @@ class AdvancedAnomalyDetector:
         reward_drift: drift_threshold 0.1, calibration_threshold 0.7.
         rlhf: kl_limit 1.0, entropy_floor 0.1, clip_limit 0.5.
         value: loss_limit 10.0, unexplained_limit 3.0.
-        scaled_gradients: float16 training, whose first gradients overflow until their scale fits.
-        stop_on: severity from which on an alert ends the training, by StopTraining.
-        detectors: further ones; each has `observe(observation) -> Iterable[Alert]`.
+        scaled_gradients: True for float16, whose first gradients overflow until their scale fits.
+        stop_on: an alert of at least this severity raises StopTraining.
+        detectors: your additional detectors, with `observe(observation) -> Iterable[Alert]`.
 
     Raises:
-        UsageError: an unknown threshold or severity.
+        UsageError: unknown or invalid threshold, or unknown severity.
     """
 
     def __init__(
@@ -78,20 +78,20 @@ class AdvancedAnomalyDetector:
         detectors: Iterable[Detector] = (),
     ) -> None:
         if stop_on is not None and stop_on not in SEVERITIES:
-            raise UsageError(f"no severity {stop_on!r}", f"one of {', '.join(SEVERITIES)}")
+            raise UsageError(f"unknown severity {stop_on!r}", f"use one of {', '.join(SEVERITIES)}")
         drift = dict(reward_drift or {})
         only_drift = {key: value for key, value in drift.items() if key == "drift_threshold"}
         self.detectors: list[Detector] = [
             FiniteDetector(scaled_gradients),
-            _made("gradient", GradientDetector, gradient),
-            _made("learning_rate", LearningRateDetector, learning_rate),
-            _made("batch_size", BatchSizeDetector, batch_size),
-            _made("convergence", ConvergenceDetector, convergence),
+            _build("gradient", GradientDetector, gradient),
+            _build("learning_rate", LearningRateDetector, learning_rate),
+            _build("batch_size", BatchSizeDetector, batch_size),
+            _build("convergence", ConvergenceDetector, convergence),
             LossSpikeDetector(),
-            _made("reward_drift", CalibrationDetector, drift),
+            _build("reward_drift", CalibrationDetector, drift),
             RewardDriftDetector(**only_drift),
-            _made("rlhf", RLHFDetector, rlhf),
-            _made("value", ValueDetector, value),
+            _build("rlhf", RLHFDetector, rlhf),
+            _build("value", ValueDetector, value),
             StalledAdapterDetector(),
             SlowingDetector(),
             *detectors,
@@ -120,27 +120,26 @@ class AdvancedAnomalyDetector:
         metrics: Mapping[str, Any] | None = None,
         step: int | None = None,
     ) -> list[Alert]:
-        """Looks at one optimizer step; to be called after `backward` and before `zero_grad`.
+        """Check one optimizer step. Call it after `backward` and before `zero_grad`.
 
-        On a GPU nothing is waited for: what returns are alerts of a step or two ago, whose numbers
-        have arrived, and `flush` gives the last.
+        On a GPU it does not wait: it returns the alerts of the steps, one or two ago, whose numbers
+        have arrived. `flush` returns the rest.
 
         Args:
-            model: for its gradients, and for tensors that never change. optimizer: for its rates.
-            loss: as it was computed, before anything filters it; 0-d tensor or number.
+            model: gives gradients and tensors that never change. optimizer: gives learning rates.
+            loss: the raw loss, before any filter; 0-d tensor or number.
             batch_size: samples of the step.
-            rewards: one a sample: tensor, array or list. predictions: of these, one a sample.
-            grad_norm: where it is known already, as `clip_grad_norm_` returns it.
-            kl: to the reference, mean a token. entropy: mean a token, in nats.
-            clip_fraction: share of clipped tokens. length: mean tokens a completion.
-            batch: mapping, sequence or tensor whose integer tensors are hashed if the loss spikes.
-            metrics: further numbers by name: `value_loss` and `explained_variance` of a critic, and
-                any others, for detectors of one's own.
-            step: its number; counted from 1 where it is not given.
+            rewards: one per sample: tensor, array or list. predictions: of rewards, one per sample.
+            grad_norm: the gradient norm if you know it, as `clip_grad_norm_` returns it.
+            kl: to the reference model, mean per token. entropy: mean per token, in nats.
+            clip_fraction: share of clipped tokens. length: mean tokens per completion.
+            batch: mapping, sequence or tensor; integer tensors are hashed if the loss spikes.
+            metrics: other numbers by name, such as a critic's `value_loss`, `explained_variance`.
+            step: step number; counted from 1 by default.
 
         Raises:
-            StopTraining: a handler said so, or `stop_on` did.
-            UsageError: a value that is none.
+            StopTraining: by a handler or `stop_on`.
+            UsageError: an argument is not a number.
         """
         from canary.training.anomaly.measure import Given, hash_later, integers_of
 
@@ -164,25 +163,25 @@ class AdvancedAnomalyDetector:
         return self.analyze(given)
 
     def analyze(self, given: Given) -> list[Alert]:
-        """The same of a step that was put together elsewhere."""
+        """Check a step like `analyze_training_step`, with its arguments in one object."""
         from canary.training.anomaly.measure import Measure
 
         if self._measure is None:
             self._measure = Measure()
-        return self._judged(self._measure.take(given))
+        return self._judge_all(self._measure.take(given))
 
     def flush(self) -> list[Alert]:
-        """The alerts of steps whose numbers a device still had; waits for them. For the end."""
-        return self._judged(self._measure.ready(wait=True)) if self._measure else []
+        """Wait for the last numbers from the device and return their alerts. Call it at the end."""
+        return self._judge_all(self._measure.ready(wait=True)) if self._measure else []
 
-    def _judged(self, observations: Iterable[Observation]) -> list[Alert]:
+    def _judge_all(self, observations: Iterable[Observation]) -> list[Alert]:
         return [alert for observation in observations for alert in self.judge(observation)]
 
     def judge(self, observation: Observation) -> list[Alert]:
-        """Observes one step, writes its alerts down and tells everyone who listens.
+        """Check one step, log its alerts and call the listeners.
 
         Raises:
-            StopTraining: a handler said so, or `stop_on` did.
+            StopTraining: by a handler or `stop_on`.
         """
         alerts = list(self.observe(observation))
         if not alerts:
@@ -195,20 +194,20 @@ class AdvancedAnomalyDetector:
         return alerts
 
     def observe(self, observation: Observation) -> list[Alert]:
-        """What every detector says of one step. A subclass may add its own to it."""
+        """Return the alerts of all detectors for one step. A subclass may add alerts."""
         found: list[Alert] = []
         for detector in tuple(self.detectors):
             try:
                 seen = list(detector.observe(observation) or ())
                 wrong = next((one for one in seen if not isinstance(one, Alert)), None)
                 if wrong is not None:
-                    raise TypeError(f"observe() gave {type(wrong).__name__} where an Alert belongs")
+                    raise TypeError(f"observe() gave {type(wrong).__name__} instead of an Alert")
                 found += seen
-            except Exception as error:  # noqa: BLE001 - a stranger's detector may raise anything
+            except Exception as error:  # noqa: BLE001 - a user's detector may raise anything
                 self.detectors.remove(detector)
                 print(
                     f"canary: {type(detector).__name__} failed at step {observation.step} and is "
-                    f"asked no more: {type(error).__name__}: {error}",
+                    f"now disabled: {type(error).__name__}: {error}",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -216,21 +215,21 @@ class AdvancedAnomalyDetector:
         return found
 
     def add_listener(self, listener: Handler) -> None:
-        """`listener(alerts, step)` is called at each step that raised alerts."""
+        """Call `listener(alerts, step)` at each step with alerts, from now on."""
         if listener not in self._listeners:
             self._listeners.append(listener)
 
     def remove_listener(self, listener: Handler) -> None:
-        """Not any more."""
+        """Stop calling `listener`."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
     def summary(self) -> dict[str, Any]:
-        """`{total, by_category, by_severity, latest}` of all alerts so far."""
+        """Return `{total, by_category, by_severity, latest}` of all alerts so far."""
         return self._log.summary()
 
 
-def _made(section: str, kind: Any, settings: Settings) -> Any:
+def _build(section: str, kind: Any, settings: Settings) -> Any:
     given = dict(settings or {})
     for name, value in given.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -238,7 +237,7 @@ def _made(section: str, kind: Any, settings: Settings) -> Any:
         if not number or not value >= least or value == 0:
             raise UsageError(
                 f"AdvancedAnomalyDetector({section}={{{name!r}: {value!r}}}) is not a threshold",
-                f"a number above 0{', of steps 2 at least' if least else ''}",
+                f"use a number {'of steps, at least 2' if least else 'above 0'}",
             )
     try:
         return kind(**given)

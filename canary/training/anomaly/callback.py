@@ -1,8 +1,8 @@
-"""`AnomalyCallback`: the detectors on any `transformers.Trainer`, as one of its callbacks.
+"""`AnomalyCallback` runs the detectors on any `transformers.Trainer`.
 
-A callback is told neither the trainer nor the raw loss. So while a training with this callback goes
-on, `Trainer.training_step` and `Trainer.log` are wrapped on the class; calls of other trainers pass
-through. The logged loss is not used: the trainer's filter turns a NaN into the last good value.
+A callback gets neither the trainer nor the raw loss. So this one wraps `Trainer.training_step` and
+`Trainer.log` on the class during the training; calls of other trainers pass through unchanged. The
+logged loss is not used: the trainer's filter turns a NaN into the last good value.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from canary.training.collectors.trackers import Trackers
 
 
 class AnomalyCallback(TrainerCallback):
-    """`Trainer(..., callbacks=[AnomalyCallback()])`. Alerts go to the detector's `alerts.jsonl`, to
-    its handlers, and as `anomaly/<category>_<severity>` to the trackers of the trainer.
+    """`Trainer(..., callbacks=[AnomalyCallback()])` sends alerts to the detector's `alerts.jsonl`
+    and handlers, and as `anomaly/<category>_<severity>` to the trainer's trackers.
 
-    StopTraining, from a handler or from the detector's `stop_on`, ends the training after the step
-    as the trainer itself does: `train()` returns. `stopped` then has the reason.
+    StopTraining, from a handler or the detector's `stop_on`, ends the training after the step:
+    `train()` returns normally, and `stopped` holds the reason.
 
     Args:
-        detector: one of your own; else one is made of `arguments`, those of
-            AdvancedAnomalyDetector, with the trainer's output folder for its alerts.
+        detector: your detector. By default, AdvancedAnomalyDetector(**arguments), with the
+            trainer's output folder for its alerts.
     """
 
     def __init__(self, detector: AdvancedAnomalyDetector | None = None, **arguments: Any) -> None:
@@ -54,7 +54,7 @@ class AnomalyCallback(TrainerCallback):
         self._logged: dict[str, float] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Makes the detector, and waits for the trainer to show itself."""
+        """Make the detector and wrap the Trainer's methods; their first call gives the trainer."""
         if self.detector is None:
             arguments: dict[str, Any] = {
                 "output_dir": args.output_dir,
@@ -63,22 +63,22 @@ class AnomalyCallback(TrainerCallback):
             }
             self.detector = AdvancedAnomalyDetector(**arguments | self._arguments)
         self.stopped = None
-        self._leave_alone()
+        self._unwrap()
         self._wrap(Trainer, "training_step", self._around_training_step)
         self._wrap(Trainer, "log", self._around_log)
 
     def _wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        original, own = getattr(owner, name), vars(owner).get(name)
+        original, replaced = getattr(owner, name), vars(owner).get(name)
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             return around(original, *args, **kwargs)
 
         def put_back() -> None:
-            if own is None:
+            if replaced is None:
                 delattr(owner, name)
             else:
-                setattr(owner, name, own)
+                setattr(owner, name, replaced)
 
         setattr(owner, name, wrapper)
         self._undo.append(put_back)
@@ -93,7 +93,7 @@ class AnomalyCallback(TrainerCallback):
 
     def _around_log(self, original: Any, trainer: Any, logs: Any, *args: Any, **rest: Any) -> Any:
         if self._is_mine(trainer) and not self._losses:
-            # A trainer with a loop of its own: what it logs is all that it tells.
+            # A trainer that overrides the loop shows only what it logs.
             self._logged = {
                 name: float(value) for name, value in logs.items() if isinstance(value, int | float)
             }
@@ -111,25 +111,25 @@ class AnomalyCallback(TrainerCallback):
         return self._norm
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The gradients are whole here, and the rate is that of this step."""
+        """Read norm and rates: gradients are complete here, and the rate is this step's."""
         if self._norm is None:
-            # Nothing is clipped: nobody has taken the norm yet.
+            # Without clipping the trainer computes no norm.
             self._norm = gradient_norm(kwargs["model"].parameters())
         self._rates = rates_of(kwargs.get("optimizer"))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The trainer has logged the step before."""
+        """Note that the trainer has logged the previous step."""
         if self._metrics is not None:
             self._metrics.step_ended()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """One step, before the trainer logs it."""
+        """Check the step, before the trainer logs it."""
         losses, batches = self._losses, self._batches
         fresh = self._metrics.fresh() if self._metrics is not None else {}
         given = Given(
             step=state.global_step,
             model=kwargs.get("model"),
-            # The trainer sums the losses of a step's micro-batches, each already divided.
+            # The losses of micro-batches are already divided by their number.
             loss=torch.stack([loss.reshape(()) for loss in losses]).sum() if losses else None,
             micro_losses=losses,
             batch_size=int(args.per_device_train_batch_size) * len(losses) or None,
@@ -139,17 +139,17 @@ class AnomalyCallback(TrainerCallback):
             metrics=self._logged | fresh,
         )
         self._clear()
-        self._tell(state, control, lambda detector: detector.analyze(given))
+        self._check(state, control, lambda detector: detector.analyze(given))
         return control
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """The alerts that a device still had; then the trainer is as it was."""
-        self._tell(state, control, lambda detector: detector.flush())
-        self._leave_alone()
+        """Check the last steps and unwrap the Trainer's methods."""
+        self._check(state, control, lambda detector: detector.flush())
+        self._unwrap()
         return control
 
-    def _tell(
-        self, state: Any, control: Any, look: Callable[[AdvancedAnomalyDetector], list[Alert]]
+    def _check(
+        self, state: Any, control: Any, check: Callable[[AdvancedAnomalyDetector], list[Alert]]
     ) -> None:
         assert self.detector is not None  # training has begun
         found: list[Alert] = []
@@ -157,10 +157,10 @@ class AnomalyCallback(TrainerCallback):
         def listen(alerts: list[Alert], step: int) -> None:
             found.extend(alerts)
 
-        # Before the handlers: one that stops the run must not keep its alert from the trackers.
+        # A handler may stop the run; the trackers still get its alerts.
         self.detector.add_listener(listen)
         try:
-            look(self.detector)
+            check(self.detector)
         except StopTraining as stop:
             self.stopped = stop
             control.should_training_stop = True
@@ -170,7 +170,7 @@ class AnomalyCallback(TrainerCallback):
         if found and self._trackers:
             self._trackers.log(state.global_step, tracked(found))
 
-    def _leave_alone(self) -> None:
+    def _unwrap(self) -> None:
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()

@@ -1,4 +1,4 @@
-"""Handlers that are called with the alerts of a step, and may stop the run. Pure."""
+"""Handlers that get the alerts of a step and may stop the run. Pure."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ if TYPE_CHECKING:
     from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 
 Handler = Callable[[list[Alert], int], Any]
-"""Gets the alerts of one step, and that step."""
+"""Called with the alerts of one step, and its number."""
 ANOMALY_DETECTION = "anomaly_detection"
 
 
 class StopTraining(CanaryError):
-    """Raised by a handler, or where an alert is as severe as `stop_on`: the training is to end."""
+    """Ends the training. Raised by a handler, or for an alert at least as severe as `stop_on`."""
 
 
 def stop_for(alert: Alert) -> StopTraining:
-    """The end of a training for one alert's sake."""
+    """Return the exception that ends the training because of `alert`."""
     return StopTraining(
         f"stopped at step {alert.step} by {alert.type} ({alert.severity}): {alert.message}",
-        "alerts.jsonl has all alerts; run without --stop-on to train on",
+        "read all alerts in alerts.jsonl; run without --stop-on to continue despite alerts",
     )
 
 
 class ProfilerRegistry:
-    """Handlers by the name of what they want to hear of."""
+    """Handlers by the name of their hook."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, list[Handler]] = {}
 
     def register_hook(self, name: str, handler: Handler) -> None:
-        """`handler(alerts, step)` is called at each step that raised alerts.
+        """Call `handler(alerts, step)` at each step with alerts, from now on.
 
         Raises:
-            UsageError: a name that nobody ever calls.
+            UsageError: unknown hook name.
         """
         if name != ANOMALY_DETECTION:
-            raise UsageError(f"no hook is called {name!r}", f"register for {ANOMALY_DETECTION!r}")
+            raise UsageError(f"there is no hook {name!r}", f"register for {ANOMALY_DETECTION!r}")
         self._handlers.setdefault(name, []).append(handler)
 
     def unregister_hook(self, name: str, handler: Handler) -> None:
-        """Leaves it uncalled from now on; one that is not registered is no matter."""
+        """Stop calling `handler`; does nothing if it is not registered."""
         if handler in self._handlers.get(name, []):
             self._handlers[name].remove(handler)
 
     def handlers(self, name: str) -> tuple[Handler, ...]:
-        """Those of a name, in the order in which they were registered."""
+        """Return the handlers of a hook, in order of registration."""
         return tuple(self._handlers.get(name, ()))
 
     def clear(self) -> None:
-        """Forgets every handler."""
+        """Remove all handlers."""
         self._handlers.clear()
 
 
@@ -65,7 +65,7 @@ profiler_registry = ProfilerRegistry()
 
 
 class AnomalyDetectionHook:
-    """Passes a detector's alerts on to the handlers of `profiler_registry`."""
+    """Passes a detector's alerts to the handlers of `profiler_registry`."""
 
     def __init__(
         self, detector: AdvancedAnomalyDetector, registry: ProfilerRegistry = profiler_registry
@@ -74,25 +74,24 @@ class AnomalyDetectionHook:
         self._registry = registry
 
     def register_with_profiler(self) -> AnomalyDetectionHook:
-        """From now on, handlers of `anomaly_detection` hear of this detector's alerts. Once is
-        enough."""
+        """Pass this detector's alerts to handlers of `anomaly_detection`. Call it once."""
         self.detector.add_listener(self)
         return self
 
     def unregister(self) -> None:
-        """Not any more."""
+        """Stop passing alerts."""
         self.detector.remove_listener(self)
 
     def __call__(self, alerts: list[Alert], step: int) -> None:
-        """Calls every handler; then ends the training, if one of them said so."""
+        """Call every handler. Raises StopTraining if one of them did."""
         call_all(self._registry.handlers(ANOMALY_DETECTION), alerts, step)
 
 
 def call_all(handlers: Sequence[Handler], alerts: list[Alert], step: int) -> None:
-    """Each handler in turn. One that raises is reported, and the others are called all the same.
+    """Call each handler. If one fails, report it and call the others.
 
     Raises:
-        StopTraining: the first that one of them raised, after all were called.
+        StopTraining: the first one raised, after all handlers were called.
     """
     stop: StopTraining | None = None
     for handler in handlers:
@@ -103,7 +102,7 @@ def call_all(handlers: Sequence[Handler], alerts: list[Alert], step: int) -> Non
         except Exception as error:  # noqa: BLE001 - a user's handler may raise anything
             name = getattr(handler, "__qualname__", type(handler).__name__)
             print(
-                f"canary: the anomaly handler {name} failed at step {step}, and training goes on: "
+                f"canary: the anomaly handler {name} failed at step {step}, training continues: "
                 f"{type(error).__name__}: {error}",
                 file=sys.stderr,
                 flush=True,

@@ -1,4 +1,4 @@
-"""The alerts of a run: a row each as they happen, and their summary in bounded memory. Pure."""
+"""The alerts of a run: one line each as they happen, and a summary in bounded memory. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ALERTS_FILE = "alerts.jsonl"
 
 
 class AlertLog:
-    """Appends each alert to a file in one write call, so that a kill loses none, and counts them.
+    """Counts alerts and appends each to a file in one write call, so that a kill loses none.
 
-    A file that cannot be written is said once; the training goes on.
+    If the file cannot be written, a message is printed once and the training continues.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -31,7 +31,7 @@ class AlertLog:
             self._write("")
 
     def add(self, alerts: Iterable[Alert], **more: Any) -> None:
-        """Keeps the alerts of one step; `more` goes into their rows."""
+        """Add the alerts of one step, each written with the fields of `more`."""
         for alert in alerts:
             self._by_category[alert.category] += 1
             self._by_severity[alert.severity] += 1
@@ -47,11 +47,11 @@ class AlertLog:
             with self._path.open("a", encoding="utf-8") as stream:
                 stream.write(text)
         except OSError as error:
-            print(f"canary: alerts are written no more: {error}", file=sys.stderr, flush=True)
+            print(f"canary: alerts are no longer written: {error}", file=sys.stderr, flush=True)
             self._path = None
 
     def summary(self) -> dict[str, Any]:
-        """`{total, by_category, by_severity, latest}`; severities from the worst down."""
+        """Return `{total, by_category, by_severity, latest}`; the worst severity first."""
         return {
             "total": sum(self._by_severity.values()),
             "by_category": dict(sorted(self._by_category.items())),

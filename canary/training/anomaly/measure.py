@@ -1,5 +1,4 @@
-"""What `analyze_training_step` is given, as an observation: now on a CPU, a step later on a device.
-Needs torch."""
+"""Turns the arguments of a step into an observation, on a device a step later. Needs torch."""
 
 from __future__ import annotations
 
@@ -21,15 +20,15 @@ from canary.training.anomaly.reading import gradient_norm
 from canary.training.collectors.scalars import DeferredScalars
 
 FAR_BEHIND = 64
-"""Steps whose numbers may be under way at once; a device never lags so far."""
+"""Steps that may wait for their numbers; a device never lags so far."""
 REFRESH = 50
-"""Steps after which the list of parameters is made anew: a user may freeze or add some."""
+"""Steps after which parameters are listed again: a user may freeze or add some."""
 Scalar: TypeAlias = torch.Tensor | float
 
 
 @dataclass(frozen=True)
 class Given:
-    """The arguments of one step, as they were given."""
+    """The arguments of one step, unchanged."""
 
     step: int
     model: Any = None
@@ -46,25 +45,25 @@ class Given:
     batch_hash: Callable[[], Any] | None = None
     micro_losses: Sequence[Any] = ()
     rates: tuple[tuple[Scalar, ...], tuple[float | None, ...]] | None = None
-    """Learning rates and peaks of the groups, where the optimizer's own are another step's."""
+    """Learning rates and peaks of the groups; set if the optimizer already has the next step's."""
     metrics: Mapping[str, Any] | None = None
 
 
 class Measure:
-    """Turns steps into observations, in order. Keeps the few that wait for their numbers."""
+    """Turns steps into observations, in order. Keeps the steps that wait for their numbers."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[DeferredScalars, Callable[[dict[str, float]], Observation]]] = (
             deque()
         )
         self._parameters: list[torch.Tensor] = []
-        self._of: Callable[[], Any] = lambda: None
+        self._model: Callable[[], Any] = lambda: None
         self._age = 0
         self._watch = ParameterChanges()
         self._last_call: float | None = None
 
     def take(self, given: Given) -> list[Observation]:
-        """Begins to read one step, and returns those whose numbers are there."""
+        """Begin to read one step. Return the observations whose numbers have arrived."""
         scalars: dict[str, Scalar] = {}
         for name in ("loss", "kl", "entropy", "clip_fraction", "length"):
             value = getattr(given, name)
@@ -93,7 +92,7 @@ class Measure:
         return self.ready(wait=len(self._waiting) > FAR_BEHIND)
 
     def ready(self, wait: bool = False) -> list[Observation]:
-        """Steps whose numbers have come since the last call; with `wait`, all of them."""
+        """Return the observations whose numbers have arrived; with `wait`, all of them."""
         found = []
         while self._waiting and (wait or self._waiting[0][0].is_ready()):
             reading, observed = self._waiting.popleft()
@@ -107,9 +106,9 @@ class Measure:
         return None if last is None else now - last
 
     def _trained(self, model: Any) -> list[torch.Tensor]:
-        if self._of() is not model or self._age >= REFRESH:
+        if self._model() is not model or self._age >= REFRESH:
             self._parameters = [p for p in model.parameters() if p.requires_grad]
-            self._of, self._age = weakref.ref(model), 0
+            self._model, self._age = weakref.ref(model), 0
         self._age += 1
         return self._parameters
 
@@ -156,13 +155,12 @@ class Measure:
 
 
 def hash_later(batches: Sequence[Any]) -> Callable[[], list[str]] | None:
-    """What gives the hashes of a step's micro-batches, should anyone ask; None where there is
-    nothing to hash."""
+    """Return a function that hashes the micro-batches; None if there is nothing to hash."""
     return functools.partial(hashes, batches) if any(batches) else None
 
 
 def hashes(batches: Sequence[Any]) -> list[str]:
-    """SHA-256 of the integer tensors of each micro-batch, as the exact lane has them."""
+    """Return the SHA-256 of each micro-batch's integer tensors, as in the exact lane."""
     from canary.training.collectors.batches import batch_sha256
 
     return [
@@ -176,14 +174,14 @@ def _named(batch: Any) -> dict[str, Any]:
 
 
 def integers_of(batch: Any) -> dict[str, torch.Tensor]:
-    """What of a batch is hashed: the only part of it that is worth keeping."""
+    """Return the integer tensors of a batch, which are hashed; the rest need not be kept."""
     from canary.training.collectors.batches import integer_tensors
 
     return integer_tensors(batch if isinstance(batch, Mapping) else _named(batch))
 
 
 def _scalar(value: Any, name: str) -> Scalar:
-    """One number; of a tensor of several, their mean."""
+    """Return one number; the mean of a tensor with several."""
     if isinstance(value, torch.Tensor):
         if value.dim() == 0:
             return value
@@ -196,13 +194,13 @@ def _scalar(value: Any, name: str) -> Scalar:
         return float(value)
     except (TypeError, ValueError) as error:
         raise UsageError(
-            f"{name} takes one number, got {type(value).__name__}",
-            "give a number, or a tensor of one element",
+            f"{name} must be one number, not {type(value).__name__}",
+            "pass a number, or a tensor of one element",
         ) from error
 
 
 def _numbers(values: Any, name: str) -> torch.Tensor | list[float]:
-    """One number a sample; on a device as a tensor, else as a list."""
+    """Return one number per sample: a tensor if they are on a device, else a list."""
     try:
         if isinstance(values, torch.Tensor) and values.device.type != "cpu":
             return values.detach().float().reshape(-1)
@@ -211,13 +209,13 @@ def _numbers(values: Any, name: str) -> torch.Tensor | list[float]:
         return numbers
     except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"{name} takes numbers, one a sample, got {type(values).__name__}",
-            "give a tensor, an array or a list of numbers",
+            f"{name} must be numbers, one per sample, not {type(values).__name__}",
+            "pass a tensor, an array or a list of numbers",
         ) from error
 
 
 def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
-    """Puts the sums over rewards and predictions among the scalars; returns how many of each."""
+    """Add statistics of rewards and predictions to `scalars`. Return the number of each."""
     if given.rewards is None:
         return 0, 0
     rewards = _numbers(given.rewards, "rewards")
@@ -229,7 +227,7 @@ def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
         predictions = _numbers(given.predictions, "predictions")
         if len(predictions) != count:
             raise UsageError(
-                f"{count} rewards and {len(predictions)} predictions", "give one for each sample"
+                f"{count} rewards but {len(predictions)} predictions", "pass one per sample"
             )
     if isinstance(rewards, list) and not isinstance(predictions, torch.Tensor):
         _sums(rewards, predictions, scalars)
@@ -239,7 +237,7 @@ def _samples(given: Given, scalars: dict[str, Scalar]) -> tuple[int, int]:
 
 
 def _moments(values: list[float]) -> tuple[float, float]:
-    """Standard deviation and mean."""
+    """Return the standard deviation and the mean."""
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / len(values)), mean
 
@@ -248,7 +246,7 @@ def _sums(
     rewards: list[float], predictions: list[float] | None, scalars: dict[str, Scalar]
 ) -> None:
     if not all(map(math.isfinite, rewards)) or not all(map(math.isfinite, predictions or ())):
-        # As a device would have it: one NaN makes them all NaN.
+        # As on a device: one NaN makes all statistics NaN.
         rewards = [math.nan] * len(rewards)
     scalars["reward_std"], scalars["reward_mean"] = _moments(rewards)
     if predictions is None:
@@ -267,18 +265,18 @@ def _sums_on_device(
 ) -> None:
     tensors = [each for each in (rewards, predictions) if isinstance(each, torch.Tensor)]
     device = tensors[0].device
-    told = torch.as_tensor(rewards, device=device, dtype=torch.float32)
-    scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(told, correction=0)
+    actual = torch.as_tensor(rewards, device=device, dtype=torch.float32)
+    scalars["reward_std"], scalars["reward_mean"] = torch.std_mean(actual, correction=0)
     if predictions is None:
         return
-    errors = torch.as_tensor(predictions, device=device, dtype=torch.float32) - told
-    off = (errors - errors.mean()).abs()
-    scalars["centred_std"], scalars["centred_error"] = torch.std_mean(off, correction=0)
-    scalars["error"], scalars["square"] = errors.abs().mean(), told.square().mean()
+    errors = torch.as_tensor(predictions, device=device, dtype=torch.float32) - actual
+    centred = (errors - errors.mean()).abs()
+    scalars["centred_std"], scalars["centred_error"] = torch.std_mean(centred, correction=0)
+    scalars["error"], scalars["square"] = errors.abs().mean(), actual.square().mean()
 
 
 def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ...]]:
-    """Each group's rate now, and what its scheduler began with; None without a scheduler."""
+    """Return each group's rate and its scheduler's `initial_lr` (None without a scheduler)."""
     groups = getattr(optimizer, "param_groups", None) or []
     peaks = tuple(
         float(group["initial_lr"]) if isinstance(group.get("initial_lr"), int | float) else None
@@ -290,7 +288,7 @@ def rates_of(optimizer: Any) -> tuple[tuple[Scalar, ...], tuple[float | None, ..
 def _largest(
     rates: Sequence[Scalar], peaks: tuple[float | None, ...]
 ) -> tuple[float | None, float | None]:
-    """The largest rate and peak that the host knows without asking a device."""
+    """Return the largest rate and peak that the host knows without waiting for a device."""
     known = [rate for rate in rates if isinstance(rate, float)]
     highest = [peak for peak in peaks if peak is not None]
     return max(known, default=None), max(highest, default=None)

@@ -1,4 +1,4 @@
-"""The detectors on a canary's measured launch: rows in, alerts out as they happen. Needs torch."""
+"""Runs the detectors on the rows of a canary's measured launch. Needs torch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from canary.record.step_row import Row, RowAlert
 
 STEPS_KEPT = 8
-"""Steps whose integer tensors are kept, so that a batch can be named: a device's numbers are there
-a step or two after it."""
+"""Steps whose integer tensors are kept for the batch hash: a device's numbers arrive one or two
+steps later."""
 
 
 class RunDetectors:
-    """Looks at each row of one launch and rank. Rank 0 sees all; the others, whose rates and norms
-    are the same, look at what is their own: losses that are not finite."""
+    """Checks each row of one launch and rank. Rank 0 runs all detectors. The other ranks have the
+    same rates and norms, so they only check for losses that are not finite."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class RunDetectors:
         self._peak = 0.0
 
     def batch(self, inputs: Mapping[str, Any]) -> None:
-        """A micro-batch of the step that is running."""
+        """Note a micro-batch of the running step."""
         self._entering.append(integers_of(inputs))
 
     def step_ended(self, step: int, model: Any, rate: float | None) -> None:
-        """A step has ended; its row comes later."""
+        """Note that a step has ended; its row comes later."""
         self._batches.append((step, self._entering))
         self._entering = []
         if self._parameters is None or model is None:
@@ -69,8 +69,7 @@ class RunDetectors:
         self._parameters.step_ended(model, rate, self._peak)
 
     def judge(self, row: Row) -> StopTraining | None:
-        """Puts the alerts of a row into it, as `alerts`; returns why the training is to end, if it
-        is."""
+        """Put the alerts of a row into it. Return StopTraining if the training must end."""
         step = int(row["step"])
         names, updates = self._parameters.never_changed() if self._parameters else ((), 0)
         batches = next((kept for at, kept in self._batches if at == step), [])

@@ -1,4 +1,4 @@
-"""What detectors are shown of a training step: numbers on the host, nothing that trains. Pure."""
+"""A training step as detectors see it: numbers on the host, no tensors. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sample:
-    """A step's rewards: mean, standard deviation and number."""
+    """The rewards of one step: mean, standard deviation and count."""
 
     mean: float
     std: float | None = None
@@ -25,38 +25,38 @@ class Sample:
 
 @dataclass(frozen=True)
 class Agreement:
-    """A step's predictions of rewards against the rewards, in the rewards' unit."""
+    """The errors of one step's reward predictions, in the unit of the rewards."""
 
     error: float
     """Mean absolute error."""
     centred_error: float
-    """The same after each side's mean was taken off: what no common shift explains."""
+    """The mean absolute error without the common shift: after subtracting the mean error."""
     centred_std: float
-    """Standard deviation of those centred errors."""
+    """Standard deviation of those centred absolute errors."""
     square: float
-    """Mean square of the rewards: their scale."""
+    """Mean square of the rewards, which gives their scale."""
     count: int
 
 
 @dataclass(frozen=True)
 class Observation:
-    """One optimizer step. What is not known is None or empty; a detector then keeps silent."""
+    """One optimizer step. Unknown values are None or empty; detectors skip them."""
 
     step: int
     loss: float | None = None
-    """Raw, as computed."""
+    """The raw loss, before any filter."""
     micro_losses: tuple[float, ...] = ()
     grad_norm: float | None = None
-    """Of all gradients before clipping."""
+    """Norm of all gradients before clipping."""
     learning_rates: tuple[float, ...] = ()
-    """One a parameter group."""
+    """One per parameter group."""
     peak_rates: tuple[float | None, ...] = ()
-    """Each group's rate where its scheduler is at its highest; None without a scheduler."""
+    """The highest rate of each group's scheduler; None without a scheduler."""
     batch_size: int | None = None
     """Samples of the whole step."""
     wall_s: float | None = None
     own_s: float | None = None
-    """Seconds of the step that are the training's own (`canary.record.slowing`)."""
+    """Seconds of the step that the training itself used (`canary.record.slowing`)."""
     tokens: float | None = None
     """Tokens of the step."""
     rewards: Sample | None = None
@@ -67,28 +67,28 @@ class Observation:
     length: float | None = None
     """Mean length of completions in tokens."""
     value_loss: float | None = None
-    """Mean a token of half the squared error of the values."""
+    """Half the squared error of the values, mean per token."""
     explained_variance: float | None = None
     """1 - Var(returns - values) / Var(returns), over the tokens of the step."""
     surrogate: bool = False
-    """`loss` holds a policy's surrogate, which cancels to 0: its level says nothing."""
+    """`loss` is a policy's surrogate loss, which cancels to 0: its level means nothing."""
     kl_of_sequence: bool = False
-    """`kl` is summed over a completion, and not a token's mean."""
+    """`kl` is summed over a completion instead of averaged per token."""
     no_signal: bool = False
-    """Every group has one reward for all its completions: there is nothing to learn from."""
+    """In every group all completions have the same reward: there is nothing to learn from."""
     never_changed: tuple[str, ...] = ()
-    """Trainable tensors that are, after many updates, what they were at the first."""
+    """Trainable tensors that many updates did not change."""
     updates: int = 0
-    """How many updates those tensors were given."""
+    """The number of those updates."""
     batch_hash: Callable[[], Any] | None = None
     """Hashes of the step's micro-batches, computed when called."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Everything else by name, for detectors of one's own."""
+    """All other metrics by name, for users' detectors."""
 
 
 def _of_sequence(metrics: Mapping[str, Any]) -> bool:
-    """Whether the KL is that of whole completions: of trl's PPO, and of KTO, which logs what it
-    prefers beside it."""
+    """Return whether the KL is summed over completions: in trl's PPO, and in KTO, recognised by its
+    log-probability of chosen completions."""
     kl = QUANTITIES["kl"]
     return kl.name_in(metrics) in kl.of_sequence or _has("chosen_logprob", metrics)
 
@@ -98,7 +98,7 @@ def _has(quantity: str, metrics: Mapping[str, Any]) -> bool:
 
 
 def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of an Observation in what trainers log of a step."""
+    """Return the fields of an Observation found in the metrics of a trainer."""
     found: dict[str, Any] = {q.name: q.value_in(metrics) for q in QUANTITIES.values() if q.observed}
     reward, spread, groups_without = (
         QUANTITIES[name].value_in(metrics)
@@ -116,7 +116,7 @@ def from_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_row(row: Row, **more: Any) -> Observation:
-    """The observation of a row."""
+    """Return the observation of a row; `more` gives additional fields."""
     rate, loss, norm = (
         None if row.get(key) is None else float(number(row[key]))
         for key in ("learning_rate", "loss", "grad_norm")

@@ -1,4 +1,4 @@
-"""What a model's tensors say of a step, left on their device. Needs torch."""
+"""The gradient norm of a model, left on its device. Needs torch."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from canary.training.exact.parameters import local
 
 
 def gradient_norm(parameters: Iterable[torch.Tensor]) -> torch.Tensor | None:
-    """L2 norm of all gradients, as a 0-d tensor on the device of the first; None without any.
+    """Return the L2 norm of all gradients, a 0-d tensor on the first one's device; None without.
 
-    Of a sharded model that of this rank's shards: hand over the trainer's own there.
+    For a sharded model it is the norm of this rank's shards: use the trainer's norm instead.
     """
     gradients = [local(p.grad) for p in parameters if p.grad is not None]
     if not gradients:

@@ -1,1 +1,1 @@
-"""What is measured inside the training process. The only part of `collect` that imports torch."""
+"""Collectors: code inside the training process that gathers rows and signals."""

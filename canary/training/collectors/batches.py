@@ -1,9 +1,9 @@
-"""What enters a training step: token counts, and the hash of the integer tensors.
+"""The batches of a step: token counts, and hashes of the integer tensors.
 
-Reads the batches of SFT (`input_ids, labels`), DPO, KTO and Reward (`input_ids, attention_mask`
-and, but for Reward, `completion_mask`), ORPO and CPO (`chosen_input_ids, chosen_labels, ...` and
-`rejected_...`) and online RL (`prompt_ids, prompt_mask, completion_ids, completion_mask`), and the
-layouts of older trl versions (`input_ids_chosen`; prompts apart from completions).
+Layouts: SFT (`input_ids, labels`); DPO, KTO and Reward (`input_ids, attention_mask` and, except for
+Reward, `completion_mask`); ORPO and CPO (`chosen_input_ids, chosen_labels, ...`, `rejected_...`);
+online RL (`prompt_ids, prompt_mask, completion_ids, completion_mask`); older trl
+(`input_ids_chosen`; prompts separate from completions).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import torch
 from canary.record.exact import Micro
 
 IGNORE = -100
-"""The label that the loss leaves out."""
+"""The label that the loss ignores."""
 
 
 @dataclass(frozen=True)
 class Part:
     """Padded sequences of a batch: `ids`, `present` (not padding) and `learned`, all of one shape.
 
-    `learned` are the positions that the loss is taken on; None where the loss is not on tokens.
-    `repeats`: how often the sequences stand before others in what the model is fed.
+    `learned`: the positions in the loss; None if the loss is not on tokens. `repeats`: how many
+    sequences of the model's input begin with each of these.
     """
 
     ids: torch.Tensor
@@ -39,15 +39,15 @@ class Part:
 
 ROLLOUT = ("prompt", "completion")
 PAIRS = (("chosen_{}", "rejected_{}"), ("{}_chosen", "{}_rejected"))
-"""How the two sides of a preference are named, around `input_ids` and its like."""
+"""Names of a preference pair's tensors, around `input_ids`, `attention_mask`, `labels`."""
 
 
 def parts(inputs: Mapping[str, Any]) -> list[Part]:
-    """The sequences that the loss is computed on, by the layout of the batch.
+    """Return the sequences in the loss, by the layout of the batch.
 
-    What only estimates a baseline is left out: KTO's mismatched pairs (`KL_...`).
+    KTO's mismatched pairs (`KL_...`) only estimate a baseline and are left out.
     """
-    inputs = {name: each for name, each in inputs.items() if isinstance(each, torch.Tensor)}
+    inputs = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     if all(f"{side}_{part}" in inputs for side in ROLLOUT for part in ("ids", "mask")):
         learned = inputs["completion_mask"].bool()
         prompt = inputs["prompt_mask"].bool()
@@ -65,7 +65,7 @@ def parts(inputs: Mapping[str, Any]) -> list[Part]:
 
 
 def _part(inputs: Mapping[str, Any], name: str) -> Part:
-    """The sequences under `name`, which has a place for `input_ids` and its like."""
+    """Return the sequences under `name`, a format for `input_ids`, `labels` and so on."""
     ids = inputs[name.format("input_ids")]
     mask, labels = inputs.get(name.format("attention_mask")), inputs.get(name.format("labels"))
     present = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
@@ -74,12 +74,12 @@ def _part(inputs: Mapping[str, Any], name: str) -> Part:
         return Part(ids, present, labels.ne(IGNORE))
     if completion is not None:
         return Part(ids, present, completion.bool())
-    # Completions that stand apart from their prompts are learned whole.
+    # Completions separate from their prompts are in the loss completely.
     return Part(ids, present, present if "prompt_input_ids" in inputs else None)
 
 
 def _prompts(inputs: Mapping[str, Any], repeats: int) -> Iterator[Part]:
-    """Prompts that stand apart from both completions; none where the completions contain them."""
+    """Yield prompts separate from both completions; nothing if the completions contain them."""
     if "prompt_input_ids" not in inputs or "chosen_labels" in inputs:
         return
     prompt = _part(inputs, "prompt_{}")
@@ -87,10 +87,10 @@ def _prompts(inputs: Mapping[str, Any], repeats: int) -> Iterator[Part]:
 
 
 def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
-    """Counts of one micro-batch, left on the device.
+    """Return token counts of one micro-batch, left on the device.
 
-    `input_tokens`: positions not masked as padding. `label_tokens`: positions the loss is taken on;
-    none for a reward model. `completion_tokens`: generated ones, in online RL only.
+    `input_tokens`: positions that are not padding. `label_tokens`: positions in the loss; missing
+    for a reward model. `completion_tokens`: generated tokens, in online RL only.
     """
     found = parts(inputs)
     if not found:
@@ -110,18 +110,18 @@ def count_tokens(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor | int]:
 
 
 def rows_of(inputs: Mapping[str, Any]) -> int:
-    """The samples of a batch: the first dimension of its first tensor that has one."""
+    """Return the number of samples: the first dimension of the first tensor that has one."""
     tensors = (value for value in inputs.values() if isinstance(value, torch.Tensor))
     return next((len(value) for value in tensors if value.dim() > 0), 0)
 
 
 def _total(counts: list[torch.Tensor]) -> torch.Tensor:
-    """Without the operator that `sum` spends on adding the first to 0."""
+    """Return the sum, without the extra operator by which `sum` adds the first count to 0."""
     return functools.reduce(operator.add, counts)
 
 
 def integer_tensors(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-    """The integer and boolean tensors of a batch, by name."""
+    """Return the integer and boolean tensors of a batch, sorted by name."""
     return {
         name: value
         for name, value in sorted(inputs.items())
@@ -130,7 +130,7 @@ def integer_tensors(inputs: Mapping[str, Any]) -> dict[str, torch.Tensor]:
 
 
 def batch_sha256(inputs: Mapping[str, Any]) -> str:
-    """SHA-256 over name, dtype, shape and bytes of each integer tensor, in order of names."""
+    """Return the SHA-256 of name, dtype, shape and bytes of each integer tensor, in name order."""
     digest = hashlib.sha256()
     for name, value in integer_tensors(inputs).items():
         digest.update(f"{name}:{value.dtype}:{tuple(value.shape)}:".encode())
@@ -139,7 +139,7 @@ def batch_sha256(inputs: Mapping[str, Any]) -> str:
 
 
 ROW_HASH_BYTES = 5
-"""Rows of two runs are told apart, among thousands."""
+"""Enough to distinguish thousands of sequences of two runs."""
 
 
 def _short_hash(text: str) -> str:
@@ -147,7 +147,7 @@ def _short_hash(text: str) -> str:
 
 
 def unpadded_rows(inputs: Mapping[str, Any]) -> dict[str, list[list[int]]]:
-    """Each row's ids without padding, by the name of the ids' tensor."""
+    """Return each sequence's ids without padding, by tensor name."""
     found: dict[str, list[list[int]]] = {}
     for name, ids in integer_tensors(inputs).items():
         if not (name.endswith("ids") or "input_ids" in name) or ids.dim() != 2:
@@ -165,9 +165,9 @@ def unpadded_rows(inputs: Mapping[str, Any]) -> dict[str, list[list[int]]]:
 
 
 def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
-    """A short hash of each row's ids without padding: whether two batches hold the same sequences,
-    in whatever order and however padded. Where no tensor is named as ids, of each row of the
-    largest tensor: of `(input, target)` the first."""
+    """Return a short hash of each sequence's ids without padding. They show if two batches hold
+    the same sequences in any order and padding. Without tensors of ids, hash the rows of the
+    largest tensor, the first of equals: of `(input, target)` the input."""
     named = unpadded_rows(inputs)
     if named:
         return {name: [_short_hash(repr(row)) for row in rows] for name, rows in named.items()}
@@ -180,8 +180,8 @@ def row_hashes(inputs: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str]]:
-    """A short hash of each row's text, special tokens and white space left out: whether other ids
-    stand for the same words. Empty without a tokenizer."""
+    """Return a short hash of each sequence's text without special tokens and white space. They show
+    whether different ids encode the same words. Empty without a tokenizer."""
     inner = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
     if not hasattr(inner, "decode") or not hasattr(inner, "get_vocab"):
         return {}
@@ -193,9 +193,9 @@ def text_hashes(inputs: Mapping[str, Any], tokenizer: Any) -> dict[str, list[str
 
 
 def describe_batch(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
-    """Everything exact about one micro-batch: hash, shapes, and counts of special tokens.
+    """Return the exact facts of one micro-batch: hashes, shapes, and token counts.
 
-    Counts of EOS and BOS look only where the loss does and at unmasked positions respectively.
+    `eos_labels` counts positions in the loss; `eos_inputs` and `bos_tokens` skip padding.
     """
     described: Micro = {
         "sha256": batch_sha256(inputs),
@@ -234,11 +234,11 @@ def _special_counts(inputs: Mapping[str, Any], tokenizer: Any) -> Micro:
         )
         counts["eos_inputs"] = sum(int(((part.ids == eos) & part.present).sum()) for part in found)
     if bos is not None:
-        # A prompt that stands apart is begun like any other sequence.
+        # A separate prompt begins with BOS like any other sequence.
         starts = [((part.ids == bos) & part.present).sum(dim=-1) for part in everything]
-        counts["bos_tokens"] = sum(int(each.sum()) for each in starts)
+        counts["bos_tokens"] = sum(int(count.sum()) for count in starts)
         counts["bos_most_in_a_sequence"] = max(
-            (int(each.max()) for each in starts if each.numel()), default=0
+            (int(count.max()) for count in starts if count.numel()), default=0
         )
     counts["pad_tokens"] = sum(int((~part.present).sum()) for part in found)
     if pad is not None:

@@ -1,4 +1,4 @@
-"""Calls and files: what the preparation of data and the training did, counted without noise."""
+"""Counts of calls and written files, for data preparation and training."""
 
 from __future__ import annotations
 
@@ -16,55 +16,53 @@ from canary.record.exact import Calls
 
 
 class CallCounts:
-    """Counts of this process: tokenizer calls, dataset maps asked for and really executed."""
+    """Counts of this process: tokenizer calls, dataset maps requested and executed."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
     def describe(self) -> Calls:
-        """`dataset_cache_hits` are the maps that were asked for and not executed."""
-        asked, executed = (
-            self.counts["dataset_maps"],
-            self.counts["dataset_maps_executed"],
-        )
+        """Return the counts; `dataset_cache_hits` are maps requested but not executed."""
+        requested = self.counts["dataset_maps"]
+        executed = self.counts["dataset_maps_executed"]
         return {
             "tokenizer_calls": self.counts["tokenizer_calls"],
-            "dataset_maps": asked,
+            "dataset_maps": requested,
             "dataset_maps_executed": executed,
-            "dataset_cache_hits": asked - executed,
+            "dataset_cache_hits": requested - executed,
         }
 
 
-_own: ContextVar[bool] = ContextVar("own", default=False)
+_by_canary: ContextVar[bool] = ContextVar("by_canary", default=False)
 
 
 @contextmanager
 def own_calls() -> Iterator[None]:
-    """What is called inside is called by the canary itself, and not counted as the user's."""
-    token = _own.set(True)
+    """Do not count calls inside: the canary makes them, not the user."""
+    token = _by_canary.set(True)
     try:
         yield
     finally:
-        _own.reset(token)
+        _by_canary.reset(token)
 
 
 def _counted(counts: Counter[str], name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        counts[name] += not _own.get()
+        counts[name] += not _by_canary.get()
         return original(*args, **kwargs)
 
     return wrapper
 
 
 def can_count_calls() -> bool:
-    """Whether this process has loaded the libraries whose calls are counted."""
+    """Return whether this process has loaded the libraries whose calls are counted."""
     return all(sys.modules.get(name) is not None for name in ("datasets", "transformers"))
 
 
 @contextmanager
 def count_calls() -> Iterator[CallCounts]:
-    """Counts on the library's classes, so that calls made inside trainers are seen too."""
+    """Count calls of the libraries' classes, which includes calls inside trainers."""
     from datasets import Dataset
     from transformers import PreTrainedTokenizerBase
 
@@ -94,11 +92,11 @@ def count_calls() -> Iterator[CallCounts]:
 
 
 class WrittenFiles:
-    """Files opened for writing through Python, and bytes handed to the kernel, between two calls.
+    """Counts files that Python opens for writing, and bytes passed to the kernel, from `begin` to
+    `end`.
 
-    Libraries that write from native code (safetensors) show in the bytes and not in the files. What
-    `canary exec` keeps of the user's files is left out: how much that is depends on what earlier
-    runs left.
+    Writes from native code (safetensors) count in the bytes, not in the files. Copies of the user's
+    files that `canary exec` keeps do not count: their size depends on earlier runs.
     """
 
     def __init__(self, leave_out: tuple[Path, ...]) -> None:
@@ -111,11 +109,11 @@ class WrittenFiles:
         self._opened: Counter[str] = Counter()
         self._bytes_before: int | None = None
         sized = (".jsonl", ".json", ".txt")
-        self._own = tuple(path for path in leave_out if path.suffix in sized)
+        self._sized = tuple(path for path in leave_out if path.suffix in sized)
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
-        # Called some hundred times a step for events that do not matter here: `id` is one.
+        # Called some hundred times per step for other events, such as `id`.
         if event != "open" or not self._counting:
             return
         path, _, flags = args
@@ -127,13 +125,13 @@ class WrittenFiles:
             self._opened[name] += 1
 
     def begin(self) -> None:
-        """From here on openings are counted."""
+        """Start counting."""
         self._bytes_before = self._foreign_bytes()
         self._counting = True
 
     def end(self) -> Calls:
-        """`bytes_written`: all that the process wrote but rows, log and profile, which vary in
-        length, and what the canary keeps; null off Linux."""
+        """Stop and return the counts. `bytes_written` excludes rows, log and profile, which vary in
+        length, and the canary's copies; None except on Linux."""
         self._counting = False
         after = self._foreign_bytes()
         before = self._bytes_before
@@ -150,11 +148,11 @@ class WrittenFiles:
         if total is None:
             return None
         kept = 0 if self._kept is None else int(self._kept.bytes)
-        return total - kept - sum(path.stat().st_size for path in self._own if path.exists())
+        return total - kept - sum(path.stat().st_size for path in self._sized if path.exists())
 
 
 def _written_chars() -> int | None:
-    """Bytes this process has passed to write calls, from the kernel's own accounting."""
+    """Return the bytes this process has passed to write calls, as the kernel counts them."""
     try:
         text = Path("/proc/self/io").read_text()
     except OSError:

@@ -1,7 +1,6 @@
-"""The step clock: wall time from one step's end to the next, cut into phases that add up to it.
+"""The step clock: wall time from one step's end to the next, split into phases.
 
-The clock keeps a list of marks. Each mark starts an interval of one phase and ends the one before,
-so nothing of a step's wall time is outside a phase and nothing is counted twice.
+Each mark ends one interval and starts the next, so that phases add up to the step's wall time.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ from canary.record.step_row import HostSeconds
 
 
 class HostTimes:
-    """The host's clocks at one moment, in seconds: 0.4 us to read them all."""
+    """The host's clocks at one moment, in seconds. Reading all takes 0.4 us."""
 
     __slots__ = ("cpu_s", "moment", "own_cpu_s")
 
     def __init__(self) -> None:
         self.moment = time.perf_counter()
         self.cpu_s = time.process_time()
-        """CPU seconds of the process, of all its threads."""
+        """CPU seconds of all threads of the process."""
         self.own_cpu_s = time.thread_time()
         """CPU seconds of this thread, which trains."""
 
 
 class Mark(Protocol):
-    """A moment: of the host, or of the device's stream."""
+    """A moment on the host or in the device's stream."""
 
     host: HostTimes
 
@@ -43,7 +42,7 @@ class Mark(Protocol):
 
 
 class HostMark:
-    """A moment of the host's monotonic clock."""
+    """A moment on the host's monotonic clock."""
 
     __slots__ = ("host",)
 
@@ -51,16 +50,16 @@ class HostMark:
         self.host = HostTimes()
 
     def seconds_until(self, later: HostMark) -> float:
-        """Seconds from this mark to `later`."""
+        """Return the seconds from this mark to `later`."""
         return later.host.moment - self.host.moment
 
     def is_past(self) -> bool:
-        """Host marks are past when they are made."""
+        """Return True: a host mark is past as soon as it is made."""
         return True
 
 
 class DeviceMark:
-    """A moment of the current CUDA stream: an event, recorded without waiting for it."""
+    """A moment in the current CUDA stream: an event, recorded without waiting for it."""
 
     __slots__ = ("event", "host")
 
@@ -70,11 +69,11 @@ class DeviceMark:
         self.host = HostTimes()
 
     def seconds_until(self, later: DeviceMark) -> float:
-        """Seconds on the device's own clock; both events must be past."""
+        """Return the seconds on the device's clock; both events must be past."""
         return float(self.event.elapsed_time(later.event)) / 1000.0
 
     def is_past(self) -> bool:
-        """Whether the device has reached the mark. Does not wait."""
+        """Return whether the device has reached the mark. Does not wait."""
         return bool(self.event.query())
 
 
@@ -86,58 +85,57 @@ class StepTime:
     phases: tuple[str, ...]
 
     def is_ready(self) -> bool:
-        """Whether the times can be read without waiting for the device."""
+        """Return whether the times can be read without waiting for the device."""
         return self.marks[-1].is_past()
 
     def wall_s(self) -> float:
-        """Seconds from the previous step's end to this one's."""
+        """Return the seconds from the previous step's end to this one's."""
         return self.marks[0].seconds_until(self.marks[-1])
 
     def by_phase(self) -> dict[str, float]:
-        """Seconds by phase; they add up to `wall_s`."""
+        """Return the seconds by phase; they add up to `wall_s`."""
         totals: dict[str, float] = defaultdict(float)
         for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
             totals[phase] += start.seconds_until(end)
         return dict(totals)
 
     def cpu_s(self) -> float:
-        """CPU seconds of the process, all its threads, over the whole step."""
+        """Return the CPU seconds of all threads of the process in the step."""
         return self.marks[-1].host.cpu_s - self.marks[0].host.cpu_s
 
     def cpu_by_phase(self) -> dict[str, float]:
-        """CPU seconds of the process by phase; on a device, what the host spent meanwhile."""
+        """Return the CPU seconds of the process on the host, by phase."""
         totals: dict[str, float] = defaultdict(float)
         for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
             totals[phase] += end.host.cpu_s - start.host.cpu_s
         return dict(totals)
 
     def on_host(self) -> HostSeconds:
-        """Where the thread that trains was, in seconds:
+        """Return where the training thread spent its time, in seconds:
 
         - `computing_s`: wall time on the host of the phases that compute;
-        - `waiting_s`: of those, when the thread was not on a core: it waited for a lock, a file,
-          another thread, or for a core;
-        - `others_s`: CPU seconds of the process's other threads meanwhile;
-        - `own_cpu_s`: CPU seconds of the thread over the whole step.
+        - `waiting_s`: the part of it without a core: the thread waited for a lock, a file, another
+          thread, or a core;
+        - `others_s`: CPU seconds of the process's other threads in the same phases;
+        - `own_cpu_s`: CPU seconds of the training thread over the whole step.
 
-        A device's backward runs in a thread of its own, for which this one waits: no part of it.
+        The backward phase on a device is left out: this thread waits while another one runs it.
         """
         waited = {"backward"} if isinstance(self.marks[0], DeviceMark) else set()
         found: HostSeconds = {"computing_s": 0.0, "waiting_s": 0.0, "others_s": 0.0}
         for phase, start, end in zip(self.phases, self.marks, self.marks[1:], strict=False):
             if phase in COMPUTING and phase not in waited:
                 wall = end.host.moment - start.host.moment
-                own = end.host.own_cpu_s - start.host.own_cpu_s
+                on_core = end.host.own_cpu_s - start.host.own_cpu_s
                 found["computing_s"] += wall
-                found["waiting_s"] += wall - own
-                found["others_s"] += end.host.cpu_s - start.host.cpu_s - own
-        whole = self.marks[-1].host.own_cpu_s - self.marks[0].host.own_cpu_s
-        found["own_cpu_s"] = whole
+                found["waiting_s"] += wall - on_core
+                found["others_s"] += end.host.cpu_s - start.host.cpu_s - on_core
+        found["own_cpu_s"] = self.marks[-1].host.own_cpu_s - self.marks[0].host.own_cpu_s
         return found
 
 
 class StepClock:
-    """Marks the phases of the running step. `start()` first, `close()` at each step's end."""
+    """Marks the phases of the running step. Call `start()` first, `close()` at each step's end."""
 
     def __init__(self, device: torch.device) -> None:
         self._make_mark: type[HostMark | DeviceMark] = (
@@ -148,16 +146,16 @@ class StepClock:
         self._phases: list[str] = []
 
     def mark(self) -> Mark:
-        """This moment, on the clock of the steps."""
+        """Return this moment, on the clock of the steps."""
         return self._make_mark()
 
     def start(self) -> None:
-        """Begins the first step now."""
+        """Begin the first step now."""
         self._marks = [self._make_mark()]
         self._phases = [self._phase]
 
     def switch(self, phase: str) -> str:
-        """Ends the current phase and begins `phase`; returns the one that ended."""
+        """End the current phase, begin `phase`, and return the one that ended."""
         previous, self._phase = self._phase, phase
         if self._marks:
             self._marks.append(self._make_mark())
@@ -166,8 +164,7 @@ class StepClock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time inside belongs to `name`, but for inner phases, which keep their own; of one of
-        `WHOLE` all does."""
+        """Count time inside as phase `name`. Inner phases count separately, but not in `WHOLE`."""
         if self._phase in WHOLE:
             yield
             return
@@ -178,7 +175,7 @@ class StepClock:
             self.switch(previous)
 
     def close(self) -> StepTime:
-        """Ends the step and begins the next one at the same mark."""
+        """End the step and begin the next one at the same mark."""
         end = self._make_mark()
         step = StepTime((*self._marks, end), tuple(self._phases))
         self._marks = [end]

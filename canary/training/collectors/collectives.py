@@ -1,17 +1,15 @@
-"""Collectives of one rank: how many a step, and the time that the rank waits in them.
+"""Collectives of one rank: their number per step, and the time that the rank waits in them.
 
-Counted by the process groups themselves: each numbers what it begins, whoever asked for it, Python
-or the C++ reducer of DistributedDataParallel. Waiting has two sources, neither of which touches
-what is computed:
+The process groups number the collectives that they begin, from Python or from the C++ reducer of
+DistributedDataParallel. Waiting is measured in two places, without changing the computation:
 
-- blocking calls of `torch.distributed` from Python (gathers of metrics, barriers), and what
-  DistributedDataParallel sends before a forward pass (buffers, the order of its buckets), by their
-  time;
-- the end of a backward pass: the autograd engine runs its closing callbacks in the order in which
-  they were asked for, so that one asked for at the start runs when all gradients are computed and
-  before the reducer waits for the last of its buckets.
+- Blocking calls of `torch.distributed` from Python (gathers of metrics, barriers). So are the
+  collectives of DistributedDataParallel before a forward (buffers, the order of its buckets).
+- The end of a backward. The autograd engine runs its final callbacks in the order of registration.
+  One registered at the start runs when all gradients are computed, and before the reducer waits for
+  its last buckets.
 
-On a GPU both are taken by events of the current stream, which is what waits there.
+On a GPU both are timed by events of the current stream, because the stream waits, not the host.
 """
 
 from __future__ import annotations
@@ -46,23 +44,23 @@ BLOCKING = (
     "scatter",
     "scatter_object_list",
 )
-"""Functions of `torch.distributed` that block where they are not asked to be asynchronous."""
+"""Functions of `torch.distributed` that block unless called with `async_op=True`."""
 
 
 class Waits:
-    """One step's collectives: their number, and the intervals in which the rank waited."""
+    """The collectives of one step: their number, and the intervals in which the rank waited."""
 
     def __init__(self, count: int | None, intervals: list[tuple[Mark, Mark]]) -> None:
         self.count = count
         self._intervals = intervals
 
     def seconds(self) -> float:
-        """Time waited; all marks must be past."""
+        """Return the time waited; all marks must be past."""
         return sum(start.seconds_until(end) for start, end in self._intervals)
 
 
 class CollectiveTimer:
-    """Watches the collectives of this process from `begin` to `end`; idle without ranks."""
+    """Measures the collectives of this process from `begin` to `end`; idle with one rank."""
 
     def __init__(self, make_mark: Callable[[], Mark]) -> None:
         self._make_mark = make_mark
@@ -73,7 +71,7 @@ class CollectiveTimer:
         self._undo: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        """From here on; several ranks must have met by now."""
+        """Start measuring; `torch.distributed` must be initialized by now."""
         self._active = (
             torch.distributed.is_available()
             and torch.distributed.is_initialized()
@@ -90,7 +88,7 @@ class CollectiveTimer:
         self._wrap(torch.autograd, "backward", self._backward)
 
     def end(self) -> None:
-        """Leaves torch as it was."""
+        """Undo all wrapping."""
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -120,7 +118,7 @@ class CollectiveTimer:
         return work
 
     def _preparing(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        """What comes before a forward pass: of interest where it has a collective in it."""
+        """Time the preparation of a forward, if it begins a collective."""
         before, start = collectives_begun(), self._make_mark()
         self._inside = True
         try:
@@ -131,7 +129,7 @@ class CollectiveTimer:
                 self._intervals.append((start, self._make_mark()))
 
     def _backward(self, original: Any, *args: Any, **kwargs: Any) -> Any:
-        """A backward pass, and the time waited at its end. One inside another is part of it."""
+        """Time the wait at the end of a backward; nested backwards are part of the outer one."""
         tensors = args[0] if args else kwargs.get("tensors")
         loss = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors or ()), None)
         if self._in_backward or loss is None or not loss.requires_grad:
@@ -157,7 +155,7 @@ class CollectiveTimer:
                 self._intervals.append((computed[-1], self._make_mark()))
 
     def step_ended(self) -> Waits | None:
-        """What the step had; None without ranks."""
+        """Return the collectives of the step; None with one rank."""
         if not self._active:
             return None
         now, before = collectives_begun(), self._seen
@@ -168,8 +166,8 @@ class CollectiveTimer:
 
 
 def collectives_begun() -> int | None:
-    """Collectives that this process began in all its groups; None where a backend does not
-    number them."""
+    """Return the collectives begun in all groups of this process; None if a backend does not number
+    them."""
     try:
         groups = list(torch.distributed.distributed_c10d._world.pg_map)
         return sum(group._get_sequence_number_for_group() for group in groups)

@@ -1,4 +1,4 @@
-"""Several ranks from inside one of them: how they were set up, and rows of other nodes."""
+"""The setup of several ranks, as seen from one of them, and values gathered from all."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ FSDP_FACTS = (
 )
 
 ASKED = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
-"""Variables by which `accelerate launch` hands on what its config file asks for."""
+"""Environment variables by which `accelerate launch` passes on the plug-in of its config file."""
 
 
 def describe_distributed(trainer: Any) -> dict[str, Any]:
-    """`{type, world_size, backend, fsdp, deepspeed}` from the trainer's accelerator; empty for one
-    process without a plug-in."""
+    """Return `{type, world_size, backend, fsdp, deepspeed}` from the trainer's accelerator; empty
+    for one process without a plug-in."""
     state = getattr(getattr(trainer, "accelerator", None), "state", None)
     kind = getattr(getattr(state, "distributed_type", None), "value", "NO")
     facts: dict[str, Any] = {"type": str(kind), "world_size": world_size()}
@@ -41,10 +41,10 @@ def describe_distributed(trainer: Any) -> dict[str, Any]:
 
 
 def not_as_asked(facts: dict[str, Any]) -> list[str]:
-    """A line for a plug-in that `accelerate launch` was asked for and the training ran without."""
+    """Return a line for each plug-in that `accelerate launch` requested but the training lacks."""
     kind = facts.get("type", "NO")
     return [
-        f"{name} was asked for, and the training ran as {kind}"
+        f"{name} was requested, but the training ran as {kind}"
         for name, variable in ASKED.items()
         if os.environ.get(variable, "").lower() == "true" and kind != name
     ]
@@ -64,16 +64,16 @@ def _text(value: Any) -> Any:
 
 
 def world_size() -> int:
-    """Ranks that met; 1 where none had to."""
+    """Return the number of ranks; 1 without `torch.distributed`."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return int(torch.distributed.get_world_size())
     return 1
 
 
 def of_every_rank(mine: dict[str, Any]) -> list[dict[str, Any]]:
-    """What each rank gave, in order of ranks. Every rank must call it.
+    """Return the values of all ranks, in rank order. Every rank must call it.
 
-    Small things only: it travels pickled, through the default group.
+    Only for small values: they are pickled and sent through the default group.
     """
     found: list[Any] = [None] * world_size()
     torch.distributed.all_gather_object(found, mine)

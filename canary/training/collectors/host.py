@@ -1,4 +1,4 @@
-"""What the training process alone can tell of its host: Python's lock and context switches."""
+"""Facts that only the training process can measure: Python's GIL, context switches, children."""
 
 from __future__ import annotations
 
@@ -12,24 +12,21 @@ from pathlib import Path
 from typing import Any
 
 POLLING_US, SAMPLING_US, SLEEPING_US = 1_000, 5_000, 500_000
-"""gilknocker knocks each millisecond for 5 ms, then sleeps for 500: ten times as often cost a
-training 10% of its wall time on a busy machine (docs/bottlenecks.md)."""
+"""gilknocker polls each millisecond for 5 ms, then sleeps for 500. Ten times as often cost 10% of a
+training's wall time on a busy machine (docs/bottlenecks.md)."""
 LEAST_S = 1.1
 """Seconds of training that hold two samples; the first comes after the first sleep."""
-TOO_SHORT = f"Python's lock is sampled twice a second, and the training took less than {LEAST_S} s"
+TOO_SHORT = f"the training took less than {LEAST_S} s: Python's GIL is sampled every half second"
 LOCK = ("host.gil_contention", "host.gil_held")
-NO_KNOCKER = "gilknocker is not installed in the Python that trains: pip install 'rlhf-canary[gil]'"
-
-
+NO_KNOCKER = "gilknocker is not installed in the training's Python: pip install 'rlhf-canary[gil]'"
 FOREIGN = (
-    "Python's lock is sampled in processes of the canary's own (canary run): now and then "
-    "gilknocker aborts one that ends"
+    "Python's GIL is sampled by canary run only: gilknocker sometimes aborts a process at its end"
 )
 
 
 class HostMeter:
-    """Watches one training from `begin` to `end`; with `own_process`, and where it is there, with a
-    thread of gilknocker's: a user's process must end as it would without."""
+    """Measures one training from `begin` to `end`. It starts gilknocker's thread only with
+    `own_process`, because gilknocker may abort a user's process at its end."""
 
     def __init__(self, own_process: bool = False) -> None:
         self._own_process = own_process
@@ -38,7 +35,7 @@ class HostMeter:
         self._before, self._began = (0, 0), 0.0
 
     def begin(self) -> None:
-        """From here on."""
+        """Start measuring."""
         self._before, self._began = _switches(), time.monotonic()
         if not self._own_process:
             self.unmeasured = dict.fromkeys(LOCK, FOREIGN)
@@ -52,14 +49,14 @@ class HostMeter:
         self._knocker.start()
 
     def gil_held(self) -> float | None:
-        """Share of the training so far in which the lock was held; None before two samples. 0.1 us
-        to read."""
+        """Return the share of the training so far in which the GIL was held; None before two
+        samples. Takes 0.1 us."""
         if self._knocker is None or time.monotonic() - self._began < LEAST_S:
             return None
         return float(self._knocker.contention_metric)
 
     def end(self) -> dict[str, float]:
-        """Stops, and tells as `Launch.host` has it."""
+        """Stop and return the fields of `Launch.host`."""
         voluntary, involuntary = (
             now - before for now, before in zip(_switches(), self._before, strict=True)
         )
@@ -75,7 +72,7 @@ class HostMeter:
         return found
 
     def stop(self) -> None:
-        """Ends the knocking, whatever became of the training."""
+        """Stop gilknocker, also after a failed training."""
         knocker, self._knocker = self._knocker, None
         if knocker is not None:
             knocker.stop()
@@ -85,16 +82,15 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class ChildrenCpu:
-    """CPU seconds of the processes that this thread started, those that load data above all, and of
-    what these started and waited for; on Linux also of those that still run. 2 us to read, and 20
-    for each that runs."""
+    """CPU seconds of processes that this thread started (mainly data loaders) and of those that
+    they waited for. Running ones count only on Linux. Takes 2 us, plus 20 us per running one."""
 
     def __init__(self) -> None:
         self._listed: int | None = None
         self._last = 0.0
 
     def begin(self) -> None:
-        """From here on, in the thread that trains."""
+        """Start measuring; call it in the thread that trains."""
         place = Path(f"/proc/self/task/{threading.get_native_id()}/children")
         if self._listed is None and sys.platform == "linux" and place.exists():
             self._listed = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
@@ -102,9 +98,9 @@ class ChildrenCpu:
         self._last = self._total()
 
     def since_last(self) -> float:
-        """Seconds since the last call, or since the beginning."""
+        """Return the seconds since the last call, or since `begin`."""
         before, self._last = self._last, self._total()
-        # A child that nobody waits for takes its seconds with it.
+        # The seconds of a child that ends without being waited for vanish from the total.
         return max(0.0, self._last - before)
 
     def _total(self) -> float:
@@ -115,15 +111,15 @@ class ChildrenCpu:
 
 
 def _process_cpu_s(pid: int) -> float:
-    """Its own by the clock whose number clock_getcpuclockid(3) makes of a process, and that of its
-    ended children by its stat; 0 where it is gone."""
+    """Return the CPU seconds of a process (clock id as in clock_getcpuclockid(3)) and of its ended
+    children (from its stat); 0 if it has ended."""
     try:
-        own = time.clock_gettime((~pid << 3) | 2)
+        seconds = time.clock_gettime((~pid << 3) | 2)
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0.0
     user, system = stat.rpartition(b")")[2].split()[13:15]
-    return own + (int(user) + int(system)) / TICKS_PER_S
+    return seconds + (int(user) + int(system)) / TICKS_PER_S
 
 
 def _switches() -> tuple[int, int]:

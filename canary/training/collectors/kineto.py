@@ -1,8 +1,8 @@
-"""The events of torch's profiler, read as torch reads them, in a fifth of its time and memory.
+"""Reads the events of torch's profiler in a fifth of torch's time and memory.
 
-`profile.events()` makes an object of fifty fields for each event, which costs seconds and hundreds
-of MB for a window of a few steps, within the training. Here is what the canary reads, and how
-events are put into each other and to their kernels is torch's own way (`torch.autograd.profiler`).
+`profile.events()` makes an object of fifty fields per event. For a few steps this costs seconds and
+hundreds of MB, during the training. This module reads only what the canary needs. It nests events
+and links kernels as torch does (`torch.autograd.profiler`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ DEVICES = ("CUDA", "PrivateUse1", "XPU")
 
 
 class Span(NamedTuple):
-    """From one moment to another, in microseconds."""
+    """An interval, in microseconds."""
 
     start: float
     end: float
 
 
 class Kernel(NamedTuple):
-    """What an operator launched, in microseconds."""
+    """A kernel that an operator launched; duration in microseconds."""
 
     name: str
     duration: float
@@ -63,7 +63,7 @@ class Event:
 
     @property
     def cpu_time_total(self) -> float:
-        """On the host, with what it calls."""
+        """Return the time on the host, children included, in microseconds."""
         return self.time_range.end - self.time_range.start if self.on_cpu else 0.0
 
 
@@ -80,7 +80,7 @@ class Average:
         self.device_time_total = self.self_device_time_total = 0.0
 
     def add(self, event: Event) -> None:
-        """One more."""
+        """Add one event."""
         self.count += 1
         self.cpu_time_total += event.cpu_time_total
         self.self_cpu_time_total += event.self_cpu_us
@@ -88,17 +88,17 @@ class Average:
         self.self_device_time_total += event.device_us - event.children_device_us
 
 
-def _told(found: Any) -> str:
+def _raw_name(found: Any) -> str:
     try:
         return str(found.name())
     except UnicodeDecodeError:
-        return "(a name that cannot be read)"  # seen of Python's calls, with `with_stack`
+        return "(a name that cannot be read)"  # happens for Python calls, with `with_stack`
 
 
 @functools.lru_cache(maxsize=65536)
-def _name(told: str) -> str:
-    """The name as torch shows it; empty for what it leaves out."""
-    return "" if _filter_name(told) else str(_rewrite_name(name=told, with_wildcard=True))
+def _name(raw: str) -> str:
+    """Return the name as torch shows it; empty for events that torch leaves out."""
+    return "" if _filter_name(raw) else str(_rewrite_name(name=raw, with_wildcard=True))
 
 
 @functools.cache
@@ -108,13 +108,13 @@ def _kind(device_type: Any) -> str:
 
 @contextmanager
 def read_events(result: Any, *, on_device: bool) -> Iterator[tuple[list[Average], list[Event]]]:
-    """`key_averages()` and `events()` of what the profiler left; gone after the `with`.
+    """Yield `key_averages()` and `events()` of a profile; freed after the `with`.
 
     Raises:
-        AttributeError: this version of torch leaves its events otherwise.
+        AttributeError: this version of torch stores its events differently.
     """
     collecting = gc.isenabled()
-    gc.disable()  # it would walk through all of these objects again and again
+    gc.disable()  # it would scan all of these objects repeatedly
     events: list[Event] = []
     try:
         events = _without_doubles(_read(result))
@@ -126,7 +126,7 @@ def read_events(result: Any, *, on_device: bool) -> Iterator[tuple[list[Average]
         yield list(averages.values()), events
     finally:
         for event in events:
-            # They hold each other in circles.
+            # Break the reference cycles.
             event.cpu_parent = None
             event.cpu_children.clear()
         events.clear()
@@ -135,13 +135,13 @@ def read_events(result: Any, *, on_device: bool) -> Iterator[tuple[list[Average]
 
 
 def _read(result: Any) -> list[Event]:
-    """Each event, with its kernels and in its parent."""
+    """Return the events, with their kernels and parents."""
     start_ns = result.trace_start_ns()
     events: list[Event] = []
     linked: dict[int, list[Event]] = {}
     frontend: list[Event] = []
     for found in result.events():
-        name = _name(_told(found))
+        name = _name(_raw_name(found))
         if not name or getattr(found, "is_hidden_event", bool)():
             continue
         event = Event(found, name, start_ns)
@@ -165,7 +165,7 @@ def _read(result: Any) -> list[Event]:
 
 
 def _nest(events: Iterable[Event]) -> None:
-    """Puts each event into the innermost one of its thread that it lies in; they come by start."""
+    """Give each event its innermost enclosing event of the same thread; sorted by start."""
     for _, of_thread in groupby(sorted(events, key=lambda event: event.thread), _thread):
         open_ones: list[Event] = []
         for event in of_thread:
@@ -186,7 +186,7 @@ def _thread(event: Event) -> int:
 
 
 def _without_doubles(events: list[Event]) -> list[Event]:
-    """Without events that are all that an event of their own name calls."""
+    """Remove events that are the only child of an event with the same name."""
     while True:
         kept = []
         for event in events:
@@ -204,7 +204,7 @@ def _without_doubles(events: list[Event]) -> list[Event]:
 
 
 def _add_up(events: list[Event], on_device: bool) -> None:
-    """Times of events without what they call, and of what they launch; parents come first."""
+    """Compute each event's time without its children, and its device time; parents come first."""
     for event in reversed(events):
         parent = event.cpu_parent
         if parent is not None:
@@ -212,8 +212,8 @@ def _add_up(events: list[Event], on_device: bool) -> None:
         if not on_device or event.is_async:
             continue
         if event.on_cpu:
-            own = sum(kernel.duration for kernel in event.kernels)
-            event.device_us = own + event.children_device_us
+            launched = sum(kernel.duration for kernel in event.kernels)
+            event.device_us = launched + event.children_device_us
         else:
             event.device_us = event.time_range.end - event.time_range.start
         if parent is not None:

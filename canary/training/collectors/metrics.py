@@ -1,24 +1,24 @@
-"""What trl's trainers gather of a step in their own metrics: rewards, KL, margins, lengths."""
+"""The metrics that trl's trainers collect in a step: rewards, KL, margins, lengths."""
 
 from __future__ import annotations
 
 from typing import Any
 
 METRIC_ATTRIBUTES = ("_metrics", "_stored_metrics")
-"""Where trl's trainers gather metrics between two logs; the second in ORPO and CPO."""
+"""Attributes in which trl's trainers collect metrics between two logs; the second in ORPO, CPO."""
 CUT_SHARE, EOS_RATE = "completions/clipped_ratio", "completions/eos_rate"
-"""Of a step's completions: those cut at the longest length, and those that ended themselves."""
+"""Share of a step's completions cut at the maximum length, and share that ended with EOS."""
 
 
 class StepMetrics:
-    """Tells of one trainer what is new since the step before."""
+    """Finds the metrics of one trainer that are new since the previous step."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
         self._seen: dict[str, int] = {}
 
     def _gathered(self) -> dict[str, list[float]]:
-        """What the trainer has gathered since it logged last: a list a metric."""
+        """Return the metrics collected since the trainer's last log, one list per metric."""
         for attribute in METRIC_ATTRIBUTES:
             gathered = getattr(self._trainer, attribute, None)
             if isinstance(gathered, dict):
@@ -26,7 +26,7 @@ class StepMetrics:
         return {}
 
     def fresh(self) -> dict[str, float]:
-        """Means of what was appended during this step; to be asked before the trainer logs."""
+        """Return the means of the values appended in this step. Call it before the trainer logs."""
         fresh: dict[str, float] = {}
         for name, history in self._gathered().items():
             seen = self._seen.get(name, 0)
@@ -39,5 +39,5 @@ class StepMetrics:
         return fresh
 
     def step_ended(self) -> None:
-        """After the trainer has logged, which empties what it had gathered."""
+        """Note the step's end. Call it after the trainer has logged, which empties its lists."""
         self._seen = {name: len(values) for name, values in self._gathered().items()}

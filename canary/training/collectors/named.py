@@ -1,4 +1,4 @@
-"""Batches of any form, as the tensors by name that the probes read."""
+"""Batches of any form as named tensors, which the probe reads."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from torch.nn.utils.rnn import pad_sequence
 from canary.training.collectors.batches import IGNORE, parts
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Integers of as many bytes as a float of that size."""
+"""Integer type by size in bytes, to read floats of that size as bits."""
 
 
 class Named(dict[str, Any]):
     """Tensors by name."""
 
     unpacked: tuple[str, ...] = ()
-    """Names that a batch has within a mapping or a list: older versions left these out."""
+    """Names of tensors nested in a mapping or a list: older versions left these out."""
 
 
 def named(batch: Any) -> Named:
-    """A batch as tensors by name: of a mapping its own names, of a sequence the places in it. What
-    is nested has the names on its way, joined: `chosen_input_ids`.
+    """Return a batch as tensors by name, or by position in a sequence. Names of nested values are
+    joined: `chosen_input_ids`.
 
-    Arrays of other frameworks become tensors, and so do lists of numbers, padded where they are of
-    several lengths; text becomes the tensor of its bytes; what is none of these is left out.
+    Arrays of other frameworks and lists of numbers become tensors, padded if lengths differ. Text
+    becomes the tensor of its bytes. Other values are left out.
     """
     found, inner = Named(), _Inner()
     if _is_features(batch):
@@ -46,7 +46,7 @@ def named(batch: Any) -> Named:
 
 
 def with_nested(batch: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The batch as it is, and beside it the tensors of its lists and of what is nested in it."""
+    """Return the batch with additional tensors for its lists and nested values."""
     inner = _Inner()
     for name, value in batch.items():
         if isinstance(value, Mapping) or (
@@ -57,14 +57,14 @@ def with_nested(batch: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _Inner:
-    """Gathers what stands within mappings and lists."""
+    """Collects the tensors nested in mappings and lists."""
 
     def __init__(self) -> None:
         self.found: dict[str, torch.Tensor] = {}
         self._masks: dict[str, torch.Tensor] = {}
 
     def put(self, name: str, value: Any) -> None:
-        """Adds what of the value can be hashed."""
+        """Add the parts of the value that can be hashed."""
         if _is_features(value):
             value = _by_name(value)
         if isinstance(value, Mapping):
@@ -78,12 +78,12 @@ class _Inner:
             self.put_all(f"{name}_", dict(enumerate(value)))
 
     def put_all(self, prefix: str, values: Mapping[Any, Any]) -> None:
-        """Adds each of these."""
+        """Add each of the values."""
         for name, value in values.items():
             self.put(f"{prefix}{name}", value)
 
     def added_to(self, batch: Named) -> Named:
-        """The batch with all that was gathered, and masks of what was padded."""
+        """Return the batch with all collected tensors, and masks of the padded ones."""
         masks = {
             mask: present
             for name, present in self._masks.items()
@@ -112,7 +112,7 @@ class _Inner:
 
 
 def _numbers(value: Any) -> torch.Tensor | None:
-    """Numbers, in lists of equal lengths or in none, as a tensor."""
+    """Return a number, or nested lists of equal lengths, as a tensor; else None."""
     if isinstance(value, torch.Tensor):
         return value
     if hasattr(value, "__array__"):
@@ -130,11 +130,11 @@ def _numbers(value: Any) -> torch.Tensor | None:
 
 
 def _is_features(value: Any) -> bool:
-    """Whether these are samples that nobody has collated: mappings of the same names."""
+    """Return whether these are samples before collation: mappings with the same names."""
     return (
         isinstance(value, list | tuple)
         and _is_only(value, Mapping)
-        and all(each.keys() == value[0].keys() for each in value)
+        and all(sample.keys() == value[0].keys() for sample in value)
     )
 
 
@@ -153,7 +153,7 @@ def _is_any(values: Sequence[Any], kind: Any) -> bool:
 def _array(value: Any) -> torch.Tensor | None:
     try:
         return torch.as_tensor(value.__array__() if hasattr(value, "__array__") else value)
-    except (OverflowError, TypeError, ValueError):  # words, or numbers of more than 64 bits
+    except (OverflowError, TypeError, ValueError):  # text, or numbers of more than 64 bits
         return None
 
 
@@ -172,8 +172,8 @@ def _tensor(value: Any) -> torch.Tensor | None:
 
 
 def hashable(batch: Mapping[str, Any]) -> Named:
-    """The batch with its floats as the integers of the same bits, so that they are hashed too. Of
-    token sequences the integers tell all, and floats beside them may be computed by the model."""
+    """Return the batch with floats as integers of the same bits, to hash them too. Floats
+    beside token sequences stay unhashed: the model may have computed them."""
     found = Named(batch)
     found.unpacked = getattr(batch, "unpacked", ())
     if not parts(batch):

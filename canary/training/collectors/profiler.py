@@ -1,4 +1,4 @@
-"""torch's profiler on a window of the measured steps, and what it leaves: trace and operators."""
+"""Runs torch's profiler on a window of measured steps; writes the trace and the operators."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from canary.training.collectors.kineto import read_events
 
 
 class StepProfiler:
-    """Profiles the window's steps of one training. What profiling itself takes passes inside of
-    steps that are flagged: it begins in the first of the window, and all that it leaves is written
-    before the last one's end. The step after it is flagged too: memory that was given back is
-    fetched anew in it, and of several ranks the others wait in it for the one that wrote."""
+    """Profiles the steps of the window in one training. Only flagged steps pay for profiling: it
+    starts in the first step of the window, and writes its files before the last one ends. The next
+    step is flagged too: it allocates released memory again, and other ranks wait in it for the rank
+    that wrote."""
 
     def __init__(self, window: Window, device: torch.device) -> None:
         self._window = window
@@ -41,11 +41,11 @@ class StepProfiler:
         self._next_too: int | None = None
 
     def training_begins(self, done: int) -> None:
-        """`done`: steps of the training that came before."""
+        """Start profiling if the window begins after `done` earlier steps."""
         self._begin_if_next(done)
 
     def step_ends(self, step: int) -> bool:
-        """Called while the step still runs. Whether it is flagged."""
+        """Finish the window at its last step, while the step runs. Return whether it is flagged."""
         if self._running is None:
             return step == self._next_too
         self._steps.append(step)
@@ -55,20 +55,20 @@ class StepProfiler:
         return True
 
     def step_ended(self, step: int) -> None:
-        """The next step has begun."""
+        """Start profiling if the next step begins the window."""
         self._begin_if_next(step)
 
     def training_ended(self) -> None:
-        """A window that reaches beyond the training's end closes here."""
+        """Finish a window that reaches beyond the training's end."""
         if self._running is not None and self._steps:
             self._finish()
         self.give_up()
 
     def give_up(self) -> None:
-        """Leaves nothing: the training failed, or no profiled step of it ended."""
+        """Stop without files: the training failed, or no profiled step ended."""
         running, self._running = self._running, None
         if running is not None:
-            # After a failure of the device nothing can be collected, and nothing is wanted.
+            # After a device failure stopping may fail too; the profile is not needed.
             with contextlib.suppress(RuntimeError):
                 running.stop()
 
@@ -76,8 +76,8 @@ class StepProfiler:
         if self._over or self._running is not None or done + 1 != self._window.start_step:
             return
         if torch.autograd._profiler_enabled():
-            # Torch would take it over without a word.
-            self._leave_reason("a profiler of the training's own was running")
+            # Torch would silently take over the running profiler.
+            self._leave_reason("another profiler was already running in the training")
             return
         activities = [ProfilerActivity.CPU]
         if not self._no_device():
@@ -97,7 +97,7 @@ class StepProfiler:
         self._began = time.perf_counter()
 
     def _no_device(self) -> str:
-        """Why the device cannot be traced; empty where it can."""
+        """Return why the device cannot be traced; empty if it can."""
         if self._device.type != "cuda":
             return f"the steps ran on the {self._device.type.upper()}"
         if ProfilerActivity.CUDA not in supported_activities():
@@ -112,18 +112,18 @@ class StepProfiler:
             torch.cuda.synchronize(self._device)
         wall_ms = 1000 * (time.perf_counter() - self._began)
         running.stop()
-        copied, untold = self._write_trace(running)
+        copied, unmeasured = self._write_trace(running)
         try:
             document = self._summarised(running, wall_ms, copied)
         except AttributeError as error:
             self._leave_reason(f"the events of torch {torch.__version__} cannot be read: {error}")
             return
-        self._leave(document | {"unmeasured": document["unmeasured"] | untold})
-        running.profiler = None  # `running` holds itself in a circle, and its events with it
+        self._leave(document | {"unmeasured": document["unmeasured"] | unmeasured})
+        running.profiler = None  # break the reference cycle that keeps the events
         _give_memory_back()
 
     def _summarised(self, running: profile, wall_ms: float, copied: int | None) -> dict[str, Any]:
-        def of(averages: Sequence[Any], events: Sequence[Any]) -> dict[str, Any]:
+        def summary(averages: Sequence[Any], events: Sequence[Any]) -> dict[str, Any]:
             return summarise_profile(
                 Traced(
                     steps=tuple(self._steps),
@@ -138,15 +138,15 @@ class StepProfiler:
         try:
             results = running.profiler.kineto_results  # type: ignore[union-attr]
             with read_events(results, on_device=not self._no_device()) as (averages, events):
-                return of(averages, events)
+                return summary(averages, events)
         except AttributeError:
-            # Another torch than the ones known: its own way, slow as it is.
-            found = of(running.key_averages(), running.events() or ())
+            # An unknown version of torch: use its slow API.
+            found = summary(running.key_averages(), running.events() or ())
             gc.collect()
             return found
 
     def _write_trace(self, running: profile) -> tuple[int | None, dict[str, str]]:
-        """Bytes that the trace says were copied, and why there is no trace."""
+        """Write the trace. Return the copied bytes it shows, and the reason if it is missing."""
         path = Path(self._window.trace)
         try:
             running.export_chrome_trace(str(path))
@@ -167,11 +167,11 @@ class StepProfiler:
         try:
             jsonio.replace_file(path, text)
         except OSError as error:
-            print(f"canary: the profile is lost: {error}", file=sys.stderr, flush=True)
+            print(f"canary: the profile was not written: {error}", file=sys.stderr, flush=True)
 
 
 def _give_memory_back() -> None:
-    """What the events took must not look like the training's: glibc keeps it for later."""
+    """Release the memory of the events: glibc keeps it, and it would count as the training's."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

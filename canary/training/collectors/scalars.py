@@ -1,4 +1,4 @@
-"""Numbers that stay on the device until the host can have them without waiting. Needs torch."""
+"""Numbers on a device that the host reads without waiting. Needs torch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import torch
 class DeferredVector:
     """A vector on its way to the host.
 
-    On a CPU it is read at once. On CUDA `tolist` would wait for all the work queued so far: the
-    vector is copied to pinned memory in the stream's own order, and is there once an event behind
-    the copy has passed.
+    On a CPU it is read at once. On CUDA `tolist` would wait for all queued work. So the stream
+    copies the vector to pinned memory, and an event after the copy shows when it has arrived.
     """
 
     def __init__(self, vector: torch.Tensor) -> None:
@@ -28,21 +27,21 @@ class DeferredVector:
         self._event.record(torch.cuda.current_stream(vector.device))
 
     def is_ready(self) -> bool:
-        """Whether reading waits for nothing."""
+        """Return whether the numbers have arrived."""
         return self._event is None or bool(self._event.query())
 
     def wait(self) -> None:
-        """Until it is ready."""
+        """Wait until the numbers have arrived."""
         if self._event is not None:
             self._event.synchronize()
 
     def read(self) -> list[float]:
-        """The numbers; to be asked when ready."""
+        """Return the numbers. Call it when ready."""
         return self._values if self._event is None else list(self._host.tolist())
 
 
 class DeferredScalars:
-    """Scalars by name on their way to the host: the tensors among them are one `DeferredVector`."""
+    """Scalars by name on their way to the host; tensors share one `DeferredVector`."""
 
     def __init__(self, scalars: Mapping[str, torch.Tensor | float]) -> None:
         tensors = {k: v.detach() for k, v in scalars.items() if isinstance(v, torch.Tensor)}
@@ -52,21 +51,21 @@ class DeferredScalars:
         if tensors:
             on_device = (value.device for value in tensors.values() if value.is_cuda)
             device = next(on_device, torch.device("cpu"))
-            # float32 holds no count above 2**24; the stack takes the widest dtype for all.
+            # float32 is inexact for counts above 2**24; the stack uses the widest dtype for all.
             wide = (v if v.is_floating_point() else v.double() for v in tensors.values())
             parts = [value.to(device, non_blocking=True).reshape(()) for value in wide]
             self._vector = DeferredVector(torch.stack(parts))
 
     def is_ready(self) -> bool:
-        """Whether reading waits for nothing."""
+        """Return whether the numbers have arrived."""
         return self._vector is None or self._vector.is_ready()
 
     def wait(self) -> None:
-        """Until it is ready."""
+        """Wait until the numbers have arrived."""
         if self._vector is not None:
             self._vector.wait()
 
     def read(self) -> dict[str, float]:
-        """The scalars; to be asked when ready."""
+        """Return the scalars. Call it when ready."""
         values = [] if self._vector is None else self._vector.read()
         return self._plain | dict(zip(self._names, values, strict=True))

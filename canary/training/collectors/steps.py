@@ -1,4 +1,4 @@
-"""Steps that have ended, and become rows once the device has their times and values."""
+"""Ended steps become rows once the device has delivered their times and values."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from canary.training.collectors.scalars import DeferredScalars
 
 
 class StepListener(Protocol):
-    """Looks at what enters each step and at the model when it has ended; its row comes later."""
+    """Gets the batches of each step, and the model at its end; the row comes later."""
 
     def batch(self, inputs: Mapping[str, Any]) -> None:
-        """A micro-batch of the step that is running."""
+        """Get a micro-batch of the running step."""
 
     def step_ended(self, step: int, model: Any, rate: float | None) -> None:
-        """The step has ended, with this learning rate."""
+        """Get the model and the learning rate at the step's end."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class _Ended:
     fill: Callable[[Row, dict[str, float]], None]
 
     def complete(self) -> Row:
-        """The row, once the device has its times and values."""
+        """Return the row. Call it once the device has delivered its times and values."""
         values = self.scalars.read()
         self.row["wall_s"] = self.time.wall_s()
         self.row["phases"] = self.time.by_phase()
@@ -58,8 +58,7 @@ class _Ended:
 
 
 class _Resident:
-    """Resident memory of this process; on Linux from a file that stays open, which costs a tenth
-    of what psutil's reading does."""
+    """Resident memory of this process; on Linux from an open file, at a tenth of psutil's cost."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
@@ -69,22 +68,22 @@ class _Resident:
             weakref.finalize(self, os.close, self._file)
 
     def bytes(self) -> int:
-        """Now."""
+        """Return the resident memory now."""
         if self._file is None:
             return int(self._process.memory_info().rss)
         return int(os.pread(self._file, 128, 0).split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 class _RunDelay:
-    """How long this thread was ready to run and had no core, as Linux counts it (second number of
-    schedstat, ns): the mark of other work on the machine. The file stays open: 1 us a reading."""
+    """How long this thread was ready to run but had no core, which shows other work on the machine.
+    From Linux (second number of schedstat, ns); the file stays open: 1 us per reading."""
 
     def __init__(self) -> None:
         self._file: int | None = None
         self._last: float | None = None
 
     def since_last(self) -> float | None:
-        """Seconds since the last call; None for the first, and where the kernel does not count."""
+        """Return the seconds since the last call; None at first or without the kernel's counter."""
         if self._file is None:
             self._file = self._open()
         if self._file < 0:
@@ -102,9 +101,9 @@ class _RunDelay:
 
 
 class EndedSteps:
-    """The clock of a training and its ended steps, handed to `sink` in order. Between `begin` and
-    `end` of `collectives`, rows of one of several ranks also have `collectives` and `wait_s`. A row
-    of a step that the profiler slowed down has `profiled`, which is true."""
+    """The clock of a training, and its ended steps, passed to `sink` in order. With several ranks,
+    rows between `begin` and `end` of `collectives` have `collectives` and `wait_s`. Rows of steps
+    that the profiler slowed down have `profiled: True`."""
 
     def __init__(
         self,
@@ -123,10 +122,10 @@ class EndedSteps:
         self._ended: list[_Ended] = []
         self.begun = False
         self.count = 0
-        """Steps that have ended."""
+        """Ended steps."""
 
     def begin(self, done: int = 0) -> None:
-        """The training begins after `done` steps of its own."""
+        """Begin to measure, after `done` earlier steps of the training."""
         self.begun = True
         if self.profiler is not None:
             self.profiler.training_begins(done)
@@ -134,7 +133,7 @@ class EndedSteps:
         self.clock.start()
 
     def end(self) -> None:
-        """No step follows: hands on the last rows."""
+        """Pass on the last rows."""
         if self.profiler is not None:
             self.profiler.training_ended()
         self.flush(wait=True)
@@ -145,14 +144,14 @@ class EndedSteps:
         scalars: Mapping[str, torch.Tensor | float],
         fill: Callable[[Row, dict[str, float]], None],
     ) -> None:
-        """Ends the step here. `fill` puts the values of `scalars` into the row, once they are on
-        the host; token counts are taken from them by name."""
+        """End the step here. `fill` puts the values of `scalars` into the row once they are on the
+        host; token counts are filled in by name."""
         self.count += 1
         deferred = DeferredScalars(scalars)
         row.update(self._memory())
         if self.profiler is not None:
             with self.clock.phase("other"):
-                # Before the step's end, so that what it takes is in no step that is timed.
+                # Before the step's end, so that timed steps do not contain the profiler's work.
                 if self.profiler.step_ends(row["step"]):
                     row["profiled"] = True
         row["host"] = {"run_delay_s": self._run_delay.since_last()}
@@ -165,7 +164,7 @@ class EndedSteps:
         self.flush()
 
     def flush(self, wait: bool = False) -> None:
-        """Hands on what is ready; with `wait`, all, after waiting for the device."""
+        """Pass on the rows that are ready; with `wait`, wait for the device and pass on all."""
         if wait and self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         while self._ended and (wait or self._ended[0].time.is_ready()):

@@ -1,4 +1,4 @@
-"""Tells the trackers of a trainer (`report_to`) scalars of our own, through its own callbacks.
+"""Sends additional scalars to a trainer's trackers (`report_to`), through its callbacks.
 
 `Trainer.log` is not used: it would change `log_history` and how often the trainer logs.
 """
@@ -11,15 +11,15 @@ from typing import Any
 
 
 def reporting_callbacks(trainer: Any) -> list[Any]:
-    """The callbacks of a trainer that are transformers' trackers."""
+    """Return the callbacks of a trainer that are transformers' trackers."""
     from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
     kinds = tuple(kind for kind in INTEGRATION_TO_CALLBACK.values() if isinstance(kind, type))
-    return [one for one in trainer.callback_handler.callbacks if isinstance(one, kinds)]
+    return [each for each in trainer.callback_handler.callbacks if isinstance(each, kinds)]
 
 
 class Trackers:
-    """The trackers that are on."""
+    """The active trackers of a trainer."""
 
     def __init__(self, trainer: Any) -> None:
         self._trainer = trainer
@@ -29,15 +29,15 @@ class Trackers:
         return bool(self._callbacks)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """As if the trainer had logged `values` at `step`."""
-        self._tell(self._callbacks, step, values)
+        """Send `values`, as if the trainer had logged them at `step`."""
+        self._send(self._callbacks, step, values)
 
     def write(self, step: int, name: str, text: str) -> None:
-        """A text at `step`, for those that keep texts beside scalars: TensorBoard."""
-        keepers = [one for one in self._callbacks if hasattr(one, "tb_writer")]
-        self._tell(keepers, step, {name: text})
+        """Send a text at `step` to TensorBoard, the tracker that stores texts."""
+        writers = [each for each in self._callbacks if hasattr(each, "tb_writer")]
+        self._send(writers, step, {name: text})
 
-    def _tell(self, callbacks: Sequence[Any], step: int, logs: Mapping[str, Any]) -> None:
+    def _send(self, callbacks: Sequence[Any], step: int, logs: Mapping[str, Any]) -> None:
         trainer = self._trainer
         state = copy.copy(trainer.state)
         state.global_step = step

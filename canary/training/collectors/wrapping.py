@@ -1,4 +1,4 @@
-"""Methods wrapped on one instance, and optimizers hooked in one process, until they are let go."""
+"""Wraps methods of an instance, and hooks optimizers of this process, until undone."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from torch.optim import optimizer as torch_optimizer
 
 
 class Wrapping:
-    """What a probe has put around the calls of others."""
+    """Wrapped methods and hooks, with the means to undo them."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def wrap(self, owner: Any, name: str, around: Callable[..., Any]) -> None:
-        """Calls `around` with the method and its arguments instead of the method; nothing where
-        there is no such method."""
+        """Call `around` with the method and its arguments instead of the method, if it exists."""
         original = getattr(owner, name, None)
         if original is None:
             return
-        own = vars(owner).get(name)
+        replaced = vars(owner).get(name)
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -30,18 +29,18 @@ class Wrapping:
         setattr(owner, name, wrapper)
         self._undo.append(
             functools.partial(delattr, owner, name)
-            if own is None
-            else functools.partial(setattr, owner, name, own)
+            if replaced is None
+            else functools.partial(setattr, owner, name, replaced)
         )
 
-    def hook_updates(self, begins: Callable[..., None], ended: Callable[..., None]) -> None:
-        """Calls these before and after the step of any torch optimizer of this process."""
-        before = torch_optimizer.register_optimizer_step_pre_hook(begins)
-        after = torch_optimizer.register_optimizer_step_post_hook(ended)
+    def hook_updates(self, begin: Callable[..., None], end: Callable[..., None]) -> None:
+        """Call these before and after each step of any torch optimizer in this process."""
+        before = torch_optimizer.register_optimizer_step_pre_hook(begin)
+        after = torch_optimizer.register_optimizer_step_post_hook(end)
         self._undo += [before.remove, after.remove]
 
     def undo(self) -> None:
-        """Leaves everything as it was."""
+        """Remove all wrapping and hooks."""
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()

@@ -232,7 +232,7 @@ def test_a_profiler_of_the_users_own_is_left_alone_and_named(tmp_path: Path) -> 
     assert calls["aten::addmm"] == 6
     record = load_record(run)
     assert record.status == "completed"
-    assert record.unmeasured["profiler"] == "a profiler of the training's own was running"
+    assert record.unmeasured["profiler"] == "another profiler was already running in the training"
     assert not flagged(list(read_rows(run / "steps.jsonl")))
 
 

@@ -160,7 +160,7 @@ def test_nothing_is_trained_where_records_are_only_to_be_reused(tmp_path: Path) 
     (found,) = compared([("blind", row)], store)
     store.close()
     assert not found.caught
-    assert "is not in" in found.trouble
+    assert "is missing in" in found.trouble
     with pytest.raises(Missing):
         Store(tmp_path, 1, train=False).sides(row, 1)
 

@@ -34,5 +34,5 @@ def test_without_a_gpu_it_says_so_and_runs_nothing(
     monkeypatch.setattr(sys, "argv", ["bench.gpu"])
     assert gpu.main() == 4
     captured = capsys.readouterr()
-    assert "no GPU here" in captured.err
+    assert "no GPU found" in captured.err
     assert captured.out == ""

@@ -33,7 +33,7 @@ DAMAGE: dict[str, Callable[[RunRecord], object]] = {
     "the run is failed": lambda r: setattr(r, "status", "failed"),
     "11 losses of 12 steps": lambda r: r.stability.loss_values.pop(),
     "losses that are not finite": lambda r: r.stability.loss_values.__setitem__(-1, float("nan")),
-    "gradient norms that are none": lambda r: r.stability.grad_norm_values.__setitem__(3, None),
+    "gradient norms missing": lambda r: r.stability.grad_norm_values.__setitem__(3, None),
     "phases add up to": lambda r: r.phases.update(other=1.0),
     "no time in phase backward": lambda r: r.phases.update(
         other=r.phases["other"] + r.phases["backward"], backward=0.0
@@ -58,7 +58,7 @@ def test_what_is_not_there_is_named(words: str) -> None:
 def test_a_loss_that_is_not_the_trainers_is_named() -> None:
     halved = LOG.replace("8.444", "4.222")
     assert lacking(real(), halved) == [
-        "the trainer's own loss of step 1 is 4.222, recorded is 8.444519758224487"
+        "the trainer printed loss 4.222 for step 1, but the record has 8.444519758224487"
     ]
     assert lacking(real(), "") == ["the trainer printed no loss"]
 

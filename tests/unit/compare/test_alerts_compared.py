@@ -28,7 +28,7 @@ def alert(kind: str = "loss_spike", step: int = 12, **more: Any) -> Any:
         "severity": "medium",
         "category": "convergence",
         "type": kind,
-        "message": "loss 8.1 after losses of about 2.2",
+        "message": "the loss jumped from about 2.2 to 8.1",
         "step": step,
         "value": 8.125,
         "threshold": 4.4,
@@ -84,7 +84,7 @@ def test_what_was_never_watched_is_not_judged() -> None:
 @pytest.mark.parametrize("form", ["text", "markdown", "json"])
 def test_alerts_are_shown_in_every_format(form: str) -> None:
     text = render(compared(current(alert(), alert(step=40)), baseline()), form)
-    assert "loss 8.1 after losses of about 2.2" in text
+    assert "the loss jumped from about 2.2 to 8.1" in text
     if form != "json":
         assert "Alerts during training" in text
         assert "(2 of them)" in text

@@ -1,7 +1,6 @@
-"""Tensors that are declared trainable and never change: an adapter that is not trained. Pure.
+"""Trainable tensors that never change, such as an adapter that is not trained. Pure.
 
-What changed is measured elsewhere (`canary.training.anomaly.parameters`,
-`canary.training.anomaly.measure`).
+`canary.training.anomaly.parameters` measures which tensors changed.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ SHOWN = 5
 
 
 class StalledAdapterDetector:
-    """Tells once which tensors stand still."""
+    """Reports each unchanged tensor once."""
 
     def __init__(self) -> None:
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at what was found since the step before."""
-        names = [name for name in observation.never_changed if name not in self._told]
+        """Check the unchanged tensors found since the previous step."""
+        names = [name for name in observation.never_changed if name not in self._reported]
         if not names:
             return
-        self._told.update(names)
+        self._reported.update(names)
         shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
         count = f"{len(names)} trainable tensor{'s' if len(names) > 1 else ''}"
         yield Alert(

@@ -1,4 +1,4 @@
-"""Batch size: whether a lasting change of it made the loss worse or a sample dearer. Pure."""
+"""Lasting changes of the batch size that raise the loss or the time per sample. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from canary.training.anomaly.detectors.series import Shift, shift_of
 from canary.training.anomaly.observation import Observation
 
 ENOUGH = 10
-"""Steps of a size before it is judged: the last batch of an epoch is smaller, and is no change."""
+"""Steps of one size before it is judged: an epoch's smaller last batch is not a change."""
 SURE = 6.0
 
 
 @dataclass
 class _Stretch:
-    """Steps of one batch size: losses, and seconds a sample."""
+    """Consecutive steps of one batch size: losses, and seconds per sample."""
 
     size: int
     window: int
@@ -39,7 +39,7 @@ class _Stretch:
 
 
 class BatchSizeDetector:
-    """Compares the last `window_size` steps of one size with the first of the next."""
+    """Compares the last `window_size` steps of one batch size with the first steps of the next."""
 
     def __init__(self, performance_threshold: float = 0.1, window_size: int = 20) -> None:
         self._threshold = performance_threshold
@@ -48,7 +48,7 @@ class BatchSizeDetector:
         self._new: _Stretch | None = None
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one step."""
+        """Check one step."""
         size = observation.batch_size
         if not size:
             return
@@ -73,7 +73,7 @@ class BatchSizeDetector:
     def _impact(self, step: int, before: _Stretch, after: _Stretch) -> Iterator[Alert]:
         pairs = (
             ("the loss", before.losses, after.losses),
-            ("the time of a sample", before.seconds, after.seconds),
+            ("the time per sample", before.seconds, after.seconds),
         )
         for what, was, now in pairs:
             if min(len(was), len(now)) < ENOUGH:
@@ -85,8 +85,8 @@ class BatchSizeDetector:
                     "medium",
                     "batch_size",
                     "batch_size_impact",
-                    f"since the batch size went from {before.size} to {after.size}, {what} is "
-                    f"{100 * shift.difference / scale:.3g}% higher",
+                    f"{what} rose by {100 * shift.difference / scale:.3g}% when the batch size "
+                    f"changed from {before.size} to {after.size}",
                     step,
                     shift.difference / scale,
                     self._threshold,
@@ -99,6 +99,6 @@ class BatchSizeDetector:
                 return
 
     def _sure(self, shift: Shift, now: deque[float]) -> bool:
-        """Whether the new values are all but surely another level: not one outlier among them."""
+        """Return whether the new values are surely higher as a whole, not because of outliers."""
         above = sum(value > shift.before for value in now)
         return shift.z > SURE and above >= 0.9 * len(now)

@@ -1,4 +1,4 @@
-"""The loss over many steps: no longer moving, or on its way up. Pure."""
+"""A loss that stops moving, or that diverges over many steps. Pure."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from canary.training.anomaly.detectors.episodes import Episodes
 from canary.training.anomaly.observation import Observation
 
 NOTHING = 1e-6
-"""Losses this small cancel to zero, as a policy's do: their size says nothing."""
+"""Smaller losses cancel to zero, as a policy's do: their size means nothing."""
 TRAINING = 0.1
-"""Share of the highest rate below which a loss may stand still: a schedule begins or ends there."""
+"""Below this share of the peak rate a loss need not move: a schedule begins or ends."""
 BLOCK = 5
-"""Steps whose mean loss is one point of the long history."""
+"""Steps averaged into one point of the long history."""
 MOST_BLOCKS = 128
-"""When there are so many, neighbours are joined, and a block is twice as long."""
+"""At this many blocks, neighbours are merged and blocks become twice as long."""
 FIRST_BLOCKS = 10
 RISE = 2.5
-"""A loss diverges at so many times what it was in the best quarter of the run so far ..."""
+"""A loss diverges at this many times its level in the best quarter of the run so far ..."""
 OF_START = 0.25
-"""... and at least this share of what it began with: a loss near zero doubles for nothing."""
+"""... and at least this share of its first level: a loss near zero doubles by chance."""
 RECENT = 10
 FIRST = 5
 EARLY_STEPS = 10
 EARLY_RISE = 4.0
-"""Before there is a history to tell from, from step 10 on, a loss diverges when each of the last
-five is so many times the largest of the first five ..."""
+"""With a short history, a loss diverges if the last five are each this many times the largest of
+the first five ..."""
 LEVEL = 1e-3
-"""... and those are above this: what begins at zero, as a penalty does, has no level."""
+"""... and the first five are above this: a loss that begins at zero, as a penalty, has no level."""
 
 
 class ConvergenceDetector:
-    """A plateau: the last `plateau_window` losses lie within `plateau_threshold` of their mean,
-    relative to it, while the learning rate is one that trains."""
+    """Reports divergence, and plateaus: at a rate that trains, the last `plateau_window` losses lie
+    within a band of `plateau_threshold` times their mean."""
 
     def __init__(self, plateau_threshold: float = 0.001, plateau_window: int = 50) -> None:
         self._threshold = plateau_threshold
@@ -50,7 +50,7 @@ class ConvergenceDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one loss."""
+        """Check one loss."""
         if observation.learning_rates:
             rate = max(observation.learning_rates)
             self._rates.append(rate)
@@ -63,7 +63,7 @@ class ConvergenceDetector:
         self._losses.append(loss)
         yield from self._plateau(observation.step)
         if not observation.surrogate:
-            # What online RL minimises is no level: it begins at 0, and its penalty grows.
+            # The loss of online RL has no level: it begins at 0, and its penalty grows.
             yield from self._divergence(observation.step, loss, observation.rewards is None)
 
     def _plateau(self, step: int) -> Iterator[Alert]:
@@ -77,12 +77,13 @@ class ConvergenceDetector:
         if level < NOTHING:
             return
         width = (highest - lowest) / level
-        if self._episodes.begins("plateau", width < self._threshold and self._trains()):
+        if self._episodes.is_new("plateau", width < self._threshold and self._trains()):
             yield Alert(
                 "medium",
                 "convergence",
                 "convergence_plateau",
-                f"the last {window} losses stay within {100 * width:.2g}% of {level:.4g}",
+                f"the loss has stopped moving: the last {window} values differ by at most "
+                f"{100 * width:.2g}%, near {level:.4g}",
                 step,
                 width,
                 self._threshold,
@@ -90,7 +91,7 @@ class ConvergenceDetector:
             )
 
     def _trains(self) -> bool:
-        """Whether the rate was high enough all the while for the loss to move, and not rising."""
+        """Return whether the rate was high enough for the loss to move, and did not rise."""
         if not self._rates:
             return True
         rising = self._rates[-1] > self._rates[0]
@@ -111,15 +112,14 @@ class ConvergenceDetector:
         now = statistics.fmean(self._recent)
         usual = self._history.best_quarter
         limit = max(RISE * usual, OF_START * blocks[0])
-        # The median too: one spike is not a loss that rises.
+        # The median must be above too: one spike is not divergence.
         above = usual > 0 and min(now, statistics.median(self._recent)) > limit
-        if self._episodes.begins("divergence", above):
+        if self._episodes.is_new("divergence", above):
             yield Alert(
                 "high",
                 "convergence",
                 "convergence_divergence",
-                f"the loss is {now:.4g} over the last {RECENT} steps, and was {usual:.4g} before: "
-                "it diverges",
+                f"the loss diverges: {now:.4g} over the last {RECENT} steps, up from {usual:.4g}",
                 step,
                 now,
                 limit,
@@ -129,13 +129,13 @@ class ConvergenceDetector:
     def _early_divergence(self, step: int) -> Iterator[Alert]:
         start, last = max(self._first), list(self._recent)[-FIRST:]
         limit = EARLY_RISE * start
-        if self._episodes.begins("divergence", min(self._first) > LEVEL and min(last) > limit):
+        if self._episodes.is_new("divergence", min(self._first) > LEVEL and min(last) > limit):
             yield Alert(
                 "high",
                 "convergence",
                 "convergence_divergence",
-                f"each of the last {FIRST} losses is at least {min(last):.4g}, and the first "
-                f"{FIRST} were at most {start:.4g}: the loss diverges",
+                f"the loss diverges: the last {FIRST} losses are at least {min(last):.4g}, the "
+                f"first {FIRST} were at most {start:.4g}",
                 step,
                 min(last),
                 limit,
@@ -144,7 +144,7 @@ class ConvergenceDetector:
 
 
 class _Blocks:
-    """Means over the whole past in bounded memory."""
+    """Mean losses of the whole run, in bounded memory."""
 
     def __init__(self) -> None:
         self.means: list[float] = []

@@ -1,4 +1,4 @@
-"""Losses and gradients that are no numbers any more. Pure."""
+"""Losses and gradients that are NaN or infinite; KL and rewards that are NaN. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from canary.training.anomaly.detectors.episodes import Episodes
 from canary.training.anomaly.observation import Observation
 
 SCALING = 20
-"""In float16 a gradient scaler begins too high and halves until gradients fit: so many norms in a
-row are let pass."""
+"""In float16 the gradient scale begins too high and halves until gradients fit: this many
+non-finite norms in succession are ignored."""
 
 
 class FiniteDetector:
-    """The loss as it was computed, of the step and of each micro-batch, and the gradient norm."""
+    """Checks the raw loss of the step and of each micro-batch, the gradient norm, KL and reward."""
 
     def __init__(self, scaled_gradients: bool = False) -> None:
         self._patience = SCALING if scaled_gradients else 0
@@ -23,11 +23,11 @@ class FiniteDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one step."""
+        """Check one step."""
         self._episodes.next()
         losses = [observation.loss, *observation.micro_losses]
         bad = next((loss for loss in losses if loss is not None and not math.isfinite(loss)), None)
-        if self._episodes.begins("loss", bad is not None):
+        if self._episodes.is_new("loss", bad is not None):
             hashes = observation.batch_hash() if observation.batch_hash is not None else None
             yield Alert(
                 "critical",
@@ -44,7 +44,7 @@ class FiniteDetector:
         if norm is None:
             return
         self._bad_norms = 0 if math.isfinite(norm) else self._bad_norms + 1
-        if self._episodes.begins("gradient", self._bad_norms > self._patience):
+        if self._episodes.is_new("gradient", self._bad_norms > self._patience):
             yield Alert(
                 "critical",
                 "numerics",
@@ -57,11 +57,11 @@ class FiniteDetector:
             )
 
     def _signals(self, observation: Observation) -> Iterator[Alert]:
-        """What online training is steered by: a KL or a reward that is no number."""
+        """Check the KL and the reward of online training for NaN."""
         reward = observation.rewards.mean if observation.rewards is not None else None
         for name, value in (("kl", observation.kl), ("reward", reward)):
             bad = value is not None and math.isnan(value)
-            if self._episodes.begins(name, bad):
+            if self._episodes.is_new(name, bad):
                 yield Alert(
                     "high",
                     "numerics",

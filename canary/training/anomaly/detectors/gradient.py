@@ -1,4 +1,4 @@
-"""Gradient norms: explosion, vanishing, and norms that jump from step to step. Pure."""
+"""Gradient norms that explode, vanish, or jump from step to step. Pure."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from canary.training.anomaly.detectors.episodes import Episodes
 from canary.training.anomaly.observation import Observation
 
 KNOWN = 5
-"""Norms after which a run's own level is known."""
+"""Norms after which the run's usual level is known."""
 FIRST = 1000.0
-"""Of the first norm of a run nothing is known: sums, and squares such as IPO's loss, have norms
-of hundreds. So many times the threshold is an explosion whatever the loss."""
+"""Limit for the first norm of a run, in multiples of the threshold. The usual level is not known
+yet: losses that are sums or squares, such as IPO's, have norms of hundreds."""
 BEYOND = 1.5
-"""An explosion is so many times what nine in ten of the window's norms are below: those of policies
-have long tails, and a median near zero where most groups teach nothing."""
+"""An explosion is at least this many times the window's 90th percentile: the norms of policies have
+long tails, and a median near zero if most groups have equal rewards."""
 LOW = 8
-"""Norms in a row that vanished, in a run that had others."""
+"""Vanished norms in succession that raise an alert, in a run that had larger ones."""
 CHANGES = 30
 EVERY = 5
-"""A window is looked at once in so many steps: it hardly changes in between."""
+"""The window is checked once per this many steps: it hardly changes in between."""
 JUMPY = 10.0
-"""Norms that in half of the steps change by this factor vary too much to be followed."""
+"""Norms are unstable if they change by more than this factor in half of the steps."""
 
 
 class GradientDetector:
-    """Against the run's own level: a norm above `explosion_threshold`, and above that many times
-    the median of the last `window_size` norms."""
+    """Compares norms with the run's usual level. An explosion is above `explosion_threshold`, and
+    above that many times the median of the last `window_size` norms."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class GradientDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one norm; one that is not finite is another detector's matter."""
+        """Check one norm; `FiniteDetector` handles a norm that is not finite."""
         norm = observation.grad_norm
         if norm is None or not math.isfinite(norm):
             return
@@ -71,14 +71,14 @@ class GradientDetector:
 
     def _exploded(self, step: int, norm: float) -> Iterator[Alert]:
         limit = self._limit()
-        if self._episodes.begins("explosion", norm > limit):
+        if self._episodes.is_new("explosion", norm > limit):
             usual = statistics.median(self._norms) if self._norms else None
-            of = "" if usual is None else f"; {usual:.4g} is usual in this run"
+            compared = "" if usual is None else f"; the median of recent steps is {usual:.4g}"
             yield Alert(
                 "critical",
                 "gradient",
                 "gradient_explosion",
-                f"gradient norm {norm:.4g} is above {limit:.4g}{of}",
+                f"gradient norm {norm:.4g} is above the limit {limit:.4g}{compared}",
                 step,
                 norm,
                 limit,
@@ -86,16 +86,17 @@ class GradientDetector:
             )
 
     def _vanished(self, step: int, norm: float) -> Iterator[Alert]:
-        # Groups of equal rewards have no gradient, some in a row by chance; and a first norm may be
-        # that of a start from 0.
+        # Groups of equal rewards have no gradient, by chance several times in succession. The
+        # first norm may be near 0 because the weights start at 0.
         self._low = self._low + 1 if norm < self._vanishing else 0
         low = self._low >= LOW or self._low == self._seen + 1 > 1
-        if self._episodes.begins("vanishing", low):
+        if self._episodes.is_new("vanishing", low):
             yield Alert(
                 "high",
                 "gradient",
                 "gradient_vanishing",
-                f"gradient norm {norm:.4g} is below {self._vanishing:g}: nothing is learned",
+                f"the model learns almost nothing: gradient norm {norm:.4g} is below "
+                f"{self._vanishing:g}",
                 step,
                 norm,
                 self._vanishing,
@@ -109,13 +110,13 @@ class GradientDetector:
         if len(logs) <= CHANGES // 2:
             return
         factor = math.exp(statistics.median(abs(b - a) for a, b in pairwise(logs)))
-        if self._episodes.begins("variance", factor > JUMPY):
+        if self._episodes.is_new("variance", factor > JUMPY):
             yield Alert(
                 "medium",
                 "gradient",
                 "gradient_variance",
-                f"gradient norms change by a factor of {factor:.3g} from step to step, in half of "
-                f"the last {CHANGES} steps",
+                f"gradient norms are unstable: in half of the last {CHANGES} steps they changed "
+                f"by a factor of at least {factor:.3g}",
                 step,
                 factor,
                 JUMPY,

@@ -1,8 +1,8 @@
-"""Learning rates: out of bounds, or changed at once where no schedule changes them. Pure.
+"""Learning rates that are out of bounds, or change suddenly outside a schedule. Pure.
 
-A schedule is told by its shape. Its changes continue: each is about as large as the one before it,
-as in warm-up and decay, or smaller. What is no continuation is judged one step later, when it is
-known whether a ramp began there. A rise back to what the run had before is a restart.
+A schedule is recognised by its shape. Each change is about as large as the previous one, or
+smaller, as in warm-up and decay. Any other change is judged one step later, because a ramp may have
+begun. A rise back to an earlier rate of the run is a restart.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from canary.training.anomaly.detectors.episodes import Episodes
 from canary.training.anomaly.observation import Observation
 
 HELD = 10
-"""Steps for which a rate stays below the minimum, unchanged, before it is too low: a warm-up
-begins at zero and a decay ends there."""
+"""A rate is too low after this many unchanged steps below the minimum: warm-up begins at zero and
+decay ends there."""
 HELD_BY_HAND = 2
-"""The same for a rate that no scheduler moves."""
+"""The same for a rate without a scheduler."""
 CONTINUES = 3.0
-"""A change is the continuation of one that is at least a third of it."""
+"""A change continues the previous one if it is at most this many times as large."""
 RETURNS = 1.05
-"""A rise to no more than this, over the run's highest rate, is a restart."""
+"""A rise to at most this many times the run's highest rate is a restart."""
 
 
 @dataclass
@@ -32,16 +32,16 @@ class _Group:
 
     last: float
     change: float
-    """The last change; at the first step, as if a linear warm-up had begun at zero."""
+    """The last change; the first step counts as a linear warm-up from zero."""
     highest: float
     same: int = 1
-    """Steps with this very rate."""
+    """Steps with exactly this rate."""
     pending: tuple[int, float, float] | None = None
-    """Step, rate before, and change that may be the first of a ramp."""
+    """Step, rate before it, and change, if this may be the first step of a ramp."""
 
 
 class LearningRateDetector:
-    """Looks at each parameter group by itself."""
+    """Checks each parameter group separately."""
 
     def __init__(
         self, change_threshold: float = 0.3, min_lr: float = 1e-8, max_lr: float = 1.0
@@ -53,7 +53,7 @@ class LearningRateDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at the rates of one step."""
+        """Check the rates of one step."""
         self._episodes.next()
         for place, rate in enumerate(observation.learning_rates):
             if not math.isfinite(rate):
@@ -65,12 +65,12 @@ class LearningRateDetector:
 
     def _group(self, step: int, place: int, rate: float, by_hand: bool) -> Iterator[Alert]:
         extra = {"group": place}
-        if self._episodes.begins(f"high{place}", rate > self._highest):
+        if self._episodes.is_new(f"high{place}", rate > self._highest):
             yield Alert(
                 "high",
                 "learning_rate",
                 "lr_too_high",
-                f"learning rate {rate:.4g} is above {self._highest:g}",
+                f"learning rate {rate:.4g} is above the limit {self._highest:g}",
                 step,
                 rate,
                 self._highest,
@@ -81,8 +81,8 @@ class LearningRateDetector:
             group = self._groups[place] = _Group(rate, rate, rate)
         else:
             yield from self._moved(step, place, group, rate, by_hand)
-        held = HELD_BY_HAND if by_hand and rate > 0 else HELD
-        if self._episodes.begins(f"low{place}", rate < self._lowest and group.same >= held):
+        patience = HELD_BY_HAND if by_hand and rate > 0 else HELD
+        if self._episodes.is_new(f"low{place}", rate < self._lowest and group.same >= patience):
             yield Alert(
                 "medium",
                 "learning_rate",
@@ -121,7 +121,7 @@ class LearningRateDetector:
             "medium",
             "learning_rate",
             "lr_sudden_change",
-            f"learning rate {before:.4g} -> {after:.4g} from one step to the next",
+            f"learning rate changed from {before:.4g} to {after:.4g} in one step",
             step,
             relative,
             self._change,
@@ -130,10 +130,10 @@ class LearningRateDetector:
 
 
 def _continues(before: float, change: float) -> bool:
-    """Whether `change` goes on where `before` went, no more than so many times as fast."""
+    """Return whether `change` has the direction of `before` and at most CONTINUES its size."""
     return before * change > 0 and abs(change) <= CONTINUES * abs(before)
 
 
 def _goes_on_from(first: float, change: float) -> bool:
-    """Whether `first` was the beginning of a ramp, of which `change` is the next step."""
+    """Return whether `first` began a ramp of which `change` is the next step."""
     return _continues(first, change) and _continues(change, first)

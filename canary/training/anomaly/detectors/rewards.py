@@ -1,4 +1,4 @@
-"""Rewards: predictions that miss them, and a distribution that is no longer what it was. Pure."""
+"""Inaccurate reward predictions, and changes in the distribution of rewards. Pure."""
 
 from __future__ import annotations
 
@@ -15,24 +15,22 @@ from canary.training.anomaly.observation import Agreement, Observation, Sample
 WINDOW = 200
 RECENT = 20
 PAST = 40
-"""Steps that must be known before the recent ones to say that these differ."""
+"""Steps needed before the recent ones, to compare with."""
 EVERY = 5
-"""Windows are looked at once in so many steps: they hardly change in between."""
+"""Windows are checked once per this many steps: they hardly change in between."""
 SURE = 8.0
 CALLS = 10
 SAMPLES = 32
-"""Predictions that are enough to judge a single step by."""
+"""Predictions needed to judge a single step."""
 SPREAD = 2.0
-"""A spread of rewards that has so many times grown is another distribution."""
+"""The distribution has changed if the standard deviation grew by more than this factor."""
 FLAT = 0.25
-"""A rise is a jump, and not learning, where the rewards before and after it move by less than this
-share of it."""
+"""In a jump, unlike in learning, rewards before and after it move less than this share of it."""
 
 
 class CalibrationDetector:
-    """How well predictions of the reward meet it: 1 - mean absolute error over the rewards' root
-    mean square. Below `calibration_threshold` it is poor; a fall by `drift_threshold` is a drift.
-    """
+    """Checks calibration: 1 - mean absolute error / root mean square of the rewards. It is poor
+    below `calibration_threshold`; a fall by more than `drift_threshold` is a drift."""
 
     def __init__(self, drift_threshold: float = 0.1, calibration_threshold: float = 0.7) -> None:
         self._drift = drift_threshold
@@ -43,7 +41,7 @@ class CalibrationDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one step's predictions."""
+        """Check the predictions of one step."""
         found = observation.agreement
         if found is None or not math.isfinite(found.error + found.square):
             return
@@ -61,7 +59,7 @@ class CalibrationDetector:
     def _is_poor(self, step: int, found: Agreement, scale: float) -> Iterator[Alert]:
         score = None
         if found.count >= SAMPLES:
-            # Of one step alone, what a common shift of its samples does not explain.
+            # In a single step, a common shift of all samples may be chance: count the rest.
             sure = found.centred_error - SURE * found.centred_std / math.sqrt(found.count)
             if 1 - sure / scale < self._poor:
                 score = 1 - found.error / scale
@@ -71,13 +69,13 @@ class CalibrationDetector:
             error = math.sqrt(min(spread / len(recent), variance))
             if 1 - (mean - SURE * error) / scale < self._poor:
                 score = 1 - mean / scale
-        if self._episodes.begins("poor", score is not None):
+        if self._episodes.is_new("poor", score is not None):
             assert score is not None
             yield Alert(
                 "medium",
                 "reward_drift",
                 "calibration_poor",
-                f"predictions of the reward are off: calibration {score:.3g}, below {self._poor:g}",
+                f"reward predictions are inaccurate: calibration {score:.3g}, limit {self._poor:g}",
                 step,
                 score,
                 self._poor,
@@ -87,13 +85,13 @@ class CalibrationDetector:
     def _drifted(self, step: int, scale: float) -> Iterator[Alert]:
         shift = shift_of(*split(self._errors, RECENT))
         fall = shift.difference / scale
-        if self._episodes.begins("drift", fall > self._drift and shift.sure(SURE)):
+        if self._episodes.is_new("drift", fall > self._drift and shift.sure(SURE)):
             yield Alert(
                 "medium",
                 "reward_drift",
                 "calibration_drift",
-                f"calibration of the rewards fell from {1 - shift.before / scale:.3g} to "
-                f"{1 - shift.after / scale:.3g}",
+                "reward predictions became less accurate: calibration fell from "
+                f"{1 - shift.before / scale:.3g} to {1 - shift.after / scale:.3g}",
                 step,
                 fall,
                 self._drift,
@@ -102,8 +100,8 @@ class CalibrationDetector:
 
 
 class RewardDriftDetector:
-    """The rewards' distribution against that of the steps before: a mean that fell, one that jumped
-    up at once, or a spread that grew. A mean that rises step by step is what training is for."""
+    """Compares the recent rewards with earlier ones: the mean fell or jumped up, or the standard
+    deviation grew. A mean that rises step by step is normal: the training works."""
 
     def __init__(self, drift_threshold: float = 0.1) -> None:
         self._drift = drift_threshold
@@ -114,7 +112,7 @@ class RewardDriftDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one step's rewards."""
+        """Check the rewards of one step."""
         rewards = observation.rewards
         if rewards is None or not math.isfinite(rewards.mean):
             return
@@ -124,7 +122,7 @@ class RewardDriftDetector:
             return
         scale = math.sqrt(statistics.fmean(self._squares))
         what = self._changed(scale) if scale > 0 else None
-        if self._episodes.begins("drift", what is not None):
+        if self._episodes.is_new("drift", what is not None):
             assert what is not None
             words, value, metadata = what
             yield Alert(
@@ -160,7 +158,8 @@ class RewardDriftDetector:
         spread = shift_of(*split(self._spreads, RECENT))
         if spread.before > 0 and spread.after > SPREAD * spread.before and spread.sure(SURE):
             return (
-                f"the spread of the rewards grew from {spread.before:.4g} to {spread.after:.4g}",
+                "the standard deviation of the rewards grew from "
+                f"{spread.before:.4g} to {spread.after:.4g}",
                 spread.difference / scale,
                 {"before": spread.before, "after": spread.after, "scale": scale},
             )

@@ -1,4 +1,4 @@
-"""What goes wrong in RLHF alone: KL, entropy, clipping, and rewards that are hacked. Pure."""
+"""Failures specific to RLHF: KL, entropy, clipping, and reward hacking. Pure."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ WINDOW = 100
 LAST = 5
 KNOWN = 10
 SOON = 3
-"""Steps after which limits are held that need no past but the first steps."""
+"""Steps before limits apply that compare only with the first steps."""
 FIRST = 2
-"""Steps whose entropy is that of the start: a run may break in its second."""
+"""Steps that give the entropy of the start; only two, because a run may break that early."""
 AT_REFERENCE = 0.05
-"""Of the limit: a run whose first KL is within this began at its reference."""
+"""A run began at its reference model if its first KL is within this share of the limit."""
 FAR = 5.0
-"""So many times the limit is too far from the reference for a run that began at it. Runs of PPO,
-GRPO and RLOO that learn stay below 0.6 nats a token, below 3 in 60 steps for a reward model alone;
-runs that broke stand at 5 to 15."""
+"""A run that began at its reference model is too far away at this many times the limit. Runs that
+learn (PPO, GRPO, RLOO) stay below 0.6 nats per token; with a reward model alone, below 3 in 60
+steps. Broken runs reach 5 to 15."""
 SURE = 4.0
-"""Two series that both shift this surely at once do not do so by chance."""
+"""Standard errors: two series that both shift this far at once do not do so by chance."""
 RUNAWAY = 5.0
 LONGER = 1.5
 TOKENS_IN_A_SEQUENCE = 10.0
-"""A KL summed over completions is held to so many times the limit of a token's mean."""
+"""A KL summed over a completion may be this many times the limit of the mean per token."""
 
 
 class RLHFDetector:
-    """Medians of the last few steps, against limits and the run's own past.
+    """Compares medians of the last few steps with limits and with earlier steps of the run.
 
     Args:
-        kl_limit: a mean KL a token above this, and five times its past, blew up; so did five
-            times this in a run that began at its reference, whatever its past.
-        entropy_floor: share of the entropy of the first two steps under which it collapsed.
-        clip_limit: share of clipped tokens over which the updates no longer follow the objective.
+        kl_limit: the KL blew up if its mean per token is above this and five times its past. In a
+            run that began at its reference model, five times this limit is enough.
+        entropy_floor: entropy collapsed below this share of the entropy of the first two steps.
+        clip_limit: above this share of clipped tokens, updates no longer follow the objective.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class RLHFDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one step."""
+        """Check one step."""
         self._episodes.next()
         self._seen += 1
         yield from self._kl_blew_up(observation)
@@ -85,16 +85,16 @@ class RLHFDetector:
         runaway = len(self._kl) >= KNOWN and now > limit
         began = abs(self._first_kl) <= AT_REFERENCE * allowed
         far = began and len(self._kl) >= SOON and now > FAR * allowed
-        since = f"after {before:.4g}"
+        since = f"up from {before:.4g}"
         if far and not runaway:
             before, limit = self._first_kl, FAR * allowed
-            since = f"from {before:.4g} at the start"
-        if self._episodes.begins("kl", runaway or far):
+            since = f"up from {before:.4g} at the start"
+        if self._episodes.is_new("kl", runaway or far):
             yield Alert(
                 "high",
                 "rlhf",
                 "kl_blowup",
-                f"KL to the reference {now:.4g}, {since}: the policy runs away from it",
+                f"the policy drifts too far from the reference model: KL {now:.4g}, {since}",
                 observation.step,
                 now,
                 limit,
@@ -116,12 +116,13 @@ class RLHFDetector:
         now = statistics.median(self._entropy)
         limit = self._entropy_floor * start
         enough = len(self._entropy) >= SOON
-        if self._episodes.begins("entropy", enough and start > 0 and now < limit):
+        if self._episodes.is_new("entropy", enough and start > 0 and now < limit):
             yield Alert(
                 "high",
                 "rlhf",
                 "entropy_collapse",
-                f"entropy {now:.4g}, from {start:.4g} at the start: the policy says one thing only",
+                f"the policy's outputs hardly vary any more: entropy {now:.4g}, down from "
+                f"{start:.4g} at the start",
                 observation.step,
                 now,
                 limit,
@@ -135,12 +136,13 @@ class RLHFDetector:
         self._clip.append(share)
         now = statistics.median(self._clip)
         full = len(self._clip) == KNOWN
-        if self._episodes.begins("clip", full and now > self._clip_limit):
+        if self._episodes.is_new("clip", full and now > self._clip_limit):
             yield Alert(
                 "medium",
                 "rlhf",
                 "clip_fraction_saturation",
-                f"{100 * now:.3g}% of the tokens are clipped: steps are too large or data too old",
+                f"{100 * now:.3g}% of the tokens are clipped, limit {100 * self._clip_limit:.3g}%: "
+                "the updates are too large, or the rollouts too old",
                 observation.step,
                 now,
                 self._clip_limit,
@@ -157,14 +159,15 @@ class RLHFDetector:
             return
         gain = shift_of(*split(self._rewards, RECENT))
         cost = self._runaway() if gain.z > SURE else None
-        if self._episodes.begins("hacking", cost is not None):
+        if self._episodes.is_new("hacking", cost is not None):
             assert cost is not None
             words, value, limit = cost
             yield Alert(
                 "high",
                 "rlhf",
                 "reward_hacking",
-                f"the reward rose from {gain.before:.4g} to {gain.after:.4g} while {words}",
+                "possible reward hacking: the reward rose from "
+                f"{gain.before:.4g} to {gain.after:.4g} while {words}",
                 observation.step,
                 value,
                 limit,
@@ -172,11 +175,11 @@ class RLHFDetector:
             )
 
     def _runaway(self) -> tuple[str, float, float] | None:
-        """What the reward is bought with: words, value, limit."""
+        """Return what grew beyond its limit: words, value, limit; None if nothing did."""
         now, before = self._kl_now()
         limit = max(RUNAWAY * before, self._kl_limit / 2)
         if len(self._kl) >= 2 * RECENT and now > limit:
-            return f"KL went from {before:.4g} to {now:.4g}", now, limit
+            return f"KL rose from {before:.4g} to {now:.4g}", now, limit
         if len(self._lengths) < 2 * RECENT:
             return None
         length = shift_of(*split(self._lengths, RECENT))

@@ -1,4 +1,4 @@
-"""Statistics of short series that are noisy and correlated from one step to the next. Pure."""
+"""Statistics of short, noisy series that are correlated from step to step. Pure."""
 
 from __future__ import annotations
 
@@ -10,38 +10,37 @@ from dataclasses import dataclass
 from itertools import islice
 
 MOST_CORRELATED = 0.95
-"""Series more correlated than this cannot be told from a drift within a window."""
+"""Within a window, a series more correlated than this looks like a drift."""
 INDEPENDENT = 10.0
-"""A past worth fewer independent values than this does not tell how a series varies."""
+"""Fewer independent values than this do not show how a series varies."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How far the mean of recent values lies from that of the ones before."""
+    """The difference between the mean of recent values and that of earlier ones."""
 
     before: float
     after: float
     z: float
-    """In standard errors that allow for correlation; signed like `after - before`."""
+    """In standard errors, corrected for correlation; signed like `after - before`."""
     independent: float
-    """How many independent values the ones before are worth."""
+    """The number of independent values that the earlier values are worth."""
 
     def sure(self, errors: float) -> bool:
-        """Whether it is one, in either direction: by so many standard errors, of a series whose
-        past tells how it varies."""
+        """Return whether the shift exceeds `errors` standard errors, from enough earlier values."""
         return abs(self.z) > errors and self.independent >= INDEPENDENT
 
     @property
     def difference(self) -> float:
-        """after - before."""
+        """Return `after - before`."""
         return self.after - self.before
 
 
 def long_run(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean, variance, and variance of a mean times its count, of a series with lag-1 correlation.
+    """Return mean, variance, and count times the variance of the mean, with lag-1 correlation.
 
-    The correlation is corrected for its bias in short series, (1 + 3 phi) / n (Kendall 1954), and
-    the variance for what the mean of so few independent values takes away from it.
+    The correlation is corrected for its bias in short series, (1 + 3 phi) / n (Kendall 1954). The
+    variance is corrected for the few independent values in the mean.
     """
     count = len(values)
     mean = statistics.fmean(values)
@@ -59,7 +58,7 @@ def long_run(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def shift_of(before: Sequence[float], after: Sequence[float]) -> Shift:
-    """The shift between two stretches of one series; the first tells how it varies."""
+    """Return the shift between two parts of one series; `before` gives the variation."""
     mean, variance, spread = long_run(before)
     now = statistics.fmean(after)
     error = math.sqrt(min(spread / len(before), variance) + min(spread / len(after), variance))
@@ -71,12 +70,12 @@ def shift_of(before: Sequence[float], after: Sequence[float]) -> Shift:
 
 
 def split(values: deque[float], recent: int) -> tuple[list[float], list[float]]:
-    """A window as its past and its `recent` last values."""
-    everything = list(values)
-    return everything[:-recent], everything[-recent:]
+    """Return a window in two parts: its earlier values, and its last `recent` values."""
+    window = list(values)
+    return window[:-recent], window[-recent:]
 
 
 def spread_of(values: Sequence[float]) -> float:
-    """Standard deviation from the median absolute deviation (Gaussian consistent)."""
+    """Return the standard deviation, estimated from the median absolute deviation (Gaussian)."""
     centre = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - centre) for value in values)

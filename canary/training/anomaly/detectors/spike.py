@@ -1,4 +1,4 @@
-"""A loss far above its neighbours, with the hash of the batch it came from. Pure."""
+"""A loss far above those before it, with the hash of its batch. Pure."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ WINDOW = 50
 KNOWN = 15
 NEIGHBOURS = 5
 UNUSUAL = 10.0
-"""A spike is so many standard deviations of the changes between steps above its neighbours ..."""
+"""A spike is above the previous losses by this many standard deviations of step changes ..."""
 TIMES = 2.0
-"""... and so many times as high."""
+"""... and at least this many times as high."""
 
 
 class LossSpikeDetector:
-    """Looks at losses above zero: a policy's losses cancel, and have no level to rise from."""
+    """Checks losses above zero: a policy's losses cancel to 0, so that they have no level."""
 
     def __init__(self) -> None:
         self._losses: deque[float] = deque(maxlen=WINDOW)
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one loss."""
+        """Check one loss."""
         loss = observation.loss
         if loss is None or not math.isfinite(loss) or observation.surrogate:
             return
@@ -44,14 +44,14 @@ class LossSpikeDetector:
         if loss <= TIMES * level or min(known) <= NOTHING:
             return
         limit = max(TIMES * level, level + UNUSUAL * spread_of([b - a for a, b in pairwise(known)]))
-        if self._episodes.begins("spike", loss > limit):
+        if self._episodes.is_new("spike", loss > limit):
             hashes = observation.batch_hash() if observation.batch_hash is not None else None
-            of = f", batch {str(hashes[0])[:12]}" if hashes else ""
+            batch = f", batch {str(hashes[0])[:12]}" if hashes else ""
             yield Alert(
                 "medium",
                 "convergence",
                 "loss_spike",
-                f"loss {loss:.4g} after losses of about {level:.4g}{of}",
+                f"the loss jumped from about {level:.4g} to {loss:.4g}{batch}",
                 observation.step,
                 loss,
                 limit,

@@ -1,4 +1,4 @@
-"""A value function that gets worse, which a clipped gradient norm does not show. Pure."""
+"""A value function that gets worse, which clipped gradient norms do not show. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from canary.training.anomaly.observation import Observation, Sample
 
 WINDOW = 100
 LAST = 5
-"""Steps whose median is what the value function is now, and what it was at first."""
+"""Steps whose median is the present level, or the first level."""
 KNOWN = 10
 UNKNOWN = 1.0
-"""What values of 0 cost where the spread of the scores is not told."""
+"""The loss of values of 0 if the standard deviation of the scores is unknown."""
 
 
 class ValueDetector:
-    """The value loss against its own past, and the variance of the returns that it leaves; both
-    only while the values are worse than values of 0, whose loss is half the scores' mean square:
-    where scores hardly differ, or the first ones come late, the ratios say nothing.
+    """Checks the value loss, and the variance of the returns that the values leave unexplained.
+    Both count only while the values are worse than values of 0: if scores hardly differ, or the
+    first ones come late, the ratios mean nothing.
 
     Args:
-        loss_limit: times the larger of its first and its usual value loss, at which it blew up.
-        unexplained_limit: Var(returns - values) / Var(returns), 1 - explained variance, from which
-            on the values teach the policy noise.
+        loss_limit: the loss blew up above this many times the larger of its first and usual level.
+        unexplained_limit: above this Var(returns - values) / Var(returns), 1 - explained variance,
+            the values teach the policy noise.
     """
 
     def __init__(self, loss_limit: float = 10.0, unexplained_limit: float = 3.0) -> None:
@@ -41,7 +41,7 @@ class ValueDetector:
         self._episodes = Episodes()
 
     def observe(self, observation: Observation) -> Iterator[Alert]:
-        """Looks at one step; a value loss that is not finite is another detector's matter."""
+        """Check one step; a value loss that is not finite is skipped."""
         loss, explained = observation.value_loss, observation.explained_variance
         if loss is None or not math.isfinite(loss):
             return
@@ -63,12 +63,12 @@ class ValueDetector:
     def _blew_up(self, step: int, now: float, before: list[float], worse: bool) -> Iterator[Alert]:
         usual = max(statistics.median(self._first), statistics.median(before))
         limit = self._loss_limit * usual
-        if self._episodes.begins("loss", worse and now > limit):
+        if self._episodes.is_new("loss", worse and now > limit):
             yield Alert(
                 "high",
                 "rlhf",
                 "value_loss_blowup",
-                f"value loss {now:.4g}, after {usual:.4g}: the value function diverges",
+                f"the value function diverges: value loss {now:.4g}, up from {usual:.4g}",
                 step,
                 now,
                 limit,
@@ -77,13 +77,13 @@ class ValueDetector:
 
     def _misleads(self, step: int, loss: float, worse: bool) -> Iterator[Alert]:
         share = statistics.median(self._unexplained)
-        if self._episodes.begins("variance", worse and share > self._unexplained_limit):
+        if self._episodes.is_new("variance", worse and share > self._unexplained_limit):
             yield Alert(
                 "medium",
                 "rlhf",
                 "value_explains_nothing",
-                f"explained variance {1 - share:.4g}: the values are farther from the returns than "
-                "any constant",
+                "the value function predicts returns worse than a constant would: explained "
+                f"variance {1 - share:.4g}",
                 step,
                 1 - share,
                 1 - self._unexplained_limit,
@@ -92,7 +92,7 @@ class ValueDetector:
 
 
 def _loss_of_zeros(scores: Sample | None) -> float:
-    """The value loss, half a mean square, of values that are all 0."""
+    """Return the value loss, half a mean square, of values that are all 0."""
     if scores is None or scores.std is None:
         return UNKNOWN
     square = (scores.mean**2 + scores.std**2) / 2

@@ -360,7 +360,7 @@ def test_handlers_get_the_alerts_and_the_step() -> None:
     profiler_registry.register_hook(
         "anomaly_detection", lambda alerts, step: heard.append(([a.type for a in alerts], step))
     )
-    with pytest.raises(UsageError, match="no hook is called 'anomaly_detector'"):
+    with pytest.raises(UsageError, match="there is no hook 'anomaly_detector'"):
         profiler_registry.register_hook("anomaly_detector", lambda alerts, step: None)
     detector.analyze_training_step(loss=1.0)
     nan_step(detector)
@@ -386,7 +386,7 @@ def test_a_handler_that_raises_is_reported_and_the_others_are_still_called(
     profiler_registry.register_hook("anomaly_detection", lambda alerts, step: heard.append(step))
     assert nan_step(detector)
     assert heard == [1]
-    assert "broken failed at step 1, and training goes on: ValueError: my mistake" in (
+    assert "broken failed at step 1, training continues: ValueError: my mistake" in (
         capsys.readouterr().err
     )
 
@@ -442,8 +442,8 @@ def test_the_scale_of_a_loss_is_no_explosion_and_a_group_without_signal_no_vanis
     [
         ({"gradient": {"explosion_threshold": "x"}}, "is not a threshold"),
         ({"gradient": {"explosion_threshold": -1.0}}, "is not a threshold"),
-        ({"gradient": {"window_size": 0}}, "of steps 2 at least"),
-        ({"convergence": {"plateau_window": 1}}, "of steps 2 at least"),
+        ({"gradient": {"window_size": 0}}, "of steps, at least 2"),
+        ({"convergence": {"plateau_window": 1}}, "of steps, at least 2"),
         ({"learning_rate": {"max_lr": float("nan")}}, "is not a threshold"),
     ],
 )
@@ -465,7 +465,7 @@ def test_a_detector_that_gives_no_alerts_is_asked_no_more(
     detector = quiet(detectors=[Wrong()])
     for _ in range(3):
         assert detector.analyze_training_step(loss=1.0) == []
-    assert capsys.readouterr().err.count("gave int where an Alert belongs") == 2
+    assert capsys.readouterr().err.count("gave int instead of an Alert") == 2
     with pytest.raises(ValueError, match="severity 'fatal'"):
         Alert("fatal", "mine", "x", "words", 1)  # type: ignore[arg-type]
 
@@ -552,9 +552,9 @@ def test_a_wrong_argument_is_named(arguments: dict[str, Any], words: str) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"loss": "high"}, "loss takes one number"),
-        ({"rewards": [1.0, 2.0], "predictions": [1.0]}, "2 rewards and 1 predictions"),
-        ({"rewards": "many"}, "rewards takes numbers"),
+        ({"loss": "high"}, "loss must be one number"),
+        ({"rewards": [1.0, 2.0], "predictions": [1.0]}, "2 rewards but 1 predictions"),
+        ({"rewards": "many"}, "rewards must be numbers"),
     ],
 )
 def test_a_value_that_is_none_is_named(arguments: dict[str, Any], words: str) -> None:
@@ -570,4 +570,4 @@ def test_a_folder_that_cannot_be_written_ends_no_training(
     detector = AdvancedAnomalyDetector(output_dir=tmp_path / "file")
     assert nan_step(detector)
     assert detector.summary()["total"] == 1
-    assert capsys.readouterr().err.count("alerts are written no more") == 1
+    assert capsys.readouterr().err.count("alerts are no longer written") == 1
