@@ -50,9 +50,9 @@ def test_a_run_is_named_after_the_program_that_trains(command: str, name: str | 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("python -I train.py", "-I starts Python isolated"),
-        ("/usr/bin/python3.11 -BE -m pkg.train", "-E starts Python ignoring"),
-        ("python -W ignore -S train.py", "-S starts Python without"),
+        ("python -I train.py", "python -I runs isolated"),
+        ("/usr/bin/python3.11 -BE -m pkg.train", "python -E runs ignoring"),
+        ("python -W ignore -S train.py", "python -S runs without"),
         ("env A=1 python -I train.py", "-I"),
         ("/usr/bin/env python3 -I train.py", "-I"),
         ("bash -c 'cd src; python -I train.py | tee log'", "-I"),
