@@ -280,8 +280,8 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "command: [python, train.py]\nsave_model: out\n",
-            "save_model in @:2 is not used by training_type exec (remove it; the command itself "
-            "says what it trains)",
+            "save_model in @:2 is not used by training_type exec (remove it; set it in "
+            "the command)",
         ),
         (
             "training_type: ppo\nreward_functions: [a:b]\nppo:\n  reward_model: org/rm\n",
