@@ -37,7 +37,7 @@ Pairs = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option("--budget", metavar="MINUTES", help="Start no pair that would take longer."),
+    typer.Option("--budget", metavar="MINUTES", help="Start no pair that would exceed it."),
 ]
 Setup = Annotated[
     str | None,

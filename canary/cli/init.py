@@ -23,7 +23,7 @@ RUNNER_QUESTION = (
 
 RunnerKind = Annotated[
     str | None,
-    typer.Option(help="How the GPU runner starts it: docker, container or none [docker]."),
+    typer.Option(help="Runner type: docker, container or none [docker]."),
 ]
 Forks = Annotated[
     bool | None, typer.Option("--forks/--no-forks", help="Gate pull requests from forks too.")

@@ -22,7 +22,7 @@ def ladder(
     ] = None,
     advise: Annotated[
         bool,
-        typer.Option("--advise", help="Time each switch alone on your config instead."),
+        typer.Option("--advise", help="Instead, time each switch alone on your config."),
     ] = False,
     rounds: Annotated[
         int, typer.Option("--rounds", metavar="N", help="Launches per level or switch.")

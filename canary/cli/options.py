@@ -36,7 +36,7 @@ Folder = Annotated[Path, typer.Argument(help="Folder of the history.")]
 Tier = Annotated[
     str | None, typer.Option("--threshold-tier", help="Limits: default, smoke, perf or nightly.")
 ]
-ThresholdFile = Annotated[Path | None, typer.Option("--threshold-file", help="YAML of limits.")]
+ThresholdFile = Annotated[Path | None, typer.Option("--threshold-file", help="YAML with limits.")]
 Noise = Annotated[Path | None, typer.Option("--noise", help="Noise model from calibrate.")]
 RemoteName = Annotated[
     str | None,
@@ -49,7 +49,7 @@ BRANCH = "canary-baselines"
 Form = Annotated[str, typer.Option("--format", help="Output: text, markdown or json.")]
 Accept = Annotated[
     str | None,
-    typer.Option("--accept", metavar="REASON", help="Accept that the training learns differently."),
+    typer.Option("--accept", metavar="REASON", help="Accept changed learning, for this reason."),
 ]
 StopOn = Annotated[
     str | None,

@@ -26,14 +26,14 @@ def run(
         int | None, typer.Option("--node-rank", help="Number of this machine, from 0.")
     ] = None,
     rdzv_endpoint: Annotated[
-        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Meeting point.")
+        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Rendezvous point.")
     ] = None,
     rdzv_id: Annotated[
         str, typer.Option("--rdzv-id", help="Name of the rendezvous, equal on all machines.")
     ] = "canary",
     rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As for torchrun.")] = "c10d",
     stop_on: StopOn = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print only the folder.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the run folder.")] = False,
     verbose: Verbose = False,
 ) -> None:
     """Train a canary and write its record."""

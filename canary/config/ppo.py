@@ -52,7 +52,7 @@ class PPOConfig(Strict):
         1,
         ge=1,
         description=(
-            "Updates per pass; prompts per rollout: batch_size x gradient_accumulation_steps x this"
+            "Updates per pass; rollout prompts: batch_size x gradient_accumulation_steps x this."
         ),
     )
     whiten_rewards: bool = Field(

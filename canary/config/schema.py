@@ -210,7 +210,7 @@ class CanaryConfig(Strict):
         description="`auto`, `cpu`, `cuda` or `cuda:N`.",
     )
     threads: int | None = Field(
-        1, ge=1, description="CPU threads of torch; null (for `exec` the default): torch chooses."
+        1, ge=1, description="CPU threads of torch; null (default for `exec`): torch chooses."
     )
     nproc: int | None = Field(
         None, ge=1, description="Ranks on this machine, started by torchrun; null: one process."

@@ -203,4 +203,4 @@ def test_a_sample_for_a_command_of_ones_own_loads_and_says_where_the_command_goe
     assert (config.training_type, config.tier) == ("exec", tier)
     assert config.command == ("python", "train.py")
     assert config.thresholds.base_tier == tier
-    assert "# your own" in file.read_text()
+    assert "# your command" in file.read_text()
