@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from canary.cli.options import Verbose
-from canary.cli.terminal import Uncommanding, stoppable
+from canary.cli.terminal import DisarmedLog, stoppable
 from canary.errors import CanaryError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _job() -> Job:
         return Path(os.environ[name]) if os.environ.get(name) else None
 
     stream = sys.stderr
-    log = stream.to if isinstance(stream, Uncommanding) else stream
+    log = stream.to if isinstance(stream, DisarmedLog) else stream
     return Job(log, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
 
 

@@ -87,7 +87,7 @@ def init(
         "branch": known,
     }
     checked(_answers(given))
-    if not yes and someone_is_there():
+    if not yes and can_ask():
         given |= _asked(given, look_at_machine(shutil.which, os.environ), here)
     answers = _answers(given)
     folder = output_dir or Path(".github/workflows")
@@ -100,7 +100,7 @@ def _answers(given: dict[str, object]) -> Answers:
     return Answers(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
-def someone_is_there() -> bool:
+def can_ask() -> bool:
     """Return whether a person can answer questions."""
     return sys.stdin.isatty()
 

@@ -46,7 +46,7 @@ def sayer(quiet: bool) -> Callable[[str], None]:
     return say
 
 
-class Uncommanding(io.TextIOBase):
+class DisarmedLog(io.TextIOBase):
     """A job's log stream that disarms workflow commands. It writes only whole lines, because two
     harmless halves may make one command."""
 
@@ -82,7 +82,7 @@ class Uncommanding(io.TextIOBase):
 def without_workflow_commands() -> Iterator[None]:
     """Disarm workflow commands in all that the block prints: errors, warnings, usage."""
     out, err = sys.stdout, sys.stderr
-    disarmed = Uncommanding(out), Uncommanding(err)
+    disarmed = DisarmedLog(out), DisarmedLog(err)
     sys.stdout, sys.stderr = disarmed
     try:
         yield

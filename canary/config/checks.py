@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from canary.config.command_line import why_deaf
+from canary.config.command_line import why_unwatched
 from canary.config.redaction import HIDDEN, missing_secret
 from canary.config.schema import CanaryConfig
 from canary.config.source import Origins
@@ -102,10 +102,10 @@ def _check_command(given: set[str], config: CanaryConfig, origins: Origins, sour
             file=source,
             key="command",
         )
-    deaf = why_deaf(config.command)
-    if deaf is not None:
+    why = why_unwatched(config.command)
+    if why is not None:
         place = origins.get("command", source)
-        raise ConfigError(f"command in {place}: {deaf[0]}", deaf[1], file=source, key="command")
+        raise ConfigError(f"command in {place}: {why[0]}", why[1], file=source, key="command")
     for key in sorted(given - set(EXEC_KEYS)):
         raise ConfigError(
             f"{key} in {origins.get(key, source)} is not used by training_type exec",

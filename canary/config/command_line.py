@@ -231,7 +231,7 @@ def _next_program(words: Sequence[str], *, modules: bool) -> int:
     return min(place, len(words))
 
 
-def why_deaf(command: Sequence[str]) -> tuple[str, str] | None:
+def why_unwatched(command: Sequence[str]) -> tuple[str, str] | None:
     """Return why the canary can watch no Python of a command, and the remedy; None if it can."""
     training = [one for one in started(command) if PurePath(one.program).name not in ASIDE]
     coded = [one for one in started(command) if not one.program and one.launch]

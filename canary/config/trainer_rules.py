@@ -66,7 +66,7 @@ def bound_by_nothing(arguments: Arguments) -> str:
 def dpo_bound(arguments: Arguments) -> str:
     """DPO: the losses that can be added to it are means over tokens."""
     bound = "sft" in (arguments.get("loss_type") or ()) or "rpo_alpha" in arguments
-    return "that loss has a mean over the tokens of a micro-batch" if bound else ""
+    return "that loss is a mean over the tokens of a micro-batch" if bound else ""
 
 
 def estimates_kl(arguments: Arguments) -> str:

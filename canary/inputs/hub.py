@@ -12,9 +12,9 @@ from canary.errors import InputError
 from canary.inputs.locations import Kind, local_suggestion
 from canary.protocol.spec import is_there
 
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 """Timeout of the request."""
-SUSPICION_S = 1.0
+MISSPELT_TIMEOUT_S = 1.0
 """Timeout if a local file has a similar name: then the name is probably misspelt."""
 
 
@@ -53,7 +53,7 @@ def require_on_hub(
     page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{name}"
     try:
         url = hf_hub_url(name, "config.json", repo_type=kind, revision=revision)
-        get_hf_file_metadata(url, timeout=SUSPICION_S if near else PATIENCE_S)
+        get_hf_file_metadata(url, timeout=MISSPELT_TIMEOUT_S if near else TIMEOUT_S)
     except HFValidationError as error:
         raise InputError(
             f"{here}, and not a valid name on the hub", near or "check the path"

@@ -26,7 +26,7 @@ from canary.protocol.spec import is_there, local_path
 Kind = Literal["model", "dataset"]
 FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 """Suffix of a data file -> its format in `load_dataset`."""
-LOOKED_AT = 5_000
+MOST_NAMES = 5_000
 """Names of a folder that are compared with a misspelt name."""
 
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf"}
@@ -97,7 +97,7 @@ def local_suggestion(path: Path, kind: Kind) -> str | None:
         if not (is_there(step) and (kind == "dataset" or step.is_dir())):
             names: list[str] = []
             with contextlib.suppress(OSError):
-                entries = itertools.islice(found.iterdir(), LOOKED_AT)
+                entries = itertools.islice(found.iterdir(), MOST_NAMES)
                 names = [e.name for e in entries if kind == "dataset" or e.is_dir()]
             near = nearest(part, names)
             if near is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.machine.git import PATIENCE_S, Ended, GitMissing, run_git
+from canary.machine.git import TIMEOUT_S, Ended, GitMissing, run_git
 
 FILTER_QUERY = ("--includes", "--null", "--name-only", "--get-regexp", r"^filter\.")
 
@@ -18,7 +18,7 @@ class Unread(Exception):
 
 
 def read_git(
-    folder: Path, *arguments: str, files: bool = False, timeout_s: float = PATIENCE_S
+    folder: Path, *arguments: str, files: bool = False, timeout_s: float = TIMEOUT_S
 ) -> str:
     """Return the standard output of a git command that only reads; `files`: it reads files.
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from canary.config.secret_names import TOKENS
 from canary.errors import UsageError
 
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 SAFE_SETTINGS = (
     "core.fsmonitor=",
     f"core.hooksPath={os.devnull}",
@@ -65,7 +65,7 @@ def run_git(
     *arguments: str,
     environ: Mapping[str, str] | None = None,
     given: bytes = b"",
-    timeout_s: float | None = PATIENCE_S,
+    timeout_s: float | None = TIMEOUT_S,
     tokens: bool = False,
 ) -> Ended:
     """Run one command in a folder. After `timeout_s` seconds it and its children are killed.
