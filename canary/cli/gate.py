@@ -54,7 +54,6 @@ def _annotated() -> Iterator[None]:
 
 
 def _world(settings: ReportSettings) -> World:
-    """Return the real clients."""
     from canary.baseline.branch import Remote
     from canary.gate.context import World
     from canary.github.client import connect

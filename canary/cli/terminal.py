@@ -74,7 +74,6 @@ class DisarmedLog(io.TextIOBase):
         self.to.flush()
 
     def fileno(self) -> int:
-        """Return the number of the real stream."""
         return self.to.fileno()
 
 
@@ -94,7 +93,6 @@ def without_workflow_commands() -> Iterator[None]:
 
 
 def interrupted() -> NoReturn:
-    """Say so and exit."""
     print("canary: interrupted", file=sys.stderr)
     sys.exit(EXIT_ERROR)
 

@@ -125,7 +125,6 @@ def _is_section(annotation: Any) -> bool:
 
 
 def type_name(annotation: Any) -> str:
-    """Return a short name of a field's type."""
     origin = get_origin(annotation)
     if origin is Literal:
         return ", ".join(str(choice) for choice in get_args(annotation))

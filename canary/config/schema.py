@@ -25,7 +25,6 @@ else:
     TrainingType = Literal[training_types()]
 Tier = Literal["smoke", "perf", "nightly"]
 TRAINING_TYPES = tuple(TRAINERS)
-"""Types of the built-in trainers."""
 GROUP_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.in_groups)
 """Trainers that compare the completions of one prompt with each other."""
 ONLINE_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.online)
@@ -41,8 +40,7 @@ class ProfilerConfig(Strict):
     """The steps that torch.profiler records, and the details that it records."""
 
     enabled: bool = Field(
-        False,
-        description="Profile some of the measured steps; the speeds leave these steps out.",
+        False, description="Profile some of the measured steps; the speeds leave these steps out."
     )
     start_step: int = Field(20, ge=1, description="First profiled step, counted from 1.")
     num_steps: int = Field(5, ge=1, description="Number of profiled steps.")
@@ -130,9 +128,7 @@ class CanaryConfig(Strict):
     batch_size: int = Field(4, ge=1, description="Sequences, pairs or completions per micro-batch.")
     gradient_accumulation_steps: int = Field(2, ge=1, description="Micro-batches per step.")
     learning_rate: Real | None = Field(
-        None,
-        gt=0,
-        description=f"Peak learning rate ({by_value('learning_rate')}).",
+        None, gt=0, description=f"Peak learning rate ({by_value('learning_rate')})."
     )
     warmup_steps: int = Field(0, ge=0, description="Steps of linear learning-rate warm-up.")
     max_length: int | None = Field(None, ge=8, description="Longest sequence in tokens (256).")

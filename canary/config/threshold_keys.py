@@ -36,9 +36,7 @@ class Thresholds(BaseModel):
     )
 
     max_mem_increase_mb: float = Field(
-        500.0,
-        gt=0,
-        description="Peak memory in MB; the smaller of this and the next limit counts.",
+        500.0, gt=0, description="Peak memory in MB; the smaller of this and the next limit counts."
     )
     max_mem_increase_pct: float = Field(20.0, gt=0, description="Peak memory in percent.")
     max_mem_growth_mb_per_step: float = Field(
@@ -69,9 +67,7 @@ class Thresholds(BaseModel):
         5.0, gt=1, description="Mean KL to the reference model divided by the baseline's."
     )
     max_reward_drop_std: float = Field(
-        1.0,
-        gt=0,
-        description="Mean reward, in standard deviations of the baseline's steps.",
+        1.0, gt=0, description="Mean reward, in standard deviations of the baseline's steps."
     )
     max_margin_drop_pct: float = Field(
         50.0, gt=0, description="Mean margin between chosen and rejected."

@@ -49,7 +49,6 @@ class Token:
         return self._value
 
     def basic(self) -> str:
-        """Return the credentials for basic authorization."""
         return base64.b64encode(f"{USER}:{self._value}".encode()).decode()
 
     def scrub(self, text: str) -> str:

@@ -17,7 +17,6 @@ Refusal = tuple[str, str, str]
 
 
 def refuses_nothing(config: CanaryConfig) -> Refusal | None:
-    """Accept any config."""
     return None
 
 

@@ -299,7 +299,6 @@ USERS_OWN: dict[str, TrainerRow] = {
 
 
 def training_types() -> tuple[str, ...]:
-    """Return all values of `training_type`."""
     return (*TRAINERS, *USERS_OWN)
 
 

@@ -121,7 +121,6 @@ def _factors(spec: WorkloadSpec, batch: str = "a step") -> str:
 
 
 def no_rows(config: CanaryConfig) -> InputError:
-    """Return the error for a dataset without rows."""
     return InputError(
         f"dataset '{config.dataset_name}' has no rows in split '{config.dataset_split}'"
     )

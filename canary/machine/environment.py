@@ -49,7 +49,6 @@ VARIABLES = (
 
 
 def cpu_model() -> str:
-    """Return the processor's name."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

@@ -38,7 +38,6 @@ class Device:
     handle: Any = field(repr=False, compare=False)
 
     def describe(self) -> dict[str, Any]:
-        """Return the comparable facts."""
         return {
             "index": self.index,
             "uuid": self.uuid,
@@ -164,7 +163,6 @@ def health(device: Device) -> dict[str, Any]:
 
 
 def throttle_names(bits: int) -> list[str]:
-    """Return the names of the reasons whose bit is set."""
     return [name for name, bit in THROTTLE_REASONS.items() if bits & bit]
 
 

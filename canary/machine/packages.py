@@ -23,7 +23,6 @@ PACKAGES = (
     "kernels",
     "rlhf-canary",
 )
-"""Packages that can change learning or speed."""
 
 
 def package_versions() -> dict[str, str | None]:

@@ -34,11 +34,9 @@ class BackgroundSampler:
         self._thread = threading.Thread(target=self._loop, name="canary-sampler", daemon=True)
 
     def start(self) -> None:
-        """Start sampling."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop sampling."""
         self._stop.set()
         self._thread.join()
 

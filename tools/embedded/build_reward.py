@@ -144,7 +144,6 @@ def write_reward(folder: Path) -> PairFigures:
 
 
 def written_figures(folder: Path, pairs: list[Record]) -> PairFigures:
-    """Return the figures of the model in `folder`."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
