@@ -106,7 +106,7 @@ def init_config(
     path: Annotated[Path, typer.Argument(help="File to write.")],
     type_: Annotated[
         str,
-        typer.Option("--type", help=f"Trainer: {', '.join((*TRAINERS, 'exec'))}."),
+        typer.Option("--type", help=f"{', '.join((*TRAINERS, 'exec'))}."),
     ] = DEFAULT_TRAINER,
     tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
