@@ -1,4 +1,4 @@
-"""The image's entry point: a writable home, caches and output folder, then `canary` as given."""
+"""The image's entry point: set up a writable home, caches and output folder, then run `canary`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 SAMPLES = Path(__file__).resolve().parent
-"""Its `configs/` is what `run configs/dpo_smoke.yaml` means where nothing is mounted."""
+"""`run configs/dpo_smoke.yaml` reads its `configs/` if no such file is mounted."""
 
 RECORDS = Path("/records")
 TEMPORARY = (Path("/tmp"), Path("/var/tmp"))
@@ -26,13 +26,13 @@ FOLDERS = {
     "CUDA_CACHE_PATH": "cache/cuda",
     "MPLCONFIGDIR": "cache/matplotlib",
 }
-"""Variables that name a folder, and where below the scratch folder it lies."""
+"""Variable that names a folder -> that folder's path in the scratch folder."""
 
 WRITING = ("ab", "calibrate", "demo", "exec", "run")
 
 
 def writable(folder: Path) -> bool:
-    """Whether files can be made in a folder; permission bits know nothing of a read-only root."""
+    """Return whether files can be created in a folder; mode bits do not show a read-only mount."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -41,7 +41,7 @@ def writable(folder: Path) -> bool:
 
 
 def scratch_folder(wanted: Path) -> Path:
-    """The scratch folder, or a temporary one where it cannot be written; OSError without either."""
+    """Return the scratch folder, or a temporary one if it is not writable. May raise OSError."""
     if writable(wanted):
         return wanted
     place = next((place for place in TEMPORARY if writable(place)), TEMPORARY[0])
@@ -49,9 +49,8 @@ def scratch_folder(wanted: Path) -> Path:
 
 
 def settle(environ: MutableMapping[str, str], wanted: Path, scratch: Path) -> None:
-    """Points home, caches and temporary files into `scratch`; what names another folder stays,
-    but for a home that cannot be written (a foreign uid gets `/` as its home) or temporary folder.
-    """
+    """Point home, caches and temporary files into `scratch`. A variable that names another folder
+    stays, except an unwritable HOME or TMPDIR: an unknown uid gets `/` as its home."""
     for name, below in FOLDERS.items():
         given = Path(environ[name]) if environ.get(name) else wanted
         needed = name in ("HOME", "TMPDIR")
@@ -59,7 +58,7 @@ def settle(environ: MutableMapping[str, str], wanted: Path, scratch: Path) -> No
             environ[name] = str(scratch / below)
             (scratch / below).mkdir(parents=True, exist_ok=True)
     environ["CANARY_SCRATCH"] = str(scratch)
-    # A uid without a passwd entry has no other name, and torch's compiler asks for one.
+    # torch's compiler asks for a user name, which a uid without a passwd entry lacks.
     environ.setdefault("USER", "canary")
     environ.setdefault("LOGNAME", environ["USER"])
 
@@ -69,10 +68,10 @@ def _only_sample(text: str) -> bool:
 
 
 def completed(arguments: list[str], scratch: Path) -> list[str]:
-    """The arguments, with samples found and run folders where they can be written."""
+    """Return the arguments with full paths of samples, and with a writable output folder."""
     done = [str(SAMPLES / text) if _only_sample(text) else text for text in arguments]
-    own = done[: done.index("--")] if "--" in done else done
-    given = any(text.startswith(("-o", "--help", "--output-dir")) for text in own)
+    options = done[: done.index("--")] if "--" in done else done
+    given = any(text.startswith(("-o", "--help", "--output-dir")) for text in options)
     if not done or done[0] not in WRITING or given or writable(Path.cwd()):
         return done
     output = str(RECORDS if writable(RECORDS) else scratch / "records")
@@ -81,10 +80,10 @@ def completed(arguments: list[str], scratch: Path) -> list[str]:
 
 
 def main(environ: MutableMapping[str, str], arguments: list[str]) -> None:
-    """Prepares the surroundings and hands on to the command line, which ends the process."""
+    """Prepare the environment and run the command line, which ends the process."""
     limit = environ.pop("CANARY_LIMIT_S", "")
     if limit.isdigit():
-        # Ends this process, and with it the container, though whoever started it is gone.
+        # Ends this process, and so the container, even if the process that started it is gone.
         signal.alarm(int(limit))
     wanted = Path(environ.get("CANARY_SCRATCH") or "/scratch")
     try:

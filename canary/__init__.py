@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    """`canary.Recorder`, which needs torch, when it is asked for."""
+    """Import `canary.Recorder` on first use, because it needs torch."""
     if name == "Recorder":
         from canary.training.recorder import Recorder
 

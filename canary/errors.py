@@ -1,12 +1,12 @@
-"""The tree of errors that a user can meet; each carries a hint and the exit code of the process.
+"""All errors that users can see, each with a hint and an exit code.
 
 CanaryError
 ├── UsageError              2  wrong usage, config or input
 │   ├── ConfigError            a config file or key
-│   └── InputError             a model, dataset or record that was named but cannot be used
-│       └── RecordError     4  a record that is there but is not readable as one
-└── MachineError            4  the machine could not do it: memory, disk, time, a device
-    └── RunFailed              the training itself ended badly; carries the record's status
+│   └── InputError             a model, dataset or record that is missing or cannot be used
+│       └── RecordError     4  a record that exists but cannot be read
+└── MachineError            4  a problem of the machine: memory, disk, time, a device
+    └── RunFailed              the training failed; carries the record's status
 """
 
 from __future__ import annotations
@@ -24,29 +24,27 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def printable(text: str) -> str:
-    """On one line, with nothing in it that steers a terminal."""
+    """Return the text on one line, without control characters for a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " for char in text)
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
-    """The known name that comes closest to the given one; None where none is close."""
-    import difflib  # Here: only a command that fails needs it.
+    """Return the known name that is most similar to the given one; None if all differ too much."""
+    import difflib  # Imported here because only a command that fails needs it.
 
     return next(iter(difflib.get_close_matches(str(given), list(known), n=1)), None)
 
 
 def did_you_mean(near: object | None, otherwise: str | None = None) -> str | None:
-    """The hint that asks for what was meant; `otherwise` where that is None."""
+    """Return the hint "did you mean ..."; `otherwise` if `near` is None."""
     return otherwise if near is None else f"did you mean '{near}'?"
 
 
 class CanaryError(Exception):
-    """Base of all errors shown to users as one line.
-
-    `message` says what was wrong and where; `hint` says what to do about it.
-    """
+    """Base of all errors, which users see as one line: `message` (what and where), `hint` (what to
+    do about it)."""
 
     exit_code: int = EXIT_ERROR
 
@@ -56,12 +54,12 @@ class CanaryError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        # Names of files and texts of a record are a stranger's.
+        # A stranger may have chosen file names and the texts of a record.
         return printable(f"{self.message} ({self.hint})" if self.hint else self.message)
 
 
 class Stopped(KeyboardInterrupt):
-    """Ended from outside by the signal `number`; `code` is how a command that was told so ended."""
+    """The signal `number` ended this process; `code`: how the command that got it too ended."""
 
     def __init__(self, number: int, code: int | None = None) -> None:
         super().__init__()
@@ -76,7 +74,7 @@ class UsageError(CanaryError):
 
 
 class ConfigError(UsageError):
-    """A config that cannot be used; `file` and `key` say where."""
+    """A config cannot be used; `file` and `key` say where."""
 
     def __init__(
         self,
@@ -92,23 +90,23 @@ class ConfigError(UsageError):
 
 
 class InputError(UsageError):
-    """A model, dataset or record that was named but is missing or not usable."""
+    """A model, dataset or record is missing or cannot be used."""
 
 
 class RecordError(InputError):
-    """A record that is there but cannot be judged: not readable, or not a record. Exit code 4."""
+    """A record exists but cannot be judged: not readable, or not a record. Exit code 4."""
 
     exit_code = EXIT_ERROR
 
 
 class MachineError(CanaryError):
-    """The machine could not do it (memory, disk, time, a device): exit code 4."""
+    """A problem of the machine (memory, disk, time, a device): exit code 4."""
 
     exit_code = EXIT_ERROR
 
 
 def not_written(what: str, error: OSError) -> MachineError:
-    """The error of a file that a job cannot write on its runner."""
+    """Return the error for a file that a job cannot write on its runner."""
     if error.errno in DISK_FULL:
         return MachineError("the runner's disk is full", "free some space and run the job again")
     why = error.strerror or type(error).__name__
@@ -118,7 +116,7 @@ def not_written(what: str, error: OSError) -> MachineError:
 
 
 class RunFailed(MachineError):
-    """A canary that ended without completing; `status` is the record's."""
+    """A canary did not complete; `status` is the record's."""
 
     def __init__(self, message: str, status: str, hint: str | None = None) -> None:
         super().__init__(message, hint)

@@ -1,10 +1,10 @@
-"""A picture of the comment that a pull request gets, as GitHub shows it: `docs/images/comment.png`.
+"""Make `docs/images/comment.png`: a pull request's comment as GitHub shows it.
 
     canary demo
     canary publish canary_output/DEMO/masked_eos --dry-run | python -m tools.comment_picture
 
-It needs chromium (`--chromium` names it), Pillow, and markdown-it-py, which comes with rich. The
-picture ends before the heading that `--until` names.
+Needs chromium (`--chromium` names it), Pillow, and markdown-it-py, which comes with rich. The
+picture ends before the heading `--until`.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ commented</div><div class="text">{body}</div></div>
 
 
 def page(comment: str, until: str) -> str:
-    """The comment as HTML in a box like GitHub's, from its mark to the heading `until`."""
+    """Return the comment as HTML in a box like GitHub's, from its mark to the heading `until`."""
     text = comment[max(comment.find(BEGIN), 0) :].split(f"\n### {until}\n")[0]
     body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
     return PAGE.format(body=body)
 
 
 def shoot(chromium: str, html: str, picture: Path) -> None:
-    """Writes the picture, as high as the page is."""
+    """Write the picture, as high as the page."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "comment.html"
         file.write_text(html, encoding="utf-8")
@@ -64,8 +64,8 @@ def shoot(chromium: str, html: str, picture: Path) -> None:
         picture.parent.mkdir(parents=True, exist_ok=True)
         size = f"--window-size={WIDTH},{height[1]}"
         _ran([*command, size, f"--screenshot={picture}", file.as_uri()])
-    few = Image.open(picture).convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE)
-    few.save(picture, optimize=True)
+    reduced = Image.open(picture).convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE)
+    reduced.save(picture, optimize=True)
 
 
 def _ran(command: list[str]) -> str:
@@ -74,7 +74,7 @@ def _ran(command: list[str]) -> str:
 
 
 def main() -> None:
-    """Reads the comment from standard input."""
+    """Read the comment from standard input and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=PICTURE)
     parser.add_argument("--until", default="Not decided")

@@ -1,4 +1,4 @@
-"""`python -m canary.cli`, as the canary starts itself."""
+"""`python -m canary.cli`: how the canary starts itself."""
 
 from canary.cli import main
 

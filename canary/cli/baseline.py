@@ -1,4 +1,4 @@
-"""The verbs of `canary baseline`: a history in a folder, or on the baseline branch."""
+"""The verbs of `canary baseline`: manage a history in a folder or on the baseline branch."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from canary.baseline.origin import Surroundings
 
 baseline_app = typer.Typer(
-    help="Look after baseline runs: a history in a folder, or on the baseline branch. A token "
-    "comes from CANARY_TOKEN or GITHUB_TOKEN.",
+    help="Manage baseline runs in a folder or on the baseline branch. The token comes from "
+    "CANARY_TOKEN or GITHUB_TOKEN.",
     no_args_is_help=True,
 )
 
 History = Annotated[
-    Path | None, typer.Argument(help="Folder of the history; without one, the branch.")
+    Path | None, typer.Argument(help="Folder of the history; default: the baseline branch.")
 ]
 Canary = Annotated[str | None, typer.Option("--canary", help="Only this canary.")]
-Keep = Annotated[int, typer.Option("--keep", min=1, help="Newest runs to keep of each canary.")]
+Keep = Annotated[int, typer.Option("--keep", min=1, help="Newest runs to keep per canary.")]
 KEEP = 50
 KEEP_IN_FOLDER = 100
 
@@ -41,12 +41,12 @@ def _place(remote: str | None, branch: str) -> tuple[Remote, Surroundings]:
 
 @contextlib.contextmanager
 def _history(folder: Path | None, remote: str | None, branch: str) -> Iterator[tuple[Path, str]]:
-    """The folder of a history and its name: the one given, or the branch's in a scratch folder."""
+    """Yield a history's folder and its name; a branch is copied to a temporary folder."""
     from canary.baseline.verbs import pulled
     from canary.errors import UsageError
 
     if folder is not None and remote is not None:
-        raise UsageError("a folder and --remote are two histories", "give one of them")
+        raise UsageError("a folder and --remote name two histories", "give only one of them")
     if folder is not None:
         yield folder, str(folder)
         return
@@ -59,7 +59,7 @@ def _history(folder: Path | None, remote: str | None, branch: str) -> Iterator[t
 def baseline_list(
     folder: History = None, remote: RemoteName = None, branch: Branch = BRANCH
 ) -> None:
-    """Canaries, machines and how many runs there are of each."""
+    """List canaries and machines with the number of their runs."""
     from canary.baseline.verbs import list_text
     from canary.report.lines import terminal_width, wrapped
 
@@ -74,7 +74,7 @@ def baseline_history(
     branch: Branch = BRANCH,
     canary: Canary = None,
 ) -> None:
-    """Every run with commit, verdict, step time, memory and period."""
+    """List every run with commit, verdict, step time, memory and period."""
     from canary.baseline.verbs import show_text
     from canary.report.lines import terminal_width, wrapped
 
@@ -84,7 +84,7 @@ def baseline_history(
 
 @baseline_app.command("show")
 def baseline_show(folder: Folder, canary: Canary = None) -> None:
-    """As `history`, of a folder."""
+    """Print the `history` of a folder."""
     from canary.baseline.verbs import show_text
     from canary.report.lines import terminal_width, wrapped
 
@@ -101,21 +101,21 @@ def baseline_prune(
         typer.Option(
             "--keep",
             min=1,
-            help="Newest runs to keep of each canary [50 on the branch, 100 in a folder].",
+            help="Newest runs to keep per canary [50 on the branch, 100 in a folder].",
         ),
     ] = None,
 ) -> None:
-    """Remove the oldest runs, but for the first three of the current period (drift)."""
+    """Remove the oldest runs, except the first three of the current period (for drift)."""
     from canary.baseline.verbs import prune_branch_text, prune_text
     from canary.errors import UsageError
 
     if (folder is None) == (remote is None):
-        raise UsageError("prune needs a folder or --remote", "name the history to cut")
+        raise UsageError("prune needs a folder or --remote", "give one of them")
     if folder is not None:
-        said = prune_text(folder, keep or KEEP_IN_FOLDER)
+        text = prune_text(folder, keep or KEEP_IN_FOLDER)
     else:
-        said = prune_branch_text(*_place(remote, branch), keep or KEEP)
-    typer.echo(f"{said}; the first three of the current period stay too")
+        text = prune_branch_text(*_place(remote, branch), keep or KEEP)
+    typer.echo(f"{text}; the first three of the current period stay too")
 
 
 @baseline_app.command("push")
@@ -128,11 +128,11 @@ def baseline_push(
     keep: Keep = KEEP,
     verdict: Annotated[
         str | None,
-        typer.Option("--verdict", help="What the runs were judged; failed ones are kept apart."),
+        typer.Option("--verdict", help="Verdict of these runs; failed runs are kept apart."),
     ] = None,
     accept: Annotated[
         str | None,
-        typer.Option("--accept", metavar="REASON", help="Begin a new period with these runs."),
+        typer.Option("--accept", metavar="REASON", help="Accept the change: begin a new period."),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
@@ -149,11 +149,11 @@ def baseline_pull(
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace the history that is there.")
+        bool, typer.Option("--replace", help="Replace an existing history.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Write the baseline branch's history into a folder, to compare with."""
+    """Copy the history of the baseline branch to a folder."""
     from canary.baseline.verbs import pull_text
 
     typer.echo(pull_text(*_place(remote, branch), folder, replace=replace))
@@ -162,18 +162,18 @@ def baseline_pull(
 @baseline_app.command("bootstrap")
 def baseline_bootstrap(
     config: Config = None,
-    runs: Annotated[int, typer.Option("-n", "--runs", min=1, help="How many runs.")] = 3,
+    runs: Annotated[int, typer.Option("-n", "--runs", min=1, help="Number of runs.")] = 3,
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     keep: Keep = KEEP,
     output_dir: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+        Path | None, typer.Option("-o", "--output-dir", help="Folder for run folders.")
     ] = None,
     set_: Set = None,
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Fill the first runs of the baseline branch: run the canary and push them all."""
+    """Run the canary several times and push all runs to the baseline branch."""
     from canary.campaign.bootstrap import Bootstrap, bootstrap
     from canary.config.load import load_config
     from canary.runner.display.progress import listener_for

@@ -27,32 +27,32 @@ from canary.cli.options import (
 from canary.cli.terminal import sayer, stoppable
 from canary.errors import EXIT_ERROR, EXIT_OK
 
-OwnConfig = Annotated[Path | None, typer.Argument(help="YAML file, of each commit its own.")]
+SidesConfig = Annotated[Path | None, typer.Argument(help="YAML file, read from each commit.")]
 Base = Annotated[str | None, typer.Option("--base", metavar="REF", help="Commit to compare with.")]
 Head = Annotated[str | None, typer.Option("--head", metavar="REF", help="Commit to judge [HEAD].")]
-BaseConfig = Annotated[Path | None, typer.Option("--base-config", help="Config of the base alone.")]
-HeadConfig = Annotated[Path | None, typer.Option("--head-config", help="Config of the head alone.")]
+BaseConfig = Annotated[Path | None, typer.Option("--base-config", help="Config of the base only.")]
+HeadConfig = Annotated[Path | None, typer.Option("--head-config", help="Config of the head only.")]
 Pairs = Annotated[
-    str, typer.Option("--pairs", metavar="auto|N", help="auto looks after 3, 5 and 8.")
+    str, typer.Option("--pairs", metavar="auto|N", help="Pairs; auto stops after 3, 5 or 8.")
 ]
 Budget = Annotated[
     float | None,
-    typer.Option("--budget", metavar="MINUTES", help="No pair begins that would go over."),
+    typer.Option("--budget", metavar="MINUTES", help="Start no pair that would exceed it."),
 ]
 Setup = Annotated[
     str | None,
-    typer.Option("--setup", metavar="COMMAND", help="Installs what a commit needs."),
+    typer.Option("--setup", metavar="COMMAND", help="Command that installs a commit's packages."),
 ]
 Exact = Annotated[
-    bool, typer.Option("--exact", help="Run only the probes: exact signals, no speed.")
+    bool, typer.Option("--exact", help="Run only the probes: exact signals without speed.")
 ]
 SidesDir = Annotated[
-    Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both.")
+    Path | None, typer.Option("-o", "--output-dir", help="Folder for the runs of both sides.")
 ]
 
 
 def ab(
-    config: OwnConfig = None,
+    config: SidesConfig = None,
     base: Base = None,
     head: Head = None,
     base_config: BaseConfig = None,
@@ -74,7 +74,7 @@ def ab(
     quiet: NoProgress = False,
     verbose: AllChecks = False,
 ) -> None:
-    """Run two commits, or two configs, in alternation and compare them."""
+    """Run two commits or two configs alternately and compare them."""
     from canary.campaign.ab import AbRequest, run_ab
     from canary.campaign.noise_model import named_noise, noise_branch
     from canary.report.render import check_format, deliver, written
@@ -110,24 +110,24 @@ def ab(
 
 def calibrate(
     config: Config = None,
-    runs: Annotated[int, typer.Option("-n", "--runs", help="How many equal runs.")] = 10,
+    runs: Annotated[int, typer.Option("-n", "--runs", help="Number of equal runs.")] = 10,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File of the noise model.")
+        Path | None, typer.Option("-o", "--output", help="File for the noise model.")
     ] = None,
     save_to: Annotated[
         Path | None,
-        typer.Option("--save-to", metavar="HISTORY", help="Also beside this history's runs."),
+        typer.Option("--save-to", metavar="HISTORY", help="Also save it in this history."),
     ] = None,
     remote: RemoteName = None,
     branch: Branch = BRANCH,
     runs_dir: Annotated[
-        Path | None, typer.Option("--output-dir", help="Folder of run folders.")
+        Path | None, typer.Option("--output-dir", help="Folder for run folders.")
     ] = None,
     set_: Set = None,
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Repeat one canary and measure what varies while nothing changes."""
+    """Repeat one canary and measure how much equal runs vary."""
     from canary.campaign.calibrate import calibrate, calibration_text, keep
     from canary.campaign.noise_model import (
         noise_branch,
@@ -155,11 +155,11 @@ def calibrate(
 
 def demo(
     output_dir: Annotated[
-        Path, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+        Path, typer.Option("-o", "--output-dir", help="Folder for run folders.")
     ] = Path("canary_output"),
     verbose: AllChecks = False,
 ) -> None:
-    """See it work: a healthy change passes, a silent fault is caught."""
+    """Show that a healthy change passes and that a silent fault is caught."""
     from canary.campaign.demo import demo_text, run_demo, typed_as
     from canary.report.lines import terminal_width
     from canary.report.render import render, written

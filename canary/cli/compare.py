@@ -1,4 +1,4 @@
-"""The verbs that look at two sides that have run: `compare` and `explain`."""
+"""The verbs that compare finished runs: `compare` and `explain`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Baseline = Annotated[
 ]
 Repository = Annotated[
     Path | None,
-    typer.Option("--repository", help="Where git knows both commits [this folder]."),
+    typer.Option("--repository", help="Git repository with both commits [this folder]."),
 ]
 
 
@@ -74,7 +74,7 @@ def explain(
     output: Output = None,
     verbose: Verbose = False,
 ) -> None:
-    """Tell what happened between two sides, why, and what to do about it."""
+    """Explain what changed between two sides, why, and what to do about it."""
     from canary.compare.paths import compared_paths
     from canary.report.lines import terminal_width
     from canary.report.render import printed
@@ -107,21 +107,20 @@ def _request(
     if len(current) > 1 and not baseline:
         newest = newest_of(current, against)
         typer.echo(
-            f"note: {len(current)} runs are named before the baseline; only the newest is "
-            f"compared, {printable(newest.run_id)} (--baseline BASELINE compares all of them)",
+            f"note: you named {len(current)} current runs; only the newest is compared, "
+            f"{printable(newest.run_id)} (--baseline BASELINE compares all of them)",
             err=True,
         )
-        passed_over = (
+        skipped = (
             ("it did not complete", newest.incomplete),
             (f"the baseline is of canary {newest.canary!r}", newest.of_others),
         )
-        for why, runs_of in passed_over:
-            if runs_of:
-                words = f"{why}: {', '.join(runs_of)}"
+        for why, run_ids in skipped:
+            if run_ids:
+                words = printable(f"{why}: {', '.join(run_ids)}")
                 typer.echo(
-                    f"note: passed over, for {printable(words)} (name it alone to compare it)",
-                    err=True,
+                    f"note: skipped, because {words} (name it alone to compare it)", err=True
                 )
         current = (newest.path,)
-    asks = partial(source_between, repository or Path.cwd())
-    return Request(current, against, tier, threshold_file, noise, accept, source=asks)
+    source = partial(source_between, repository or Path.cwd())
+    return Request(current, against, tier, threshold_file, noise, accept, source=source)

@@ -1,4 +1,4 @@
-"""The verbs of the action: `canary gate run|setup|report|pending|prefetch`; `canary publish`."""
+"""The verbs of the action: `canary gate ...`, and `canary publish`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from canary.cli.options import Verbose
-from canary.cli.terminal import Uncommanding, stoppable
+from canary.cli.terminal import DisarmedLog, stoppable
 from canary.errors import CanaryError
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from canary.github.workflow import Job
 
 gate_app = typer.Typer(
-    help="The jobs of the action; their inputs are environment variables.", no_args_is_help=True
+    help="Jobs of the action. Inputs come from environment variables.", no_args_is_help=True
 )
 
 
 def _say(line: str) -> None:
-    """The log of a job; what comes from a record cannot become a command of the workflow."""
+    """Log a line; text from a record cannot become a workflow command."""
     _job().line(line)
 
 
@@ -39,13 +39,13 @@ def _job() -> Job:
         return Path(os.environ[name]) if os.environ.get(name) else None
 
     stream = sys.stderr
-    own = stream.to if isinstance(stream, Uncommanding) else stream
-    return Job(own, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
+    log = stream.to if isinstance(stream, DisarmedLog) else stream
+    return Job(log, file("GITHUB_OUTPUT"), file("GITHUB_STEP_SUMMARY"))
 
 
 @contextlib.contextmanager
 def _annotated() -> Iterator[None]:
-    """An error that ends the job is on the job's page too, not only in its log."""
+    """Show an error that ends the job on the job's page too, not only in its log."""
     try:
         yield
     except CanaryError as error:
@@ -54,7 +54,6 @@ def _annotated() -> Iterator[None]:
 
 
 def _world(settings: ReportSettings) -> World:
-    """The real clients."""
     from canary.baseline.branch import Remote
     from canary.gate.context import World
     from canary.github.client import connect
@@ -66,7 +65,7 @@ def _world(settings: ReportSettings) -> World:
 
 @gate_app.command("setup")
 def gate_setup(verbose: Verbose = False) -> None:
-    """Run the repository's own setup, with network, before the canary."""
+    """Run the repository's setup, with network access, before the canary."""
     from canary.gate.inputs import TrainSettings
     from canary.gate.run_job import told
     from canary.gate.workspace import set_up
@@ -79,7 +78,7 @@ def gate_setup(verbose: Verbose = False) -> None:
 
 @gate_app.command("run")
 def gate_run(verbose: Verbose = False) -> None:
-    """Train every config and leave the records folder."""
+    """Train every config and write the records folder."""
     from canary.gate.inputs import TrainSettings
     from canary.gate.run_job import told, train
 
@@ -91,7 +90,7 @@ def gate_run(verbose: Verbose = False) -> None:
 
 @gate_app.command("all")
 def gate_all(verbose: Verbose = False) -> None:
-    """Pending status, training and report in one process, where all authors are trusted."""
+    """Set the pending status, train and report in one process; only for trusted authors."""
     from canary.gate.inputs import ReportSettings, TrainSettings
     from canary.gate.single_job import whole
 
@@ -118,7 +117,7 @@ def gate_pending(verbose: Verbose = False) -> None:
 
 @gate_app.command("report")
 def gate_report(verbose: Verbose = False) -> None:
-    """Compare the records, comment, set the status, keep the baseline."""
+    """Compare the records, comment, set the status and update the baseline."""
     from canary.gate.inputs import ReportSettings
     from canary.gate.report_job import answer
 
@@ -131,7 +130,7 @@ def gate_report(verbose: Verbose = False) -> None:
 
 @gate_app.command("prefetch")
 def gate_prefetch(verbose: Verbose = False) -> None:
-    """Fill the model cache; runs no code of a pull request."""
+    """Fill the model cache without running code of a pull request."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -158,27 +157,27 @@ def publish_comparison(
         bool, typer.Option("--dry-run", help="Print what would be posted, and post nothing.")
     ] = False,
     repository: Annotated[
-        str | None, typer.Option("--repository", metavar="OWNER/NAME", help="Where to post.")
+        str | None, typer.Option("--repository", metavar="OWNER/NAME", help="Target repository.")
     ] = None,
     pull_request: Annotated[
         int | None, typer.Option("--pull-request", help="Number of the pull request.")
     ] = None,
     sha: Annotated[
-        str | None, typer.Option("--sha", help="Head commit; the status goes there.")
+        str | None, typer.Option("--sha", help="Head commit, which gets the status.")
     ] = None,
     status: Annotated[
         str, typer.Option("--status", help="commit-status, check-run, both or none.")
     ] = "commit-status",
-    comment: Annotated[bool, typer.Option("--comment/--no-comment", help="Post it.")] = True,
+    comment: Annotated[bool, typer.Option("--comment/--no-comment", help="Post a comment.")] = True,
     template: Annotated[
-        Path | None, typer.Option("--template", help="Overrides blocks of the comment.")
+        Path | None, typer.Option("--template", help="Template that overrides comment blocks.")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="An inconclusive verdict is posted as a failure.")
+        bool, typer.Option("--strict", help="Post an inconclusive verdict as a failure.")
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Post saved comparisons: comment, status, check run. The token comes from GITHUB_TOKEN."""
+    """Post saved comparisons as comment, status or check run. GITHUB_TOKEN holds the token."""
     from canary.github.by_hand import Posting, post
 
     posting = Posting(

@@ -1,4 +1,4 @@
-"""The verb `init`: asks, where someone is there to answer, and writes the workflows."""
+"""The verb `init`: asks questions if a person can answer them, and writes the workflows."""
 
 from __future__ import annotations
 
@@ -22,33 +22,32 @@ RUNNER_QUESTION = (
 
 
 RunnerKind = Annotated[
-    str | None, typer.Option(help="What the GPU runner has: docker, container or none [docker].")
+    str | None,
+    typer.Option(help="Runner type: docker, container or none [docker]."),
 ]
 Forks = Annotated[
-    bool | None, typer.Option("--forks/--no-forks", help="Pull requests from forks too.")
+    bool | None, typer.Option("--forks/--no-forks", help="Gate pull requests from forks too.")
 ]
 Configs = Annotated[
-    list[str] | None, typer.Option("--config", help="Config, may be repeated [canary.yaml].")
+    list[str] | None, typer.Option("--config", help="Config; may be repeated [canary.yaml].")
 ]
 Labels = Annotated[str | None, typer.Option(help="Labels of the GPU runner [self-hosted,gpu].")]
 Nightly = Annotated[
-    bool | None, typer.Option("--nightly/--no-nightly", help="A longer canary every night.")
+    bool | None, typer.Option("--nightly/--no-nightly", help="Run a longer canary every night.")
 ]
 Against = Annotated[
     str | None,
-    typer.Option(help="baseline: stored runs; ab: base and head in alternation [baseline]."),
+    typer.Option(help="baseline: compare with stored runs; ab: train both commits [baseline]."),
 ]
 ModelCache = Annotated[
     str | None,
-    typer.Option(help="Hugging Face home on the runner, where models or data are downloaded."),
+    typer.Option(help="Hugging Face home on the runner, for downloaded models and data."),
 ]
-Image = Annotated[
-    str | None, typer.Option(help="Image of the canary, by digest [the release's own].")
-]
-Branch = Annotated[str | None, typer.Option(help="The default branch [that of origin, or main].")]
+Image = Annotated[str | None, typer.Option(help="Image of the canary, by digest [the release's].")]
+Branch = Annotated[str | None, typer.Option(help="The default branch [origin's, or main].")]
 WorkflowsDir = Annotated[
     Path | None,
-    typer.Option("-o", "--output-dir", help="Folder of the workflows [.github/workflows]."),
+    typer.Option("-o", "--output-dir", help="Folder for the workflows [.github/workflows]."),
 ]
 
 
@@ -63,8 +62,8 @@ def init(
     image: Image = None,
     branch: Branch = None,
     output_dir: WorkflowsDir = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite workflows.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask no questions.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing workflows.")] = False,
 ) -> None:
     """Write the workflows that gate pull requests, and say what they need."""
     from canary.gate.init import default_branch, look_at_machine, require_root, summary, write
@@ -75,7 +74,7 @@ def init(
         require_root(here)
     known = branch or default_branch(here)
     if known is None:
-        typer.echo("default branch taken to be main; --branch names another", err=True)
+        typer.echo("assuming that the default branch is main; --branch changes it", err=True)
     given: dict[str, object] = {
         "runner": runner,
         "forks": forks,
@@ -88,7 +87,7 @@ def init(
         "branch": known,
     }
     checked(_answers(given))
-    if not yes and someone_is_there():
+    if not yes and can_ask():
         given |= _asked(given, look_at_machine(shutil.which, os.environ), here)
     answers = _answers(given)
     folder = output_dir or Path(".github/workflows")
@@ -101,8 +100,8 @@ def _answers(given: dict[str, object]) -> Answers:
     return Answers(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
-def someone_is_there() -> bool:
-    """Whether a question would be answered."""
+def can_ask() -> bool:
+    """Return whether a person can answer questions."""
     return sys.stdin.isatty()
 
 
@@ -111,10 +110,10 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, object]:
-    """Answers to what the options left open; a wrong one is refused and asked for again."""
+    """Ask for each option that was not given, again after a wrong answer."""
     from canary.gate.workflows import Answers
 
-    usual = Answers()
+    defaults = Answers()
     found: dict[str, object] = {}
 
     def ask(name: str, question: str, default: str, read: Callable[[str], object] = str) -> None:
@@ -133,22 +132,22 @@ def _asked(given: dict[str, object], machine: Machine, here: Path) -> dict[str, 
     typer.echo(machine.text, err=True)
     ask("runner", RUNNER_QUESTION, machine.runner)
     if (given | found)["runner"] == "container":
-        ask("image", "Image, NAME@sha256:...; without one, a placeholder is written", "")
-    ask("labels", "Labels of the GPU runner", ",".join(usual.labels), _words)
-    ask("configs", "Canary configs", ",".join(usual.configs), _words)
-    confirm("forks", "Do pull requests come from forks?", usual.forks)
+        ask("image", "Image, NAME@sha256:... (empty: write a placeholder)", "")
+    ask("labels", "Labels of the GPU runner", ",".join(defaults.labels), _words)
+    ask("configs", "Canary configs", ",".join(defaults.configs), _words)
+    confirm("forks", "Do pull requests come from forks?", defaults.forks)
     ask(
         "compare",
         "Compare with stored runs (baseline), or train both commits every time (ab)?",
-        usual.compare,
+        defaults.compare,
     )
-    confirm("nightly", "A longer canary every night?", usual.nightly)
+    confirm("nightly", "Run a longer canary every night?", defaults.nightly)
     ask("model_cache", "Hugging Face home on the runner, if models or data come from the hub", "")
     return found
 
 
 def _usable(known: dict[str, object], name: str, value: object, here: Path) -> object:
-    """The answer, once workflows can be written with it; typer asks again where not."""
+    """Return the answer if it fits into the workflows; otherwise typer asks again."""
     from canary.errors import UsageError
     from canary.gate.init import check_configs
     from canary.gate.workflows import checked

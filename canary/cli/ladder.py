@@ -17,15 +17,15 @@ def ladder(
     levels: Annotated[
         str | None,
         typer.Option(
-            "--levels", metavar="NAMES", help="Of baseline,basic,advanced,optimal; all unless said."
+            "--levels", metavar="NAMES", help="Some of baseline,basic,advanced,optimal [all]."
         ),
     ] = None,
     advise: Annotated[
         bool,
-        typer.Option("--advise", help="Each switch alone on your config: which ones pay."),
+        typer.Option("--advise", help="Instead, time each switch alone on your config."),
     ] = False,
     rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", help="Launches of each, in alternation.")
+        int, typer.Option("--rounds", metavar="N", help="Launches per level or switch.")
     ] = 3,
     output_dir: OutputDir = None,
     set_: Set = None,
@@ -33,7 +33,7 @@ def ladder(
     quiet: NoProgress = False,
     verbose: Verbose = False,
 ) -> None:
-    """Time one job at four levels of optimisation, each guarded; or advise which switches pay."""
+    """Time one job at four levels of speed, or find the switches that make your config faster."""
     from canary.ladder.advise import run_advise
     from canary.ladder.advise_view import advice_text
     from canary.ladder.ladder import LadderRequest, run_ladder

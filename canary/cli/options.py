@@ -1,4 +1,4 @@
-"""Options that several verbs of the command line share."""
+"""Options that several verbs share."""
 
 from __future__ import annotations
 
@@ -7,56 +7,56 @@ from typing import Annotated
 
 import typer
 
-Config = Annotated[Path | None, typer.Argument(help="YAML file; without one, the embedded DPO.")]
+Config = Annotated[Path | None, typer.Argument(help="YAML file; default: the embedded DPO.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="key=value over the file, may be repeated."),
+    typer.Option("--set", help="key=value that overrides the file; may be repeated."),
 ]
 Verbose = Annotated[
     bool,
-    typer.Option("-v", "--verbose", help="Tracebacks and the end of the log on errors."),
+    typer.Option("-v", "--verbose", help="On errors, show tracebacks and the end of the log."),
 ]
 AllChecks = Annotated[
     bool,
     typer.Option(
         "-v",
         "--verbose",
-        help="All checks on a terminal; tracebacks and the end of the log on errors.",
+        help="Show all checks on a terminal; on errors, tracebacks and the end of the log.",
     ),
 ]
 
 OutputDir = Annotated[
-    Path | None, typer.Option("-o", "--output-dir", help="Folder of run folders.")
+    Path | None, typer.Option("-o", "--output-dir", help="Folder for run folders.")
 ]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Write here instead of standard output.")
+    Path | None, typer.Option("-o", "--output", help="Write to this file, not to standard output.")
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 where it is inconclusive.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if inconclusive.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of the history.")]
 Tier = Annotated[
-    str | None, typer.Option("--threshold-tier", help="default, smoke, perf or nightly.")
+    str | None, typer.Option("--threshold-tier", help="Limits: default, smoke, perf or nightly.")
 ]
-ThresholdFile = Annotated[Path | None, typer.Option("--threshold-file", help="YAML of thresholds.")]
-Noise = Annotated[Path | None, typer.Option("--noise", help="Noise model that calibrate wrote.")]
+ThresholdFile = Annotated[Path | None, typer.Option("--threshold-file", help="YAML with limits.")]
+Noise = Annotated[Path | None, typer.Option("--noise", help="Noise model from calibrate.")]
 RemoteName = Annotated[
     str | None,
     typer.Option(
-        "--remote", metavar="URL|NAME", help="Repository of the branch [GitHub's own, or origin]."
+        "--remote", metavar="URL|NAME", help="Repository of the branch [the job's, or origin]."
     ),
 ]
 Branch = Annotated[str, typer.Option("--branch", metavar="NAME", help="The baseline branch.")]
 BRANCH = "canary-baselines"
-Form = Annotated[str, typer.Option("--format", help="text, markdown or json.")]
+Form = Annotated[str, typer.Option("--format", help="Output: text, markdown or json.")]
 Accept = Annotated[
     str | None,
-    typer.Option("--accept", metavar="REASON", help="Accept a change of what is learned."),
+    typer.Option("--accept", metavar="REASON", help="Accept changed learning, for this reason."),
 ]
 StopOn = Annotated[
     str | None,
     typer.Option(
         "--stop-on",
         metavar="SEVERITY",
-        help="End the training at an alert this severe: critical, high, medium or low.",
+        help="Stop training at an alert of this severity or above: critical, high, medium or low.",
     ),
 ]
-NoProgress = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
+NoProgress = Annotated[bool, typer.Option("-q", "--quiet", help="Show no progress.")]

@@ -1,4 +1,4 @@
-"""The verb `profile`: what the profiled steps of a run were spent on."""
+"""The verb `profile`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def profile(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder or metrics.json.")],
     against: Annotated[
         Path | None,
-        typer.Option("--against", metavar="BASE", help="Also the operators that differ from it."),
+        typer.Option("--against", metavar="BASE", help="Also show differences from this run."),
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Operators in a table.")] = 15,
+    top: Annotated[int, typer.Option("--top", min=1, help="Operators per table.")] = 15,
     form: Form = "text",
     output: Output = None,
     verbose: Verbose = False,
 ) -> None:
-    """Say what the profiled steps of a run were spent on."""
+    """Show what the profiled steps of a run spent their time on."""
     from canary.report.lines import terminal_width
     from canary.report.profile import profile_text
     from canary.report.render import write_text

@@ -1,4 +1,4 @@
-"""The process on its terminal: signals that end it, progress, readers that have gone."""
+"""The process and its terminal: signals, standard streams, progress."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from canary.report.lines import terminal_width, wrapped
 
 
 def stoppable() -> None:
-    """SIGTERM and a closed terminal end a verb as Ctrl-C does: in order."""
+    """Make SIGTERM and a closed terminal end the verb with cleanup, as Ctrl-C does."""
     for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _stop)
 
 
 def open_closed_streams() -> None:
-    """A standard stream that was closed (`>&-`) is /dev/null for this process, and no file that is
-    opened later gets its number. What this process starts does not inherit it."""
+    """Open /dev/null for each closed standard stream (`>&-`), so that no later file gets its
+    number. Child processes do not inherit it."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is not None:
             continue
-        opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        opened = os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
         setattr(sys, name, os.fdopen(opened, "w" if number else "r", encoding="utf-8"))
 
 
@@ -36,7 +36,7 @@ def _stop(number: int, frame: object) -> NoReturn:
 
 
 def sayer(quiet: bool) -> Callable[[str], None]:
-    """Prints progress on standard error until nobody reads it; its lines fit a terminal."""
+    """Return a function that prints progress on standard error and ignores a closed pipe."""
 
     def say(line: str) -> None:
         if not quiet:
@@ -46,61 +46,59 @@ def sayer(quiet: bool) -> Callable[[str], None]:
     return say
 
 
-class Uncommanding(io.TextIOBase):
-    """A stream of a job's log in which no line is a command, whoever writes it. Lines go on whole:
-    two harmless halves may make one command."""
+class DisarmedLog(io.TextIOBase):
+    """A job's log stream that disarms workflow commands. It writes only whole lines, because two
+    harmless halves may make one command."""
 
     def __init__(self, to: TextIO) -> None:
         self.to = to
-        """Where it all goes, and where our own commands go past this."""
-        self._begun = ""
+        """The real stream; the program writes its own commands there directly."""
+        self._partial = ""
 
     def write(self, text: str) -> int:
-        """Passes on every line that is complete."""
-        *whole, self._begun = (self._begun + text).replace("\r", "\n").split("\n")
+        """Write every complete line."""
+        *whole, self._partial = (self._partial + text).replace("\r", "\n").split("\n")
         for line in whole:
             self.to.write(f"{without_commands(line)}\n")
         return len(text)
 
     def flush(self) -> None:
-        """Passes on what was passed on."""
+        """Flush the real stream; an incomplete line waits."""
         self.to.flush()
 
     def end(self) -> None:
-        """Passes on a last line without an end."""
-        if self._begun:
-            self.to.write(without_commands(self._begun))
-            self._begun = ""
+        """Write a last line that has no newline."""
+        if self._partial:
+            self.to.write(without_commands(self._partial))
+            self._partial = ""
         self.to.flush()
 
     def fileno(self) -> int:
-        """The stream's own."""
         return self.to.fileno()
 
 
 @contextlib.contextmanager
 def without_workflow_commands() -> Iterator[None]:
-    """What the block prints commands no runner: errors, warnings of libraries, usage."""
+    """Disarm workflow commands in all that the block prints: errors, warnings, usage."""
     out, err = sys.stdout, sys.stderr
-    guarded = Uncommanding(out), Uncommanding(err)
-    sys.stdout, sys.stderr = guarded
+    disarmed = DisarmedLog(out), DisarmedLog(err)
+    sys.stdout, sys.stderr = disarmed
     try:
         yield
     finally:
         sys.stdout, sys.stderr = out, err
-        for stream in guarded:
+        for stream in disarmed:
             with contextlib.suppress(BrokenPipeError):
                 stream.end()
 
 
 def interrupted() -> NoReturn:
-    """Says so and ends the process."""
     print("canary: interrupted", file=sys.stderr)
     sys.exit(EXIT_ERROR)
 
 
 def leave_quietly() -> None:
-    """What a closed pipe did not take is dropped; Python's own exit would turn it into 120."""
+    """Drop output that a closed pipe did not take; otherwise Python would exit with 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

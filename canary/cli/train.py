@@ -19,24 +19,24 @@ def run(
     output_dir: OutputDir = None,
     set_: Set = None,
     nproc: Annotated[
-        int | None, typer.Option("--nproc", help="Ranks on this machine, through torchrun.")
+        int | None, typer.Option("--nproc", help="Ranks on this machine, started by torchrun.")
     ] = None,
-    nnodes: Annotated[int, typer.Option("--nnodes", help="Machines, each with its `run`.")] = 1,
+    nnodes: Annotated[int, typer.Option("--nnodes", help="Machines; start `run` on each.")] = 1,
     node_rank: Annotated[
-        int | None, typer.Option("--node-rank", help="Which of them this is, from 0.")
+        int | None, typer.Option("--node-rank", help="Number of this machine, from 0.")
     ] = None,
     rdzv_endpoint: Annotated[
-        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Where they meet.")
+        str | None, typer.Option("--rdzv-endpoint", metavar="HOST:PORT", help="Rendezvous point.")
     ] = None,
     rdzv_id: Annotated[
-        str, typer.Option("--rdzv-id", help="Name of the meeting, the same on each.")
+        str, typer.Option("--rdzv-id", help="Name of the rendezvous, equal on all machines.")
     ] = "canary",
-    rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As torchrun's.")] = "c10d",
+    rdzv_backend: Annotated[str, typer.Option("--rdzv-backend", help="As for torchrun.")] = "c10d",
     stop_on: StopOn = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the record's path.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only the run folder.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Train a canary and leave a record of it."""
+    """Train a canary and write its record."""
     from canary.config.load import load_config
     from canary.runner.display.progress import listener_for
     from canary.runner.distributed import Rendezvous
@@ -64,10 +64,10 @@ def run(
 
 def exec_(
     command: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="What trains, as you start it.")
+        list[str], typer.Argument(metavar="-- COMMAND...", help="Your training command.")
     ],
     name: Annotated[
-        str | None, typer.Option("--name", help="Name of the canary; part of its run folders.")
+        str | None, typer.Option("--name", help="Name of the canary and of its run folders.")
     ] = None,
     max_steps: Annotated[
         int | None,
@@ -78,20 +78,20 @@ def exec_(
     output_dir: OutputDir = None,
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="YAML with thresholds, timeout, probe_steps and the like."),
+        typer.Option("--config", help="YAML with thresholds, timeout, probe_steps and so on."),
     ] = None,
     no_probe: Annotated[
-        bool, typer.Option("--no-probe", help="No second, short launch for the exact signals.")
+        bool, typer.Option("--no-probe", help="Skip the short launch for the exact signals.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option("--threads", help="CPU threads of torch [the command's choice].")
+        int | None, typer.Option("--threads", help="CPU threads of torch [the command decides].")
     ] = None,
     set_: Set = None,
     stop_on: StopOn = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Watch a training command of your own, unmodified, and leave a record of it."""
+    """Watch your training command, unmodified, and write a record of it."""
     from canary.runner.display.progress import listener_for
     from canary.runner.exec.entry import ExecRequest, run_command
 
@@ -99,12 +99,12 @@ def exec_(
     request = ExecRequest(
         tuple(command), name, max_steps, config, no_probe, stop_on, threads, tuple(set_ or ())
     )
-    run_dir, code, said = run_command(
+    run_dir, code, message = run_command(
         request, listener_for(sys.stderr, quiet, plain=True), output_dir, verbose
     )
     with contextlib.suppress(BrokenPipeError):
-        if said and not (quiet and code == EXIT_OK):
-            typer.echo(said, err=True)
+        if message and not (quiet and code == EXIT_OK):
+            typer.echo(message, err=True)
         if not quiet and run_dir.is_dir():
             typer.echo(f"record: {run_dir}", err=True)
     raise typer.Exit(code)

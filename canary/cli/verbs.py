@@ -1,4 +1,4 @@
-"""The command line: verbs only. Each parses, calls one function and prints."""
+"""The command line: its verbs and its entry point. A verb parses, calls one function and prints."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 config_app = typer.Typer(
-    help="Show a resolved config, or the schema of all of them.", no_args_is_help=True
+    help="Show a resolved config, or the schema of configs.", no_args_is_help=True
 )
 app.add_typer(config_app, name="config")
 app.add_typer(gate_app, name="gate")
 app.add_typer(baseline_app, name="baseline")
 
 IN_JOBS = ("gate", "publish")
-"""Verbs whose output is the log of a job, which may hold a token."""
+"""Verbs that run in a job, which may hold a token: they must print no workflow commands."""
 TYPER_INTERRUPTED = 130
-"""What typer makes of Ctrl-C."""
+"""Typer's exit code after Ctrl-C."""
 
 
 def _version(wanted: bool) -> None:
@@ -83,12 +83,10 @@ def save_baseline(
     ],
     accept: Annotated[
         str | None,
-        typer.Option(
-            "--accept", metavar="REASON", help="Begin a new level: what changed is accepted."
-        ),
+        typer.Option("--accept", metavar="REASON", help="Accept the change: begin a new period."),
     ] = None,
 ) -> None:
-    """Keep a completed run as a baseline."""
+    """Save a completed run as a baseline."""
     from canary.baseline.verbs import save_baseline
 
     typer.echo(save_baseline(source, destination, accept))
@@ -96,7 +94,7 @@ def save_baseline(
 
 @app.command()
 def env() -> None:
-    """Show what the exact lane knows of this machine: packages, devices, threads."""
+    """Show this machine as a record describes it: hardware, packages, variables."""
     from canary.machine.environment import environment_lines, fingerprint
 
     for name, value in environment_lines(fingerprint()):
@@ -111,7 +109,7 @@ def init_config(
         typer.Option("--type", help=f"{', '.join((*TRAINERS, 'exec'))}."),
     ] = DEFAULT_TRAINER,
     tier: Annotated[str, typer.Option(help="smoke, perf or nightly.")] = "smoke",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented config to start from."""
     from canary.config.samples import write_sample
@@ -122,7 +120,7 @@ def init_config(
 
 @config_app.command("show")
 def config_show(config: Config = None, set_: Set = None) -> None:
-    """Print every value and where it came from."""
+    """Print every value and its origin."""
     from canary.config.load import load_config
     from canary.config.render import show_text
 
@@ -131,7 +129,7 @@ def config_show(config: Config = None, set_: Set = None) -> None:
 
 @config_app.command("schema")
 def config_schema() -> None:
-    """Print the JSON schema, for editors."""
+    """Print the JSON schema for editors."""
     from canary.config.render import json_schema
 
     typer.echo(json_schema().rstrip("\n"))
@@ -143,7 +141,7 @@ app.command()(init)
 
 
 def main(arguments: list[str] | None = None) -> Any:
-    """Entry point. Errors that users can cause become one line and the right exit code."""
+    """Run the command line. An error that users can cause becomes one line and an exit code."""
     open_closed_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] and arguments[0] in IN_JOBS:
@@ -165,14 +163,14 @@ def _main(arguments: list[str]) -> None:
     except (typer.Abort, KeyboardInterrupt):
         interrupted()
     except BrokenPipeError:
-        # The reader of standard output has gone: what it wanted, it has.
+        # The reader closed standard output: it has what it wanted.
         sys.exit(EXIT_OK)
     except CanaryError as error:
         if verbose:
             _show_traceback()
         print(f"canary: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except Exception as error:  # noqa: BLE001 - the one place that meets what nobody foresaw
+    except Exception as error:  # noqa: BLE001 - the last resort
         _show_usage_error(error)
         if verbose:
             _show_traceback()
@@ -184,13 +182,13 @@ def _main(arguments: list[str]) -> None:
 
 
 def _show_traceback() -> None:
-    """The exception in hand; its text, and that of its causes, may be a stranger's."""
+    """Print the current exception; a stranger may have written its text, hence `printable`."""
     for line in traceback.format_exc().splitlines():
         print(f"  {printable(line)}", file=sys.stderr)
 
 
 def _show_usage_error(error: Exception) -> None:
-    """The argument parser's own errors, in one line, exit code 2."""
+    """Print an error of the argument parser in one line and exit with 2."""
     message = getattr(error, "format_message", None)
     if message is not None:
         print(f"canary: {printable(message())}", file=sys.stderr)

@@ -1,12 +1,12 @@
-"""Checks that need more than one key: what a trainer can use, and what fits together."""
+"""Config checks that need more than one key: unused keys and values that exclude each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from canary.config.command_line import why_deaf
-from canary.config.redaction import HIDDEN, lost
+from canary.config.command_line import why_unwatched
+from canary.config.redaction import HIDDEN, missing_secret
 from canary.config.schema import CanaryConfig
 from canary.config.source import Origins
 from canary.config.speed_checks import check_speed
@@ -17,7 +17,7 @@ from canary.errors import ConfigError
 def check_used(
     values: Mapping[str, Any], config: CanaryConfig, origins: Origins, source: str
 ) -> None:
-    """Refuses a given key that the chosen trainer would ignore.
+    """Refuse a given key that the chosen trainer would ignore.
 
     Raises:
         ConfigError: names the key, the trainer, and the trainers that use it.
@@ -49,11 +49,11 @@ def check_used(
     for key in config.trainer_args:
         if key in OWN_KEYS:
             place = origins.get(f"trainer_args.{key}", source)
-            own = OWN_KEYS[key]
-            used = trainer in (users_of(own) or (trainer,))
+            same = OWN_KEYS[key]
+            used = trainer in (users_of(same) or (trainer,))
             raise ConfigError(
-                f"trainer_args.{key} in {place} has a key of its own",
-                f"set {own} instead" if used else f"remove it; {trainer} does not use {own} either",
+                f"trainer_args.{key} in {place} is set by the config key {same}",
+                f"set {same} instead" if used else f"remove it; {trainer} does not use {same}",
                 file=source,
                 key=f"trainer_args.{key}",
             )
@@ -61,7 +61,7 @@ def check_used(
         if not _is_plain(value):
             place = origins.get(f"trainer_args.{key}", source)
             raise ConfigError(
-                f"trainer_args.{key} in {place} is a {type(value).__name__}, which no record holds",
+                f"trainer_args.{key} in {place} is a {type(value).__name__}, which JSON lacks",
                 "quote it, or write a list",
                 file=source,
                 key=f"trainer_args.{key}",
@@ -69,13 +69,13 @@ def check_used(
 
 
 def _listed(names: Sequence[str]) -> str:
-    """a, b and c."""
+    """Return "a, b and c"."""
     *most, last = names
     return f"{', '.join(most)} and {last}" if most else last
 
 
 def _check_command(given: set[str], config: CanaryConfig, origins: Origins, source: str) -> None:
-    """A command of the user's own, and keys of the built-in trainers, exclude each other."""
+    """Refuse keys of the built-in trainers beside a command, and a command that cannot run."""
     if config.training_type != "exec":
         if config.command:
             raise ConfigError(
@@ -93,67 +93,67 @@ def _check_command(given: set[str], config: CanaryConfig, origins: Origins, sour
             file=source,
             key="command",
         )
-    missing = lost(config.command)
+    missing = missing_secret(config.command)
     if missing is not None:
         raise ConfigError(
-            f"command in {origins.get('command', source)} lacks the value of {missing}: a run's "
-            f"folder holds {HIDDEN} for it",
-            "write the value in its place, or let the command read it from the environment",
+            f"command in {origins.get('command', source)} has {HIDDEN} as the value of {missing}: "
+            "run folders hide secrets",
+            "write the real value, or let the command read it from the environment",
             file=source,
             key="command",
         )
-    deaf = why_deaf(config.command)
-    if deaf is not None:
+    why = why_unwatched(config.command)
+    if why is not None:
         place = origins.get("command", source)
-        raise ConfigError(f"command in {place}: {deaf[0]}", deaf[1], file=source, key="command")
+        raise ConfigError(f"command in {place}: {why[0]}", why[1], file=source, key="command")
     for key in sorted(given - set(EXEC_KEYS)):
         raise ConfigError(
             f"{key} in {origins.get(key, source)} is not used by training_type exec",
-            "remove it; the command itself says what it trains",
+            "remove it; set it in the command",
             file=source,
             key=key,
         )
 
 
 def _is_plain(value: Any) -> bool:
-    """What JSON has too; YAML also makes dates, sets and bytes."""
+    """Return whether JSON can hold the value; YAML also has dates, sets and bytes."""
     if isinstance(value, list | dict):
         return all(map(_is_plain, value.values() if isinstance(value, dict) else value))
     return value is None or isinstance(value, str | int | float)
 
 
 def _check_sources(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
-    """What only the hub has: revisions, and splits beside the one that embedded data is."""
+    """Refuse a revision of something local, and a split that embedded data lacks."""
     for key, name in (
         ("model_revision", config.model_name),
         ("dataset_revision", config.dataset_name),
     ):
         local = name.startswith(("embedded/", ".", "/", "~"))
         if getattr(config, key) is not None and local:
-            refuse(key, f"has no effect on {name}", "remove it; it chooses a version on the hub")
+            refuse(key, f"has no effect on {name}", "remove it; only the hub has revisions")
     if config.dataset_name.startswith("embedded/") and config.dataset_split != "train":
         message = f"{config.dataset_split!r} is not in {config.dataset_name}"
         refuse("dataset_split", message, "its only split is train")
 
 
 def _check_launches(config: CanaryConfig, refuse: Callable[[str, str, str], None]) -> None:
-    """What a run without a measured launch cannot do, and what cannot be saved."""
+    """Refuse keys that need a measured launch without one, and models that cannot be saved."""
     if config.repeats == 0 and not config.probe_steps:
-        refuse("repeats", "is 0, which leaves no launch to measure", "set it to 1 or more")
+        refuse("repeats", "is 0 and so is probe_steps: nothing would run", "set it to 1 or more")
     if config.repeats == 0 and config.save_model is not None:
-        refuse("save_model", "has nothing to save: repeats is 0", "set repeats to 1, or remove it")
+        refuse("save_model", "needs repeats of 1 or more", "set repeats to 1, or remove it")
     if config.save_model is not None and (config.load_in_4bit or config.load_in_8bit):
         refuse(
             "save_model",
             "cannot merge an adapter into quantized weights",
-            "remove it, or load_in_4bit and load_in_8bit",
+            "remove it, or remove load_in_4bit and load_in_8bit",
         )
     if config.repeats == 0 and config.profiler.enabled:
-        refuse("repeats", "is 0, and the profiler looks at a measured launch", "set it to 1")
+        refuse("repeats", "is 0, but the profiler needs a measured launch", "set it to 1")
 
 
 def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
-    """Refuses values that exclude each other.
+    """Refuse values that exclude each other.
 
     Raises:
         ConfigError: names the keys and the remedy.
@@ -165,7 +165,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
 
     _check_launches(config, refuse)
     if config.load_in_4bit and config.load_in_8bit:
-        refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one")
+        refuse("load_in_4bit", "and load_in_8bit exclude each other", "keep one of them")
     for key in ("load_in_4bit", "load_in_8bit"):
         if getattr(config, key) and not config.use_peft:
             refuse(key, "needs an adapter", "set use_peft: true")
@@ -174,7 +174,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
     if steps is not None and (config.metrics_warmup_steps or 0) >= steps:
         refuse(
             "metrics_warmup_steps",
-            f"({config.metrics_warmup_steps}) leaves nothing of max_steps ({steps})",
+            f"({config.metrics_warmup_steps}) leaves no step to time: max_steps is {steps}",
             "set it below max_steps",
         )
     if steps is not None and config.warmup_steps > steps:
@@ -183,7 +183,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
     if prompt is not None and longest is not None and prompt >= longest:
         refuse(
             "max_prompt_length",
-            f"({prompt}) leaves no room for completions in max_length ({longest})",
+            f"({prompt}) leaves no tokens for completions: max_length is {longest}",
             "lower it",
         )
     if config.profiler.enabled:
@@ -191,7 +191,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
         if steps is not None and last > steps:
             refuse(
                 "profiler.num_steps",
-                f"ends at step {last}, beyond max_steps ({steps})",
+                f"ends at step {last}, after max_steps ({steps})",
                 "lower profiler.start_step or profiler.num_steps",
             )
     if config.trainer.in_groups and config.num_generations is not None:
@@ -201,7 +201,7 @@ def check_together(config: CanaryConfig, origins: Origins, source: str) -> None:
                 "num_generations",
                 f"({config.num_generations}) does not divide batch_size x "
                 f"gradient_accumulation_steps ({together})",
-                "set num_generations to a divisor of it, or change batch_size",
+                "set num_generations to a divisor, or change batch_size",
             )
     refused = config.trainer.refuses(config)
     if refused is not None:

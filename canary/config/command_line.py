@@ -1,4 +1,4 @@
-"""What a training command says: its launchers, its program, its name. Words alone: nothing runs."""
+"""Parse a training command: its launchers, its program and its name. Nothing is run."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LAUNCHERS = {
     **dict.fromkeys(("chrt", "env", "exec", "ionice", "nice", "nohup", "numactl", "setsid"), ""),
     **dict.fromkeys(("stdbuf", "taskset", "time", "timeout", "xvfb-run"), ""),
 }
-"""Programs that start the one that trains, with the verb by which they do."""
+"""Programs that start another program -> their subcommand, or ""."""
 MODULE_LAUNCHERS = ("accelerate", "coverage", "deepspeed", "python", "torchrun", "uv")
-"""Those of them that know `-m module`."""
+"""Launchers that accept `-m module`."""
 LAUNCHING_MODULES = (
     "accelerate.commands.launch",
     "coverage",
@@ -30,7 +30,7 @@ LAUNCHING_MODULES = (
 )
 """Python modules that start another program."""
 FLAGS = ("--no-python", "--no_python", "--run-path", "--run_path", "--standalone", "-i", "-0")
-"""Options of launchers that take no value, as far as it matters."""
+"""Common options of launchers that take no value."""
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 DURATION = re.compile(r"[0-9.]+[smhd]?")
 ASIDE = (
@@ -39,12 +39,12 @@ ASIDE = (
     *("rm", "sed", "set", "sleep", "source", "tail", "tee", "test", "touch", "trap", "true"),
     *("ulimit", "unset", "wait", "}"),
 )
-"""Programs of a shell's script that never train."""
+"""Programs in a shell script that never train."""
 OPENERS = ("!", "do", "else", "if", "then", "until", "while", "{")
-"""Words of a shell before a command."""
+"""Shell keywords that come before a command."""
 LONGEST_SCRIPT = 20_000
 DEEPEST = 5
-"""Shells within shells that are looked through."""
+"""Nested shells that are parsed."""
 TRAINS = re.compile(r"train|tun(e|ing)|sft|dpo|grpo|ppo|rl")
 
 DEAF = {
@@ -52,7 +52,7 @@ DEAF = {
     "S": "without the site module",
     "E": "ignoring its environment",
 }
-"""Options of Python that keep the canary out, and what they do."""
+"""Options of Python that stop the canary from watching it -> what they do."""
 
 
 KEPT_PATH = re.compile(r"\$\{?PYTHONPATH")
@@ -60,21 +60,21 @@ KEPT_PATH = re.compile(r"\$\{?PYTHONPATH")
 
 @dataclass(frozen=True)
 class Started:
-    """One command, looked through down to the program that it starts."""
+    """A command, parsed down to the program that its launchers start."""
 
     assigned: tuple[tuple[str, str], ...] = ()
-    """Variables that are set before it."""
+    """Environment variables that the command sets."""
     launch: tuple[str, ...] = ()
-    """Words before the program: launchers with their options, an interpreter with its own."""
+    """Words before the program: launchers and an interpreter, each with its options."""
     program: str = ""
-    """A script, a module or a program; empty where it is code."""
+    """A script, a module or a program; empty for `python -c`."""
     arguments: tuple[str, ...] = ()
     deaf: tuple[str, str] | None = field(default=None, compare=False)
-    """Why its Python would not let the canary in, and what to do about it."""
+    """Why the canary cannot watch its Python, and the remedy."""
 
 
 def started(command: Sequence[str]) -> tuple[Started, ...]:
-    """What a command starts, as far as its words show it: several where a shell does."""
+    """Return the programs that a command starts; a shell may start several."""
     return tuple(_through(tuple(command), Started(), 0))
 
 
@@ -113,7 +113,7 @@ def _first(words: Sequence[str]) -> str:
 
 
 def _script(words: Sequence[str]) -> str | None:
-    """The script of `sh -c SCRIPT`; None for one in a file."""
+    """Return the script of `sh -c SCRIPT`; None for a script in a file."""
     place = 0
     while place < len(words) and words[place].startswith("-"):
         letters = words[place][1:]
@@ -125,7 +125,7 @@ def _script(words: Sequence[str]) -> str | None:
 
 
 def simple_commands(script: str) -> Iterator[tuple[str, ...]]:
-    """The simple commands of a shell's script; none of one that is not understood."""
+    """Yield the simple commands of a shell script; nothing if it cannot be parsed."""
     lines = script.replace("\\\n", " ").splitlines()
     text = " ; ".join(line for line in lines if not line.lstrip().startswith("#"))
     text = re.sub(r"(?<=\s)[0-2](?=[<>])", "", text)
@@ -136,12 +136,12 @@ def simple_commands(script: str) -> Iterator[tuple[str, ...]]:
     except ValueError:  # an open quote
         return
     words: list[str] = []
-    into = False
+    is_target = False  # the word after a redirection
     for token in (*tokens, ";"):
-        if into:
-            into = False
+        if is_target:
+            is_target = False
         elif set(token) <= set("<>&|()") and set(token) & set("<>"):
-            into = True
+            is_target = True
         elif set(token) <= set(";|&()"):
             if words:
                 yield tuple(words)
@@ -151,7 +151,7 @@ def simple_commands(script: str) -> Iterator[tuple[str, ...]]:
 
 
 def _through_python(words: tuple[str, ...], so_far: Started) -> tuple[Started, tuple[str, ...]]:
-    """Past the interpreter: (with the program in it, nothing), or what its module starts."""
+    """Parse `python ...`. Return the result and the words still to parse (after a launcher)."""
     place, deaf = 1, so_far.deaf
     while place < len(words) and words[place].startswith("-") and len(words[place]) > 1:
         word = words[place]
@@ -162,8 +162,8 @@ def _through_python(words: tuple[str, ...], so_far: Started) -> tuple[Started, t
         for at, letter in enumerate(word[1:], start=2):
             if letter in DEAF and deaf is None:
                 deaf = (
-                    f"-{letter} starts Python {DEAF[letter]}: the canary cannot watch it",
-                    f"start it without -{letter}",
+                    f"python -{letter} runs {DEAF[letter]}, so the canary cannot watch it",
+                    f"remove -{letter}",
                 )
             if letter not in "cmWX":
                 continue
@@ -184,38 +184,38 @@ def _target(
     letter: str,
     value: str,
 ) -> tuple[Started, tuple[str, ...]]:
-    """What `python -m value` or `python -c value` runs, `place` being the word after it."""
+    """Parse `python -m value` or `python -c value`; `place` is the index after `value`."""
     rest = words[place:]
     if letter == "m" and value in LAUNCHING_MODULES:
         so_far = replace(so_far, deaf=deaf)
-        begins = _next_program(rest, modules=True)
-        launch = (*so_far.launch, *words[:place], *rest[:begins])
+        start = _next_program(rest, modules=True)
+        launch = (*so_far.launch, *words[:place], *rest[:start])
         found = replace(so_far, launch=launch)
-        return found, rest[begins + (_first(rest[begins:]) in ("-m", "--module")) :]
+        return found, rest[start + (_first(rest[start:]) in ("-m", "--module")) :]
     before = words[: place - 1] if letter == "m" else words[:place]
     so_far = replace(so_far, launch=(*so_far.launch, *before), deaf=deaf)
     return replace(so_far, program=value if letter == "m" else "", arguments=rest), ()
 
 
 def _through_launcher(words: tuple[str, ...], so_far: Started) -> tuple[Started, tuple[str, ...]]:
-    """Past a launcher, its verb and its options."""
+    """Parse a launcher with its subcommand and options. Return the result and the other words."""
     head = PurePath(words[0]).name
-    begins = 2 if LAUNCHERS[head] else 1
-    begins += _next_program(words[begins:], modules=head in MODULE_LAUNCHERS)
-    own = words[:begins]
+    end = 2 if LAUNCHERS[head] else 1
+    end += _next_program(words[end:], modules=head in MODULE_LAUNCHERS)
+    launch = words[:end]
     if head == "env":
-        set_ = tuple((m[1], m[2]) for m in map(ASSIGNMENT.fullmatch, own) if m)
+        set_ = tuple((m[1], m[2]) for m in map(ASSIGNMENT.fullmatch, launch) if m)
         so_far = replace(so_far, assigned=(*so_far.assigned, *set_))
-        own = tuple(word for word in own if not ASSIGNMENT.fullmatch(word))
-        if {"-i", "-", "--ignore-environment"} & set(own):
-            why = "env -i clears the environment: the canary cannot watch it"
-            so_far = replace(so_far, deaf=(why, "start it without -i"))
-    return replace(so_far, launch=(*so_far.launch, *own)), words[begins:]
+        launch = tuple(word for word in launch if not ASSIGNMENT.fullmatch(word))
+        if {"-i", "-", "--ignore-environment"} & set(launch):
+            why = "env -i clears the environment, so the canary cannot watch it"
+            so_far = replace(so_far, deaf=(why, "remove -i"))
+    return replace(so_far, launch=(*so_far.launch, *launch)), words[end:]
 
 
 def _next_program(words: Sequence[str], *, modules: bool) -> int:
-    """Where a launcher's own words end: at a script, a known program or `-m`; without any, at the
-    first word that is no option, nor the value of one."""
+    """Return where a launcher's options end: at a script, a known program or `-m`, or else at the
+    first word that is neither an option nor its value."""
     for place, word in enumerate(words):
         name = PurePath(word).name
         known = name in SHELLS or name in LAUNCHERS or PYTHON.fullmatch(name)
@@ -231,8 +231,8 @@ def _next_program(words: Sequence[str], *, modules: bool) -> int:
     return min(place, len(words))
 
 
-def why_deaf(command: Sequence[str]) -> tuple[str, str] | None:
-    """Why no Python of a command would let the canary in, and the remedy; None where one may."""
+def why_unwatched(command: Sequence[str]) -> tuple[str, str] | None:
+    """Return why the canary can watch no Python of a command, and the remedy; None if it can."""
     training = [one for one in started(command) if PurePath(one.program).name not in ASIDE]
     coded = [one for one in started(command) if not one.program and one.launch]
     found = [one.deaf for one in (*training, *coded)]
@@ -240,16 +240,16 @@ def why_deaf(command: Sequence[str]) -> tuple[str, str] | None:
 
 
 def replaced_path(command: Sequence[str]) -> str | None:
-    """The value that a command's words give PYTHONPATH without what it was: the canary is let in by
-    a folder of its own there, and sees such a Python only through `canary.Recorder`."""
+    """Return the PYTHONPATH that a command sets without the old value, or None. Without the
+    canary's folder on it, a `Trainer` is not watched, only `canary.Recorder`."""
     variables = (pair for one in started(command) for pair in one.assigned)
     values = [value for name, value in variables if name == "PYTHONPATH"]
     return next((value for value in values if not KEPT_PATH.search(value)), None)
 
 
 def name_of(command: Sequence[str]) -> str | None:
-    """A canary's name after the program that trains: `train.py` is train, `-m pkg.train` is
-    pkg.train, `trl sft` is trl-sft. None where there is none to take."""
+    """Return a canary name after the program that trains, or None: `train` for `train.py`,
+    `pkg.train` for `-m pkg.train`, `trl-sft` for `trl sft`."""
     names = [_name(one) for one in started(command) if PurePath(one.program).name not in ASIDE]
     known = [name for name in names if name]
     training = [name for name in known if TRAINS.search(name)]

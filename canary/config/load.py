@@ -1,4 +1,4 @@
-"""From files and settings to a checked config that knows where each value came from."""
+"""Load a config from files and settings, check it, and note where each value came from."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from canary.config.trainers import (
 from canary.errors import ConfigError, did_you_mean, nearest
 
 BUILTIN = Path(__file__).parent / "builtin" / "dpo_smoke.yaml"
-"""What `canary run` without an argument runs."""
+"""The config of `canary run` without an argument."""
 
 DEFAULT = "default"
 FROM_COMMAND = "from command"
-"""Where a value came from that was read off the words of `command`."""
+"""Origin of a value that was derived from `command`."""
 FROM_STEPS = "from max_steps"
-"""Where one came from that follows from the number of steps."""
+"""Origin of a value that was derived from the number of steps."""
 
 METRICS_WARMUP = 10
-"""Steps left out of the speeds of a run of fifty or more."""
+"""Default of `metrics_warmup_steps` in a run of 50 steps or more."""
 
 SECTIONS: dict[str, type[BaseModel]] = {
     "ppo": PPOConfig,
@@ -47,7 +47,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
 
 @dataclass(frozen=True)
 class LoadedConfig:
-    """A checked config, and for each dotted key where its value came from."""
+    """A checked config, and where the value of each dotted key came from."""
 
     config: CanaryConfig
     origins: Origins
@@ -55,12 +55,12 @@ class LoadedConfig:
 
     @property
     def is_named(self) -> bool:
-        """Whether somebody gave the canary its name."""
+        """Whether a person chose the canary's name."""
         return self.origins["name"] not in (DEFAULT, FROM_COMMAND)
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> LoadedConfig:
-    """Loads a config file, or the embedded DPO smoke for None, with `--set` settings over it.
+    """Load a config file (None: the embedded DPO smoke) and apply `--set` settings to it.
 
     Raises:
         ConfigError: one line that names file, key and remedy.
@@ -76,8 +76,7 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Loade
 def load_values(
     path: Path | None, given: Mapping[str, tuple[Any, str]], overrides: Sequence[str] = ()
 ) -> LoadedConfig:
-    """A config file, or nothing, with `--set` settings over it, and values over those: `key:
-    (value, where it came from)`.
+    """Load a config file or start empty, apply `--set` settings, then `{key: (value, origin)}`.
 
     Raises:
         ConfigError: one line that names file, key and remedy.
@@ -115,8 +114,7 @@ def _refuse_unknown(
     source: str,
     kind: Any,
 ) -> None:
-    """Raises ConfigError for a key that the model lacks, in a config of that `training_type`; None
-    where it names none."""
+    """Raise ConfigError for a key that the model lacks. `kind`: the config's `training_type`."""
     for key, value in values.items():
         dotted = f"{prefix}{key}"
         if key not in model.model_fields:
@@ -125,7 +123,7 @@ def _refuse_unknown(
             hint = did_you_mean(near, "see `canary config show`")
             users = users_of(near.partition(".")[0]) if near and "." in near else ()
             if users and kind not in (None, *users):
-                hint = f"'{near}' is for training_type {', '.join(users)} alone, and this is {kind}"
+                hint = f"'{near}' is only for training_type {', '.join(users)}, and this is {kind}"
             raise ConfigError(f"unknown key {dotted!r} in {place}", hint, file=source, key=dotted)
         section = SECTIONS.get(dotted)
         if section is not None and isinstance(value, Mapping):
@@ -133,7 +131,7 @@ def _refuse_unknown(
 
 
 def _nearest(key: str, prefix: str, model: type[BaseModel]) -> str | None:
-    """The key that was meant: the same in another section, or one like it in this one."""
+    """Return the key that was meant: the same key of another section, or a similar one here."""
     places: dict[str, type[BaseModel]] = {"": CanaryConfig}
     places |= {f"{name}.": section for name, section in SECTIONS.items()}
     for place, section in places.items():
@@ -147,9 +145,9 @@ KIND_MESSAGES = {
     "model_type": "input should be a mapping of keys",
     "dict_type": "input should be a mapping of keys",
     "tuple_type": "input should be a list",
-    "string_pattern_mismatch": "input is not of a known form",
+    "string_pattern_mismatch": "input has an unknown form",
 }
-"""What pydantic says of Python types and patterns, in the words of a config."""
+"""Error type of pydantic -> a message for people who write YAML."""
 
 KEY_HINTS = {
     "device": "auto, cpu, cuda or cuda:N",
@@ -176,26 +174,26 @@ def _wrong_value(error: ValidationError, origins: Origins, source: str) -> Confi
     message = KIND_MESSAGES.get(first["type"], first["msg"][0].lower() + first["msg"][1:])
     hint = KEY_HINTS.get(key.split(".")[0])
     if first["input"] is None:
-        hint = "remove the line for the default"
+        hint = "remove the line to get the default"
     got = reprlib.repr(first["input"])
     return ConfigError(f"{key} in {place}: {message}, got {got}", hint, file=source, key=key)
 
 
 def trainer_defaults(training_type: str) -> dict[str, Any]:
-    """Values of the fields that are null in a config of this trainer."""
+    """Return the trainer's defaults of the fields that a config may leave null."""
     row = trainer_row(training_type)
     return {**row.defaults, **{key: SECTIONS[key]() for key in row.uses & SECTIONS.keys()}}
 
 
 def _resolve(config: CanaryConfig, origins: Origins) -> tuple[CanaryConfig, Origins]:
-    """Fills in the values that depend on the trainer."""
+    """Fill in the defaults that depend on the trainer."""
     defaults = trainer_defaults(config.training_type)
     if config.use_peft:
         defaults |= LORA_DEFAULTS
     if config.training_type == "exec":
-        own = {key: value for key, value in EXEC_DEFAULTS.items() if key not in origins}
-        config = config.model_copy(update=own)
-        origins = {**origins, **dict.fromkeys(own, "exec default")}
+        unset = {key: value for key, value in EXEC_DEFAULTS.items() if key not in origins}
+        config = config.model_copy(update=unset)
+        origins = {**origins, **dict.fromkeys(unset, "exec default")}
     else:
         defaults["max_steps"] = BUILT_IN_STEPS
     steps = config.max_steps or defaults.get("max_steps")

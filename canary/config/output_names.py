@@ -1,4 +1,4 @@
-"""Names of settings that say where a run puts things, or what it is called. Standard library."""
+"""Names of settings for outputs, logging and run names. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 TRACKERS = "wandb|comet|mlflow|neptune|tensorboard|trackio|clearml|swanlab"
 SECTION = re.compile(rf"(.*\.)?(hydra|loggers?|{TRACKERS})\..*")
-"""Dotted names in a section that is about nothing else."""
+"""Dotted names in a section that only configures logging."""
 PLACE = re.compile(
     r"o|out|output|out(put)?_?(dir|path|folder|file|name)|save_?(dir|path|folder|to)"
     r"|overwrite_output_dir|results?_?dir|default_root_dir"
@@ -19,17 +19,16 @@ PLACE = re.compile(
     r"|transformers_cache|torch_home|tmpdir|tokenizers_parallelism"
     r"|cuda_visible_devices|master_(addr|port)|main_process_(ip|port)|rdzv_.*"
 )
-"""Matched whole, against the last part of a dotted name in lower case."""
+"""Must match the whole last part of a dotted name in lower case."""
 
 
 def plain_name(name: str) -> str:
-    """An option, a dotted key or a variable as a setting's name: `--run-name` is `run_name`."""
+    """Return the setting's name of an option, key or variable: `run_name` for `--run-name`."""
     return name.lstrip("-+~").replace("-", "_")
 
 
 def is_place(name: str) -> bool:
-    """Whether a setting of this name cannot change what is trained: a folder of results, a run's
-    name, what hears of it."""
+    """Return whether the setting only names outputs, a run or a tracker, not what is trained."""
     plain = plain_name(name).lower()
     last = plain.rpartition(".")[2]
     return (SECTION.fullmatch(plain) or PLACE.fullmatch(last)) is not None

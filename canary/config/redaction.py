@@ -1,4 +1,4 @@
-"""A command as it may be written down: what is secret in its words is `***`. Standard library."""
+"""Replace the secrets in a command or a text by `***`. Standard library only."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ KNOWN = (
     (re.compile(r"\b([Bb]earer\s+)[\w.~+/=-]{16,}"), rf"\1{HIDDEN}"),
     (re.compile(r"://[^/\s:'\"]*:[^/\s'\"]+@"), f"://{HIDDEN}@"),
 )
-"""Tokens by their form, and user and password within an address, which end at its last `@`."""
-LOST = re.compile(
+"""Tokens of a known form, and user and password in a URL, which end at its last `@`."""
+KNOWN_HIDDEN = re.compile(
     rf"(?:\b(?:{FORMS}|A[KS]IA|AIza|eyJ|[Bb]earer\s+|(?i:{HEADER}))|{PLACES}|://){re.escape(HIDDEN)}"
 )
 QUOTED = r"""'[^']*'|"(?:[^"\\]|\\.)*"|\\"[^"\\]*\\\""""
@@ -31,15 +31,15 @@ BARE = r"""[^\s;|&<>()'"$\\-](?:[^\s;|&<>()'"\\]|\\[^\s'"])*"""
 QUOTE = re.compile(r"\\?[\"']")
 VALUE = rf"{QUOTED}|-*{BARE}"
 NEXT = rf"{QUOTED}|{BARE}|-{BARE}(?<!\s-\w)"
-"""The word after an option: `-v` is another option, `-value` is none."""
+"""The word after an option: `-v` would be another option, `-value` is a value."""
 NAME = r"(?<![\w.-])[-+~]*[A-Za-z_][\w.-]*"
 CODE = "".join(
     rf"(?<!\b{word} )" for word in ("if", "elif", "while", "not", "and", "or", "in", "is", "lambda")
 )
-"""Words of Python before a name: the colon after it begins a block."""
+"""Python keywords before a name: the colon after that name begins a block."""
 TYPES = r"(?:str|int|bytes|bool|float|None|Any|Optional|Union|list|dict|tuple|set)\b"
 COMMON = r"(?:[\w-]+\.)*(?:pass|pat|bearer)\b"
-"""Words that stand before a colon in any text."""
+"""Words that are often followed by a colon in plain text."""
 NAMED = tuple(
     (re.compile(name), re.compile(value))
     for name, value in (
@@ -52,17 +52,17 @@ NAMED = tuple(
         ),
     )
 )
-"""What comes before a value and what a value is, within a script: `NAME=value`, `--name value`,
-`"name": value` or `['NAME'] = value`, `name: value`. A variable is no secret itself."""
+"""Patterns of a name and of its value in a script: `NAME=value`, `--name value`, `"name": value` or
+`['NAME'] = value`, `name: value`. A shell variable is not a value: it shows no secret."""
 OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 ANOTHER = re.compile(r"--[A-Za-z][\w.-]*|-[A-Za-z]")
-"""What cannot be the value of the option before it."""
+"""Another option: it cannot be the value of the option before it."""
 ASSIGNED = re.compile(r"([-+~]*[A-Za-z_][\w./@-]*=)(.*)", re.DOTALL)
 
 
 def hidden(command: Sequence[str]) -> list[str]:
-    """The words, with `***` for each value whose name is a secret's, and for tokens that are known
-    by their form. The program reads its own words, never these."""
+    """Return the words with `***` for values of secret names and tokens of a known form. Only for
+    records and messages: the program gets the original words."""
     found: list[str] = []
     secret_next = False
     for word in command:
@@ -79,7 +79,7 @@ def hidden(command: Sequence[str]) -> list[str]:
 
 
 def hidden_text(text: str) -> str:
-    """A shell's script, a program's text or a message, with `***` for its secrets."""
+    """Return a script, code or a message with `***` for its secrets."""
     for name, value in NAMED:
         parts, done = [], 0
         for _, found in _secrets(name, value, text):
@@ -93,18 +93,17 @@ def hidden_text(text: str) -> str:
     return text
 
 
-def lost(command: Sequence[str]) -> str | None:
-    """The name of the first secret that a command lacks because it was written down; None where it
-    lacks nothing."""
+def missing_secret(command: Sequence[str]) -> str | None:
+    """Return the name of the first secret that was replaced by `***`, or None."""
     before = ""
     for word in command:
         if word == HIDDEN:
             return before if OPTION.fullmatch(before) else word
         for name, value in NAMED:
-            for whose, found in _secrets(name, value, word):
+            for secret, found in _secrets(name, value, word):
                 if found[0].strip("\\'\"") == HIDDEN:
-                    return whose
-        if LOST.search(word):
+                    return secret
+        if KNOWN_HIDDEN.search(word):
             return "a secret"
         before = word
     return None
@@ -113,8 +112,8 @@ def lost(command: Sequence[str]) -> str | None:
 def _secrets(
     name: re.Pattern[str], value: re.Pattern[str], text: str
 ) -> Iterator[tuple[str, re.Match[str]]]:
-    """Where a name of a secret has a value, and that name. The value of another name is looked
-    through as well: it may hold a secret of its own."""
+    """Yield each secret's name and the match of its value. Values of other names are searched too:
+    they may contain a secret."""
     named = name.search(text)
     while named is not None:
         end = named.end()

@@ -1,4 +1,4 @@
-"""A config as text: for people, for the run's folder, for editors, for the documentation."""
+"""Write a config as YAML, and the schema as JSON and as Markdown tables."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ from canary.config.trainers import EXEC_KEYS, TRAINERS, users_of
 
 
 def show_text(loaded: LoadedConfig) -> str:
-    """YAML with a comment behind each value: where it came from."""
+    """Return YAML with a comment after each value that says where it came from."""
     return _lines(loaded)
 
 
 def resolved_yaml(loaded: LoadedConfig) -> str:
-    """The complete config, loadable again but for the secrets of a command, which are hidden; each
-    value with where it came from."""
-    return "# The resolved config of this run; behind each value, where it came from.\n" + _lines(
-        loaded
-    )
+    """Return the complete config as YAML with the origin of each value.
+
+    It can be loaded again, unless secrets of a command were hidden."""
+    return "# The resolved config of this run, with the origin of each value.\n" + _lines(loaded)
 
 
 def _lines(loaded: LoadedConfig) -> str:
     rows: list[tuple[str, str]] = []
-    own = loaded.config.training_type == "exec"
+    is_exec = loaded.config.training_type == "exec"
     for key, value in loaded.config:
-        if own and key not in EXEC_KEYS:
-            continue  # the command's own matter, and nothing that it says
+        if is_exec and key not in EXEC_KEYS:
+            continue  # The command decides it, not this config.
         if key == "command":
             value = hidden(value)
         inner = dict(value) if isinstance(value, BaseModel | dict) else {}
@@ -53,7 +52,7 @@ def _lines(loaded: LoadedConfig) -> str:
 
 
 def _origin(loaded: LoadedConfig, key: str) -> str:
-    """Where a value came from; several places for a mapping that was put together from them."""
+    """Return the origin of a value; several for a mapping that was merged."""
     inside = {place for name, place in loaded.origins.items() if name.startswith(f"{key}.")}
     return ", ".join(sorted(inside)) or loaded.origins[key]
 
@@ -74,18 +73,18 @@ def _scalar(value: Any) -> str:
 
 
 def json_schema() -> str:
-    """The JSON schema of a config file; editors complete and check with it."""
+    """Return the JSON schema of a config file, for completion and checks in editors."""
     schema = CanaryConfig.model_json_schema()
     schema["title"] = "RLHF Canary config"
     schema["properties"]["extends"] = {
         "type": "string",
-        "description": "Another config, relative to this one, that this one is laid over.",
+        "description": "Another config, relative to this file; values here override it.",
     }
     return json.dumps(schema, indent=2) + "\n"
 
 
 def markdown_table() -> str:
-    """Every key with type, default, trainers and meaning, as a Markdown table."""
+    """Return a Markdown table of every key with type, default, trainers and meaning."""
     rows = ["| key | type | default | trainers | meaning |", "|---|---|---|---|---|"]
     rows += _table_rows(CanaryConfig, "")
     return "\n".join(rows) + "\n"
@@ -112,12 +111,12 @@ def _table_rows(model: type[BaseModel], prefix: str) -> list[str]:
 
 
 def trainers_table() -> str:
-    """Every trainer with its data and what is recorded of it, as a Markdown table."""
+    """Return a Markdown table of every trainer with its data and what is recorded."""
     rows: dict[str, list[str]] = {}
     for name, row in TRAINERS.items():
         rows.setdefault(f"{row.takes_rows} | {row.recorded}", []).append(f"`{name}`")
     lines = ["| `training_type` | rows | recorded beside losses and gradients |", "|---|---|---|"]
-    lines += [f"| {', '.join(names)} | {told} |" for told, names in rows.items()]
+    lines += [f"| {', '.join(names)} | {cells} |" for cells, names in rows.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -126,7 +125,6 @@ def _is_section(annotation: Any) -> bool:
 
 
 def type_name(annotation: Any) -> str:
-    """A short name of a field's type."""
     origin = get_origin(annotation)
     if origin is Literal:
         return ", ".join(str(choice) for choice in get_args(annotation))

@@ -1,4 +1,4 @@
-"""Configs to start from: short, commented, one for each trainer and tier."""
+"""Sample configs: short and commented, one for each trainer and tier."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from canary.config.trainers import TRAINERS, TrainerRow
 from canary.errors import ConfigError, UsageError, did_you_mean, nearest
 
 FOLDER = "configs"
-"""Where this repository and its docs have the samples."""
+"""Folder of the samples in this repository and in its docs."""
 LADDER = Path(__file__).parent / "builtin" / "ladder_ppo.yaml"
 STEPS = {"smoke": 100, "perf": 500, "nightly": 2000}
 PURPOSE = {
-    "smoke": "on every pull request: a minute",
-    "perf": "for changes meant to be faster: minutes",
-    "nightly": "once a night: the long trend",
+    "smoke": "on each pull request: about a minute",
+    "perf": "for changes of speed: a few minutes",
+    "nightly": "once a night: the long-term trend",
 }
 
 KINDS = (*TRAINERS, "exec")
-"""What a sample can be of."""
+"""Values of `canary init-config --type`."""
 
 LONGEST_NAME = 56
-"""Characters of a name that leave room for what is added to it."""
+"""Characters of a name that leave room for `-nightly`: a name has at most 64."""
 
 
 def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool = False) -> str:
-    """A config as text.
+    """Return a sample config as text.
 
-    `hub`: pythia-70m on hh-rlhf, for SFT and DPO; its rows have no checkable answers for GRPO.
+    `hub`: pythia-70m on hh-rlhf, for SFT and DPO; GRPO needs answers, which its rows lack.
 
     Raises:
         UsageError: an unknown trainer or tier, with the nearest known one.
@@ -59,20 +59,20 @@ def sample_yaml(training_type: str, tier: str, *, lora: bool = False, hub: bool 
         *row.sample,
     ]
     if tier != "smoke" and not hub:
-        lines.append("allow_repeat: true           # the embedded data is smaller than this")
+        lines.append("allow_repeat: true           # embedded/tasks has fewer rows than this needs")
     lines += ["", "thresholds:", f"  base_tier: {tier}"]
     return "\n".join(lines) + "\n"
 
 
 def _command_yaml(tier: str) -> str:
     lines = [
-        f"# A training command of your own, {PURPOSE[tier]}.",
+        f"# Your training command, {PURPOSE[tier]}.",
         f"name: exec_{tier}",
         f"tier: {tier}",
-        "command: [python, train.py] # your own, one list item per word",
+        "command: [python, train.py] # your command, one list item per word",
         "",
-        f"max_steps: {STEPS[tier]} # ends the training there; without this line, it runs whole",
-        "# threads: 1              # CPU threads of torch; without this line, the command's choice",
+        f"max_steps: {STEPS[tier]} # training stops there; without this line it runs to the end",
+        "# threads: 1              # CPU threads of torch; without this line the command chooses",
         "# timeout: 3600           # seconds for the whole run",
         "",
         "thresholds:",
@@ -82,14 +82,14 @@ def _command_yaml(tier: str) -> str:
 
 
 def nightly_yaml(below: str, name: str) -> str:
-    """A config as text that trains what another does, `below` beside it, in a night."""
+    """Return a nightly config as text that extends the config file `below` in the same folder."""
     lines = [
-        f"# What {below} trains, {PURPOSE['nightly']}.",
+        f"# The training of {below}, {PURPOSE['nightly']}.",
         f"extends: {below}",
         f"name: {name[:LONGEST_NAME]}-nightly",
         "tier: nightly",
         "",
-        "# max_steps: 500  # more than on a pull request, no more than the training itself has",
+        "# max_steps: 500  # more than for a pull request, at most the steps of the full training",
         "",
         "thresholds:",
         "  base_tier: nightly",
@@ -98,8 +98,9 @@ def nightly_yaml(below: str, name: str) -> str:
 
 
 def shipped(path: Path) -> str | None:
-    """What `configs/NAME.yaml` of the docs holds, for a place without that file; None for a path
-    that is no sample's. Only the path as typed from the working directory is one."""
+    """Return the text of the sample `configs/NAME.yaml` for a folder without that file.
+
+    None for any other path, also for an absolute one."""
     if path == Path(FOLDER, LADDER.name):
         return LADDER.read_text(encoding="utf-8")
     found = re.fullmatch(rf"{FOLDER}/(hub/)?([a-z]+)_(lora_)?([a-z]+)\.yaml", path.as_posix())
@@ -110,7 +111,7 @@ def shipped(path: Path) -> str | None:
 
 
 def sample_names() -> list[str]:
-    """Names of the samples in `configs`, those of the hub aside."""
+    """Return the names of the samples in `configs`, without `configs/hub`."""
     each = itertools.product(TRAINERS, ("", "lora_"), TIERS)
     return [LADDER.name, *(f"{kind}_{lora}{tier}.yaml" for kind, lora, tier in each)]
 
@@ -130,18 +131,18 @@ def _hub_source(tier: str) -> list[str]:
     return [
         "model_name: EleutherAI/pythia-70m",
         "dataset_name: Anthropic/hh-rlhf",
-        f"dataset_size: {10 * STEPS[tier]}  # of 160,800: no more is prepared than is used",
+        f"dataset_size: {10 * STEPS[tier]}  # of 160,800 rows: only these are prepared",
     ]
 
 
 def _known(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
         hint = did_you_mean(nearest(value, choices), f"one of {', '.join(choices)}")
-        raise UsageError(f"{option} {value} is not known", hint)
+        raise UsageError(f"{option} {value} is unknown", hint)
 
 
 def write_sample(path: Path, training_type: str, tier: str, *, force: bool = False) -> None:
-    """Writes a sample config.
+    """Write a sample config.
 
     Raises:
         ConfigError: the file exists and `force` is off, or cannot be written.
@@ -149,16 +150,12 @@ def write_sample(path: Path, training_type: str, tier: str, *, force: bool = Fal
     """
     text = sample_yaml(training_type, tier)
     if path.exists() and not force:
-        raise ConfigError(f"{path} exists", "choose another name, or --force", file=path)
+        raise ConfigError(f"{path} exists", "choose another name, or use --force", file=path)
     write_config(path, text)
 
 
 def write_config(path: Path, text: str) -> None:
-    """Writes the text of a config.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Write the text of a config. Raises ConfigError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

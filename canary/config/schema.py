@@ -1,4 +1,4 @@
-"""The config of a canary: one frozen schema that refuses what it does not know."""
+"""The config of a canary: a frozen schema that refuses unknown keys."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ else:
     TrainingType = Literal[training_types()]
 Tier = Literal["smoke", "perf", "nightly"]
 TRAINING_TYPES = tuple(TRAINERS)
-"""The built-in canaries."""
 GROUP_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.in_groups)
-"""Trainers that hold the completions of one prompt against each other."""
+"""Trainers that compare the completions of one prompt with each other."""
 ONLINE_TRAINERS = tuple(name for name, row in TRAINERS.items() if row.online)
-"""Trainers that generate what they train on."""
+"""Trainers that generate their training data."""
 TIERS: tuple[Tier, ...] = ("smoke", "perf", "nightly")
 
 
@@ -38,61 +37,60 @@ DottedPath = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")]
 
 
 class ProfilerConfig(Strict):
-    """A window of steps under torch.profiler."""
+    """The steps that torch.profiler records, and the details that it records."""
 
     enabled: bool = Field(
-        False,
-        description="Profile a window of the measured steps; they are left out of the speeds.",
+        False, description="Profile some of the measured steps; the speeds leave these steps out."
     )
     start_step: int = Field(20, ge=1, description="First profiled step, counted from 1.")
     num_steps: int = Field(5, ge=1, description="Number of profiled steps.")
     output_dir: str | None = Field(
-        None, min_length=1, description="Folder of the trace; null: `profiler` in the run's own."
+        None, min_length=1, description="Folder of the trace; null: `profiler` in the run folder."
     )
     record_shapes: bool = Field(
-        False, description="Put the shapes of operators' inputs into the trace."
+        False, description="Record the input shapes of operators in the trace."
     )
-    profile_memory: bool = Field(False, description="Put allocations into the trace.")
-    with_stack: bool = Field(False, description="Put Python's calls into the trace; slows it down.")
+    profile_memory: bool = Field(False, description="Record allocations in the trace.")
+    with_stack: bool = Field(False, description="Record Python calls in the trace (slow).")
 
 
 class CanaryConfig(Strict):
-    """One canary. Fields that only some trainers use are null until `resolve` fills them in."""
+    """One canary. Fields that only some trainers use are null until `load_config` sets them."""
 
     name: str = Field(
         "canary",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description="Name of the canary; part of its run folders.",
+        description="Name of the canary; part of the names of its run folders.",
     )
-    description: str = Field("", description="For people.")
-    tier: Tier = Field("smoke", description="Length class of the canary.")
+    description: str = Field("", description="Free text for readers.")
+    tier: Tier = Field("smoke", description="How long the canary trains; a label only.")
     training_type: TrainingType = Field(
         DEFAULT_TRAINER,
         description=(
-            "Which trainer runs; `custom`: that of `trainer_factory`; `exec`: that of `command`."
+            "The trainer; `custom` takes it from `trainer_factory`, `exec` runs your `command`."
         ),
     )
     command: tuple[str, ...] = Field(
         (),
         strict=False,
-        description="For `exec`: the program and its arguments; it trains with a `Trainer`.",
+        description="For `exec`: the program and its arguments; needs a `Trainer` or `Recorder`.",
     )
 
     model_name: str = Field(
         "embedded/tiny",
         min_length=1,
         description=(
-            "`embedded/tiny`, `embedded/random-70m` (10m to 1b), a Hugging Face id, a local folder."
+            "`embedded/tiny`, `embedded/random-70m` (10m to 1b), a Hugging Face id or local folder."
         ),
     )
     model_revision: str | None = Field(None, description="Branch, tag or commit of a hub model.")
-    trust_remote_code: bool = Field(False, description="Run code that a hub model brings along.")
+    trust_remote_code: bool = Field(False, description="Run the code that comes with a hub model.")
     attn_implementation: str | None = Field(
         None,
         pattern=r"^(eager|sdpa|flash_attention_[23]|[\w.-]+/[\w.-]+(@[\w.-]+)?(:\w+)?)$",
         description=(
             "Attention kernel: `eager`, `sdpa`, `flash_attention_2`, `flash_attention_3`, or one "
-            "of the hub (`kernels-community/flash-attn2`); null: what transformers chooses."
+            "from the hub (`kernels-community/flash-attn2`); null: transformers chooses."
         ),
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
@@ -118,89 +116,87 @@ class CanaryConfig(Strict):
     )
     dataset_split: str = Field("train", min_length=1, description="Split of the dataset.")
     dataset_size: int | None = Field(
-        None, ge=1, description="Use the first so many rows; null: all."
+        None, ge=1, description="Use only the first N rows; null: all."
     )
     allow_repeat: bool = Field(
-        False, description="Repeat rows without a note, and allow batches below `batch_size`."
+        False, description="Repeat rows without a note; allow batches smaller than `batch_size`."
     )
 
     max_steps: int | None = Field(
-        None, ge=1, description="Optimizer steps (100; for `exec`, the whole training)."
+        None, ge=1, description="Optimizer steps (100; for `exec`: the whole training)."
     )
-    batch_size: int = Field(4, ge=1, description="Sequences (pairs, completions) a micro-batch.")
+    batch_size: int = Field(4, ge=1, description="Sequences, pairs or completions per micro-batch.")
     gradient_accumulation_steps: int = Field(2, ge=1, description="Micro-batches per step.")
     learning_rate: Real | None = Field(
-        None,
-        gt=0,
-        description=f"Peak learning rate ({by_value('learning_rate')}).",
+        None, gt=0, description=f"Peak learning rate ({by_value('learning_rate')})."
     )
-    warmup_steps: int = Field(0, ge=0, description="Steps of linear warm-up.")
+    warmup_steps: int = Field(0, ge=0, description="Steps of linear learning-rate warm-up.")
     max_length: int | None = Field(None, ge=8, description="Longest sequence in tokens (256).")
     max_prompt_length: int | None = Field(
-        None, ge=1, description=("Prompts keep their last so many tokens; null: whole.")
+        None, ge=1, description="Keep only the last N tokens of a prompt; null: all of them."
     )
     beta: Real | None = Field(
         None,
         ge=0,
         description=(
-            f"KL weight ({by_value('beta', reference=True)}), or the preference's "
+            f"Weight of the KL ({by_value('beta', reference=True)}) or of the preference term "
             f"({by_value('beta', reference=False)})."
         ),
     )
-    max_new_tokens: int | None = Field(None, ge=1, description="Longest completion (32).")
-    num_generations: int | None = Field(None, ge=2, description="Completions a prompt (4).")
+    max_new_tokens: int | None = Field(None, ge=1, description="Longest completion in tokens (32).")
+    num_generations: int | None = Field(None, ge=2, description="Completions per prompt (4).")
     temperature: Real | None = Field(None, gt=0, description="Sampling temperature (1.0).")
     fixed_length: bool = Field(
-        False, description="Completions never end before max_new_tokens: equal work for timing."
+        False, description="Sample every completion to `max_new_tokens`: equal work per step."
     )
     seed: int = Field(42, ge=0, lt=2**32, description="Seed of model, data order and sampling.")
     trainer_args: dict[str, Any] = Field(
         default_factory=dict,
-        description=("Further arguments of the trainer's own config class, checked against it."),
+        description="Further arguments of the trainer's config class, which checks them.",
     )
 
     ppo: PPOConfig | None = Field(None, description="Settings of PPO.")
     speed: SpeedConfig = Field(
-        default_factory=lambda: SpeedConfig(), description="How the work is done."
+        default_factory=lambda: SpeedConfig(), description="Switches that make training faster."
     )
 
     reward_functions: tuple[DottedPath, ...] = Field(
         (),
         strict=False,
         description=(
-            "Your rewards, each `package.module:function` as trl calls them; the data then needs "
-            "no `answer` column."
+            "Your reward functions, each `package.module:function`, called as trl calls them. The "
+            "data then needs no `answer` column."
         ),
     )
     formatting_function: DottedPath | None = Field(
-        None, description="`package.module:function` that makes the text of a row of the data."
+        None, description="`package.module:function` that turns a data row into its text."
     )
     data_collator: DottedPath | None = Field(
         None,
         description=(
-            "`package.module:function` that makes a batch of a list of tokenized rows, or a class "
-            "built with the tokenizer."
+            "`package.module:function` that turns a list of tokenized rows into a batch, or a "
+            "class that is built with the tokenizer."
         ),
     )
     callbacks: tuple[DottedPath, ...] = Field(
         (),
         strict=False,
         description=(
-            "Each `package.module:name` of a TrainerCallback class, of a function that returns a "
-            "callback, or of a callback."
+            "Each `package.module:name` is a callback, a TrainerCallback class, or a function that "
+            "returns a callback."
         ),
     )
     model_factory: DottedPath | None = Field(
         None,
         description=(
-            "`package.module:function` that gets the WorkloadSpec and returns the model; "
+            "`package.module:function` that takes the WorkloadSpec and returns the model; "
             "`model_name` then names the tokenizer."
         ),
     )
     trainer_factory: DottedPath | None = Field(
         None,
         description=(
-            "`package.module:function` that gets the WorkloadSpec and returns your own trainer."
+            "`package.module:function` that takes the WorkloadSpec and returns your trainer."
         ),
     )
 
@@ -210,49 +206,49 @@ class CanaryConfig(Strict):
         description="`auto`, `cpu`, `cuda` or `cuda:N`.",
     )
     threads: int | None = Field(
-        1, ge=1, description="CPU threads of torch; null: torch's default (and that of `exec`)."
+        1, ge=1, description="CPU threads of torch; null (default for `exec`): torch chooses."
     )
     nproc: int | None = Field(
-        None, ge=1, description="Ranks on this machine, through torchrun; null: one process."
+        None, ge=1, description="Ranks on this machine, started by torchrun; null: one process."
     )
     num_workers: int = Field(0, ge=0, description="Processes that load data.")
     report_to: tuple[str, ...] = Field(
-        (), strict=False, description="Trackers, as transformers names them."
+        (), strict=False, description="Trackers by their names in transformers, such as `wandb`."
     )
 
     stop_on: Literal["low", "medium", "high", "critical"] | None = Field(
         None,
-        description="End the training at an alert as severe as this; the run then has failed.",
+        description="Stop training at an alert of this severity or higher; the run then fails.",
     )
     metrics_warmup_steps: int | None = Field(
         None,
         ge=0,
-        description="First steps left out of the speeds; null: 10, or a fifth of a shorter run.",
+        description="First steps that the speeds leave out; null: 10, or a fifth of all if less.",
     )
     probe_steps: int = Field(
         12, ge=0, description="Steps of the untimed probe launch; 0: no probe."
     )
     repeats: int = Field(
-        1, ge=0, description="Measured launches; 0: the probe alone, nothing to compare speeds of."
+        1, ge=0, description="Measured launches; 0: only the probe, so speeds are not compared."
     )
     timeout: Real = Field(1800.0, gt=0, description="Seconds for the whole run (`exec`: a week).")
-    output_dir: str = Field("./canary_output", min_length=1, description="Folder of run folders.")
+    output_dir: str = Field("./canary_output", min_length=1, description="Folder for run folders.")
     save_model: str | None = Field(
         None,
         min_length=1,
         description=(
-            "Folder where the first measured launch leaves the trained model (adapters merged into "
-            "it; of PPO the policy, without its value head) and tokenizer; null: nowhere."
+            "Folder for the model and tokenizer that the first measured launch trained; null: not "
+            "saved. Adapters are merged; PPO saves its policy without the value head."
         ),
     )
     profiler: ProfilerConfig = Field(
         default_factory=lambda: ProfilerConfig(), description="Profiling."
     )
     thresholds: ThresholdsConfig = Field(
-        default_factory=lambda: ThresholdsConfig(), description="Tolerances of comparisons."
+        default_factory=lambda: ThresholdsConfig(), description="Limits of comparisons."
     )
 
     @property
     def trainer(self) -> TrainerRow:
-        """What is known of the trainer."""
+        """The trainer's row in `TRAINERS`."""
         return trainer_row(self.training_type)

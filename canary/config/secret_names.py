@@ -1,4 +1,4 @@
-"""The names that mean a secret: of settings, of variables, of a job's tokens. Standard library."""
+"""Names of settings and variables that hold a secret. Standard library only."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ TOKENS = ("CANARY_TOKEN", "GITHUB_TOKEN", "GH_TOKEN")
 WORDS = "token|secrets?|pass(word|wd|phrase)|pwd|credentials?|creds?|bearer|jwt"
 """Words that mean a secret in any name."""
 KINDS = "access|api|auth|deploy|encryption|private|service|signing|ssh"
-"""Words that make a key secret: `sort_key` is none."""
+"""Words that make a `key` secret; `sort_key` is not."""
 SETTING = re.compile(
     rf"(.*_)?({WORDS}|({KINDS})_?key)|.*(secret|pass(word|wd|phrase)|credentials?)(_?key)?"
     rf"|(hub|hf|{KINDS}|{TRACKERS})_?(api_?)?(token|key)"
     r"|((db|database|user|http|proxy|smtp|ssh|git|github|gitlab|hub|hf)_?)?(pass|pat)"
 )
-"""Matched whole, against the last part of a dotted name in lower case."""
+"""Must match the whole last part of a dotted name in lower case."""
 VARIABLE = re.compile(
     rf"(^|_)(({KINDS})?({WORDS}|keys?|pat|auth)|pass|dsn|cookies?|netrc|webhook|connection_string"
     r"|(database|db|redis|mongo|mongodb|postgres|postgresql|pg|mysql|amqp|rabbitmq|broker)_ur[il])"
     r"(_|$)",
     re.IGNORECASE,
 )
-"""Searched in a variable's name, word by word; scripts/run.sh has the same."""
+"""Searched in a variable's name, word by word; scripts/run.sh has the same pattern."""
 SPECIAL_TOKEN = re.compile(
     r"(.*_)?(additional_special|audio|begin|bo[aisv]|bos|cls|decoder_start|end|eo[aisv]|eos|first|image"
     r"|instruction|last|mask|max|middle|min|n|new|newline|next|num|per|pad|padding|prefix|response|sep|special|start|stop|suffix"
     r"|think|unk|video|vision)_token"
 )
-"""A token of a vocabulary: no secret."""
+"""Names of vocabulary tokens, which are not secret."""
 WORKING = ("PWD", "OLDPWD")
-"""A shell's folders, which are written as other programs' passwords are."""
+"""Folders of a shell; elsewhere `pwd` means a password."""
 
 
 def is_special_token(name: str) -> bool:
-    """Whether it names a token of a vocabulary, as `eos_token` does."""
+    """Return whether the name is that of a vocabulary token, such as `eos_token`."""
     return SPECIAL_TOKEN.fullmatch(plain_name(name).lower().rpartition(".")[2]) is not None
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value is a secret: nobody else may read it."""
+    """Return whether a setting's value is a secret."""
     if name in WORKING:
         return False
     last = plain_name(name).lower().rpartition(".")[2]
@@ -49,7 +49,7 @@ def is_secret(name: str) -> bool:
 
 
 def may_be_secret(name: str) -> bool:
-    """Whether a record leaves a setting out: a secret, or a key of any kind."""
+    """Return whether a record must leave a setting out: a secret, or any kind of key."""
     if is_special_token(name):
         return False
     plain = re.sub(r"[^a-z.]+", "_", name.lower())
@@ -57,5 +57,5 @@ def may_be_secret(name: str) -> bool:
 
 
 def is_secret_variable(name: str) -> bool:
-    """Whether a variable of the environment may hold a secret."""
+    """Return whether an environment variable may hold a secret."""
     return name not in WORKING and VARIABLE.search(name) is not None

@@ -1,4 +1,4 @@
-"""YAML files as trees with the line of every key; `extends` and `--set` laid over each other."""
+"""Read YAML files with the line of every key, and apply `extends` and `--set`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Loader(_Base):  # type: ignore[misc]
-    """PyYAML reads 1e-7 as text, by YAML 1.1; here it is the number that everyone means."""
+    """A safe loader that reads 1e-7 as a number; by YAML 1.1 PyYAML reads it as text."""
 
 
 Loader.add_implicit_resolver(
@@ -27,13 +27,13 @@ Loader.add_implicit_resolver(
 )
 
 LARGEST_NUMBER = 1 << 64
-"""No key takes more, and Python refuses to print a number of thousands of digits."""
+"""No key needs more, and Python refuses to print a number of thousands of digits."""
 
 
 def _whole_number(loader: Any, node: yaml.ScalarNode) -> int:
     value: int = loader.construct_yaml_int(node)
     if abs(value) >= LARGEST_NUMBER:
-        raise ValueError("no number of ours")
+        raise ValueError("number too large")
     return value
 
 
@@ -43,22 +43,22 @@ Origins = dict[str, str]
 """Dotted key -> where its value came from."""
 
 DEEPEST = 32
-"""Levels of nesting. libyaml's composer recurses in C: 200,000 levels end the process."""
+"""Levels of nesting. libyaml's composer recurses in C: 200,000 levels crash the process."""
 
 MOST_KEYS = 10_000
-"""Keys and items after aliases are followed: a few lines of anchors can stand for billions."""
+"""Keys and items, aliases expanded: a few lines of anchors can expand to billions."""
 
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, ValueError)
-"""What PyYAML lets through from Python for a scalar that looks like a date or a number, or is
-tagged as one, and is none."""
+"""Python errors that PyYAML lets through for an invalid date or number."""
 
 MERGE_TAG = "tag:yaml.org,2002:merge"
 TEXT_TAG = "tag:yaml.org,2002:str"
 
 
 def read_file(path: Path, extended_at: str | None = None) -> str:
-    """The text of a config, or the shipped sample that its name means; `extended_at` is the line of
-    another config that names it.
+    """Return the text of a config, or of the shipped sample of that name.
+
+    `extended_at`: the place (`file:line`) of the `extends` that names it.
 
     Raises:
         ConfigError: missing, a folder, not readable, or not text.
@@ -77,7 +77,7 @@ def read_file(path: Path, extended_at: str | None = None) -> str:
             f"{path}{asker} is a folder", "name a YAML file in it", file=path
         ) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not a text file", "a config is YAML", file=path) from error
+        raise ConfigError(f"{path} is not text", "a config is a YAML file", file=path) from error
     except OSError as error:
         message = f"cannot read {path}{asker}: {error.strerror}"
         raise ConfigError(message, "check its name and permissions", file=path) from error
@@ -96,10 +96,10 @@ def _near_files(path: Path) -> str | None:
 
 
 def parse(text: str, file: Path) -> tuple[dict[str, Any], Origins]:
-    """One file's values and origins (`file:line`).
+    """Return one file's values and their origins (`file:line`).
 
     Raises:
-        ConfigError: malformed YAML, a key twice, an empty file, or no mapping at the top.
+        ConfigError: malformed YAML, a duplicate key, an empty file, or no mapping at the top.
     """
     try:
         _check_depth(text, str(file))
@@ -109,20 +109,20 @@ def parse(text: str, file: Path) -> tuple[dict[str, Any], Origins]:
             raise ConfigError(f"{file} is empty", hint, file=file)
         if not isinstance(node, yaml.MappingNode):
             hint = "`canary init-config` writes one to start from"
-            raise ConfigError(f"{file} holds no `key: value` lines", hint, file=file)
+            raise ConfigError(f"{file} has no `key: value` lines", hint, file=file)
         origins = _Lines(str(file), numbered=True).of(node)
         values: dict[str, Any] = yaml.load(text, Loader)
     except yaml.YAMLError as error:
         message = _yaml_message(error, file)
         raise ConfigError(message, "correct that line", file=file) from error
     except UNREADABLE as error:
-        message = f"{file} has a date or a number that cannot be one"
+        message = f"{file} has an invalid date or number"
         raise ConfigError(message, "quote it, or correct it", file=file) from error
     return values, origins
 
 
 def _check_depth(text: str, source: str) -> None:
-    """Counts open brackets over the flat stream of events, before anything recurses."""
+    """Refuse deep nesting; the event stream is flat, so this check itself cannot recurse."""
     depth = 0
     for event in yaml.parse(text, Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -136,7 +136,7 @@ def _check_depth(text: str, source: str) -> None:
 
 def _refuse_depth(place: str, source: str) -> NoReturn:
     message = f"{place} nests more than {DEEPEST} levels"
-    raise ConfigError(message, "flatten it; no anchor may hold itself", file=source)
+    raise ConfigError(message, "flatten it; an anchor must not contain itself", file=source)
 
 
 def _yaml_message(error: yaml.YAMLError, file: Path) -> str:
@@ -149,19 +149,19 @@ def _yaml_message(error: yaml.YAMLError, file: Path) -> str:
 
 @dataclass
 class _Lines:
-    """The line of every key below a node, on one walk that follows aliases and `<<`."""
+    """Finds the line of every key below a node in one walk that follows aliases and `<<`."""
 
     source: str
     numbered: bool
     seen: int = 0
 
     def of(self, node: yaml.Node, prefix: str = "", depth: int = 0) -> Origins:
-        """`file:line` of each dotted key below the node; ConfigError where it never ends."""
+        """Return `file:line` of each dotted key below the node. Raises ConfigError for a cycle."""
         self.seen += 1
         if depth > DEEPEST:
             _refuse_depth(self._place(node), self.source)
         if self.seen > MOST_KEYS:
-            message = f"{self._place(node)} stands for more than {MOST_KEYS} values"
+            message = f"{self._place(node)} expands to more than {MOST_KEYS} values"
             raise ConfigError(message, "use fewer aliases", file=self.source)
         if isinstance(node, yaml.SequenceNode):
             below: Origins = {}
@@ -171,7 +171,7 @@ class _Lines:
         return self._of_mapping(node, prefix, depth) if isinstance(node, yaml.MappingNode) else {}
 
     def _of_mapping(self, node: yaml.MappingNode, prefix: str, depth: int) -> Origins:
-        own: Origins = {}
+        direct: Origins = {}
         merged: Origins = {}
         for key_node, value_node in node.value:
             if key_node.tag == MERGE_TAG:
@@ -181,17 +181,17 @@ class _Lines:
                 continue
             key = f"{prefix}{self._text_key(key_node)}"
             place = self._place(key_node)
-            if key in own:
-                message = f"{place} has the key {key!r} twice"
+            if key in direct:
+                message = f"{place} repeats the key {key!r}"
                 raise ConfigError(message, "keep one of them", file=self.source, key=key)
-            own[key] = place
-            own |= self.of(value_node, f"{key}.", depth + 1)
-        return merged | own
+            direct[key] = place
+            direct |= self.of(value_node, f"{key}.", depth + 1)
+        return merged | direct
 
     def _text_key(self, node: yaml.Node) -> str:
         if node.tag != TEXT_TAG:
             shown = node.value if isinstance(node, yaml.ScalarNode) else "a list or mapping"
-            message = f"{self._place(node)} has a key that YAML does not read as text: {shown}"
+            message = f"{self._place(node)} has a key that is not text in YAML: {shown}"
             raise ConfigError(message, "quote it, or use a known key", file=self.source)
         return str(node.value)
 
@@ -202,10 +202,10 @@ class _Lines:
 def read_chain(
     path: Path, seen: tuple[Path, ...] = (), extended_at: str | None = None
 ) -> tuple[dict[str, Any], Origins]:
-    """A file laid over the one that it `extends`, and so on.
+    """Return values and origins of a file merged over the file that it `extends`, recursively.
 
     Raises:
-        ConfigError: as `read_file` and `parse`, and for a circle of files.
+        ConfigError: as `read_file` and `parse`, and if files extend each other in a circle.
     """
     values, origins = parse(read_file(path, extended_at), path)
     place = path.resolve()
@@ -225,7 +225,7 @@ def read_chain(
 
 
 def lay_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Mappings merge key by key; anything else on top replaces."""
+    """Merge mappings key by key; any other value in `top` replaces the one in `base`."""
     merged = dict(base)
     for key, value in top.items():
         below = merged.get(key)
@@ -238,10 +238,10 @@ def lay_over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 def apply_overrides(
     values: dict[str, Any], origins: Origins, overrides: Sequence[str]
 ) -> tuple[dict[str, Any], Origins]:
-    """Lays `a.b=c` settings over the values; each right side is read as YAML.
+    """Apply `a.b=c` settings to the values; each right side is read as YAML.
 
     Raises:
-        ConfigError: a setting without `=`, or with a value that is no YAML.
+        ConfigError: a setting without `=`, or with a value that is not YAML.
     """
     for setting in overrides:
         key, equals, text = setting.partition("=")
@@ -271,15 +271,15 @@ def _setting_value(setting: str, text: str, key: str) -> tuple[Any, Origins]:
 def _origins_over(
     values: dict[str, Any], origins: Origins, parts: Sequence[str], value: Any
 ) -> Origins:
-    """The origins once a setting lies over the values: it replaces a scalar, joins a mapping."""
+    """Return the origins after a setting, which replaces a scalar or is merged into a mapping."""
     origins = dict(origins)
     below: Any = values
     for depth in range(1, len(parts) + 1):
         below = below.get(parts[depth - 1]) if isinstance(below, dict) else None
         key = ".".join(parts[:depth])
         last = depth == len(parts)
-        joins = isinstance(below, dict) and (not last or isinstance(value, dict))
-        if not joins:
+        is_merged = isinstance(below, dict) and (not last or isinstance(value, dict))
+        if not is_merged:
             origins = {k: v for k, v in origins.items() if not f"{k}.".startswith(f"{key}.")}
             origins[key] = "--set"
     return origins

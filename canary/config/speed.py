@@ -1,4 +1,4 @@
-"""The `speed` section of a config: how the same work is done, each switch on its own."""
+"""The `speed` section of a config: switches that do the same work in a faster way."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from canary.config.strict import Strict
 
 
 class SpeedConfig(Strict):
-    """Switches that change how fast a training goes and, but for rounding, not what it learns.
+    """Switches that change the speed of a training but, except for rounding, not what it learns.
     Null leaves a switch to the trainer."""
 
     advantages: Literal["loop", "vectorised"] | None = Field(
-        None, description="Advantages token by token in Python, or for all sequences at once."
+        None, description="Compute advantages per token in Python, or for all sequences at once."
     )
     logprobs: Literal["whole", "completion"] | None = Field(
         None,
         description=(
-            "Log-probabilities at every padded position, or at those of the completions alone."
+            "Compute log-probabilities at every padded position, or only at the completions."
         ),
     )
     shared_forward: bool | None = Field(
-        None, description="Log-probabilities and values from one forward instead of two."
+        None, description="Get log-probabilities and values from one forward instead of two."
     )
-    kv_cache: bool | None = Field(None, description="Generate with a cache of keys and values.")
+    kv_cache: bool | None = Field(None, description="Generate with a KV cache.")
     decode: Literal["dynamic", "static", "compiled"] | None = Field(
-        None, description="A cache that grows, one of fixed size, or that and compiled decoding."
+        None, description="KV cache: growing, of fixed size, or fixed with compiled decoding."
     )
     rollout_batch: Literal["micro", "whole"] | None = Field(
-        None, description="Sample a micro-batch at a time, or all prompts of a rollout together."
+        None, description="Sample micro-batch by micro-batch, or the whole rollout at once."
     )
     lengths: Literal["fixed", "longest", "bucketed"] | None = Field(
         None,
         description=(
-            "Pad to the longest sequence there can be, to the longest of a micro-batch, or that "
-            "with the rows of an update sorted by length."
+            "Pad to the maximum length, or to the longest row of the micro-batch; `bucketed` also "
+            "sorts an update's rows by length."
         ),
     )
     optimizer: Literal["loop", "foreach", "fused"] | None = Field(
-        None, description="AdamW tensor by tensor, over lists of tensors, or in one kernel."
+        None, description="Run AdamW per tensor, over lists of tensors, or as one fused kernel."
     )
     prefetch: int | None = Field(
-        None, ge=1, description="Batches that each loading process keeps ready."
+        None, ge=1, description="Batches that each data worker loads ahead."
     )
-    pin_memory: bool | None = Field(None, description="Batches in page-locked memory.")
-    compile: bool | None = Field(None, description="Forward and backward through torch.compile.")
-    liger: bool | None = Field(None, description="Fused kernels and losses of liger-kernel.")
+    pin_memory: bool | None = Field(None, description="Put batches in page-locked memory.")
+    compile: bool | None = Field(None, description="Compile forward and backward (torch.compile).")
+    liger: bool | None = Field(None, description="Use fused kernels and losses of liger-kernel.")

@@ -1,4 +1,4 @@
-"""Checks of the `speed` section: what a switch needs, and what says the same a second time."""
+"""Checks of the `speed` section: what a switch needs, and what it conflicts with."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ SAID_TWICE: dict[str, tuple[str, ...]] = {
     "compile": ("torch_compile",),
     "liger": ("use_liger_kernel",),
 }
-"""Arguments of the trainers, in `trainer_args`, that a switch sets too."""
+"""Switch -> keys of `trainer_args` that set the same thing."""
 
 Refuse = Callable[[str, str, str], None]
 
 
 def check_speed(config: CanaryConfig, refuse: Refuse) -> None:
-    """Calls `refuse(key, message, hint)` for a switch that cannot be had."""
+    """Call `refuse(key, message, hint)` for each switch that cannot be used."""
     speed = config.speed
     for switch, names in SAID_TWICE.items():
         for name in names:
             if getattr(speed, switch) is not None and given(config.trainer_args, name):
-                message = f"and trainer_args.{name} say the same thing"
+                message = f"and trainer_args.{name} set the same thing"
                 refuse(f"speed.{switch}", message, "keep one of the two")
     if speed.prefetch is not None and config.num_workers == 0:
-        refuse("speed.prefetch", "needs processes that load data", "set num_workers: 1 or more")
+        refuse("speed.prefetch", "needs data workers", "set num_workers to 1 or more")
     if speed.kv_cache is False and speed.decode is not None:
-        refuse("speed.decode", "chooses a cache, and speed.kv_cache is false", "remove one")
+        refuse("speed.decode", "needs a KV cache, but speed.kv_cache is false", "remove one")
     for switch in ("pin_memory", "liger"):
         if getattr(speed, switch) and config.device == "cpu":
-            refuse(f"speed.{switch}", "needs a GPU, and device is cpu", "remove one of the two")
+            refuse(f"speed.{switch}", "needs a GPU, but device is cpu", "remove one of the two")
     _check_lengths(config, refuse)
-    own = {
+    of_generate = {
         "fixed_length": config.fixed_length or None,
         "speed.kv_cache": speed.kv_cache,
         "speed.decode": speed.decode,
     }
-    for key, value in own.items():
+    for key, value in of_generate.items():
         if value is not None and config.trainer_args.get("use_vllm"):
-            refuse(key, "is for the model's own generate, not for vLLM's", "remove one of the two")
+            refuse(key, "is for the model's generate, not for vLLM", "remove one of the two")
     if config.fixed_length and given(config.trainer_args, "generation_kwargs.min_new_tokens"):
-        message = "and trainer_args.generation_kwargs.min_new_tokens say the same thing"
+        message = "and trainer_args.generation_kwargs.min_new_tokens set the same thing"
         refuse("fixed_length", message, "keep one of the two")
 
 
 def require_liger_installed() -> None:
-    """ConfigError where the package of `speed.liger` is not there. Imports nothing."""
+    """Raise ConfigError if liger-kernel is not installed. Imports nothing."""
     if importlib.util.find_spec("liger_kernel") is None:
         raise ConfigError(
-            "speed.liger needs the package liger-kernel, which is not installed",
+            "speed.liger needs liger-kernel, which is not installed",
             'pip install "rlhf-canary[liger]", or remove speed.liger',
             key="speed.liger",
         )
 
 
 def bound_to_its_micro_batch(config: CanaryConfig) -> str:
-    """Why a row is not learned alike in every company; empty where it is."""
+    """Return why a row's loss depends on the rows of its micro-batch; empty if it does not."""
     return config.trainer.bound_to_micro_batch(config.trainer_args)
 
 
@@ -81,11 +81,11 @@ def _check_lengths(config: CanaryConfig, refuse: Refuse) -> None:
         message = f"bucketed would change what {config.training_type} learns: {reason}"
         refuse("speed.lengths", message, "choose longest or fixed")
     if lengths == "fixed" and config.data_collator is not None:
-        refuse("speed.lengths", "fixed is not what data_collator does", "remove one of the two")
+        refuse("speed.lengths", "fixed conflicts with data_collator", "remove one of the two")
 
 
 def given(arguments: dict[str, Any], name: str) -> bool:
-    """Whether a dotted name is among nested arguments."""
+    """Return whether nested arguments contain a dotted name."""
     place: Any = arguments
     for part in name.split("."):
         if not isinstance(place, dict) or part not in place:

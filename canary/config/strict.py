@@ -1,4 +1,4 @@
-"""The base of config sections: frozen, strict, and plain numbers as YAML users write them."""
+"""The base class of config sections, and a float that accepts `1e-4`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 
 def _plain_float(value: Any) -> Any:
-    """YAML 1.1 reads 1e-4 as text; it is a number to everyone else."""
+    """Convert text such as 1e-4, which YAML 1.1 reads as text, to a number."""
     if isinstance(value, str):
         try:
             return float(value)
@@ -21,7 +21,7 @@ Real = Annotated[float, BeforeValidator(_plain_float)]
 
 
 class Strict(BaseModel):
-    """Frozen, unknown keys refused, no silent conversion of types."""
+    """Frozen; refuses unknown keys and converts no types silently."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False

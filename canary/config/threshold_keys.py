@@ -1,7 +1,6 @@
-"""The limits of a comparison: of each its key, default, range and meaning.
+"""The limits of a comparison: key, default, range and meaning of each.
 
-The config's section `thresholds`, `--set`, the table in the documentation and what the checks read
-all come from here.
+The config section `thresholds`, `--set`, the table in the docs and the checks all read this module.
 """
 
 from __future__ import annotations
@@ -16,101 +15,97 @@ TierName = Literal["default", "smoke", "perf", "nightly"]
 
 
 class Thresholds(BaseModel):
-    """What may change before a check fails. Percentages are of the baseline."""
+    """How much may change before a check fails. Percentages are of the baseline."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     max_step_time_increase_pct: float = Field(
-        10.0, gt=0, description="Step time, mean and median, as long as the change is real."
+        10.0, gt=0, description="Step time (mean and median); only a significant rise fails."
     )
     max_cpu_time_increase_pct: float = Field(
         10.0,
         gt=0,
-        description="CPU time per step of all training processes; on a CPU, with `threads: 1`.",
+        description="CPU time per step of all training processes; only on a CPU with `threads: 1`.",
     )
     max_tps_drop_pct: float = Field(
-        8.0, gt=0, lt=100, description="Tokens per second, derived from step time and token counts."
+        8.0, gt=0, lt=100, description="Tokens per second, from mean step time and token counts."
     )
     sensitivity: Literal["fixed", "adaptive"] = Field(
         "fixed",
-        description="`adaptive`: step time gates at what the measured noise shows, 2% at best.",
+        description="`adaptive`: tighten time limits to what the noise lets you see, at least 2%.",
     )
 
     max_mem_increase_mb: float = Field(
-        500.0,
-        gt=0,
-        description="Peak memory in MB; whichever of this and the next is reached first.",
+        500.0, gt=0, description="Peak memory in MB; the smaller of this and the next limit counts."
     )
     max_mem_increase_pct: float = Field(20.0, gt=0, description="Peak memory in percent.")
     max_mem_growth_mb_per_step: float = Field(
-        0.5, gt=0, description="Steady growth of memory while training, over the baseline's own."
+        0.5, gt=0, description="Steady memory growth per step, above the baseline's growth."
     )
     max_gpu_utilization_drop: float = Field(
-        10.0, gt=0, le=100, description="Percentage points; a larger drop warns."
+        10.0, gt=0, le=100, description="GPU utilisation in percentage points; more only warns."
     )
 
-    max_nan_steps: int = Field(0, ge=0, description="Steps whose loss was NaN.")
-    max_inf_steps: int = Field(0, ge=0, description="Steps whose loss was infinite.")
+    max_nan_steps: int = Field(0, ge=0, description="Steps with a NaN loss.")
+    max_inf_steps: int = Field(0, ge=0, description="Steps with an infinite loss.")
     max_loss_rise: float = Field(
-        1.5, gt=1, description="Mean of the last tenth of the losses over that of the first."
+        1.5, gt=1, description="Mean of the last tenth of the losses divided by the first tenth's."
     )
     max_final_loss_increase_pct: float = Field(
-        10.0, gt=0, description="Mean of the last tenth of the losses."
+        10.0, gt=0, description="Final loss: the mean of the last tenth of the losses."
     )
     max_final_loss_drop_pct: float = Field(
         20.0,
         gt=0,
         lt=100,
-        description="A larger drop warns: better than before for no known reason is a finding too.",
+        description="Final loss; a larger drop only warns, because labels may have leaked.",
     )
     max_grad_norm_ratio: float = Field(
-        5.0, gt=1, description="Largest gradient norm over the largest of the baseline."
+        5.0, gt=1, description="Largest gradient norm divided by the baseline's."
     )
     max_kl_ratio: float = Field(
-        5.0, gt=1, description="Mean KL to the reference over the baseline's."
+        5.0, gt=1, description="Mean KL to the reference model divided by the baseline's."
     )
     max_reward_drop_std: float = Field(
-        1.0,
-        gt=0,
-        description="Drop of the mean reward, in standard deviations of the baseline's steps.",
+        1.0, gt=0, description="Mean reward, in standard deviations of the baseline's steps."
     )
     max_margin_drop_pct: float = Field(
-        50.0, gt=0, description="Drop of the mean margin between chosen and rejected."
+        50.0, gt=0, description="Mean margin between chosen and rejected."
     )
     max_entropy_drop_pct: float = Field(
-        50.0, gt=0, le=100, description="Drop of the mean entropy of the policy."
+        50.0, gt=0, le=100, description="Mean entropy of the policy."
     )
 
     max_flops_increase_pct: float = Field(
-        25.0, gt=0, description="Floating-point operations of one step."
+        25.0, gt=0, description="Floating-point operations per step."
     )
-    max_operators_increase_pct: float = Field(20.0, gt=0, description="Operator calls of one step.")
+    max_operators_increase_pct: float = Field(20.0, gt=0, description="Operator calls per step.")
     max_tokens_fed_increase_pct: float = Field(
         10.0,
         gt=0,
-        description="Token positions that enter the model in one step, generation included.",
+        description="Token positions that enter the model per step, generation included.",
     )
     max_host_reads_increase: int = Field(
-        1, ge=0, description="Reads of a tensor's value by Python (`.item()`), a micro-batch."
+        1, ge=0, description="Tensor values read by Python (`.item()`) per micro-batch."
     )
-    max_collectives_increase: int = Field(0, ge=0, description="Collective operations of one step.")
+    max_collectives_increase: int = Field(0, ge=0, description="Collective operations per step.")
     max_recompiles_increase: int = Field(
         0, ge=0, description="Recompilations during the counted step."
     )
     max_live_tensors_per_step: float = Field(
-        0.5, gt=0, description="Tensors more alive after each step, over the baseline's."
+        0.5, gt=0, description="Live tensors gained per step, above the baseline's gain."
     )
     max_files_increase: int = Field(10, ge=0, description="Files opened for writing in the probe.")
     max_bytes_written_increase_mb: float = Field(
-        1.0, gt=0, description="Bytes written in the probe, in MB."
+        1.0, gt=0, description="MB written to files in the probe."
     )
     max_tokenizer_calls_increase_pct: float = Field(
         10.0,
         gt=0,
-        description="Tokenizer calls in a launch; from zero, in percent of one call per step.",
+        description="Tokenizer calls per launch; from zero, percent of one call per step.",
     )
     max_dataset_maps_increase: int = Field(
-        0, ge=0, description="Passes over the dataset that were not found in the cache."
+        0, ge=0, description="Passes over the dataset (`map`) that were not in the cache."
     )
 
 
@@ -143,7 +138,7 @@ TIER_THRESHOLDS: dict[TierName, Thresholds] = {
 
 
 def with_limits(section: type[Strict]) -> type[Strict]:
-    """The section with every limit as a key of the same range that need not be set."""
+    """Return the section with every limit as an optional key of the same range."""
     keys: dict[str, Any] = {}
     for name, field in Thresholds.model_fields.items():
         written: Any = Real if field.annotation is float else field.annotation
@@ -160,8 +155,8 @@ def with_limits(section: type[Strict]) -> type[Strict]:
 
 @with_limits
 class ThresholdsConfig(Strict):
-    """Tolerances of a later comparison: a tier, and what differs from it."""
+    """Limits of a later comparison: a tier, and the limits that differ from it."""
 
     base_tier: TierName = Field(
-        "default", description="Tier whose tolerances apply where none is given here."
+        "default", description="Tier of the limits that you do not set here."
     )

@@ -1,4 +1,4 @@
-"""A secret that no text shows by accident: not a log, an error, a `repr` or a pickle."""
+"""A token that cannot leak by accident into a log, an error, a `repr` or a pickle."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from canary.errors import UsageError
 
 VARIABLE = "CANARY_TOKEN"
 PIPE = "CANARY_TOKEN_FD"
-"""Number of an open file that holds the token, for a process whose environment must not."""
+"""Number of an open file with the token, for a process whose environment must not hold it."""
 SHOWN = "***"
 USER = "x-access-token"
-"""The user name under which GitHub takes a token by HTTP's basic authorization."""
+"""The user name that GitHub expects with a token in HTTP basic authorization."""
 
 
 class Token:
-    """A token; an empty one is false and stands for none."""
+    """A token; an empty token means that there is no token, and is false."""
 
     __slots__ = ("_value",)
 
@@ -42,34 +42,32 @@ class Token:
         return hash(self._value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a token is not copied to where it could be read")
+        raise TypeError("a token cannot be pickled or copied")
 
     def reveal(self) -> str:
-        """The text itself, for the one call that needs it."""
+        """Return the token as text, for the one call that needs it."""
         return self._value
 
     def basic(self) -> str:
-        """The credentials of a basic authorization."""
         return base64.b64encode(f"{USER}:{self._value}".encode()).decode()
 
     def scrub(self, text: str) -> str:
-        """The text without the token, as it stands or as it travels: in base64 or in a URL."""
+        """Replace the token in a text by `***`: as plain text, in base64 and in a URL."""
         if not self._value:
             return text
         alone = base64.b64encode(self._value.encode()).decode()
         forms = {self._value, quote(self._value, safe=""), quote_plus(self._value)}
-        # The longest first: a shorter form may be a part of it.
+        # Longest first: a shorter form may be part of a longer one.
         for form in sorted(forms | {self.basic(), alone, alone.rstrip("=")}, key=len)[::-1]:
             text = text.replace(form, SHOWN)
         return text
 
 
 def take_token(environ: MutableMapping[str, str]) -> Token:
-    """The token that this process was given. Takes it out of the environment, so that no process
-    that is started later has it.
+    """Return this process's token and remove it from the environment that children inherit.
 
     Raises:
-        UsageError: it was to come from a file that is not open.
+        UsageError: `CANARY_TOKEN_FD` does not name an open file.
     """
     value, number = environ.pop(VARIABLE, ""), environ.pop(PIPE, "")
     if value or not number:

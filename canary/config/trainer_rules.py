@@ -1,5 +1,4 @@
-"""Rules of single trainers, for their rows: what they refuse of a config, and what holds for their
-losses. Pure."""
+"""Rules of single trainers: what they refuse in a config, and properties of their losses. Pure."""
 
 from __future__ import annotations
 
@@ -18,110 +17,109 @@ Refusal = tuple[str, str, str]
 
 
 def refuses_nothing(config: CanaryConfig) -> Refusal | None:
-    """Any config will do."""
     return None
 
 
 def custom_refuses(config: CanaryConfig) -> Refusal | None:
-    """Without a factory there is no trainer."""
+    """Refuse a config without `trainer_factory`."""
     hint = "set trainer_factory: package.module:function"
     missing = config.trainer_factory is None
     return ("training_type", "custom has no trainer_factory", hint) if missing else None
 
 
 def ppo_refuses(config: CanaryConfig) -> Refusal | None:
-    """Two scores, and an adaptation of nothing."""
+    """Refuse two sources of the score, and adaptation of a KL weight of 0."""
     assert config.ppo is not None
     if config.ppo.reward_model and config.reward_functions:
         return (
             "ppo.reward_model",
-            "and reward_functions exclude each other: one of them gives the score",
+            "and reward_functions exclude each other: both compute the score",
             "remove one of the two",
         )
     if config.ppo.adap_kl_ctrl and config.ppo.init_kl_coef == 0:
         return (
             "ppo.init_kl_coef",
-            "is 0, and ppo.adap_kl_ctrl multiplies it: it would stay 0",
-            "set it above 0, or leave ppo.adap_kl_ctrl off",
+            "is 0 and would stay 0, because ppo.adap_kl_ctrl multiplies it",
+            "set it above 0, or switch ppo.adap_kl_ctrl off",
         )
     return None
 
 
 def kto_refuses(config: CanaryConfig) -> Refusal | None:
-    """A row alone, unless the loss estimates no KL."""
+    """Refuse micro-batches of one row, unless the loss estimates no KL."""
     alone = config.batch_size == 1
     if not alone or config.trainer_args.get("loss_type", "kto") == "apo_zero_unpaired":
         return None
     return (
         "batch_size",
-        "is 1, and KTO estimates its KL term from the other rows of a micro-batch",
+        "is 1, but KTO estimates its KL term from the other rows of a micro-batch",
         "set it to 2 or more",
     )
 
 
 def bound_by_nothing(arguments: Arguments) -> str:
-    """A row's loss is its own."""
+    """No dependence: a row's loss is the same in any micro-batch."""
     return ""
 
 
 def dpo_bound(arguments: Arguments) -> str:
-    """Losses beside DPO's own are means over tokens."""
+    """DPO: the losses that can be added to it are means over tokens."""
     bound = "sft" in (arguments.get("loss_type") or ()) or "rpo_alpha" in arguments
-    return "that loss has a mean over the tokens of a micro-batch" if bound else ""
+    return "that loss is a mean over the tokens of a micro-batch" if bound else ""
 
 
 def estimates_kl(arguments: Arguments) -> str:
-    """KTO's."""
+    """KTO."""
     return "its KL is estimated from the rows of a micro-batch"
 
 
 def means_tokens(arguments: Arguments) -> str:
-    """ORPO's and CPO's."""
+    """ORPO and CPO."""
     return "its likelihood is a mean over the tokens of a micro-batch"
 
 
 def may_be_negative(arguments: Arguments) -> bool:
-    """Nothing is known of the loss."""
+    """The loss may be negative, or nothing is known of it."""
     return False
 
 
 def orpo_never_negative(arguments: Arguments) -> bool:
-    """A log-likelihood less a log-sigmoid."""
+    """ORPO: the negative log-likelihood minus a log-sigmoid."""
     return True
 
 
 def is_log_likelihood(arguments: Arguments) -> bool:
-    """Of SFT."""
+    """SFT: a negative log-likelihood."""
     return arguments.get("loss_type", "nll") in ("nll", None)
 
 
 def is_sigmoid(arguments: Arguments) -> bool:
-    """Of preferences: a log-likelihood too."""
+    """DPO and reward models: a negative log-sigmoid."""
     sigmoid = arguments.get("loss_type", "sigmoid") in ("sigmoid", ["sigmoid"], None)
     return sigmoid and not arguments.get("label_smoothing", 0)
 
 
 def kto_never_negative(arguments: Arguments) -> bool:
-    """Weighted values of a sigmoid."""
+    """KTO: values of a sigmoid with weights."""
     return all(arguments.get(f"{side}desirable_weight", 1) >= 0 for side in ("", "un"))
 
 
 def cpo_never_negative(arguments: Arguments) -> bool:
-    """As ORPO, with the sigmoid loss."""
+    """CPO: as ORPO, if the loss is the sigmoid loss."""
     return bool(arguments.get("loss_type", "sigmoid") == "sigmoid")
 
 
 @dataclass(frozen=True)
 class FirstLoss:
-    """The loss of a policy that is its own reference."""
+    """The loss when policy and reference are equal."""
 
     value: float
     words: str
-    """That value, as people write it."""
+    """The value in words."""
     unless: Callable[[Arguments], str]
-    """Why `trainer_args` leave another value; empty where they do not."""
+    """Returns why `trainer_args` change the value; empty if they do not."""
     why: str = ""
-    """What may be behind another value."""
+    """Likely causes of another value."""
 
 
 def _dpo_unless(arguments: Arguments) -> str:
@@ -143,5 +141,4 @@ DPO_FIRST_LOSS = FirstLoss(
 )
 """-log sigmoid(0) = ln 2 (Rafailov et al. 2023, eq. 7)."""
 KTO_FIRST_LOSS = FirstLoss(0.5, "1/2 expected", _kto_unless)
-"""1 - sigmoid(0) = 1/2 (Ethayarajh et al. 2024, eq. 8): the implied rewards are 0 and so is their
-KL baseline."""
+"""1 - sigmoid(0) = 1/2 (Ethayarajh et al. 2024, eq. 8): implied rewards and KL baseline are 0."""

@@ -1,6 +1,6 @@
-"""Trainers: one row each. All that is known of a trainer by its name follows from its row.
+"""Trainers, one row each. The program knows a trainer only by its row.
 
-To add one, add its row to `TRAINERS` and the module that its row calls `builder`.
+To add one, add its row to `TRAINERS` and the module that its row names as `builder`.
 """
 
 from __future__ import annotations
@@ -47,75 +47,75 @@ _GROUP_DEFAULTS = {**_ONLINE_DEFAULTS, "num_generations": 4}
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerRow:
-    """One trainer. A field that its row leaves out claims nothing."""
+    """One trainer. The default of each field claims nothing about the trainer."""
 
     title: str
-    """For people, and of its classes: `<title>Trainer`, `<title>Config`."""
+    """Shown to people, and part of its class names: `<title>Trainer`, `<title>Config`."""
     builder: str = ""
     """The module whose `build(spec)` returns the trainer, not yet started."""
     takes: str = "model"
     """A parameter of its class. A class without it is a stub, or an older trainer."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of its `<title>Config`, beside what a config says."""
+    """Arguments of its `<title>Config` that a config does not set."""
     keeps_empty: bool = False
-    """Whether it trains on a pair that truncation left without a completion."""
+    """Whether it trains on a pair whose completion was truncated to nothing."""
     trl_builder: str = ""
-    """The builder where trl's own defaults are asked for, if it is another one."""
+    """The builder of trl's trainer, if `builder` builds the canary's."""
     gone_from_trl: tuple[int, int] | None = None
-    """The first version of trl without it."""
+    """The first trl version that no longer has it."""
 
     uses: frozenset[str] = frozenset()
-    """Keys of the config that only some trainers use."""
+    """Config keys that only some trainers use, and this one does."""
     reads: frozenset[str] = frozenset()
-    """Such keys that it may be given although it need not use them."""
+    """Further such keys that its config may have, although it need not use them."""
     defaults: Mapping[str, float] = field(default_factory=dict)
-    """Values where the config gives none."""
+    """Defaults of config keys that are null."""
     refuses: Callable[[CanaryConfig], Refusal | None] = trainer_rules.refuses_nothing
-    """What does not fit together in its config."""
+    """Returns the first problem of its config, or None."""
     bound_to_micro_batch: Callable[[Arguments], str] = trainer_rules.bound_by_nothing
-    """Why `trainer_args` make a row's loss depend on the rows beside it; empty where none does."""
+    """Returns why these `trainer_args` make a row's loss depend on other rows; else empty."""
     sample: tuple[str, ...] = ()
     """Further lines of its sample configs."""
     hub_sample: bool = False
-    """Whether there are samples for a model and data of the hub."""
+    """Whether it has sample configs with a model and data from the hub."""
 
     rows: str = ""
-    """The shape of the data that it takes; see `canary.inputs.row_shapes`."""
+    """The shape of its data, a key of `canary.inputs.row_shapes.SHAPES`."""
     classifies: bool = False
-    """It trains a classifier with one label, which has no labels on tokens."""
+    """It trains a sequence classifier with one label, so tokens have no labels."""
     reference: bool = False
-    """It holds the policy against a reference model."""
+    """It compares the policy with a reference model."""
     no_dropout: bool = False
-    """It switches dropout off by itself, as trl's `disable_dropout` does."""
+    """It switches dropout off, as trl's `disable_dropout` does."""
     own_loop: bool = False
-    """Its loop is the canary's own, with several updates per step."""
+    """The canary implements its loop, which makes several updates per step."""
     not_saved: str = ""
     """The part of its model that `save_model` leaves out."""
 
     phases: Mapping[str, str] = field(default_factory=dict)
-    """Its methods that are timed, and the phase of their time."""
+    """Methods that are timed -> the phase that gets their time."""
     metrics: tuple[str, ...] = ()
-    """Metrics that the ladder compares: means over rows, whatever the micro-batches."""
+    """Metrics that the ladder compares; they are means over rows, however rows are batched."""
     advantages: Literal["", "scaled", "centred", "whitened"] = ""
-    """By the deviation of their group, around its mean alone, or over the tokens of a rollout."""
+    """Divided by the group's deviation, only centred in it, or whitened over a rollout's tokens."""
     never_negative: Callable[[Arguments], bool] = trainer_rules.may_be_negative
-    """Whether `trainer_args` leave a loss that cannot be negative."""
+    """Returns whether the loss cannot be negative with these `trainer_args`."""
     first_loss: FirstLoss | None = None
-    """The loss where policy and reference are one, if there is such a value."""
+    """The loss when policy and reference are equal, if it is known."""
 
     takes_rows: str = ""
-    """In the docs: the columns of its data."""
+    """The columns of its data, for the docs."""
     recorded: str = ""
-    """In the docs: what is recorded beside losses and gradients."""
+    """Signals recorded beside losses and gradients, for the docs."""
 
     @property
     def online(self) -> bool:
-        """Whether it generates what it trains on."""
+        """Whether it generates its training data."""
         return "max_new_tokens" in self.uses
 
     @property
     def in_groups(self) -> bool:
-        """Whether it holds the completions of one prompt against each other."""
+        """Whether it compares the completions of one prompt with each other."""
         return "num_generations" in self.uses
 
 
@@ -208,7 +208,7 @@ TRAINERS: dict[str, TrainerRow] = {
         reference=True,
         never_negative=trainer_rules.kto_never_negative,
         first_loss=trainer_rules.KTO_FIRST_LOSS,
-        takes_rows="prompt, completion, `label`; or pairs, which it takes apart",
+        takes_rows="prompt, completion, `label`; or pairs, which become two rows each",
         recorded="KL, rewards and log-probabilities of both sides, margins",
     ),
     "grpo": _groups(
@@ -238,7 +238,11 @@ TRAINERS: dict[str, TrainerRow] = {
         },
         defaults=_ONLINE_DEFAULTS,
         refuses=trainer_rules.ppo_refuses,
-        sample=("", "ppo:", "  reward_model: embedded/reward # or null: the answers' own score"),
+        sample=(
+            "",
+            "ppo:",
+            "  reward_model: embedded/reward # or null: score by `answer`",
+        ),
         rows="scored prompt",
         reference=True,
         no_dropout=True,
@@ -258,7 +262,7 @@ TRAINERS: dict[str, TrainerRow] = {
             "reference_logprobs",
         ),
         advantages="whitened",
-        takes_rows="as `grpo`, or prompt alone with `ppo.reward_model`",
+        takes_rows="as `grpo`, or only prompt with `ppo.reward_model`",
         recorded=(
             "reward mean and std, KL and its weight, entropy, clip fractions, policy and value "
             "loss, values, completion lengths, EOS rate; generation, reward, log-probability and "
@@ -276,10 +280,10 @@ TRAINERS: dict[str, TrainerRow] = {
         never_negative=trainer_rules.cpo_never_negative,
     ),
 }
-"""The built-in trainers by `training_type`, in the order in which they are listed."""
+"""The built-in trainers by `training_type`, in the order of help and docs."""
 
 DEFAULT_TRAINER = "dpo"
-"""The `training_type` of a config that names none."""
+"""The default `training_type`."""
 
 USERS_OWN: dict[str, TrainerRow] = {
     "custom": TrainerRow(
@@ -291,29 +295,28 @@ USERS_OWN: dict[str, TrainerRow] = {
     ),
     "exec": TrainerRow(title="exec"),
 }
-"""Trainings of the user's own: a factory that returns a trainer, and a command."""
+"""The user's trainings: a factory that returns a trainer, and a command."""
 
 
 def training_types() -> tuple[str, ...]:
-    """All that `training_type` can be."""
     return (*TRAINERS, *USERS_OWN)
 
 
 def trainer_row(training_type: object) -> TrainerRow:
-    """The row of a trainer. Of one that is not known, a row that claims nothing."""
+    """Return the row of a trainer; for an unknown trainer a row that claims nothing."""
     name = str(training_type)
     return TRAINERS.get(name) or USERS_OWN.get(name) or USERS_OWN["exec"]
 
 
 def users_of(key: str) -> tuple[str, ...]:
-    """The trainers that use a key of the config; none where it is not for some trainers alone."""
+    """Return the trainers that use a config key; empty if the key is for all trainers."""
     return tuple(name for name in training_types() if key in trainer_row(name).uses)
 
 
 def by_value(key: str, *, reference: bool | None = None) -> str:
-    """The defaults of a key, the largest first: `SFT 5e-4; Reward, ORPO 1e-4`.
+    """Return the defaults of a key, largest first: `SFT 5e-4; Reward, ORPO 1e-4`.
 
-    `reference`: of trainers with a reference model, or of those without one.
+    `reference`: only trainers with (True) or without (False) a reference model.
     """
     titles: dict[float, list[str]] = {}
     for row in TRAINERS.values():
@@ -329,7 +332,7 @@ def _shown(value: float) -> str:
 
 
 BUILT_IN_STEPS = 100
-"""`max_steps` of the built-in trainers where a config gives none."""
+"""Default of `max_steps` for the built-in trainers."""
 
 EXEC_KEYS = (
     "name",
@@ -349,10 +352,10 @@ EXEC_KEYS = (
     "profiler",
     "thresholds",
 )
-"""Keys that mean something where the training is a command of the user's own."""
+"""Config keys that apply to the user's command."""
 
 EXEC_DEFAULTS: dict[str, Any] = {"threads": None, "timeout": 7 * 86_400.0}
-"""What differs for a command: as many threads and as much time as it takes by itself."""
+"""Defaults for a command: its choice of threads, and a week (in seconds)."""
 
 LORA_DEFAULTS: dict[str, Any] = {"lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
 
@@ -378,4 +381,4 @@ OWN_KEYS: dict[str, str] = {
     "report_to": "report_to",
     "dataloader_num_workers": "num_workers",
 }
-"""`trainer_args` that have a key of their own here."""
+"""Argument of a trainer -> the config key that sets it."""

@@ -1,6 +1,6 @@
-"""Whether the Hugging Face hub, or its cache here, has what a config names: asked in one request.
+"""Check with one request that the Hugging Face hub or its local cache has a model or dataset.
 
-Left to themselves, the packages that load models try for a minute, and name one reason for all.
+Without this check, loading retries for a minute and gives the same reason for every problem.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ import os
 from pathlib import Path
 
 from canary.errors import InputError
-from canary.inputs.locations import Kind, meant
+from canary.inputs.locations import Kind, local_suggestion
 from canary.protocol.spec import is_there
 
-PATIENCE_S = 5.0
-"""How long the hub has for its answer."""
-SUSPICION_S = 1.0
-"""The same, where something here is spelt nearly as what is asked for."""
+TIMEOUT_S = 5.0
+"""Timeout of the request."""
+MISSPELT_TIMEOUT_S = 1.0
+"""Timeout if a local file has a similar name: then the name is probably misspelt."""
 
 
 def require_on_hub(
     kind: Kind, name: str, revision: str | None, *, what: str | None = None, prepared: Path
 ) -> None:
-    """Returns where the cache has it, where the hub gives it, or where no clear answer comes.
+    """Return if the cache or the hub has it, or if the hub gives no clear answer.
 
-    `what` it is called in errors; `prepared`: where `load_dataset` keeps what it has prepared.
+    `what`: its name in errors; `prepared`: the folder in which `load_dataset` keeps prepared data.
 
     Raises:
-        InputError: the hub cannot be reached, gives it to nobody or not to this machine, or has
-            no such thing; names what is here under nearly that name.
+        InputError: the hub cannot be reached, refuses access, or does not have it. The hint names
+            a local file with a similar name.
     """
     from huggingface_hub import constants, get_hf_file_metadata, get_token, hf_hub_url
     from huggingface_hub.errors import (  # type: ignore[attr-defined]
@@ -42,9 +42,9 @@ def require_on_hub(
 
     if _is_cached(kind, name, Path(constants.HF_HUB_CACHE), prepared):
         return
-    near = meant(Path(name), kind)
+    near = local_suggestion(Path(name), kind)
     shown = f"{what or kind} '{name}'"
-    here = f"{shown} is not a {'folder' if kind == 'model' else 'file or folder'} here"
+    here = f"{shown} is not a local {'folder' if kind == 'model' else 'file or folder'}"
     if constants.HF_HUB_OFFLINE:
         raise InputError(
             f"{here}, not in the cache {constants.HF_HUB_CACHE}, and HF_HUB_OFFLINE is set",
@@ -53,7 +53,7 @@ def require_on_hub(
     page = f"{constants.ENDPOINT}/{'datasets/' if kind == 'dataset' else ''}{name}"
     try:
         url = hf_hub_url(name, "config.json", repo_type=kind, revision=revision)
-        get_hf_file_metadata(url, timeout=SUSPICION_S if near else PATIENCE_S)
+        get_hf_file_metadata(url, timeout=MISSPELT_TIMEOUT_S if near else TIMEOUT_S)
     except HFValidationError as error:
         raise InputError(
             f"{here}, and not a valid name on the hub", near or "check the path"
@@ -71,7 +71,7 @@ def require_on_hub(
         words = _unreadable(kind, with_token=bool(get_token()))
         raise InputError(f"{here}, and {words}", near or f"check the name: {page}") from error
     except (EntryNotFoundError, HfHubHTTPError):
-        return  # It is there without that file, or the hub is busy: the training asks again.
+        return  # It exists without that file, or the hub is busy: the training asks again.
     except (OSError, HTTPError) as error:
         raise InputError(
             f"{here}, not in the cache, and the hub at {constants.ENDPOINT} cannot be reached: "
@@ -81,21 +81,21 @@ def require_on_hub(
 
 
 def _unreadable(kind: Kind, *, with_token: bool) -> str:
-    """The hub gives one answer for what is absent and for what is private."""
+    """Return the reason in words; the hub does not tell a missing from a private repository."""
     if with_token:
         return f"your token can read no such {kind} on the hub"
     return f"the hub has no such {kind}, or it is private and HF_TOKEN is not set"
 
 
 def _is_cached(kind: Kind, name: str, cache: Path, prepared: Path) -> bool:
-    """Whether something of it is there: what it is worth, loading shows."""
+    """Return whether the cache has any of it; loading finds out whether it is complete."""
     older = os.environ.get("TRANSFORMERS_CACHE")
     folders = [cache, *([Path(older)] if older else [])]
     places = [folder / f"{kind}s--{name.replace('/', '--')}" / "snapshots" for folder in folders]
     if kind == "dataset":
         kept = os.environ.get("HF_DATASETS_CACHE")
-        own = name.replace("/", "___")
-        places += [prepared / own, *([Path(kept) / own] if kept else [])]
+        folder_name = name.replace("/", "___")
+        places += [Path(root) / folder_name for root in (prepared, kept) if root]
     return any(is_there(place) for place in places)
 
 

@@ -1,6 +1,6 @@
-"""What the name of a model or of data means, found without torch: embedded, a place here, the hub.
+"""Find out what the name of a model or dataset means: embedded, a local path, or the hub.
 
-Importing this loads no torch: the parent of a run looks before anything starts.
+Importing this loads no torch: the parent process of a run checks names before anything starts.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from canary.protocol.spec import is_there, local_path
 
 Kind = Literal["model", "dataset"]
 FORMATS = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}
-"""Endings of files of data, and what `load_dataset` calls them."""
-LOOKED_AT = 5_000
-"""Names of a folder that are looked at for one that is nearly so."""
+"""Suffix of a data file -> its format in `load_dataset`."""
+MOST_NAMES = 5_000
+"""Names of a folder that are compared with a misspelt name."""
 
 WEIGHTS = {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf"}
-"""Endings of files of weights; an index of several files has one before its own."""
+"""Suffixes of weight files; the name of an index of several files contains one too."""
 
 
 def model_folder(name: str, what: str = "model") -> Path | None:
-    """The folder that a model is loaded from; None where only the hub can have it.
+    """Return the folder that a model is loaded from; None if only the hub can have it.
 
-    `what` it is called in errors. Raises InputError where the name is that of nothing.
+    `what`: its name in errors. Raises InputError if nothing has that name.
     """
     if name == EMBEDDED_REWARD:
         return reward_dir()
@@ -49,19 +49,17 @@ def model_folder(name: str, what: str = "model") -> Path | None:
         )
     path = local_path(name)
     if path is not None and not (is_there(path) and path.is_dir()):
-        own = EMBEDDED_REWARD if what == "reward model" else EMBEDDED_MODEL
+        embedded = EMBEDDED_REWARD if what == "reward model" else EMBEDDED_MODEL
         raise InputError(
             f"{what} '{name}' does not exist: no folder {path.absolute()}",
-            meant(path, "model") or f"give a folder made by save_pretrained, a hub id, or {own}",
+            local_suggestion(path, "model")
+            or f"give a folder made by save_pretrained, a hub id, or {embedded}",
         )
     return path
 
 
 def require_weights(named: str, folder: Path) -> None:
-    """Before torch is loaded, which takes longer than to look.
-
-    Raises InputError, with the model as `named`, where the folder holds no file of weights.
-    """
+    """Raise InputError if the folder has no weights. `named`: the model's name in the error."""
     if not any(WEIGHTS.intersection(file.suffixes) for file in folder.iterdir()):
         raise InputError(
             f"{named} has no weights: no .safetensors or .bin file in {folder.absolute()}",
@@ -70,9 +68,9 @@ def require_weights(named: str, folder: Path) -> None:
 
 
 def data_place(name: str, training_type: str) -> Path | None:
-    """The file or folder that data are read from; None where only the hub can have them.
+    """Return the file or folder of a dataset; None if only the hub can have it.
 
-    Raises InputError where the name is that of nothing.
+    Raises InputError if nothing has that name.
     """
     if name == EMBEDDED_DATA:
         return data_file(shape_of(training_type).embedded)
@@ -84,22 +82,22 @@ def data_place(name: str, training_type: str) -> Path | None:
     if path is not None and not is_there(path):
         raise InputError(
             f"dataset '{name}' does not exist: no file or folder {path.absolute()}",
-            meant(path, "dataset")
+            local_suggestion(path, "dataset")
             or "give a .jsonl, .json or .parquet file, a folder of them, a save_to_disk folder, "
             "a hub id, or embedded/tasks",
         )
     return path
 
 
-def meant(path: Path, kind: Kind) -> str | None:
-    """A question that names what exists and is spelt nearly so; None where nothing is."""
+def local_suggestion(path: Path, kind: Kind) -> str | None:
+    """Return "did you mean ..." with an existing path of similar spelling, or None."""
     found = Path(path.anchor)
     for part in path.relative_to(path.anchor).parts:
         step = found / part
         if not (is_there(step) and (kind == "dataset" or step.is_dir())):
             names: list[str] = []
             with contextlib.suppress(OSError):
-                entries = itertools.islice(found.iterdir(), LOOKED_AT)
+                entries = itertools.islice(found.iterdir(), MOST_NAMES)
                 names = [e.name for e in entries if kind == "dataset" or e.is_dir()]
             near = nearest(part, names)
             if near is None:

@@ -1,4 +1,4 @@
-"""What a built-in training needs, looked for before anything of it starts, and without torch."""
+"""Check that model and data of a built-in training exist, before it starts and without torch."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from canary.protocol.spec import WorkloadSpec
 def look_beforehand(
     loaded: LoadedConfig, cache_dir: Path, nodes: int, warn: Callable[[str], None]
 ) -> None:
-    """Warns of what is unlike what the config says, for a training of `nodes` machines.
+    """Check the inputs of a training on `nodes` machines, and `warn` of surprises.
 
-    What a factory of the user's own makes of the names in a config is its own affair.
+    Names in the config are not checked if the user's command or factory interprets them.
 
     Raises:
-        InputError: model or data are not there, or the data are too few.
+        InputError: model or data do not exist, or there are too few rows.
     """
     config = loaded.config
     if loaded.source is not None and not loaded.source.exists():
-        warn(f"{loaded.source} does not exist; the package's own sample of that name is used")
+        warn(f"{loaded.source} does not exist; using the package's sample of that name")
     path = replaced_path(config.command or ())
     if path is not None:
         warn(
-            f"PYTHONPATH={path} takes the canary's folder off PYTHONPATH: a Trainer there is not "
-            f"watched (write PYTHONPATH={path}:$PYTHONPATH, or export it before canary exec)"
+            f"PYTHONPATH={path} removes the canary's folder, so a Trainer there is not watched "
+            f"(write PYTHONPATH={path}:$PYTHONPATH, or export it before canary exec)"
         )
     if config.training_type in ("exec", "custom"):
         return

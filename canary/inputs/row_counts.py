@@ -1,6 +1,6 @@
-"""How many rows a training takes, how many there are, and what is done where they are too few.
+"""Compare the rows that a training needs with the rows that its dataset has.
 
-Importing this loads no torch: the parent of a run counts before anything starts.
+Importing this loads no torch: the parent process of a run counts rows before anything starts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 BATCH, ROLLOUT = "a batch", "a rollout"
 LARGEST_JSON = 64 << 20
-"""Bytes of a .json file that is read whole only to be counted."""
+"""Bytes up to which a .json file is parsed only to count its rows."""
 
 
 def _samples(spec: WorkloadSpec) -> int:
-    """Samples of one step; GRPO and RLOO take `num_generations` of them from one row. PPO takes one
-    of each row, for all updates of a step."""
+    """Return the samples per step. GRPO and RLOO make `num_generations` samples from one row; PPO
+    makes one per row, for all updates of a step."""
     config = spec.config
     together = config.batch_size * config.gradient_accumulation_steps * spec.ranks
     return together * (1 if config.ppo is None else config.ppo.num_mini_batches)
@@ -36,40 +36,39 @@ def _samples_per_row(config: CanaryConfig) -> int:
 
 
 def rows_needed(spec: WorkloadSpec) -> int:
-    """Rows that `max_steps` use up when none is seen twice."""
+    """Return the rows that `max_steps` use if no row is seen twice."""
     return -(-spec.max_steps * _samples(spec) // _samples_per_row(spec.config))
 
 
 def most_steps(spec: WorkloadSpec, rows: int) -> int:
-    """The largest `max_steps` that sees no row twice."""
+    """Return the largest `max_steps` that sees no row twice."""
     return rows * _samples_per_row(spec.config) // _samples(spec)
 
 
 def _fewest(spec: WorkloadSpec) -> tuple[int, str]:
-    """Rows without which no step can be made, and what takes them.
+    """Return the rows that a first step needs, and whether that is a batch or a rollout.
 
-    The loop of PPO and the sampler of GRPO and RLOO leave out a rollout that is not full; others
-    take a smaller batch, which `allow_repeat` permits.
+    The loop of PPO and the sampler of GRPO and RLOO skip a rollout that is not full. Other trainers
+    accept a smaller batch, if `allow_repeat` is on.
     """
     config = spec.config
     if config.trainer.in_groups:
-        own = {"generation_batch_size", "steps_per_generation"} & set(config.trainer_args)
-        return 1 if own else -(-_samples(spec) // _samples_per_row(config)), ROLLOUT
+        sized = {"generation_batch_size", "steps_per_generation"} & set(config.trainer_args)
+        return 1 if sized else -(-_samples(spec) // _samples_per_row(config)), ROLLOUT
     if config.ppo is not None:
         return _samples(spec), ROLLOUT
     return (1, BATCH) if config.allow_repeat else (config.batch_size * spec.ranks, BATCH)
 
 
 def require_enough(spec: WorkloadSpec, rows: int) -> None:
-    """Adds a note to `spec.notes` where rows will be seen again, unless `allow_repeat` is on.
+    """Add a note to `spec.notes` if rows will be seen twice, unless `allow_repeat` is on.
 
-    Raises InputError where there is none, or where not one batch (of online trainers: one rollout)
-    can be filled.
+    Raises InputError if there are no rows, or too few for one batch (online: one rollout).
     """
     config = spec.config
     if rows == 0:
         raise InputError(
-            f"no row of dataset '{config.dataset_name}' is left for training",
+            f"dataset '{config.dataset_name}' has no row that fits into max_length",
             "raise max_length: the prompts alone exceed it",
         )
     fewest, batch = _fewest(spec)
@@ -96,18 +95,18 @@ def require_enough(spec: WorkloadSpec, rows: int) -> None:
 
 def _remedy(steps: int) -> str:
     if steps == 0:
-        return "One step takes more rows than there are"
+        return "One step takes more rows than the dataset has"
     return f"With max_steps {steps} or less no row is seen twice"
 
 
 def _with_one(spec: WorkloadSpec, rows: int) -> str:
-    """The largest `max_steps` that sees no row twice in batches of one; empty where none does."""
+    """Return the hint with the largest `max_steps` for batches of one row; empty if that is 0."""
     steps = rows // (spec.config.gradient_accumulation_steps * spec.ranks)
     return f" (with batch_size 1, max_steps {steps} is the most)" if steps else ""
 
 
 def _factors(spec: WorkloadSpec, batch: str = "a step") -> str:
-    """What the rows of a step, or of a batch, are made of."""
+    """Return the product that gives the rows of a step, or of a batch, in words."""
     config = spec.config
     words = [f"batch_size {config.batch_size}"]
     if batch != BATCH:
@@ -122,16 +121,15 @@ def _factors(spec: WorkloadSpec, batch: str = "a step") -> str:
 
 
 def no_rows(config: CanaryConfig) -> InputError:
-    """The error of data without any row."""
     return InputError(
         f"dataset '{config.dataset_name}' has no rows in split '{config.dataset_split}'"
     )
 
 
 def rows_there(config: CanaryConfig) -> int | None:
-    """At most so many rows are there, counted without loading them; None where that is not known.
+    """Return the largest possible number of rows without loading the data; None if unknown.
 
-    Raises InputError where there is none, or no such file.
+    Raises InputError if the dataset is empty or does not exist.
     """
     path = data_place(config.dataset_name, config.training_type)
     whole = config.dataset_split.isidentifier()
@@ -147,7 +145,7 @@ def rows_there(config: CanaryConfig) -> int | None:
 
 
 def _counted(path: Path) -> tuple[int | None, Any]:
-    """Rows of a file, and the first of them; None for both where only loading it would tell."""
+    """Return the number of rows of a file and its first row; None, None if it must be loaded."""
     try:
         if path.suffix == ".parquet" and path.is_file():
             from pyarrow.parquet import read_metadata
@@ -162,7 +160,7 @@ def _counted(path: Path) -> tuple[int | None, Any]:
         if path.suffix == ".jsonl":
             return _lines(path)
     except (OSError, ValueError):
-        pass  # Loading it says what is wrong with it.
+        pass  # Loading it reports the problem.
     return None, None
 
 

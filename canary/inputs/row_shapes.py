@@ -1,4 +1,4 @@
-"""From the rows that datasets really have to the rows that each trainer takes. Pure.
+"""Convert the rows of a dataset to the rows that a trainer takes. Pure.
 
 A row is a dict; a text is a string (plain) or a list of `{role, content}` (conversational).
 """
@@ -19,49 +19,49 @@ HH_HUMAN = "\n\nHuman:"
 HH_ASSISTANT = "\n\nAssistant:"
 
 Converter = Callable[[Row], Row | None]
-"""Gives the row in a trainer's shape; None for one that has no usable prompt."""
+"""Returns the row in a trainer's shape; None for a row without a usable prompt."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the rows of some trainers are made of."""
+    """The rows that some trainers take."""
 
     accepts: str
-    """In words, all that can be converted."""
+    """All rows that can be converted, in words."""
     needs: tuple[str, ...]
-    """The columns of the plainest rows."""
+    """The columns of the simplest rows."""
     converter: Callable[[set[str], Row], Converter | None]
-    """From a dataset's columns and first row; None where it fits neither."""
+    """Takes a dataset's columns and first row; returns None if it cannot convert them."""
     embedded: View
-    """The embedded rows that have it."""
+    """The embedded dataset of this shape."""
     instead: str = ""
-    """Columns that do instead of those needed."""
+    """Columns that can replace the needed ones."""
     takes_apart: bool = False
     """Pairs become two rows each; see `unpaired`."""
 
 
 def shape_of(training_type: str) -> Shape:
-    """The shape of a built-in trainer's rows. Raises KeyError for other trainers."""
+    """Return the shape of a built-in trainer's rows. Raises KeyError for other trainers."""
     return SHAPES[trainer_row(training_type).rows]
 
 
 def is_raw_conversation(text: object) -> bool:
-    """True for one string that holds a whole dialogue, as in Anthropic/hh-rlhf."""
+    """Return whether a text is one string with a whole dialogue, as in Anthropic/hh-rlhf."""
     return isinstance(text, str) and text.startswith(HH_HUMAN) and HH_ASSISTANT in text
 
 
 def is_conversational(row: Row) -> bool:
-    """True where the row's texts are lists of messages, so that a chat template is needed."""
+    """Return whether the row's texts are lists of messages, which need a chat template."""
     return any(
         isinstance(row.get(key), list) for key in ("prompt", "messages", "completion", "chosen")
     )
 
 
 def split_raw_pair(chosen: str, rejected: str) -> Row | None:
-    """Prompt, chosen and rejected of two raw conversations; None where they share no turn.
+    """Return prompt, chosen and rejected of two raw conversations; None if they share no turn.
 
-    The prompt ends with the last Assistant turn's marker that both have in common; what follows
-    it, further turns included, is the completion. Joining them gives the raw text back.
+    The prompt ends with the last Assistant marker that both share. The rest, also further turns, is
+    the completion, so that prompt + completion is the raw text.
     """
     common = 0
     for ours, theirs in zip(chosen, rejected, strict=False):
@@ -76,7 +76,7 @@ def split_raw_pair(chosen: str, rejected: str) -> Row | None:
 
 
 def split_raw_single(conversation: str) -> Row | None:
-    """Prompt and completion of one raw conversation: the completion is its last Assistant turn."""
+    """Return prompt and completion (the last Assistant turn) of one raw conversation."""
     start = conversation.rfind(HH_ASSISTANT)
     if start < 0:
         return None
@@ -87,7 +87,7 @@ def split_raw_single(conversation: str) -> Row | None:
 def split_messages(
     chosen: Sequence[dict[str, Any]], rejected: Sequence[dict[str, Any]]
 ) -> Row | None:
-    """Prompt, chosen and rejected of two message lists: the prompt is what both start with."""
+    """Return prompt (the common start), chosen and rejected of two message lists."""
     common = 0
     for ours, theirs in zip(chosen, rejected, strict=False):
         if ours != theirs:
@@ -106,9 +106,9 @@ def split_messages(
 def converter_for(
     training_type: str, columns: Sequence[str], first: Row, dataset_name: str
 ) -> Converter:
-    """The conversion that fits this dataset, chosen from its columns and first row.
+    """Return the conversion that fits the dataset's columns and first row.
 
-    Raises InputError naming the missing columns and those found.
+    Raises InputError with the missing columns and those found.
     """
     shape = shape_of(training_type)
     converter = shape.converter(set(columns), first)
@@ -120,8 +120,8 @@ def converter_for(
     if not missing:
         kinds = ", ".join(f"{k} is a {type(first[k]).__name__}" for k in shape.needs)
         raise InputError(
-            f"dataset '{dataset_name}' has the columns of {training_type} in a shape it cannot "
-            f"take: {kinds}",
+            f"dataset '{dataset_name}' has the columns for {training_type}, but with types that do "
+            f"not fit: {kinds}",
             f"{training_type} takes {shape.accepts}; all text, or all lists of messages",
         )
     raise InputError(
@@ -136,7 +136,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _pick(*names: str) -> Converter:
-    """Keeps the named columns, and `tools` where a row has it; None where a named one is empty."""
+    """Return a converter that keeps these columns and `tools`; it drops a row without one."""
 
     def pick(row: Row) -> Row | None:
         if any(row.get(name) is None for name in names):
@@ -188,7 +188,7 @@ def _prompt_converter(columns: set[str], first: Row) -> Converter | None:
 
 
 def _prompt_of(split: Row | None, row: Row) -> Row | None:
-    """The prompt alone, with the columns beside the conversations (an answer, if there is one)."""
+    """Return the prompt with the columns beside the conversations, such as `answer`."""
     if split is None:
         return None
     beside = {name: value for name, value in row.items() if name not in ("chosen", "rejected")}
@@ -219,10 +219,10 @@ def _label_converter(columns: set[str], first: Row) -> Converter | None:
 
 
 def unpaired(pairs: Sequence[Row]) -> list[Row]:
-    """Twice as many rows of prompt, completion and label: the chosen ones true.
+    """Return two rows (prompt, completion, label) per pair; the chosen one has label True.
 
-    A pair's rejected completion follows half the data later than its chosen one, so that rows side
-    by side, which KTO's KL term mixes, have different prompts.
+    A pair's rejected row comes half the data later than its chosen row. So neighbouring rows, which
+    KTO's KL term mixes, have different prompts.
     """
     half = len(pairs) // 2
     rows: list[Row] = []
@@ -257,7 +257,7 @@ SHAPES: dict[str, Shape] = {
         "preference",
     ),
     "label": Shape(
-        f"prompt+completion+label, or pairs to take apart: {_PAIRS}",
+        f"prompt+completion+label, or pairs: {_PAIRS}",
         ("prompt", "completion", "label"),
         _label_converter,
         "preference",
@@ -268,4 +268,4 @@ SHAPES: dict[str, Shape] = {
         f"{_PROMPTS} or a reward_model", ("prompt", "answer"), _prompt_converter, "prompt_only"
     ),
 }
-"""By the name that the rows of `canary.config.trainers` have for them."""
+"""`rows` in `canary.config.trainers` -> the shape."""

@@ -1,42 +1,42 @@
-"""Reads what git knows of a folder that may be a stranger's (see `canary.machine.git`).
+"""Read facts from a git repository that a stranger may control (see `canary.machine.git`).
 
-Filters have names that the repository chooses: those that it defines are switched off before a
-command reads files. Those of the user and the machine stay.
+The repository's filters are switched off before a command reads files, because a filter is a
+program. Filters of the user and the machine stay.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from canary.machine.git import PATIENCE_S, Ended, GitMissing, run_git
+from canary.machine.git import TIMEOUT_S, Ended, GitMissing, run_git
 
-OWN_FILTERS = ("--includes", "--null", "--name-only", "--get-regexp", r"^filter\.")
+FILTER_QUERY = ("--includes", "--null", "--name-only", "--get-regexp", r"^filter\.")
 
 
 class Unread(Exception):
-    """Git could not tell; the text says why."""
+    """Git gave no answer; the text says why."""
 
 
 def read_git(
-    folder: Path, *arguments: str, files: bool = False, timeout_s: float = PATIENCE_S
+    folder: Path, *arguments: str, files: bool = False, timeout_s: float = TIMEOUT_S
 ) -> str:
-    """Standard output of a git command that only reads; `files` where it reads the working tree.
+    """Return the standard output of a git command that only reads; `files`: it reads files.
 
-    A command that shows differences needs `--no-ext-diff` and `--no-textconv` too, and one that
-    reads files `--ignore-submodules=dirty`: a submodule has a configuration of its own.
+    A command that shows differences also needs `--no-ext-diff` and `--no-textconv`. One that reads
+    files needs `--ignore-submodules=dirty`, because submodules have separate configurations.
 
     Raises:
         Unread: git is missing, failed, or took longer than `timeout_s` seconds.
     """
-    settings = _own_filters_off(folder, timeout_s) if files else ()
+    settings = _filters_off(folder, timeout_s) if files else ()
     options = [part for setting in settings for part in ("-c", setting)]
-    done = _ended(folder, timeout_s, *options, *arguments)
+    done = _run(folder, timeout_s, *options, *arguments)
     if done.code != 0:
         raise _failed(done)
     return done.out.decode("utf-8", "replace")
 
 
-def _ended(folder: Path, timeout_s: float, *arguments: str) -> Ended:
+def _run(folder: Path, timeout_s: float, *arguments: str) -> Ended:
     try:
         done = run_git(folder, *arguments, timeout_s=timeout_s)
     except GitMissing as error:
@@ -53,17 +53,17 @@ def _failed(done: Ended) -> Unread:
     return Unread(lines[-1] if lines else "not a git repository")
 
 
-def _own_filters_off(folder: Path, timeout_s: float) -> list[str]:
-    """Settings that empty the filters that the repository's own configuration defines."""
+def _filters_off(folder: Path, timeout_s: float) -> list[str]:
+    """Return settings that empty the filters in the repository's configuration."""
     found: set[str] = set()
     for scope in ("--local", "--worktree"):
-        done = _ended(folder, timeout_s, "config", scope, *OWN_FILTERS)
-        # 1: nothing is set there. Most repositories have no second scope.
+        done = _run(folder, timeout_s, "config", scope, *FILTER_QUERY)
+        # Code 1: no filter is set. Most repositories lack the second scope.
         if scope == "--local" and done.code not in (0, 1):
             raise _failed(done)
         if done.code == 0:
             found |= set(done.out.decode("utf-8", "replace").split("\0"))
     keys = sorted(key for key in found if key)
     if any("=" in key for key in keys):
-        raise Unread("its configuration has a filter whose name holds '='")
+        raise Unread("the repository's configuration has a filter with '=' in its name")
     return [f"{key}={'false' if key.endswith('.required') else ''}" for key in keys]

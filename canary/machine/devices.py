@@ -1,4 +1,4 @@
-"""The device of a run: found, locked, watched."""
+"""The device of a run: find it, lock it, sample it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,10 @@ DEVICE_ONLY = (
 
 
 class HeldDevice:
-    """Holds the lock of the device in use, and samples it during measured launches. Of several
-    ranks each has a device: all are held, the first is sampled.
+    """Locks the device of each rank, and samples the first one during measured launches.
 
     Raises (on entry):
-        MachineError: the device asked for is not there, or held by another canary.
+        MachineError: the requested device is missing, or another canary holds it.
     """
 
     def __init__(self, setting: str, lock_dir: Path, ranks: int = 1) -> None:
@@ -54,21 +53,21 @@ class HeldDevice:
         self.device = device_in_use(self._setting, devices.found, variable)
         if self.device is not None:
             self._others = self._further(self.device, visible(devices.found, variable))
-            # In one order everywhere, so that two runs never wait for each other.
+            # Always in the same order, so that two runs never wait for each other.
             for uuid in sorted(device.uuid for device in (self.device, *self._others)):
                 self._stack.enter_context(device_lock(uuid, self._lock_dir, LOCK_WAIT_S))
         self._reason = devices.reason or (
-            "device: cpu was asked for" if self._setting == "cpu" else "no GPU is visible"
+            "the config says device: cpu" if self._setting == "cpu" else "no GPU is visible"
         )
         return self
 
     def _further(self, first: Device, seen: list[Device]) -> list[Device]:
-        """Devices of the ranks after the first: those that follow its own."""
+        """Return the devices of the ranks after the first: the next ones in order."""
         place = seen.index(first)
         found = seen[place : place + self._ranks]
         if len(found) < self._ranks:
             raise MachineError(
-                f"{self._ranks} ranks need a GPU each and {len(found)} are there",
+                f"{self._ranks} ranks need a GPU each, but this machine has {len(found)}",
                 "lower nproc, or set device: cpu",
             )
         return found[1:]
@@ -79,34 +78,34 @@ class HeldDevice:
 
     @property
     def uuid(self) -> str | None:
-        """Of the device in use, or of those of all ranks with commas between; None without one, and
-        for a MIG slice, which the user selects."""
+        """The uuids of all ranks' devices, with commas; None without a device, and for a MIG slice,
+        which the user selects."""
         if self.device is None or self.device.mig:
             return None
         return ",".join(device.uuid for device in (self.device, *self._others))
 
     def health(self) -> dict[str, Any]:
-        """State of the device before the run; empty without one."""
+        """Return the state of the device before the run; empty without a device."""
         return {} if self.device is None else health(self.device)
 
     def unmeasured(self) -> dict[str, str]:
-        """What a run without a device cannot measure, and why."""
+        """Return the signals that this run cannot measure, each with the reason."""
         found = {"profiler": OFF}
         if self.device is None:
             found |= dict.fromkeys(DEVICE_ONLY, f"no GPU: {self._reason}")
         return found
 
     def start_sampling(self, pid: int) -> None:
-        """Samples the process tree of `pid`."""
+        """Start sampling the process tree of `pid`."""
         self._sampler = BackgroundSampler(pid, self.device)
         self._sampler.start()
 
     def latest(self) -> Mapping[str, float]:
-        """The newest samples by name (see `BackgroundSampler`); empty when nothing samples."""
+        """Return the newest samples by name (see `BackgroundSampler`); empty if nothing samples."""
         return {} if self._sampler is None else self._sampler.latest
 
     def stop_sampling(self) -> BackgroundSampler | None:
-        """Ends sampling and returns what sampled; None when nothing did."""
+        """Stop sampling and return the sampler; None if nothing was sampled."""
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.stop()

@@ -1,4 +1,4 @@
-"""The machine and its software as facts that can be compared. No torch."""
+"""Comparable facts of the machine and its software. No torch."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ VARIABLES = (
     "TORCH_COMPILE_DISABLE",
     "TORCH_DISTRIBUTED_DEBUG",
 )
-"""Environment variables that change training. A closed list: no other is ever recorded."""
+"""Environment variables that change training. No other variable is ever recorded."""
 
 
 def cpu_model() -> str:
-    """The processor's name as the system gives it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):
@@ -60,12 +59,12 @@ def cpu_model() -> str:
 
 
 def in_container() -> bool:
-    """Whether this looks like a container (docker's or podman's own marker files)."""
+    """Return whether this looks like a container, by the marker files of docker or podman."""
     return any(Path(marker).exists() for marker in ("/.dockerenv", "/run/.containerenv"))
 
 
 def fingerprint() -> Environment:
-    """What a run's environment was. Memory in bytes."""
+    """Return the environment of a run. Memory in bytes."""
     devices = list_devices()
     return {
         "python": platform.python_version(),
@@ -87,7 +86,7 @@ def fingerprint() -> Environment:
 
 
 def git_state(folder: Path) -> Git:
-    """Commit, branch and uncommitted changes of the repository around `folder`.
+    """Return commit, branch and number of changed files of the repository around `folder`.
 
     Outside a repository, or without git, `sha` is None and `reason` says why.
     """
@@ -111,7 +110,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def environment_lines(found: Environment) -> list[tuple[str, str]]:
-    """The fingerprint as lines for people: name and value."""
+    """Return the fingerprint as (name, value) lines for people."""
     lines = [
         ("python", f"{found['python']} ({found['implementation']})"),
         ("platform", found["platform"]),

@@ -1,9 +1,8 @@
-"""Runs git, which nothing else in the package starts.
+"""Run git; no other module starts it.
 
-By default the repository may be a stranger's, and git runs no program that the repository's own
-configuration names: hooks, pagers, credential helpers and the file system monitor are switched off
-by name, and nothing is fetched, so no transport runs. A caller that knows whose repository it is
-says otherwise.
+By default a stranger may control the repository. Then git runs no program that the repository's
+configuration names: hooks, pagers, credential helpers and the file system monitor are switched off.
+Nothing is fetched, so no transport runs. A caller that trusts the repository passes `environ`.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from pathlib import Path
 from canary.config.secret_names import TOKENS
 from canary.errors import UsageError
 
-PATIENCE_S = 20.0
-OFF = (
+TIMEOUT_S = 20.0
+SAFE_SETTINGS = (
     "core.fsmonitor=",
     f"core.hooksPath={os.devnull}",
     "core.pager=cat",
@@ -29,14 +28,14 @@ OFF = (
     "log.showSignature=false",
     "status.submoduleSummary=false",
 )
-SURROUNDINGS = {
+SAFE_VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
-"""A git before 2.44 knows no `GIT_NO_LAZY_FETCH`; `GIT_ALLOW_PROTOCOL` stops its fetching."""
+"""Git before 2.44 ignores `GIT_NO_LAZY_FETCH`; there `GIT_ALLOW_PROTOCOL` prevents a fetch."""
 
 
 class GitMissing(UsageError):
@@ -48,10 +47,10 @@ class GitMissing(UsageError):
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it wrote."""
+    """Exit code and output of a command."""
 
     code: int | None
-    """None where it was ended because it took too long."""
+    """None after a timeout."""
     out: bytes
     err: bytes
 
@@ -66,30 +65,30 @@ def run_git(
     *arguments: str,
     environ: Mapping[str, str] | None = None,
     given: bytes = b"",
-    timeout_s: float | None = PATIENCE_S,
+    timeout_s: float | None = TIMEOUT_S,
     tokens: bool = False,
 ) -> Ended:
-    """Runs one command in a folder. After `timeout_s` seconds it is ended, with all it started.
+    """Run one command in a folder. After `timeout_s` seconds it and its children are killed.
 
-    `environ`: the surroundings, in place of those for a stranger's repository. `given`: standard
-    input. `tokens`: leaves the variables that hold a job's token in the surroundings.
+    `environ`: environment variables for a trusted repository. `given`: standard input. `tokens`:
+    keep the variables that hold a job's token.
 
     Raises:
         GitMissing: git is not installed.
         OSError: git cannot be started.
     """
-    safe = ("--no-pager", *(part for setting in OFF for part in ("-c", setting)))
+    safe = ("--no-pager", *(part for setting in SAFE_SETTINGS for part in ("-c", setting)))
     command = ["git", *(safe if environ is None else ()), *arguments]
-    around = os.environ | SURROUNDINGS if environ is None else environ
+    variables = os.environ | SAFE_VARIABLES if environ is None else environ
     try:
         child = subprocess.Popen(
             command,
             cwd=folder,
-            env={name: value for name, value in around.items() if tokens or name not in TOKENS},
+            env={name: text for name, text in variables.items() if tokens or name not in TOKENS},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for this process, which ends git in order.
+            start_new_session=True,  # Ctrl-C must reach only this process, which then ends git.
         )
     except FileNotFoundError as error:
         raise GitMissing from error
@@ -105,7 +104,7 @@ def run_git(
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends a command with the processes that talk to the server for it."""
+    """Kill a command and the processes that talk to the server for it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.communicate()

@@ -1,4 +1,4 @@
-"""NVIDIA devices through NVML: which one torch uses, its health, and a lock for it. No torch."""
+"""NVIDIA devices through NVML: the device that torch uses, its health and its lock. No torch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ THROTTLE_REASONS = {
     "HwThermalSlowdown": 0x40,
     "HwPowerBrakeSlowdown": 0x80,
 }
-"""Bits of NVML's clock event reasons that mean slower than asked for (nvml.h,
-nvmlClocksEventReason*)."""
+"""Bits of NVML's clock event reasons that mean a reduced clock (nvml.h, nvmlClocksEventReason*)."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """One GPU, or one MIG slice, by NVML's index and uuid."""
+    """One GPU or MIG slice, with NVML's index and uuid."""
 
     index: int
     uuid: str
@@ -39,7 +38,6 @@ class Device:
     handle: Any = field(repr=False, compare=False)
 
     def describe(self) -> dict[str, Any]:
-        """The comparable facts."""
         return {
             "index": self.index,
             "uuid": self.uuid,
@@ -51,7 +49,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Devices:
-    """What NVML sees; `reason` says why it sees nothing."""
+    """The devices that NVML sees; `reason` says why it sees none."""
 
     found: tuple[Device, ...] = ()
     driver: str | None = None
@@ -64,7 +62,7 @@ def _text(value: Any) -> str:
 
 
 def list_devices() -> Devices:
-    """All devices of the machine, whatever CUDA_VISIBLE_DEVICES says."""
+    """Return all devices of the machine; CUDA_VISIBLE_DEVICES is ignored."""
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
@@ -99,10 +97,10 @@ def _mig_enabled(handle: Any) -> bool:
 
 
 def visible(devices: Sequence[Device], variable: str | None) -> list[Device]:
-    """The devices as torch numbers them, from CUDA_VISIBLE_DEVICES' own text.
+    """Return the devices in torch's numbering. `variable`: the text of CUDA_VISIBLE_DEVICES.
 
-    As in CUDA: indices or uuids (a unique start of one is enough); the list ends at the first
-    entry that names nothing; an empty text hides all. The order assumes that CUDA numbers by bus
+    As in CUDA, it lists indices or uuids; a unique prefix is enough. The list ends at the first
+    entry that names no device; empty text hides all. The order assumes that CUDA numbers by bus
     (CUDA_DEVICE_ORDER=PCI_BUS_ID), which the canary sets for its children.
     """
     if variable is None:
@@ -120,10 +118,10 @@ def visible(devices: Sequence[Device], variable: str | None) -> list[Device]:
 
 
 def device_in_use(setting: str, devices: Sequence[Device], variable: str | None) -> Device | None:
-    """The device of a config's `device`: `auto` and `cuda` are the first visible one.
+    """Return the device for a config's `device`; `auto` and `cuda` mean the first visible one.
 
     Raises:
-        MachineError: the config names a device that is not there.
+        MachineError: the config names a missing device.
     """
     if setting == "cpu":
         return None
@@ -133,14 +131,14 @@ def device_in_use(setting: str, devices: Sequence[Device], variable: str | None)
     index = int(setting.partition(":")[2] or 0)
     if index >= len(seen):
         raise MachineError(
-            f"device {setting} was asked for and {len(seen)} GPUs are visible",
+            f"the config says device: {setting}, but {len(seen)} GPUs are visible",
             "set device: auto or cpu, or look at `nvidia-smi` and CUDA_VISIBLE_DEVICES",
         )
     return seen[index]
 
 
 def health(device: Device) -> dict[str, Any]:
-    """Other processes, throttling, power cap (W), clocks (MHz), temperature (C), MIG."""
+    """Return other processes, throttling, power cap (W), clocks (MHz), temperature (C), MIG."""
     handle = device.handle
     found: dict[str, Any] = {"uuid": device.uuid, "name": device.name, "mig": device.mig}
     readings: dict[str, Any] = {
@@ -165,16 +163,15 @@ def health(device: Device) -> dict[str, Any]:
 
 
 def throttle_names(bits: int) -> list[str]:
-    """Names of the reasons whose bit is set."""
     return [name for name, bit in THROTTLE_REASONS.items() if bits & bit]
 
 
 def utilization(device: Device) -> dict[str, float]:
-    """Percent of the last sample period with a kernel running, and with memory being read or
-    written; bytes in use.
+    """Return percents of the last sample period (a kernel ran; memory was read or written), and the
+    bytes in use.
 
     Raises:
-        NVMLError: the device does not tell (MIG slices do not).
+        NVMLError: the device does not report it, as a MIG slice.
     """
     rates = pynvml.nvmlDeviceGetUtilizationRates(device.handle)
     memory = pynvml.nvmlDeviceGetMemoryInfo(device.handle)
@@ -187,10 +184,10 @@ def utilization(device: Device) -> dict[str, float]:
 
 @contextmanager
 def device_lock(uuid: str, folder: Path, wait_s: float) -> Iterator[None]:
-    """Holds a device for one canary: a second one waits, then says who holds it.
+    """Hold the lock of a device; another canary waits for it.
 
     Raises:
-        MachineError: still held after `wait_s` seconds.
+        MachineError: another process still holds it after `wait_s` seconds.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"gpu-{uuid}.lock"
@@ -206,7 +203,7 @@ def device_lock(uuid: str, folder: Path, wait_s: float) -> Iterator[None]:
                     holder = stream.read().strip() or "unknown"
                     raise MachineError(
                         f"GPU {uuid} is held by another canary (process {holder})",
-                        f"wait for it to end; waited {wait_s:.0f} s",
+                        f"wait until it ends; this canary waited {wait_s:.0f} s",
                     ) from error
                 time.sleep(min(0.2, max(0.01, wait_s / 10)))
         stream.truncate(0)

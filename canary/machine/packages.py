@@ -1,4 +1,4 @@
-"""Versions of the packages that can change a training. Standard library alone."""
+"""Versions of the packages that can change a training. Standard library only."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ PACKAGES = (
     "kernels",
     "rlhf-canary",
 )
-"""Packages that can change what is trained or how fast."""
 
 
 def package_versions() -> dict[str, str | None]:
-    """Installed versions by package; None where it is not installed."""
+    """Return the installed version of each package; None if it is not installed."""
     versions: dict[str, str | None] = {}
     for name in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""Slow figures sampled in the background: CPU, resident memory, GPU utilisation."""
+"""Sample CPU, resident memory and GPU utilisation in the background."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ INTERVAL_S = 0.5
 
 
 class BackgroundSampler:
-    """Samples a process tree, and its device, from a thread of the parent process.
+    """Samples a process tree and its device from a thread of the parent process.
 
-    One sample reads /proc for each process of the tree: 0.1 to 0.3 ms each.
+    A sample reads /proc for each process of the tree: 0.1 to 0.3 ms per process.
     """
 
     def __init__(self, pid: int, device: Device | None = None, interval_s: float = INTERVAL_S):
@@ -29,23 +29,22 @@ class BackgroundSampler:
         self._values: dict[str, list[tuple[float, float]]] = defaultdict(list)
         self._known: dict[int, psutil.Process] = {}
         self.latest: Mapping[str, float] = {}
-        """The newest sample of each figure; another object after each round."""
+        """The newest sample of each figure; replaced by a new mapping after each round."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="canary-sampler", daemon=True)
 
     def start(self) -> None:
-        """Begins sampling."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends sampling."""
         self._stop.set()
         self._thread.join()
 
     def figures(self, between: tuple[float, float] | None = None) -> dict[str, dict[str, float]]:
-        """`{figure: {mean, max, samples}}`, percent of one core or bytes. Percentages are of the
-        samples `between` two moments (seconds since the epoch), where there are any: a process that
-        imports and builds is not yet one that trains."""
+        """Return `{figure: {mean, max, samples}}`, in percent of one core or bytes.
+
+        Percentages use only samples `between` two moments (seconds since the epoch), if there are
+        any: before that, the process imports and builds."""
         return {
             name: _figures(name, values, between) for name, values in sorted(self._values.items())
         }
@@ -68,7 +67,7 @@ class BackgroundSampler:
             return
         cpu, rss = 0.0, 0
         for process in tree:
-            # The object is kept: CPU time is measured against its own last reading.
+            # Keep the object: psutil measures CPU time since its last reading.
             known = self._known.setdefault(process.pid, process)
             try:
                 cpu += known.cpu_percent()
@@ -101,5 +100,5 @@ def _figures(
         for moment, value in values
         if between is None or name.endswith("_bytes") or between[0] <= moment <= between[1]
     ]
-    told = inside or [value for _, value in values]
-    return {"mean": sum(told) / len(told), "max": max(told), "samples": len(told)}
+    used = inside or [value for _, value in values]
+    return {"mean": sum(used) / len(used), "max": max(used), "samples": len(used)}

@@ -96,7 +96,7 @@ def test_a_sample_of_the_package_runs_and_says_that_it_does(
 ) -> None:
     nothing = ("--set", "model_name=./none", "-o", "out")
     done = canary(installed, tmp_path, "run", "configs/sft_lora_smoke.yaml", *nothing)
-    assert "note: configs/sft_lora_smoke.yaml does not exist; the package's" in done.stderr
+    assert "note: configs/sft_lora_smoke.yaml does not exist; using the package's" in done.stderr
     assert "model './none' does not exist" in done.stderr
 
 

@@ -1,4 +1,4 @@
-"""Rebuilds what is embedded: data, tokenizer, checkpoint and reward model.
+"""Rebuild the embedded data, tokenizer, checkpoint and reward model.
 
 `python -m tools.embedded`
 """
@@ -20,7 +20,7 @@ from tools.embedded.build_tokenizer import write_tokenizer
 
 
 def differing_files() -> list[Path]:
-    """The shipped data and tokenizer files whose sha256 a rebuild does not give again."""
+    """Return the shipped data and tokenizer files whose sha256 a rebuild does not reproduce."""
     with tempfile.TemporaryDirectory() as scratch:
         pairs = [
             (path, data_file("prompt_only").parent / path.name)
@@ -30,22 +30,20 @@ def differing_files() -> list[Path]:
 
 
 def main() -> int:
-    """Rebuilds everything, or with `--check` compares; 1 where something differs."""
+    """Rebuild everything, or compare with `--check`; return 1 if a file differs."""
     parser = argparse.ArgumentParser(prog="python -m tools.embedded", description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="compare data and tokenizer with a rebuild"
     )
-    parser.add_argument(
-        "--reward", action="store_true", help="train the reward model alone, on what is there"
-    )
-    asked = parser.parse_args()
-    if asked.check:
+    parser.add_argument("--reward", action="store_true", help="train only the reward model")
+    options = parser.parse_args()
+    if options.check:
         different = differing_files()
         for path in different:
             print(f"differs from its rebuild: {path}")
         return 1 if different else 0
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    if not asked.reward:
+    if not options.reward:
         _rebuild_default()
     pairs = write_reward(reward_dir())
     print(

@@ -1,4 +1,4 @@
-"""Trains the embedded checkpoint: a small Llama that ends its completions, some of them right."""
+"""Train the embedded checkpoint: a small Llama that ends its completions; some are correct."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SEED = 11
-# Another stream than the shipped rows, so that a canary trains on rows new to the checkpoint.
+# Differs from the seed of the shipped rows, so that they are new to the checkpoint.
 TRAIN_SEED = 13
 STEPS = 1200
 WARMUP_STEPS = 50
@@ -31,7 +31,7 @@ IGNORED_LABEL = -100
 
 @dataclass(frozen=True)
 class SampleFigures:
-    """What sampling from the checkpoint shows: shares in [0, 1], lengths in tokens."""
+    """Results of sampling from the checkpoint: shares in [0, 1], lengths in tokens."""
 
     ended_share: float
     lengths: list[int]
@@ -39,7 +39,7 @@ class SampleFigures:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
-    """The tokenizer that `write_tokenizer` left in `folder`."""
+    """Return the tokenizer that `write_tokenizer` wrote to `folder`."""
     from transformers import PreTrainedTokenizerFast
 
     tokenizer: PreTrainedTokenizerFast = PreTrainedTokenizerFast.from_pretrained(str(folder))
@@ -47,7 +47,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerFast:
 
 
 def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """The untrained Llama: about 0.4M float32 parameters, tied embeddings, no dropout."""
+    """Return the untrained Llama: about 0.4M float32 parameters, tied embeddings, no dropout."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     # rope_theta stays at its default: transformers 4 and 5 store it under different keys.
@@ -69,7 +69,7 @@ def new_model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def encode(task: Task, tokenizer: PreTrainedTokenizerFast) -> tuple[list[int], list[int]]:
-    """The token ids of a task's prompt, ready for generation, and of its completion with EOS."""
+    """Return the token ids of a task's prompt, ready for generation, and of completion + EOS."""
     prompt = _render(task, tokenizer)
     whole = prompt + task.answer + str(tokenizer.eos_token)
     ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in (prompt, whole)]
@@ -84,7 +84,7 @@ def _render(task: Task, tokenizer: PreTrainedTokenizerFast) -> str:
 def _batches(
     tokenizer: PreTrainedTokenizerFast,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-    """Ids, attention mask and labels, each int64 [BATCH_SIZE, longest], padded on the right."""
+    """Yield ids, attention mask and labels, each int64 [BATCH_SIZE, longest], right-padded."""
     import torch
     from torch.nn.utils.rnn import pad_sequence
 
@@ -105,7 +105,7 @@ def _batches(
 
 
 def train(tokenizer: PreTrainedTokenizerFast, steps: int = STEPS) -> LlamaForCausalLM:
-    """Trains a new model on completions only: AdamW, linear warmup, linear decay to zero."""
+    """Train a new model on completions only: AdamW, linear warm-up, linear decay to zero."""
     import torch
 
     torch.manual_seed(SEED)
@@ -137,7 +137,7 @@ def sample_figures(
     max_new_tokens: int = 64,
     seed: int = 0,
 ) -> SampleFigures:
-    """Samples one completion at temperature 1 for each of the first shipped prompts."""
+    """Sample one completion at temperature 1 for each of the first shipped prompts."""
     import torch
 
     tasks = make_tasks(samples)
@@ -172,7 +172,7 @@ def sample_figures(
 
 
 def write_checkpoint(folder: Path) -> SampleFigures:
-    """Trains with the tokenizer in `folder` on one thread and saves the model next to it.
+    """Train on one thread with the tokenizer in `folder` and save the model there.
 
     Writes config.json, generation_config.json and model.safetensors (float32).
     """

@@ -1,4 +1,4 @@
-"""Trains the embedded reward model: the Reward canary's own trainer on pairs of other tasks."""
+"""Train the embedded reward model with the trainer of the Reward canary, on other tasks' pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
-# Neither the shipped rows' stream nor the one that the checkpoint learned from.
+# Differs from the seeds of the shipped rows and of the checkpoint's training.
 PAIRS_SEED = 17
 PAIRS = 12_000
 STEPS = 600
@@ -38,14 +38,14 @@ SETTINGS = {
     "threads": 1,
     "seed": 11,
 }
-"""The canary that trains it, as a config would say it."""
+"""The config of the canary that trains it."""
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 
 
 @dataclass(frozen=True)
 class PairFigures:
-    """Shares of pairs in which the chosen completion scores above the rejected one."""
+    """How often (0 to 1) and by how much the chosen completion scores above the rejected one."""
 
     pairs: int
     accuracy: float
@@ -53,14 +53,14 @@ class PairFigures:
 
 
 def training_pairs(count: int = PAIRS) -> list[Record]:
-    """Preference rows of tasks that no shipped row asks."""
+    """Return preference rows of tasks whose prompts are not in the shipped rows."""
     shipped = {task.prompt for task in make_tasks()}
     other = (task for task in task_stream(PAIRS_SEED) if task.prompt not in shipped)
     return view_records("preference", list(islice(other, count)), PAIRS_SEED)
 
 
 def held_out_pairs() -> list[Record]:
-    """The shipped preference rows, none of which the model was trained on."""
+    """Return the shipped preference rows, on which the model was not trained."""
     lines = data_file("preference").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
@@ -68,7 +68,7 @@ def held_out_pairs() -> list[Record]:
 def pair_figures(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, pairs: list[Record]
 ) -> PairFigures:
-    """How well a reward model tells the pairs apart."""
+    """Return how well a reward model ranks the pairs."""
     chosen, rejected = (_scores(model, tokenizer, pairs, side) for side in ("chosen", "rejected"))
     margins = chosen - rejected
     return PairFigures(len(pairs), float((margins > 0).float().mean()), float(margins.mean()))
@@ -77,7 +77,7 @@ def pair_figures(
 def _scores(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, pairs: list[Record], side: str
 ) -> torch.Tensor:
-    """Float32 (pairs,), of conversations read through the template."""
+    """Return the scores of conversations in the chat template: float32 (pairs,)."""
     import torch
 
     texts = [
@@ -101,8 +101,8 @@ def _scores(
 
 
 def _to_unit_deviation(model: Any, tokenizer: PreTrainedTokenizerFast, pairs: list[Record]) -> None:
-    """Scales the head so that the scores of these pairs have deviation 1: the weight of a KL, and
-    the range of a clipped value, are then meant as they stand."""
+    """Scale the head so that the scores of these pairs have deviation 1. Then the default KL weight
+    and value clip range suit these scores."""
     import torch
 
     model.eval()
@@ -112,8 +112,8 @@ def _to_unit_deviation(model: Any, tokenizer: PreTrainedTokenizerFast, pairs: li
 
 
 def write_reward(folder: Path) -> PairFigures:
-    """Trains on one thread and writes the model (float16) and the tokenizer; figures of what was
-    written, on the pairs held out."""
+    """Train on one thread and write model (float16) and tokenizer. Return the written model's
+    figures on the held-out pairs."""
     import torch
 
     from canary.config.load import load_values
@@ -144,7 +144,6 @@ def write_reward(folder: Path) -> PairFigures:
 
 
 def written_figures(folder: Path, pairs: list[Record]) -> PairFigures:
-    """The figures of the model in `folder`."""
     import torch
     from transformers import AutoModelForSequenceClassification
 

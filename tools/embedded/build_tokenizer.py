@@ -1,4 +1,4 @@
-"""Builds the embedded tokenizer: byte-level BPE with role tokens and a chat template."""
+"""Build the embedded tokenizer: byte-level BPE with role tokens and a chat template."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ PAD, BOS, EOS = "<|pad|>", "<|bos|>", "<|eos|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 SPECIAL_TOKENS = (PAD, BOS, EOS, *ROLES)
 
-# A role token opens each turn, so no token merges across the border between prompt and
-# completion; the text of an assistant's turn and its end token lie inside the generation mark.
+# A role token opens each turn, so no token crosses the border between prompt and completion. The
+# generation mark covers the text of an assistant's turn and its end token.
 CHAT_TEMPLATE = (
     "{{- bos_token }}"
     "{%- for message in messages %}"
@@ -41,7 +41,7 @@ CHAT_TEMPLATE = (
 
 
 def train_tokenizer() -> Tokenizer:
-    """A BPE of VOCAB_SIZE tokens, digits apart, trained on tasks from CORPUS_SEED."""
+    """Return a BPE of VOCAB_SIZE tokens, single digits, trained on tasks from CORPUS_SEED."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -68,9 +68,9 @@ def train_tokenizer() -> Tokenizer:
 
 
 def write_tokenizer(folder: Path) -> list[Path]:
-    """Writes tokenizer.json, tokenizer_config.json and special_tokens_map.json; same bytes always.
+    """Write tokenizer.json, tokenizer_config.json and special_tokens_map.json; same bytes always.
 
-    Merges are written as "a b", which old and new versions of `tokenizers` both read.
+    Merges are written as "a b", which old and new versions of `tokenizers` can read.
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = json.loads(train_tokenizer().to_str())

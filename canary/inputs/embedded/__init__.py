@@ -1,7 +1,6 @@
-"""The embedded default: a tiny checkpoint, a reward model, and tasks with checkable answers.
+"""Names and paths of the embedded checkpoint, reward model and tasks. Importing loads no torch.
 
-Names and paths only; importing this loads no torch. `python -m tools.embedded`
-rebuilds what is shipped here.
+`python -m tools.embedded` rebuilds the files.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ _HERE = Path(__file__).resolve().parent
 
 
 def tiny_dir() -> Path:
-    """The folder of the embedded checkpoint and tokenizer, as `from_pretrained` wants it."""
+    """Return the folder of the embedded checkpoint and tokenizer, for `from_pretrained`."""
     return _HERE / "tiny"
 
 
 def reward_dir() -> Path:
-    """The folder of the embedded reward model, with the tokenizer of the embedded checkpoint."""
+    """Return the folder of the embedded reward model, with the checkpoint's tokenizer."""
     return _HERE / "reward"
 
 
 def data_file(view: View) -> Path:
-    """The JSONL file of one view of the embedded tasks, one conversational record a line."""
+    """Return the JSONL file of one view of the embedded tasks: one conversational row per line."""
     return _HERE / "data" / f"{view}.jsonl"
 
 

@@ -1,4 +1,4 @@
-"""Names and sizes of the Llamas with random weights; no torch."""
+"""Names and sizes of the Llamas with random weights. No torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PREFIX = "embedded/random-"
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """The widths of a Llama; heads are 64 wide, every head has its own keys and values."""
+    """The size of a Llama; heads are 64 wide and do not share keys and values."""
 
     hidden: int
     intermediate: int
@@ -30,7 +30,7 @@ RANDOM_SIZES: dict[str, LlamaShape] = {
 
 
 def parse_random_name(name: str) -> str | None:
-    """The size in `embedded/random-<size>`, or None for a name of another form.
+    """Return the size in `embedded/random-<size>`, or None for a name of another form.
 
     Raises InputError for a size that RANDOM_SIZES does not hold.
     """
@@ -42,12 +42,12 @@ def parse_random_name(name: str) -> str | None:
 
 
 def require_known(size: str) -> None:
-    """Raises InputError for a size that RANDOM_SIZES does not hold."""
+    """Raise InputError for a size that RANDOM_SIZES does not hold."""
     if size in RANDOM_SIZES:
         return
     near = nearest(size, RANDOM_SIZES)
-    meant = f" ({did_you_mean(_PREFIX + near)})" if near else ""
+    suggestion = f" ({did_you_mean(_PREFIX + near)})" if near else ""
     raise InputError(
-        f"no random model '{_PREFIX}{size}'{meant}",
+        f"no random model '{_PREFIX}{size}'{suggestion}",
         f"known sizes: {', '.join(RANDOM_SIZES)}",
     )

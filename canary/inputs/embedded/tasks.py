@@ -16,7 +16,7 @@ from canary.inputs.embedded import View
 DATA_SEED = 20240607
 ROWS = 2000
 
-# The most that a completion other than the answer can score.
+# The highest score of a completion other than the answer.
 PARTIAL_CREDIT = 0.8
 
 _NOUNS = (
@@ -34,7 +34,7 @@ WORDS = _NOUNS.split()
 
 @dataclass(frozen=True)
 class Task:
-    """One task: what is asked, and the only completion that is right."""
+    """One task: a prompt and the only correct completion."""
 
     kind: str
     prompt: str
@@ -133,7 +133,7 @@ MAKERS: dict[str, Maker] = {
 
 
 def task_stream(seed: int) -> Iterator[Task]:
-    """Tasks of every kind in random order without end; the same ones for the same seed."""
+    """Yield endless tasks of every kind in random order; the same ones for the same seed."""
     rng = random.Random(seed)
     kinds = list(MAKERS)
     while True:
@@ -143,7 +143,7 @@ def task_stream(seed: int) -> Iterator[Task]:
 
 
 def make_tasks(rows: int = ROWS, seed: int = DATA_SEED) -> list[Task]:
-    """The first `rows` tasks of the stream, no prompt more than three times."""
+    """Return the first `rows` tasks of the stream, each prompt at most three times."""
     seen: Counter[str] = Counter()
     tasks: list[Task] = []
     for task in task_stream(seed):
@@ -157,7 +157,7 @@ def make_tasks(rows: int = ROWS, seed: int = DATA_SEED) -> list[Task]:
 
 
 def wrong_answer(task: Task, other: Task, rng: random.Random) -> str:
-    """A wrong completion of another length: cut short, run on, or the answer to `other`."""
+    """Return a wrong completion of another length: cut, extended, or the answer to `other`."""
     answer = task.answer
     kept = answer[: rng.randint(1, max(1, len(answer) - 1))].rstrip()
     ways = [f"{answer} {' '.join(_words(rng, 1, 6))}"]
@@ -177,10 +177,10 @@ def _assistant(text: str) -> list[dict[str, str]]:
 
 
 def view_records(view: View, tasks: list[Task], seed: int = DATA_SEED) -> list[Record]:
-    """The records of one view, in the order of `tasks`.
+    """Return the records of one view, in the order of `tasks`.
 
     prompt_completion: prompt, completion, answer; preference: prompt, chosen, rejected;
-    prompt_only: prompt, answer. All are lists of one message, save the plain text `answer`.
+    prompt_only: prompt, answer. `answer` is plain text, the others are lists of one message.
     """
     if view == "prompt_completion":
         return [
@@ -204,7 +204,7 @@ VIEWS: tuple[View, ...] = ("prompt_completion", "preference", "prompt_only")
 
 
 def write_data(folder: Path) -> list[Path]:
-    """Writes the three views as `<view>.jsonl` under `folder`; the same bytes every time."""
+    """Write the three views as `<view>.jsonl` in `folder`; the same bytes every time."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks = make_tasks()
     paths = []
@@ -220,10 +220,10 @@ def write_data(folder: Path) -> list[Path]:
 
 
 def score(completion_text: str, answer: str) -> float:
-    """How right a completion is, in [0, 1]: 1 for the answer, spaces at the ends aside.
+    """Return how correct a completion is, in [0, 1]: 1 for the answer, outer spaces ignored.
 
-    Otherwise PARTIAL_CREDIT times the mean of two shares of the longer text's characters: those
-    in the common prefix, and those that both texts hold in any order. Too long a completion thus
+    Otherwise PARTIAL_CREDIT times the mean of two shares of the longer text: the characters in the
+    common prefix, and those that both texts contain in any order. So a completion that is too long
     scores less, and completions of one prompt rarely tie.
     """
     given, right = completion_text.strip(), answer.strip()

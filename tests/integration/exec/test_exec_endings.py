@@ -95,7 +95,7 @@ def test_a_python_that_would_not_let_the_canary_in_is_not_started(place: Path, o
     mark = place / f"ran{option}"
     done = watched(place, PYTHON, option, "-c", f"open({str(mark)!r}, 'w')")
     assert done.code == 2
-    assert "the canary cannot watch it (start it without -" in done.err
+    assert "the canary cannot watch it (remove -" in done.err
     assert not mark.exists()
 
 

@@ -313,7 +313,7 @@ def test_of_several_runs_before_the_baseline_the_newest_is_taken_and_named(
     assert answer.code == 0
     newest = record((20, 30, 40)[count - 1]).run_id
     assert json.loads(answer.out)["current"]["run_ids"] == [newest]
-    said = f"{count} runs are named before the baseline; only the newest is compared, {newest}"
+    said = f"you named {count} current runs; only the newest is compared, {newest}"
     assert (said in answer.err) == (count > 1)
 
 
@@ -332,7 +332,7 @@ def test_a_run_that_failed_is_the_newest_only_where_none_completed(
     taken = json.loads(answer.out)["current"]["run_ids"]
     assert taken == ([older] if completed else [newer])
     assert answer.code == (0 if completed else 4)
-    assert (f"passed over, for it did not complete: {newer} (failed)" in answer.err) == completed
+    assert (f"skipped, because it did not complete: {newer} (failed)" in answer.err) == completed
 
 
 @pytest.mark.parametrize("named", ["own", "", "gone"])
@@ -347,8 +347,8 @@ def test_of_several_canaries_runs_the_newest_of_the_baselines_own_is_taken(
     answer = canary("compare", tmp_path / "out" / "*" / "metrics.json", before, "--format", "json")
     taken, other = (record(number).run_id for number in (30 if named == "own" else 40, 40))
     assert json.loads(answer.out)["current"]["run_ids"] == [taken]
-    assert "3 runs are named before the baseline; only the newest" in answer.err
-    words = f"passed over, for the baseline is of canary 'own': {other} ('other')"
+    assert "you named 3 current runs; only the newest" in answer.err
+    words = f"skipped, because the baseline is of canary 'own': {other} ('other')"
     assert (words in answer.err) == (named == "own")
 
 

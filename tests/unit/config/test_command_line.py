@@ -6,7 +6,13 @@ import shlex
 
 import pytest
 
-from canary.config.command_line import name_of, replaced_path, simple_commands, started, why_deaf
+from canary.config.command_line import (
+    name_of,
+    replaced_path,
+    simple_commands,
+    started,
+    why_unwatched,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,9 +56,9 @@ def test_a_run_is_named_after_the_program_that_trains(command: str, name: str | 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("python -I train.py", "-I starts Python isolated"),
-        ("/usr/bin/python3.11 -BE -m pkg.train", "-E starts Python ignoring"),
-        ("python -W ignore -S train.py", "-S starts Python without"),
+        ("python -I train.py", "python -I runs isolated"),
+        ("/usr/bin/python3.11 -BE -m pkg.train", "python -E runs ignoring"),
+        ("python -W ignore -S train.py", "python -S runs without"),
         ("env A=1 python -I train.py", "-I"),
         ("/usr/bin/env python3 -I train.py", "-I"),
         ("bash -c 'cd src; python -I train.py | tee log'", "-I"),
@@ -63,7 +69,7 @@ def test_a_run_is_named_after_the_program_that_trains(command: str, name: str | 
     ],
 )
 def test_a_python_that_lets_no_canary_in_is_seen_in_the_words(command: str, said: str) -> None:
-    found = why_deaf(shlex.split(command))
+    found = why_unwatched(shlex.split(command))
     assert found is not None
     assert said in found[0]
 
@@ -83,7 +89,7 @@ def test_a_python_that_lets_no_canary_in_is_seen_in_the_words(command: str, said
     ],
 )
 def test_a_command_that_may_let_it_in_is_not_refused(command: str) -> None:
-    assert why_deaf(shlex.split(command)) is None
+    assert why_unwatched(shlex.split(command)) is None
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,13 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         (
             "batch_size: null\n",
             "batch_size in @:1: input should be a valid integer, got None (remove the line "
-            "for the default)",
+            "to get the default)",
         ),
         ("seed: 4294967296\n", "seed in @:1: input should be less than 4294967296, got 4294967296"),
         ("use_peft: 'yes'\n", "use_peft in @:1: input should be a valid boolean, got 'yes'"),
         (
             "device: tpu\n",
-            "device in @:1: input is not of a known form, got 'tpu' (auto, cpu, cuda or cuda:N)",
+            "device in @:1: input has an unknown form, got 'tpu' (auto, cpu, cuda or cuda:N)",
         ),
         ("learning_rate: .nan\n", "learning_rate in @:1: input should be a finite number, got nan"),
         (
@@ -79,18 +79,18 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
             "thresholds:\n  max_nan_steps: -1\n",
             "thresholds.max_nan_steps in @:2: input should be greater than or equal to 0, got -1",
         ),
-        ("name: a\nname: b\n", "@:2 has the key 'name' twice (keep one of them)"),
+        ("name: a\nname: b\n", "@:2 repeats the key 'name' (keep one of them)"),
         (
             "thresholds:\n  base_tier: smoke\n  base_tier: perf\n",
-            "@:3 has the key 'thresholds.base_tier' twice (keep one of them)",
+            "@:3 repeats the key 'thresholds.base_tier' (keep one of them)",
         ),
         (
             "trainer_args:\n  a: [{b: 1, b: 2}]\n",
-            "@:2 has the key 'trainer_args.a.0.b' twice (keep one of them)",
+            "@:2 repeats the key 'trainer_args.a.0.b' (keep one of them)",
         ),
         (
             "on: 1\n",
-            "@:1 has a key that YAML does not read as text: on (quote it, or use a known key)",
+            "@:1 has a key that is not text in YAML: on (quote it, or use a known key)",
         ),
         (
             '"a\\nb": 1\n',
@@ -106,11 +106,11 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("# only a comment\n", "@ is empty (`canary init-config` writes one to start from)"),
         (
             "- a\n- b\n",
-            "@ holds no `key: value` lines (`canary init-config` writes one to start from)",
+            "@ has no `key: value` lines (`canary init-config` writes one to start from)",
         ),
         (
             "trainer_args: &a\n  x: *a\n",
-            "@:1 nests more than 32 levels (flatten it; no anchor may hold itself)",
+            "@:1 nests more than 32 levels (flatten it; an anchor must not contain itself)",
         ),
         (
             "training_type: sft\nbeta: 0.1\n",
@@ -177,23 +177,23 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "model_factory: make_model\n",
-            "model_factory in @:1: input is not of a known form, got 'make_model' (write "
+            "model_factory in @:1: input has an unknown form, got 'make_model' (write "
             "package.module:function)",
         ),
         (
             "training_type: grpo\nreward_functions: [score]\n",
-            "reward_functions.0 in @:2: input is not of a known form, got 'score' (write "
+            "reward_functions.0 in @:2: input has an unknown form, got 'score' (write "
             "package.module:function)",
         ),
         (
             "training_type: kto\nbatch_size: 1\n",
-            "batch_size in @:2 is 1, and KTO estimates its KL term from the other rows of a "
+            "batch_size in @:2 is 1, but KTO estimates its KL term from the other rows of a "
             "micro-batch (set it to 2 or more)",
         ),
         (
             "training_type: rloo\nbatch_size: 3\ngradient_accumulation_steps: 1\n",
             "num_generations in rloo default (4) does not divide batch_size x "
-            "gradient_accumulation_steps (3) (set num_generations to a divisor of it, or change "
+            "gradient_accumulation_steps (3) (set num_generations to a divisor, or change "
             "batch_size)",
         ),
         (
@@ -210,7 +210,7 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "use_peft: true\nload_in_4bit: true\nload_in_8bit: true\n",
-            "load_in_4bit in @:2 and load_in_8bit exclude each other (keep one)",
+            "load_in_4bit in @:2 and load_in_8bit exclude each other (keep one of them)",
         ),
         (
             "load_in_8bit: true\n",
@@ -218,13 +218,13 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "max_steps: 5\nmetrics_warmup_steps: 5\n",
-            "metrics_warmup_steps in @:2 (5) leaves nothing of max_steps (5) (set it below "
+            "metrics_warmup_steps in @:2 (5) leaves no step to time: max_steps is 5 (set it below "
             "max_steps)",
         ),
         (
             "model_revision: abc\n",
-            "model_revision in @:1 has no effect on embedded/tiny (remove it; it chooses a "
-            "version on the hub)",
+            "model_revision in @:1 has no effect on embedded/tiny (remove it; only the "
+            "hub has revisions)",
         ),
         (
             "dataset_split: test\n",
@@ -233,33 +233,32 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ("warmup_steps: 101\n", "warmup_steps in @:1 is above max_steps (100) (lower it)"),
         (
             "max_prompt_length: 256\n",
-            "max_prompt_length in @:1 (256) leaves no room for completions in max_length "
-            "(256) (lower it)",
+            "max_prompt_length in @:1 (256) leaves no tokens for completions: max_length "
+            "is 256 (lower it)",
         ),
         (
             "trainer_args:\n  per_device_train_batch_size: 2\n",
-            "trainer_args.per_device_train_batch_size in @:2 has a key of its own (set "
-            "batch_size instead)",
+            "trainer_args.per_device_train_batch_size in @:2 is set by the config "
+            "key batch_size (set batch_size instead)",
         ),
         (
             "trainer_args:\n  since: 2020-01-01\n",
-            "trainer_args.since in @:2 is a date, which no record holds (quote it, or "
-            "write a list)",
+            "trainer_args.since in @:2 is a date, which JSON lacks (quote it, or write a list)",
         ),
         (
             "training_type: grpo\nnum_generations: 3\n",
             "num_generations in @:2 (3) does not divide batch_size x "
-            "gradient_accumulation_steps (8) (set num_generations to a divisor of it, or "
+            "gradient_accumulation_steps (8) (set num_generations to a divisor, or "
             "change batch_size)",
         ),
         (
             "profiler: {enabled: true, start_step: 99}\n",
-            "profiler.num_steps in @ ends at step 103, beyond max_steps (100) (lower "
+            "profiler.num_steps in @ ends at step 103, after max_steps (100) (lower "
             "profiler.start_step or profiler.num_steps)",
         ),
         (
             "max_steps: 12\nprofiler: {enabled: true}\n",
-            "profiler.num_steps in @ ends at step 24, beyond max_steps (12) (lower "
+            "profiler.num_steps in @ ends at step 24, after max_steps (12) (lower "
             "profiler.start_step or profiler.num_steps)",
         ),
         (
@@ -272,27 +271,27 @@ def test_an_unknown_key_inside_a_section_is_refused_too(tmp_path: Path) -> None:
         ),
         (
             "save_model: out\nrepeats: 0\n",
-            "save_model in @:1 has nothing to save: repeats is 0 (set repeats to 1, or remove it)",
+            "save_model in @:1 needs repeats of 1 or more (set repeats to 1, or remove it)",
         ),
         (
             "save_model: out\nuse_peft: true\nload_in_8bit: true\n",
             "save_model in @:1 cannot merge an adapter into quantized weights (remove it, or "
-            "load_in_4bit and load_in_8bit)",
+            "remove load_in_4bit and load_in_8bit)",
         ),
         (
             "command: [python, train.py]\nsave_model: out\n",
-            "save_model in @:2 is not used by training_type exec (remove it; the command itself "
-            "says what it trains)",
+            "save_model in @:2 is not used by training_type exec (remove it; set it in "
+            "the command)",
         ),
         (
             "training_type: ppo\nreward_functions: [a:b]\nppo:\n  reward_model: org/rm\n",
-            "ppo.reward_model in @:4 and reward_functions exclude each other: one of them gives "
+            "ppo.reward_model in @:4 and reward_functions exclude each other: both compute "
             "the score (remove one of the two)",
         ),
         (
             "training_type: ppo\nppo:\n  adap_kl_ctrl: true\n  init_kl_coef: 0\n",
-            "ppo.init_kl_coef in @:4 is 0, and ppo.adap_kl_ctrl multiplies it: it would stay 0 "
-            "(set it above 0, or leave ppo.adap_kl_ctrl off)",
+            "ppo.init_kl_coef in @:4 is 0 and would stay 0, because ppo.adap_kl_ctrl multiplies it "
+            "(set it above 0, or switch ppo.adap_kl_ctrl off)",
         ),
         (
             "device: cpu\ndtype: float16\n",
@@ -312,8 +311,8 @@ def test_a_trainer_argument_with_a_key_of_its_own_names_that_key(key: str) -> No
     line = refused(None, None, f"trainer_args.{key}=1")
     own = OWN_KEYS[key]
     used = "dpo" in (users_of(own) or ("dpo",))
-    remedy = f"set {own} instead" if used else f"remove it; dpo does not use {own} either"
-    assert line == f"trainer_args.{key} in --set has a key of its own ({remedy})"
+    remedy = f"set {own} instead" if used else f"remove it; dpo does not use {own}"
+    assert line == f"trainer_args.{key} in --set is set by the config key {own} ({remedy})"
 
 
 @pytest.mark.parametrize("text", ["1e-4", "'1e-4'", "0.0001", "1.0e-4"])
@@ -326,11 +325,12 @@ def test_a_learning_rate_is_a_number_however_yaml_reads_it(tmp_path: Path, text:
 def test_text_that_would_take_the_process_down_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     deep = refused(file, "name: " + "[" * 200_000)
-    assert deep == f"{file}:1 nests more than 32 levels (flatten it; no anchor may hold itself)"
+    hint = "flatten it; an anchor must not contain itself"
+    assert deep == f"{file}:1 nests more than 32 levels ({hint})"
     lines = ["trainer_args:", "  a: &a [x, x, x, x, x, x, x, x, x, x]"]
     for above, name in zip("abcdefgh", "bcdefghi", strict=True):
         lines.append(f"  {name}: &{name} [{', '.join([f'*{above}'] * 10)}]")
-    assert "stands for more than 10000 values" in refused(file, "\n".join(lines))
+    assert "expands to more than 10000 values" in refused(file, "\n".join(lines))
     assert len(refused(file, f"max_steps: {'x' * 5000}")) < 300
 
 
@@ -353,12 +353,12 @@ def test_settings_win_and_are_checked_like_files() -> None:
         (
             "batch_size=",
             "batch_size in --set: input should be a valid integer, got None "
-            "(remove the line for the default)",
+            "(remove the line to get the default)",
         ),
         ("max_steps.x=1", "max_steps in --set: input should be a valid integer, got {'x': 1}"),
         (
             "thresholds={max_nan_steps: 1, max_nan_steps: 2}",
-            "--set has the key 'thresholds.max_nan_steps' twice (keep one of them)",
+            "--set repeats the key 'thresholds.max_nan_steps' (keep one of them)",
         ),
     ],
 )
@@ -438,7 +438,7 @@ def test_a_canary_of_the_probe_alone_needs_a_probe(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     line = refused(file, "repeats: 0\nprobe_steps: 0\n")
     assert "repeats" in line
-    assert "leaves no launch to measure" in line
+    assert "nothing would run" in line
     for text in ("repeats: 0\n", "repeats: 0\ncommand: [python, train.py]\n"):
         file.write_text(text)
         assert load_config(file).config.repeats == 0
@@ -458,8 +458,8 @@ def test_a_command_that_lets_no_canary_in_is_refused_before_anything_starts(
 ) -> None:
     file = tmp_path / "c.yaml"
     assert refused(file, f"name: own\ncommand: {command}\n") == (
-        f"command in {file}:2: -I starts Python isolated from its environment: the canary cannot "
-        "watch it (start it without -I)"
+        f"command in {file}:2: python -I runs isolated from its environment, so the canary cannot "
+        "watch it (remove -I)"
     )
 
 
@@ -487,4 +487,4 @@ def test_a_key_of_ppo_is_not_proposed_to_another_trainer(tmp_path: Path) -> None
     with pytest.raises(ConfigError) as caught:
         load_config(file)
     assert "did you mean" not in str(caught.value)
-    assert "'ppo.ppo_epochs' is for training_type ppo alone" in str(caught.value)
+    assert "'ppo.ppo_epochs' is only for training_type ppo" in str(caught.value)

@@ -44,7 +44,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     assert refused(tmp_path) == f"{tmp_path} is a folder (name a YAML file in it)"
     binary = tmp_path / "binary.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
-    assert refused(binary) == f"{binary} is not a text file (a config is YAML)"
+    assert refused(binary) == f"{binary} is not text (a config is a YAML file)"
     loop = tmp_path / "loop.yaml"
     loop.symlink_to(loop)
     assert refused(loop).startswith(f"cannot read {loop}: Too many levels of symbolic links")
@@ -203,4 +203,4 @@ def test_a_sample_for_a_command_of_ones_own_loads_and_says_where_the_command_goe
     assert (config.training_type, config.tier) == ("exec", tier)
     assert config.command == ("python", "train.py")
     assert config.thresholds.base_tier == tier
-    assert "# your own" in file.read_text()
+    assert "# your command" in file.read_text()

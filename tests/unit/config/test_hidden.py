@@ -13,7 +13,7 @@ import pytest
 from canary.compare.commands import command_changes
 from canary.compare.exact.changes import config_changes
 from canary.config.load import load_config
-from canary.config.redaction import hidden, hidden_text, lost
+from canary.config.redaction import hidden, hidden_text, missing_secret
 from canary.config.render import resolved_yaml, show_text
 from canary.config.secret_names import is_secret, is_secret_variable, may_be_secret
 from canary.errors import ConfigError
@@ -107,7 +107,7 @@ def test_a_secret_in_a_command_is_hidden(command: list[str], shown: list[str]) -
 )
 def test_what_is_no_secret_stays(command: list[str]) -> None:
     assert hidden(command) == command
-    assert lost(command) is None
+    assert missing_secret(command) is None
 
 
 @pytest.mark.parametrize("name", ["eos_token", "pad_token", "--bos-token", "a.unk_token"])
@@ -161,7 +161,7 @@ def test_a_stored_config_says_what_it_lacks(
         return
     file = tmp_path / "config.yaml"
     file.write_text(resolved_yaml(load_request(ExecRequest(tuple(command)))))
-    with pytest.raises(ConfigError, match=r"lacks the value of") as caught:
+    with pytest.raises(ConfigError, match=r"has \*\*\* as the value of") as caught:
         load_config(file)
     assert "environment" in (caught.value.hint or "")
 
@@ -169,7 +169,7 @@ def test_a_stored_config_says_what_it_lacks(
 def test_the_option_is_named(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("training_type: exec\ncommand: [python, t.py, --hub_token, '***']\n")
-    with pytest.raises(ConfigError, match="lacks the value of --hub_token"):
+    with pytest.raises(ConfigError, match="as the value of --hub_token"):
         load_config(file)
 
 

@@ -29,7 +29,7 @@ def loaded(folder: Path, values: dict[str, Any]) -> CanaryConfig:
                 "trainer_args": {"optim": "x"},
             },
             "speed.optimizer",
-            "trainer_args.optim say the same thing",
+            "trainer_args.optim set the same thing",
         ),
         (
             {
@@ -38,7 +38,7 @@ def loaded(folder: Path, values: dict[str, Any]) -> CanaryConfig:
                 "trainer_args": {"generation_kwargs": {"use_cache": False}},
             },
             "speed.kv_cache",
-            "generation_kwargs.use_cache say the same thing",
+            "generation_kwargs.use_cache set the same thing",
         ),
         (
             {
@@ -47,12 +47,12 @@ def loaded(folder: Path, values: dict[str, Any]) -> CanaryConfig:
                 "trainer_args": {"generation_kwargs": {"min_new_tokens": 3}},
             },
             "fixed_length",
-            "say the same thing",
+            "set the same thing",
         ),
         (
             {"training_type": "grpo", "fixed_length": True, "trainer_args": {"use_vllm": True}},
             "fixed_length",
-            "not for vLLM's",
+            "not for vLLM",
         ),
         (
             {"training_type": "ppo", "speed": {"kv_cache": False, "decode": "static"}},
@@ -72,7 +72,7 @@ def loaded(folder: Path, values: dict[str, Any]) -> CanaryConfig:
         (
             {"training_type": "sft", "speed": {"prefetch": 2}},
             "speed.prefetch",
-            "needs processes that load data",
+            "needs data workers",
         ),
         (
             {"training_type": "kto", "speed": {"lengths": "bucketed"}},
@@ -95,7 +95,7 @@ def loaded(folder: Path, values: dict[str, Any]) -> CanaryConfig:
                 "data_collator": "own:collate",
             },
             "speed.lengths",
-            "is not what data_collator does",
+            "conflicts with data_collator",
         ),
         ({"training_type": "grpo", "speed": {"lengths": "fixed"}}, "speed.lengths", "not used by"),
         ({"training_type": "orpo", "speed": {"lengths": "fixed"}}, "speed.lengths", "not used by"),

@@ -203,7 +203,7 @@ def test_someone_at_a_terminal_is_asked_only_what_is_open(
 ) -> None:
     """What this machine has is the default of the question."""
     monkeypatch.setattr("shutil.which", lambda name: "/bin/docker" if name == "docker" else None)
-    monkeypatch.setattr("canary.cli.init.someone_is_there", lambda: True)
+    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
     said = run("--no-forks", typed="\ngpu-a,gpu-b\n\nab\nn\n\n")
     assert "docker found, nvidia-smi not found" in said
     assert "forks?" not in said
@@ -301,8 +301,8 @@ def test_a_subdirectory_of_a_repository_is_no_place_for_workflows(
 
 
 def test_a_default_branch_that_cannot_be_read_is_said_to_be_a_guess(here: Path) -> None:
-    assert "default branch taken to be main; --branch names another" in run()
-    assert "taken to be" not in run("--force", "--branch", "trunk")
+    assert "assuming that the default branch is main; --branch changes it" in run()
+    assert "assuming that" not in run("--force", "--branch", "trunk")
     text = (here / ".github/workflows/canary-baseline.yml").read_text()
     assert "branches: [trunk]" in text
 
@@ -322,7 +322,7 @@ def test_a_config_that_is_there_must_be_one(here: Path, content: str | None) -> 
 def test_a_wrong_answer_is_refused_at_once_and_an_image_is_asked_for_where_jobs_run_in_one(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canary.cli.init.someone_is_there", lambda: True)
+    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
     said = run(typed=f"podman\ncontainer\n{OWN_IMAGE}\ngpu\n\nn\n\nn\n\n")
     before, after = said.split("--runner podman is not known")
     assert "Labels of the GPU runner" not in before
@@ -334,7 +334,7 @@ def test_a_wrong_answer_is_refused_at_once_and_an_image_is_asked_for_where_jobs_
 def test_a_wrong_option_is_refused_before_any_question(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("canary.cli.init.someone_is_there", lambda: True)
+    monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
     with pytest.raises(UsageError, match="--compare both"):
         run("--compare", "both", typed="")
 

@@ -155,7 +155,7 @@ def test_a_record_is_told_from_a_comparison(posting: Posting) -> None:
 
 def test_strict_says_what_it_does_here() -> None:
     shown = CliRunner().invoke(app, ["publish", "--help"], env={"COLUMNS": "200"}).output
-    assert "posted as a failure" in " ".join(shown.split())
+    assert "verdict as a failure" in " ".join(shown.split())
 
 
 def test_what_is_no_comparison_is_refused(posting: Posting, tmp_path: Path) -> None:

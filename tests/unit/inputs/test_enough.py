@@ -40,7 +40,7 @@ def test_too_few_rows_are_seen_again_and_the_largest_max_steps_is_told() -> None
     )
     assert note_for(spec_of(5), 45) == ""
     assert note_for(spec_of(10, allow_repeat=True), 45) == ""
-    assert "One step takes more rows than there are" in note_for(spec_of(10), 5)
+    assert "One step takes more rows than the dataset has" in note_for(spec_of(10), 5)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_gated_absent_private_and_an_unknown_revision_are_told_apart(hub: str) -
     assert (there, files, busy) == ("", "", "")
     assert "'org/gated' is gated" in gated
     assert f"accept its terms at {hub}/org/gated, and set HF_TOKEN" in gated
-    assert "dataset 'org/absent' is not a file or folder here" in absent
+    assert "dataset 'org/absent' is not a local file or folder" in absent
     assert "the hub has no such dataset, or it is private and HF_TOKEN is not set" in absent
     assert f"check the name: {hub}/datasets/org/absent" in absent
     assert "model 'org/older' has no revision 'v1' on the hub" in older
@@ -221,4 +221,4 @@ def test_a_command_that_replaces_the_python_path_is_told_before_it_starts(tmp_pa
     loaded = load_values(None, {"command": (words, "here"), "training_type": ("exec", "here")})
     said: list[str] = []
     look_beforehand(loaded, tmp_path, 1, said.append)
-    assert said[0].startswith("PYTHONPATH=src takes the canary's folder off PYTHONPATH")
+    assert said[0].startswith("PYTHONPATH=src removes the canary's folder")

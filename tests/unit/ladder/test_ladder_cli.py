@@ -120,7 +120,7 @@ def test_completions_that_cannot_be_of_one_length_are_refused_at_once(
     file.write_text("training_type: grpo\ntrainer_args: {use_vllm: true}\n")
     assert ended(str(file), *words) == 2
     said = capsys.readouterr().err
-    assert "equal length, but fixed_length is for the model's own generate, not for vLLM's" in said
+    assert "equal length, but fixed_length is for the model's generate, not for vLLM" in said
 
 
 def test_a_training_of_one_s_own_has_no_levels(

@@ -146,7 +146,7 @@ def test_what_trainer_args_set_stays_as_it_is_at_every_level(
 def test_a_collator_of_the_user_s_own_pads_as_it_likes() -> None:
     config = config_of("sft", data_collator="mine:collate")
     (switch,) = (one for one in SWITCHES if one.name == "rows bucketed by length")
-    assert unsuited(switch, config, CPU) == "speed.lengths fixed is not what data_collator does"
+    assert unsuited(switch, config, CPU) == "speed.lengths fixed conflicts with data_collator"
 
 
 def test_a_loss_that_is_a_mean_over_a_micro_batch_keeps_its_rows_together() -> None:

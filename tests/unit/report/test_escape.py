@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token as Piece
 
 from canary.cli import main
-from canary.cli.terminal import Uncommanding
+from canary.cli.terminal import DisarmedLog
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.github.comment import merged, parse, sections_of
@@ -130,7 +130,7 @@ def test_nothing_that_a_verb_of_a_job_prints_is_a_command(
 
 def test_a_command_in_pieces_is_one_line_and_no_command() -> None:
     to = io.StringIO()
-    stream = Uncommanding(to)
+    stream = DisarmedLog(to)
     for piece in ("x #", "#", "[add-mask]pass\n:", ":error::y\r", "::", "z"):
         stream.write(piece)
     stream.end()
