@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TypeGuard
 
-from canary.machine.checkout import Unread, read_git
+from canary.machine.git import Unread, read_git
 
 MOST_CHARACTERS = 2_000_000
 SHA = re.compile(r"[0-9a-f]{7,64}")
@@ -21,7 +21,7 @@ def diff_between(folder: Path, base: str | None, head: str | None, dirty: bool =
     files if the current side was dirty and its commit is still checked out.
 
     It is empty without a repository or one of the commits. No program that the repository's
-    configuration names runs (see `canary.machine.checkout`).
+    configuration names runs (see `canary.machine.git`).
     """
     if not _is_commit(base) or not _is_commit(head) or (base == head and not dirty):
         return ""

@@ -11,13 +11,11 @@ import typer
 
 from canary import __version__
 from canary.cli.baseline import baseline_app
-from canary.cli.campaign import ab, calibrate, demo
-from canary.cli.compare import compare, explain
+from canary.cli.campaign import ab, calibrate, demo, ladder
+from canary.cli.compare import compare, explain, profile
 from canary.cli.gate import gate_app, publish_comparison
 from canary.cli.init import init
-from canary.cli.ladder import ladder
 from canary.cli.options import Config, Set
-from canary.cli.profile import profile
 from canary.cli.terminal import (
     interrupted,
     leave_quietly,

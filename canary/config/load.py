@@ -11,10 +11,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from canary.config.checks import check_together, check_used
-from canary.config.ppo import PPOConfig
 from canary.config.schema import CanaryConfig, ProfilerConfig
+from canary.config.sections import PPOConfig, SpeedConfig
 from canary.config.source import Origins, apply_overrides, read_chain
-from canary.config.speed import SpeedConfig
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
     BUILT_IN_STEPS,

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from canary.config.ppo import PPOConfig
-from canary.config.speed import SpeedConfig
-from canary.config.strict import Real, Strict
+from canary.config.sections import PPOConfig, Real, SpeedConfig, Strict
 from canary.config.threshold_keys import ThresholdsConfig
 from canary.config.trainers import (
     DEFAULT_TRAINER,

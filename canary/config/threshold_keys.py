@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from canary.config.strict import Real, Strict
+from canary.config.sections import Real, Strict
 
 TierName = Literal["default", "smoke", "perf", "nightly"]
 

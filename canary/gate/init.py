@@ -20,7 +20,7 @@ from canary.gate.workflows import (
     rendered,
     superseded,
 )
-from canary.machine.checkout import Unread, read_git
+from canary.machine.git import Unread, read_git
 
 Which = Callable[[str], str | None]
 

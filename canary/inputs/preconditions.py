@@ -8,8 +8,7 @@ from pathlib import Path
 from canary.config.command_line import replaced_path
 from canary.config.load import LoadedConfig
 from canary.config.trainers import BUILT_IN_STEPS
-from canary.inputs.hub import require_on_hub
-from canary.inputs.locations import data_place, model_folder, require_weights
+from canary.inputs.locations import data_place, model_folder, require_on_hub, require_weights
 from canary.inputs.row_counts import require_enough, rows_there
 from canary.protocol.spec import WorkloadSpec
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from canary.config.checks import bound_to_its_micro_batch
 from canary.config.schema import ONLINE_TRAINERS, TRAINING_TYPES, CanaryConfig
-from canary.config.speed_checks import bound_to_its_micro_batch
 from canary.config.trainers import TRAINERS, users_of
 from canary.ladder.machine import Machine
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from canary.config.checks import SAID_TWICE, check_speed, given
 from canary.config.schema import CanaryConfig
-from canary.config.speed_checks import SAID_TWICE, check_speed, given
 from canary.errors import ConfigError, UsageError
 from canary.ladder.levels import Settings, Switch, baseline_settings, equal_lengths
 from canary.ladder.machine import Machine

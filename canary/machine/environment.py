@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from canary.machine.checkout import Unread, read_git
+from canary.machine.git import Unread, read_git
 from canary.machine.gpu import list_devices
 from canary.machine.packages import package_versions
 from canary.record.types import Environment, Git

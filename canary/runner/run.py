@@ -11,9 +11,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from canary.config.checks import require_liger_installed
 from canary.config.load import LoadedConfig
 from canary.config.schema import CanaryConfig
-from canary.config.speed_checks import require_liger_installed
 from canary.errors import InputError, MachineError, Stopped
 from canary.inputs.preconditions import look_beforehand
 from canary.machine.devices import HeldDevice

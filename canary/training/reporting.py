@@ -10,7 +10,7 @@ from canary.protocol.heartbeat import ReadingFile
 from canary.protocol.job import LEVEL, Job
 from canary.record.step_row import Row
 from canary.record.tracked import ALERTS, alerts_text, row_scalars, sampled_scalars
-from canary.training.collectors.trackers import Trackers, reporting_callbacks
+from canary.training.collectors.metrics import Trackers, reporting_callbacks
 
 TENSORBOARD = "tensorboard"
 FOLDER = "TENSORBOARD_LOGGING_DIR"

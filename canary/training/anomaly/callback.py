@@ -19,9 +19,8 @@ from canary.record.alert import Alert, tracked
 from canary.training.anomaly.advanced import AdvancedAnomalyDetector
 from canary.training.anomaly.hooks import StopTraining
 from canary.training.anomaly.measure import Given, hash_later, integers_of, rates_of
-from canary.training.anomaly.reading import gradient_norm
-from canary.training.collectors.metrics import StepMetrics
-from canary.training.collectors.trackers import Trackers
+from canary.training.anomaly.parameters import gradient_norm
+from canary.training.collectors.metrics import StepMetrics, Trackers
 
 
 class AnomalyCallback(TrainerCallback):

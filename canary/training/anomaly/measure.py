@@ -15,8 +15,7 @@ import torch
 
 from canary.errors import UsageError
 from canary.training.anomaly.observation import Agreement, Observation, Sample, from_metrics
-from canary.training.anomaly.parameters import ParameterChanges
-from canary.training.anomaly.reading import gradient_norm
+from canary.training.anomaly.parameters import ParameterChanges, gradient_norm
 from canary.training.collectors.scalars import DeferredScalars
 
 FAR_BEHIND = 64

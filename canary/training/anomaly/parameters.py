@@ -1,7 +1,11 @@
-"""Trainable tensors that training does not change. Never waits for the device. Needs torch."""
+"""Trainable tensors that training does not change, and the gradient norm, left on its device.
+
+Never waits for the device. Needs torch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -97,3 +101,20 @@ def _weighted(value: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     chunks = value.detach().reshape(-1).split(len(weights))
     sums = torch.stack([(chunk * weights[: len(chunk)]).sum() for chunk in chunks])
     return (sums * torch.arange(1, len(sums) + 1, device=sums.device)).sum()
+
+
+def gradient_norm(parameters: Iterable[torch.Tensor]) -> torch.Tensor | None:
+    """Return the L2 norm of all gradients, a 0-d tensor on the first one's device; None without.
+
+    For a sharded model it is the norm of this rank's shards: use the trainer's norm instead.
+    """
+    gradients = [local(p.grad) for p in parameters if p.grad is not None]
+    if not gradients:
+        return None
+    with torch.no_grad():
+        dense = [g.coalesce().values() if g.is_sparse else g for g in gradients]
+        norms = torch._foreach_norm(dense)
+        device = norms[0].device
+        if len({norm.device for norm in norms}) > 1:
+            norms = [norm.to(device, non_blocking=True) for norm in norms]
+        return torch.linalg.vector_norm(torch.stack(norms).float())

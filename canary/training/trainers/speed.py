@@ -14,8 +14,8 @@ import shutil
 from collections.abc import Mapping
 from typing import Any
 
+from canary.config.checks import require_liger_installed
 from canary.config.schema import CanaryConfig
-from canary.config.speed_checks import require_liger_installed
 from canary.errors import ConfigError
 from canary.training.data.lengths import bucket_rows
 from canary.training.models.fixed_cache import keep_one_dtype

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from canary.config.speed import SpeedConfig
+from canary.config.sections import SpeedConfig
 from canary.errors import ConfigError
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt

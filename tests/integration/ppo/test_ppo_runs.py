@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from canary.compare.invariants.checks import invariant_checks
-from canary.config.ppo import PPOConfig
+from canary.config.sections import PPOConfig
 from tests.integration.conftest import STEPS, Finished, run_config, settings
 from tests.integration.ppo.watched_ppo import farthest
 from tests.integration.run.rank_scripts import TORCHRUN

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from canary.config.ppo import PPOConfig
+from canary.config.sections import PPOConfig
 from canary.errors import InputError, RunFailed
 from canary.ladder.guard.verdict import Verdict, compare
 from canary.record.exact import DrawnStep, Exact

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch.optim import adam
 
-from canary.config.ppo import PPOConfig
 from canary.config.schema import TRAINING_TYPES, CanaryConfig, TrainingType
+from canary.config.sections import PPOConfig
 from canary.errors import ConfigError
 from canary.ladder.suited import BY_DEFAULT, with_settings
 from canary.training.data.lengths import Bucketed, row_length

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from canary.config.ppo import PPOConfig
+from canary.config.sections import PPOConfig
 from canary.errors import ConfigError
 from canary.training import adapt
 from canary.training.trainers import build_trainer

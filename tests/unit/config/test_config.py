@@ -10,7 +10,7 @@ from canary.compare.thresholds import from_config
 from canary.config.load import SECTIONS, load_config
 from canary.config.render import markdown_table, show_text
 from canary.config.schema import CanaryConfig
-from canary.config.speed import SpeedConfig
+from canary.config.sections import SpeedConfig
 from canary.config.trainers import OWN_KEYS, TRAINERS, USERS_OWN, users_of
 from canary.errors import ConfigError
 

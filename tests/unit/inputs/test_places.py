@@ -116,7 +116,7 @@ from pathlib import Path
 from canary.config.load import load_config, load_values
 from canary.errors import InputError
 from canary.inputs.preconditions import look_beforehand
-from canary.inputs.hub import require_on_hub
+from canary.inputs.locations import require_on_hub
 
 told = []
 for kind, name in json.loads(sys.argv[1]):

@@ -22,7 +22,7 @@ FAST: dict[tuple[str, Any], float] = {("speed.kv_cache", True): 2.0}
 @pytest.fixture(autouse=True)
 def signals(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' own process keeps its handlers."""
-    monkeypatch.setattr("canary.cli.ladder.stoppable", lambda: None)
+    monkeypatch.setattr("canary.cli.campaign.stoppable", lambda: None)
 
 
 def made(folder: Path, launch: Workshop | None = None) -> Ladder:

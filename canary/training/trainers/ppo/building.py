@@ -8,8 +8,8 @@ from typing import Any
 
 from transformers import GenerationConfig, PreTrainedTokenizerBase, TrainingArguments, set_seed
 
-from canary.config.ppo import PPOConfig
 from canary.config.schema import CanaryConfig
+from canary.config.sections import PPOConfig
 from canary.errors import ConfigError, InputError
 from canary.protocol.spec import WorkloadSpec
 from canary.training import adapt
@@ -27,7 +27,7 @@ from canary.training.trainers.speed import cache, compilation
 
 @dataclass
 class PPOArguments(TrainingArguments):
-    """`canary.config.ppo` describes each argument."""
+    """`canary.config.sections` describes each argument."""
 
     max_new_tokens: int = 32
     temperature: float = 1.0

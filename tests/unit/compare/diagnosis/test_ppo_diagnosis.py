@@ -8,8 +8,7 @@ import pytest
 
 from canary.compare.diagnosis.changed_settings import category_of
 from canary.compare.diagnosis.suspects import Diagnosis, Suspect
-from canary.config.ppo import PPOConfig
-from canary.config.speed import SpeedConfig
+from canary.config.sections import PPOConfig, SpeedConfig
 from canary.record.types import RunRecord
 from tests.unit.comparing import altered, plain
 from tests.unit.ppo_records import METRICS, altered_config, compared, later, moved, ppo
