@@ -102,7 +102,7 @@ class Hub:
                 problem = "its answer does not follow GitHub's API description"
                 wait = FIRST_WAIT_S * 2**attempt
             self.sleep(wait)
-        raise MachineError(f"{what}: GitHub refused it {ATTEMPTS} times: {problem}", hint)
+        raise MachineError(f"{what}: GitHub did not accept it in {ATTEMPTS} tries: {problem}", hint)
 
     def read(self, what: str, get: Callable[[], Written]) -> Written:
         """Read, and turn errors into ours.

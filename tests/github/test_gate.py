@@ -287,7 +287,7 @@ def test_a_check_run_of_an_older_run_does_not_come_after_that_of_a_later_one(
     house.runs, run = first, house.run(SLOW)
     house.runs = first
     said = house.judge(pull, run, **checks)
-    assert "a later run has set the check run" in said.log
+    assert "a later run has already set the check run" in said.log
     (shown,) = github.client().get_repo("org/repo").get_commit(pull.head_sha).get_check_runs()
     assert shown.conclusion == "success"
     assert len(house.hub_repository.check_runs) == 1 + announced

@@ -78,7 +78,7 @@ def test_deep_nesting_in_a_record_is_an_error_on_the_commit(
     assert house.judge(pull, house.run()).code == 4
     state, description = house.status(pull.head_sha)
     assert state == "error"
-    assert "metrics.json in the records is not usable: nest" in description
+    assert "metrics.json in the records cannot be read: nest" in description
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_manifest_that_nests_too_deep_is_an_error_on_the_commit(
     house.spoil = spoil
     code, state, description = judged(house, pull)
     assert (code, state) == (4, "error")
-    assert "gate.json in the records is not usable: nests more than 50" in description
+    assert "gate.json in the records cannot be read: nests more than 50" in description
 
 
 def test_a_member_without_a_name_is_an_error_on_the_commit(house: Gatehouse) -> None:
@@ -271,7 +271,7 @@ def test_a_job_that_is_cancelled_says_so_on_the_commit(
         house.judge(pull, house.run())
     assert house.status(pull.head_sha) == (
         "error",
-        "Error: the job was cancelled before it had an answer.",
+        "Error: the job was cancelled before it had a result.",
     )
 
 
@@ -490,7 +490,7 @@ def test_each_trouble_of_reading_has_its_own_sentence(
         (403, "Unable to create comment because issue is locked.", "the conversation is locked"),
         (404, "Not Found", "it was deleted, or this token may not see it"),
         (410, "This comment was deleted", "it was deleted on GitHub"),
-        (500, "Server Error", "GitHub did not take it in 4 tries: it answered 500 Server Error"),
+        (500, "Server Error", "GitHub did not accept it in 4 tries: it answered 500 Server Error"),
     ],
 )
 def test_a_comment_that_cannot_be_written_has_its_own_sentence(

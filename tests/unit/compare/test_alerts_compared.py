@@ -87,15 +87,15 @@ def test_alerts_are_shown_in_every_format(form: str) -> None:
     text = render(compared(current(alert(), alert(step=40)), baseline()), form)
     assert "loss 8.1 after losses of about 2.2" in text
     if form != "json":
-        assert "Alerts while it trained" in text
+        assert "Alerts during training" in text
         assert "(2 of them)" in text
-    assert "Alerts while it trained" not in render(compared(current(), baseline()), form)
+    assert "Alerts during training" not in render(compared(current(), baseline()), form)
 
 
 def test_the_comment_holds_them_escaped() -> None:
     hostile = alert(message="[x](http://evil) <img src=x> | cell @everyone")
     text = section(compared(current(hostile), baseline()), Source("a" * 40, ""), 60_000)
-    assert "Alerts while it trained" in text
+    assert "Alerts during training" in text
     assert "<img" not in text
     assert "[x](" not in text
     assert "http://evil" not in text

@@ -137,7 +137,7 @@ def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, 
     short = altered(record(100), "config", key, to=2)
     found = answer(tmp_path, given(tmp_path, short))
     assert found.answer.verdict == "error"
-    assert f"{key} 2, the base branch's config asks for" in found.answer.comparison.first_line
+    assert f"{key} 2, the base branch's config requires" in found.answer.comparison.first_line
 
 
 def test_a_probe_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
@@ -170,7 +170,7 @@ def test_a_longer_warm_up_than_the_base_branchs_is_an_error(tmp_path: Path) -> N
 def test_a_run_of_another_commit_than_the_head_is_told(tmp_path: Path) -> None:
     run = altered(record(100), "git", "sha", to="e" * 40)
     found = answer(tmp_path, given(tmp_path, run), head_sha="f" * 40)
-    assert any("not of the head fffffffff" in note for note in found.answer.comparison.notes)
+    assert any("not the head fffffffff" in note for note in found.answer.comparison.notes)
 
 
 def test_thresholds_come_from_the_base_branch_and_not_from_the_record(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_config_that_the_base_does_not_have_is_none() -> None:
     ("files", "said"),
     [
         ({"ml/canary.yaml": "extends: ../../etc/passwd\n"}, "not inside the repository"),
-        ({"ml/canary.yaml": "extends: gone.yaml\n"}, "which is not there"),
+        ({"ml/canary.yaml": "extends: gone.yaml\n"}, "which is missing"),
         ({"ml/canary.yaml": "max_step: 3\n"}, "max_step"),
         ({"ml/canary.yaml": "extends: canary.yaml\n"}, "circle"),
     ],

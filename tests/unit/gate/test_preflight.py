@@ -21,7 +21,7 @@ OLD = Devices((GPU,), "535.183", "12.2")
         ({"available": True, "cuda": "13.0", "torch": "2.13.0"}, ""),
         (
             {"available": False, "cuda": "13.0", "torch": "2.13.0", "error": "too old"},
-            "the driver is too old: 535.183 reaches CUDA 12.2, this torch needs CUDA 13.0",
+            "the driver is too old: 535.183 supports CUDA 12.2, this torch needs CUDA 13.0",
         ),
         (
             {"available": False, "cuda": None, "torch": "2.13.0+cpu"},

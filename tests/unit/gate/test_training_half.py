@@ -99,7 +99,7 @@ def test_a_config_for_which_no_time_is_left_says_so(
     assert train(settings, environ, silent, lambda: next(ticks)) == 0
     first, second = load_records(settings.records).manifest.parts
     assert not first.error
-    assert second.error == "no time was left of 60 minutes (raise timeout-minutes)"
+    assert second.error == "all 60 minutes are used up (raise timeout-minutes)"
 
 
 @pytest.mark.parametrize(
