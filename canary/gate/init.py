@@ -225,8 +225,8 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
         steps.append("Replace the image of zeros with the line in image.txt of that release.")
     if answers.runner == "docker" and not answers.image:
         steps.append(
-            "Until a release exists, build an image (docs/image.md) and set it by digest, as"
-            " `image:` in the run steps or with canary init --image."
+            "Until a release exists, build an image (docs/image.md). Set it by digest, as `image:`"
+            " in the run steps or with canary init --image."
         )
     if answers.model_cache:
         steps.append(

@@ -1,12 +1,12 @@
 """Acceptance by label: who set it, with which permission, and for which commit.
 
 A label accepts the commit whose answer its setter could see. GitHub does not store the head at that
-time, and authors choose their commits' dates. Two facts are reliable: which commit our comment was
-about when the label was set, and the head commit in the event of a run that the label started. In
-both cases our answer on that commit must be older than the label, by GitHub's clock. That clock
-counts seconds; an answer of the same second is too new, because nobody has read it. A label counts
-only after each canary of this job was judged; sections of other jobs do not matter. Comment and
-status of the commit store the acceptance, and it is valid for no other commit.
+time, and authors choose their commits' dates. Two facts are reliable: our comment's commit when the
+label was set, and the head commit in the event of a run that the label started. In both cases our
+answer on that commit must be older than the label, by GitHub's clock. The clock counts seconds: an
+answer of the same second is too new to have been read. A label counts only after each canary of
+this job was judged; sections of other jobs do not matter. Comment and status of the commit store
+the acceptance, and it is valid for no other commit.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def acceptance_of(
     if not given:
         return Asked(
             None,
-            f"label {label} ignored: it was set before the answer on {head[:9]}; read the answer, "
+            f"label {label} ignored: it must be set after the answer on {head[:9]}; "
             "remove the label and set it again",
         )
     by = event.actor.login if event is not None and event.actor else ""

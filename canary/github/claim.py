@@ -1,8 +1,8 @@
 """Decide which run's answer a commit shows, and which run may replace it.
 
 A status or check run belongs to a commit, and two pull requests may have the same commit: anyone
-can push another's head commit to a fork. So the URL of our status (the external id of our check
-run) names the head repository, and runs of other repositories do not replace it.
+can push another's head commit to a fork. So the URL of our status (for a check run, the external
+id) names the head repository. Runs of other repositories do not replace it.
 """
 
 from __future__ import annotations

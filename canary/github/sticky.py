@@ -1,7 +1,7 @@
 """Create or edit the single comment on a pull request.
 
-GitHub does not reject an edit of a text that changed since it was read, so of two jobs that write
-at once one loses its section. A request may also take effect after its client gave up. So if other
+GitHub does not reject an edit of a text that changed since it was read. So of two jobs that write
+at once, one loses its section. A request may also take effect after its client gave up. So if other
 jobs may write, a job checks again after growing pauses, until no earlier write can still arrive. Of
 several comments of ours, the oldest takes the sections of the others.
 """
