@@ -71,7 +71,7 @@ def test_an_artifact_that_reaches_out_is_an_error_on_the_commit(
     pull = of_a_fork(house, content)
     said = house.report("workflow_run", workflow_run_event(pull.head_sha, 50, FORK), None)
     assert said.code == 4
-    assert "not a path inside it" in house.status(pull.head_sha)[1]
+    assert "leads outside of it" in house.status(pull.head_sha)[1]
 
 
 @pytest.mark.parametrize("conclusion", ["failure", "cancelled", "timed_out"])

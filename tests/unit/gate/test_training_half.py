@@ -106,9 +106,9 @@ def test_a_config_for_which_no_time_is_left_says_so(
     ("changes", "code", "said"),
     [
         ({"CANARY_CONFIG": "gone.yaml"}, 2, "no config at gone.yaml"),
-        ({"CANARY_CONFIG": "../../etc/passwd"}, 2, "not inside the repository"),
+        ({"CANARY_CONFIG": "../../etc/passwd"}, 2, "is outside the repository"),
         ({"CANARY_COMMAND": "python x.py"}, 2, "set training_type: exec"),
-        ({"CANARY_WORKING_DIRECTORY": "nowhere"}, 2, "not a folder of the checkout"),
+        ({"CANARY_WORKING_DIRECTORY": "nowhere"}, 2, "not a folder in the checkout"),
         ({"CANARY_CHECKOUT": "/nowhere/at/all"}, 2, "no checkout at"),
     ],
 )
