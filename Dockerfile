@@ -1,5 +1,5 @@
-# The digest of python:3.12.14-slim-bookworm for all platforms. In November 2026, public Dockerfiles pinned this
-# tag with it. To check or update it:
+# The digest of python:3.12.14-slim-bookworm for all platforms, read in November 2026 in public Dockerfiles that
+# pin this tag with it. To check or update it:
 #   docker buildx imagetools inspect python:3.12.14-slim-bookworm
 ARG BASE_IMAGE=python:3.12.14-slim-bookworm@sha256:392307d22300de8b5986851a12d9176dfc0fc073e65bf6523ebd7dcbeb23564e
 
