@@ -148,8 +148,8 @@ def _json(path: Path) -> object:
     except (OSError, ValueError) as error:
         where = path.name if path.name == MANIFEST else f"{path.parent.name}/{path.name}"
         raise RecordError(
-            f"{where} in the records cannot be read: {error}",
-            "train again; if it happens again, find what wrote the file",
+            f"{where} cannot be read: {error}",
+            "train again; if it happens again, find what wrote it",
         ) from error
 
 
