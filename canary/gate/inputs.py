@@ -26,11 +26,7 @@ def lines(text: str) -> tuple[str, ...]:
 
 
 def flag(environ: Mapping[str, str], name: str) -> bool:
-    """Read a boolean.
-
-    Raises:
-        UsageError: the value is not one.
-    """
+    """Read a boolean; UsageError for another value."""
     value = environ.get(name, "").strip().lower()
     if value not in YES:
         raise UsageError(f"input {shown(name)} is {value!r}", "write true or false")
@@ -38,11 +34,7 @@ def flag(environ: Mapping[str, str], name: str) -> bool:
 
 
 def number(environ: Mapping[str, str], name: str, default: float) -> float:
-    """Read a positive number.
-
-    Raises:
-        UsageError: the value is not one.
-    """
+    """Read a positive number; UsageError for another value."""
     text = environ.get(name, "").strip()
     try:
         value = float(text) if text else default
@@ -61,11 +53,7 @@ def shown(name: str) -> str:
 
 
 def mode_of(environ: Mapping[str, str]) -> Mode:
-    """Read what runs are compared with.
-
-    Raises:
-        UsageError: the value is neither `baseline` nor `ab`.
-    """
+    """Read what runs are compared with; UsageError unless it is `baseline` or `ab`."""
     compare = environ.get("CANARY_COMPARE", "").strip() or "baseline"
     if compare not in get_args(Mode):
         raise UsageError(f"input compare is {compare!r}", "write baseline or ab")
@@ -73,11 +61,7 @@ def mode_of(environ: Mapping[str, str]) -> Mode:
 
 
 def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
-    """Read a variable that GitHub sets to a whole number.
-
-    Raises:
-        UsageError: the value is not one.
-    """
+    """Read a variable that GitHub sets to a whole number; UsageError for another value."""
     text = environ.get(name) or str(default)
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"{name} is {text!r}, which is not a number", "GitHub Actions sets it")
@@ -85,11 +69,7 @@ def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Read the paths of the configs.
-
-    Raises:
-        UsageError: there is no config, or one is listed twice.
-    """
+    """Read the paths of the configs; UsageError without a config, or if one is listed twice."""
     configs = lines(environ.get("CANARY_CONFIG", ""))
     if not configs:
         raise UsageError("input config is empty", "write one canary config per line")
@@ -99,11 +79,7 @@ def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def tier_of(environ: Mapping[str, str]) -> str:
-    """Read the tier of thresholds; empty means the config's thresholds.
-
-    Raises:
-        ConfigError: there is no such tier.
-    """
+    """Read the tier; empty means the config's thresholds. ConfigError for an unknown tier."""
     tier = environ.get("CANARY_TIER", "").strip()
     if tier:
         tier_thresholds(tier)
@@ -111,11 +87,7 @@ def tier_of(environ: Mapping[str, str]) -> str:
 
 
 def branch_of(environ: Mapping[str, str]) -> str:
-    """Read the name of the baseline branch.
-
-    Raises:
-        UsageError: it is not a valid branch name.
-    """
+    """Read the name of the baseline branch; UsageError for an invalid name."""
     name = environ.get("CANARY_BASELINE_BRANCH", "").strip() or BRANCH
     return Remote(DEFAULT_SERVER, name).branch
 

@@ -9,14 +9,7 @@ from typing import Any
 from github.CheckRun import CheckRun
 from github.Repository import Repository
 
-from canary.github.claim import (
-    RANKS,
-    PostedAnswer,
-    posted_answer,
-    read_posted,
-    signed,
-    why_it_stays,
-)
+from canary.github.claim import RANKS, Posted, lookup, posted_answer, signed, why_it_stays
 from canary.github.client import Hub
 from canary.github.section import CUT_HERE
 from canary.github.source import Answer, Source
@@ -67,14 +60,11 @@ class _Writing:
         """Its name in errors."""
         return f"the check run of {self.source.sha[:9]}"
 
-    def ours(self) -> list[tuple[CheckRun, PostedAnswer]]:
-        """Return our check runs on the commit; an empty list if `read_posted` returns None."""
-        return (
-            read_posted(self.hub, self.repository, self.source, self.text, self.what, self._all)
-            or []
-        )
+    def ours(self) -> list[tuple[CheckRun, Posted]]:
+        """Return our check runs on the commit; an empty list if `lookup` returns None."""
+        return lookup(self.hub, self.repository, self.source, self.text, self.what, self._all) or []
 
-    def _all(self) -> list[tuple[CheckRun, PostedAnswer]]:
+    def _all(self) -> list[tuple[CheckRun, Posted]]:
         found = check_runs(self.repository, self.source.sha, self.name)
         return [(run, posted_answer(run.external_id, run.conclusion)) for run in found]
 
@@ -82,7 +72,7 @@ class _Writing:
         """Return the check run of this run and attempt, if there is one."""
         return next((run for run, said in self.ours() if said.age == self.source.age), None)
 
-    def why_it_stays(self) -> tuple[str, PostedAnswer]:
+    def why_it_stays(self) -> tuple[str, Posted]:
         """Return why an existing one must stay, and what it says; empty if this one may show."""
         # GitHub shows the one that completed last, even if it is of an older run.
         said = sorted(
@@ -94,7 +84,7 @@ class _Writing:
             )
             if stays:
                 return stays, newest
-        return "", PostedAnswer()
+        return "", Posted()
 
 
 def write_check_run(
@@ -147,9 +137,7 @@ def write_check_run(
     return hub.read(what, lambda: made.html_url), ""
 
 
-def _give_way(
-    writing: _Writing, run: CheckRun, theirs: PostedAnswer, stays: str, summary: str
-) -> None:
+def _give_way(writing: _Writing, run: CheckRun, theirs: Posted, stays: str, summary: str) -> None:
     """Give ours the conclusion of theirs, because GitHub shows ours in place of theirs.
 
     A check run cannot be deleted, and one without a conclusion blocks the merge.

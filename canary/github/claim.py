@@ -32,7 +32,7 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class PostedAnswer:
+class Posted:
     """What is known of an answer posted on a commit."""
 
     age: tuple[int, int] = (0, 0)
@@ -53,16 +53,16 @@ def signed(place: str, source: Source, text: StatusText) -> str:
     return f"{place}#from={source.origin}" + (f"&{word}" if word in WORDS else "")
 
 
-def posted_answer(place: str | None, state: str | None = "") -> PostedAnswer:
+def posted_answer(place: str | None, state: str | None = "") -> Posted:
     """Parse a posted answer's URL or external id."""
     found = SIGNED.search(place or "")
     if found is None:
-        return PostedAnswer(state=state or "")
+        return Posted(state=state or "")
     run, attempt, origin, word = found.groups()
-    return PostedAnswer((int(run), int(attempt or 1)), origin or "", word or "", state or "")
+    return Posted((int(run), int(attempt or 1)), origin or "", word or "", state or "")
 
 
-def read_posted(
+def lookup(
     hub: Hub,
     repository: Repository,
     source: Source,
@@ -90,7 +90,7 @@ def why_it_stays(
     source: Source,
     text: StatusText,
     what: str,
-    there: PostedAnswer,
+    there: Posted,
 ) -> str:
     """Return why the posted answer must stay; empty if this run may replace it.
 

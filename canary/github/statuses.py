@@ -12,7 +12,7 @@ from github.CommitStatus import CommitStatus
 from github.PaginatedList import PaginatedList
 from github.Repository import Repository
 
-from canary.github.claim import posted_answer, read_posted, signed, why_it_stays
+from canary.github.claim import lookup, posted_answer, signed, why_it_stays
 from canary.github.client import Hub
 from canary.github.source import Source
 from canary.github.status import StatusText
@@ -72,8 +72,8 @@ class _Writing:
         return Commit(self.repository.requester, {}, known, completed=True)
 
     def look(self, get: Callable[[], Found]) -> Found | None:
-        """Call `read_posted`."""
-        return read_posted(self.hub, self.repository, self.source, self.text, self.what, get)
+        """Call `lookup`."""
+        return lookup(self.hub, self.repository, self.source, self.text, self.what, get)
 
     def newest(self) -> Seen | None:
         """Return the current status."""
