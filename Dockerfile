@@ -1,19 +1,19 @@
-# python:3.12.14-slim-bookworm, the index of all platforms. The hash was read in November 2026 in public
-# Dockerfiles that pin this tag by it; to confirm or renew it:
+# The digest of python:3.12.14-slim-bookworm for all platforms, read in November 2026 in public Dockerfiles that
+# pin this tag with it. To check or update it:
 #   docker buildx imagetools inspect python:3.12.14-slim-bookworm
 ARG BASE_IMAGE=python:3.12.14-slim-bookworm@sha256:392307d22300de8b5986851a12d9176dfc0fc073e65bf6523ebd7dcbeb23564e
 
 
-# What the canary stands on. Nothing of the project is here, so its changes leave these layers alone.
+# The dependencies. Nothing of the project is here, so changes of the project do not rebuild these layers.
 FROM ${BASE_IMAGE} AS stack
 
-# Of the build alone: an argument reaches pip as a variable and does not stay in the image.
+# Build arguments, not ENV: pip reads them as variables, but they do not stay in the image.
 ARG PIP_ROOT_USER_ACTION=ignore
 ARG PIP_DISABLE_PIP_VERSION_CHECK=1
 
 # Triton compiles a small C file for every kernel it starts; `canary ab` and `canary gate` run git.
-# A checkout that is mounted belongs to whoever made it, and git refuses it unless told. The link-time
-# optimizer (60 MB) is of no use to Triton.
+# A mounted checkout may belong to another user, which git refuses without safe.directory. Triton does not
+# need the link-time optimizer (60 MB).
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends ca-certificates gcc git libc6-dev \
@@ -21,14 +21,14 @@ RUN apt-get update \
         /usr/bin/*-lto-dump-* /usr/lib/gcc/*/*/lto1 \
     && git config --system --add safe.directory /workspace
 
-# torch's own wheels bring CUDA, so a CUDA base would ship it twice. Empty: the locked default, for
-# CUDA 13. For older drivers: TORCH_INDEX_URL is the URL that PyTorch's install page prints for your
-# CUDA, and TORCH_VERSION one of the versions there.
+# torch's wheels contain CUDA, so a CUDA base image would ship it twice. Empty means the locked default, for
+# CUDA 13. For older drivers set TORCH_INDEX_URL to the URL that PyTorch's install page shows for your CUDA,
+# and TORCH_VERSION to one of the versions there.
 ARG TORCH_VERSION=
 ARG TORCH_INDEX_URL=
 COPY requirements/torch.lock.txt /opt/canary/requirements/
-# Removed again: static libraries, and two CUDA libraries that nothing installed here loads. Compiled
-# Python stays: on a read-only root every launch would have to compile anew.
+# Remove static libraries, and two CUDA libraries that nothing here loads. Keep compiled Python: on a
+# read-only root every launch would compile it again.
 # hadolint ignore=DL3013
 RUN if [ -z "${TORCH_VERSION}${TORCH_INDEX_URL}" ]; then \
         python -m pip install --no-cache-dir --only-binary :all: --no-deps --require-hashes \
@@ -60,8 +60,8 @@ RUN python -m pip install --no-cache-dir --no-deps --no-build-isolation --root /
 
 FROM stack
 
-# One folder holds whatever is written beside the records: mount it, and the root may be read-only.
-# Home and temporary files are the folder itself, which is there for `docker exec` and checks too.
+# One folder holds everything that is written besides the records: if you mount it, the root may be read-only.
+# HOME and TMPDIR are this folder itself, so that they also exist for `docker exec` and health checks.
 ENV CANARY_SCRATCH=/scratch \
     HOME=/scratch \
     TMPDIR=/scratch \
@@ -80,7 +80,7 @@ ENV CANARY_SCRATCH=/scratch \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
-# Any uid may be given with --user, so these belong to no one in particular.
+# Writable for everyone, because --user may set any uid.
 RUN mkdir -p /scratch /records /workspace /models/hub && chmod 1777 /scratch /records /workspace
 
 COPY --from=project /installed /
@@ -101,7 +101,7 @@ WORKDIR /workspace
 VOLUME /scratch
 USER 10001:10001
 
-# Seldom: a check takes processor time from what is being timed.
+# Rarely: a check takes CPU time from the training that is being timed.
 HEALTHCHECK --interval=10m --timeout=1m --retries=2 CMD ["canary", "env"]
 
 ENTRYPOINT ["python", "/opt/canary/entrypoint.py"]

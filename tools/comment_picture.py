@@ -77,7 +77,7 @@ def main() -> None:
     """Read the comment from standard input and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("-o", "--output", type=Path, default=PICTURE)
-    parser.add_argument("--until", default="Not decided")
+    parser.add_argument("--until", default="Undecided")
     parser.add_argument("--chromium", default="chromium")
     given = parser.parse_args()
     shoot(given.chromium, page(sys.stdin.read(), given.until), given.output.resolve())

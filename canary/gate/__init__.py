@@ -1,1 +1,1 @@
-"""The gate of a pull request: an untrusted half that trains, a trusted half that answers."""
+"""The gate of a pull request: an untrusted training job and a trusted reporting job."""

@@ -1,4 +1,4 @@
-"""The records of the run that trained, fetched from GitHub by that run's id."""
+"""Fetch the records artifact of the training run from GitHub."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ CHUNK = 1 << 16
 
 
 def fetch_artifact(hub: Hub, repository: Repository, run_id: int, name: str, into: Path) -> None:
-    """Downloads an artifact of a workflow run and unpacks it safely; nothing where there is none.
+    """Download an artifact of a workflow run and unpack it safely; do nothing if it is missing.
 
     Raises:
         MachineError: GitHub cannot be reached, or the token lacks `actions: read`.
-        RecordError: the artifact is too large, or refused.
+        RecordError: the artifact is too large or unsafe.
     """
     what = f"the artifact {name} of run {run_id}"
     try:
@@ -36,7 +36,7 @@ def fetch_artifact(hub: Hub, repository: Repository, run_id: int, name: str, int
         raise MachineError(str(refused), "give the job `actions: read`") from refused
     if not found:
         return
-    # By the API's own address: the token goes nowhere that an answer names.
+    # Build the URL here: an address from a response could send the token elsewhere.
     place = f"/repos/{repository.full_name}/actions/artifacts/{max(found)}/zip"
     url = f"{hub.github.requester.base_url}{place}"
     with tempfile.TemporaryDirectory(prefix="canary-artifact-") as scratch:
@@ -46,13 +46,13 @@ def fetch_artifact(hub: Hub, repository: Repository, run_id: int, name: str, int
         except requests.RequestException as problem:
             status = problem.response.status_code if problem.response is not None else None
             said = f"GitHub answered {status}" if status else unanswered(problem)
-            raise MachineError(f"{what} cannot be fetched: {said}", "run the job again") from None
+            raise MachineError(f"cannot download {what}: {said}", "run the job again") from None
         extract(archive, into)
 
 
 def _download(hub: Hub, url: str, archive: Path) -> None:
-    """Streams to a file, no further than the cap. The token goes to GitHub's API alone: requests
-    drops it where the redirect leads to another host."""
+    """Stream to a file, up to the size cap. `requests` drops the token when a redirect leads to
+    another host."""
     headers = {"Authorization": f"Bearer {hub.token.reveal()}"}
     size = 0
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_S) as response:

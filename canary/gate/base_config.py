@@ -1,4 +1,4 @@
-"""The base branch's config: thresholds, tier, steps and name that a pull request cannot loosen."""
+"""Read the base branch's config: a pull request cannot loosen its thresholds, tier or steps."""
 
 from __future__ import annotations
 
@@ -15,35 +15,37 @@ from canary.errors import ConfigError
 from canary.machine.git import Ended, run_git
 
 Reader = Callable[[str], bytes | None]
-"""The content of a file at one commit by its path in the repository; None where there is none."""
+"""Returns a file's content at one commit, by its path in the repository; None if it is missing."""
 
 HELD = ("max_steps", "probe_steps", "metrics_warmup_steps", "repeats", "timeout", "tier")
-"""Keys of the base branch's config that hold for the pull request's run too."""
+"""The pull request's run takes these keys from the base branch's config."""
 AT_LEAST = ("max_steps", "probe_steps")
-"""Keys whose lowering would make a run say less."""
+"""A run with lower values would prove less."""
 AT_MOST = ("metrics_warmup_steps",)
-"""Keys whose raising would leave less to be judged."""
+"""A run with higher values would leave fewer steps to judge."""
 MOST_LAYERS = 10
 LARGEST = 1 << 20
 
 
 def repository_path(folder: str, config: str) -> str:
-    """A config's path in the repository, from the working directory.
+    """Return a config's path in the repository.
 
     Raises:
-        ConfigError: it leads out of the repository.
+        ConfigError: the path leads out of the repository.
     """
     joined = posixpath.normpath(posixpath.join(folder or ".", config))
     if PurePosixPath(joined).is_absolute() or joined.split("/")[0] == "..":
-        raise ConfigError(f"config {config!r} is not inside the repository", "name a path in it")
+        raise ConfigError(
+            f"config {config!r} is outside the repository", "give a path inside the repository"
+        )
     return joined
 
 
 def load_base_config(read: Reader, path: str) -> LoadedConfig | None:
-    """The config at the base commit with all it extends; None where the base has none.
+    """Load the base commit's config with all that it extends; None if the base has no such file.
 
     Raises:
-        ConfigError: the base branch's own config is wrong.
+        ConfigError: the base branch's config is invalid.
     """
     with tempfile.TemporaryDirectory(prefix="canary-base-") as scratch:
         root = Path(scratch)
@@ -60,16 +62,16 @@ ANY_COMMAND = ("command=[the input command]",)
 
 
 def without_command(file: Path) -> tuple[str, ...]:
-    """A setting that completes a config whose command the workflow's input gives."""
+    """Return a placeholder setting if the config leaves `command` to the workflow's input."""
     values, _ = read_chain(file)
     waits = values.get("training_type") == "exec" and not values.get("command")
     return ANY_COMMAND if waits else ()
 
 
 def _fetch(read: Reader, path: str, root: Path, depth: int) -> bool:
-    """Lays a config, and those that it extends, below the root as they lie in the repository."""
+    """Write a config and those that it extends below `root`, at their paths in the repository."""
     if depth > MOST_LAYERS:
-        raise ConfigError(f"{path} extends more than {MOST_LAYERS} configs", "flatten it")
+        raise ConfigError(f"{path} extends more than {MOST_LAYERS} configs", "merge some of them")
     content = read(path)
     if content is None:
         return False
@@ -84,7 +86,7 @@ def _fetch(read: Reader, path: str, root: Path, depth: int) -> bool:
     if below is not None:
         inner = repository_path(posixpath.dirname(path), below)
         if not _fetch(read, inner, root, depth + 1):
-            raise ConfigError(f"{path} on the base branch extends {below}, which is not there")
+            raise ConfigError(f"{path} on the base branch extends {below}, which is missing")
     return True
 
 
@@ -92,13 +94,13 @@ def _extends(file: Path, shown: str) -> str | None:
     try:
         values, _ = parse(file.read_text(encoding="utf-8"), Path(shown))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{shown} on the base branch is not text") from error
+        raise ConfigError(f"{shown} on the base branch is not UTF-8 text") from error
     below = values.get("extends")
     return below if isinstance(below, str) and below else None
 
 
 def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list[str]:
-    """`--set` values that carry the base branch's steps over to the pull request's run."""
+    """Return `--set` values that apply the base branch's keys (`HELD`) to this run."""
     values: dict[str, Any] = {key: getattr(base.config, key) for key in HELD}
     if repeats:
         values["repeats"] = repeats
@@ -106,12 +108,12 @@ def held_settings(base: LoadedConfig, tier: str = "", repeats: str = "") -> list
 
 
 def fork_point(repository: Path, base: str) -> str:
-    """Where the checked out commit left the base branch; the base itself in a shallow checkout."""
+    """Return the merge base of the checkout and the base; the base itself in a shallow checkout."""
     return _git(repository, "merge-base", base, "HEAD").text or base
 
 
 def git_reader(repository: Path, commit: str) -> Reader:
-    """Reads files of a commit from a checkout; None for all where the commit is not there."""
+    """Return a reader of a commit's files in a checkout; a missing commit has no files."""
 
     def read(path: str) -> bytes | None:
         done = _git(repository, "cat-file", "blob", f"{commit}:{path}")
@@ -121,5 +123,5 @@ def git_reader(repository: Path, commit: str) -> Reader:
 
 
 def _git(repository: Path, *arguments: str) -> Ended:
-    """A command that reads commits alone, which a partial clone may have to fetch."""
+    """Run git without a timeout: a partial clone may have to fetch the commit first."""
     return run_git(repository, *arguments, environ=os.environ, timeout_s=None)

@@ -1,4 +1,4 @@
-"""What the default branch's runs leave on the baseline branch."""
+"""Store the default branch's runs on the baseline branch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def remember(
     judged: Sequence[Judged],
     acceptance: Acceptance | None,
 ) -> bool:
-    """Adds the completed runs to the baseline, each with its verdict; False where that failed."""
+    """Add the completed runs to the baseline, each with its verdict; False if that failed."""
     entries = [
         (record, one.answer.comparison)
         for one in judged
@@ -58,8 +58,8 @@ def _context(
     found: Comparison,
     acceptance: Acceptance | None,
 ) -> Context:
-    """What is known of a run beside its record. A label accepts a change; a person who dispatches
-    the accept workflow begins a new period whatever the verdict."""
+    """Return what is stored beside the record. A label accepts only a change; the accept workflow
+    begins a new period with any verdict."""
     accepted = None
     if acceptance is not None and (found.accepted or acceptance.by_hand):
         accepted = Accepted(

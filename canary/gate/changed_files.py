@@ -1,4 +1,4 @@
-"""What a pull request changed, as GitHub tells it: evidence for the diagnosis, never a ground."""
+"""Ask GitHub what a pull request changed: evidence for the diagnosis, never for the verdict."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ MOST_FILES = 200
 
 
 def changed_files(case: Case, world: World) -> SourceChanges:
-    """The files and lines of the pull request; nothing without one, or where GitHub does not tell.
-
-    A diagnosis does without them; so a refusal is no error.
-    """
+    """Return the pull request's files and lines; nothing without a pull request or if GitHub
+    refuses, because a diagnosis works without them."""
     pull = case.pull
     if pull is None:
         return SourceChanges()

@@ -1,4 +1,4 @@
-"""What the trusted half works with: the clients it was handed, and the case it judges."""
+"""What the reporting job works with: its clients, and the case that it judges."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class World:
-    """Everything outside this process that the half touches."""
+    """The reporting job's access to GitHub, git, the runner and the clock; tests replace it."""
 
     hub: Hub
     remote: Remote
@@ -33,7 +33,7 @@ class World:
 
 @dataclass(frozen=True)
 class Case:
-    """What is judged, on which commit, by which commit's config."""
+    """What is judged, on which commit, with which base commit."""
 
     settings: ReportSettings
     intent: Intent
@@ -44,10 +44,10 @@ class Case:
 
 
 def allowed(get: Callable[[], Found]) -> Found:
-    """A read without which nothing can be judged: its refusal is an error of this run.
+    """Return a read that judging needs.
 
     Raises:
-        MachineError: the token may not.
+        MachineError: GitHub refuses the token.
     """
     try:
         return get()

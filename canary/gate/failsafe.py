@@ -1,6 +1,6 @@
-"""Always an answer: whatever ends the half that answers, the commit gets `error` with a reason.
+"""If the reporting job fails, the commit still gets the status `error` with a reason.
 
-A status that stays `pending`, or an older `success`, would pass for an answer to this commit.
+Otherwise a `pending` or an older `success` would look like the answer for this commit.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ HINT = "run the job again; open an issue if it fails twice"
 
 @dataclass
 class Target:
-    """Where an answer belongs, as far as it is known."""
+    """Where the answer goes, as far as it is known."""
 
     settings: ReportSettings
     world: World
     intent: Intent
     pull: PullRequest | None = None
-    """Filled in once it is found."""
+    """Set once it is found."""
     comments: bool = True
-    """Whether a comment belongs to this answer."""
+    """Whether this job may write the comment."""
 
     @property
     def repository(self) -> Repository:
-        """The repository on GitHub, without asking for it: a failed read may not cost an answer."""
+        """The repository without a request: a failed read must not prevent the answer."""
         name = self.settings.repository
         known = {"url": f"/repos/{name}", "full_name": name}
         return Repository(self.world.hub.github.requester, {}, known, completed=True)
 
     @property
     def source(self) -> Source:
-        """The commit, and the run that speaks of it."""
+        """The commit, and the workflow run that judges it."""
         settings, intent = self.settings, self.intent
-        # A repository that was deleted has no name: its run must not pass for another's.
+        # A deleted repository has no name; without one its run would look like any repository's.
         origin = intent.head_repository or ("deleted" if intent.fork else "")
         return Source(intent.head_sha, settings.run_url, settings.run_id, settings.attempt, origin)
 
     @property
     def context(self) -> str:
-        """The name of the status; the event often names the base branch where the token may not
-        look."""
+        """The name of the status. The event often names the base branch, even if the token may not
+        read the pull request."""
         base = self.pull.base.ref if self.pull is not None else self.intent.base_branch
         return context_of(self.settings.context, base, self.intent.default_branch)
 
@@ -67,10 +67,10 @@ class Target:
 
 
 def answered(target: Target, work: Callable[[], int]) -> int:
-    """The exit code of `work`. Whatever else ends it, the commit is told so first.
+    """Return the exit code of `work`; if `work` raises, publish an `error` first.
 
     Raises:
-        CanaryError: what ended it, in words of ours.
+        CanaryError: `work` failed; other exceptions become a MachineError.
         KeyboardInterrupt: the job was cancelled.
     """
     failed: list[BaseException] = []
@@ -86,7 +86,7 @@ def answered(target: Target, work: Callable[[], int]) -> int:
 
 @contextlib.contextmanager
 def _kept(failed: list[BaseException]) -> Iterator[None]:
-    """Keeps whatever ends the block."""
+    """Append an exception of the block to `failed` instead of raising it."""
     try:
         yield
     except (Exception, KeyboardInterrupt) as problem:  # noqa: BLE001 - the commit needs an answer
@@ -94,18 +94,18 @@ def _kept(failed: list[BaseException]) -> Iterator[None]:
 
 
 def reason_of(problem: BaseException) -> str:
-    """Why there is no answer: no text of a library, and none of a record."""
+    """Return why there is no answer, without text from a library or a record."""
     if isinstance(problem, CanaryError):
         return str(problem).rstrip(".")
     if isinstance(problem, KeyboardInterrupt):
-        return "the job was cancelled before it had an answer"
+        return "the job was cancelled before it had a result"
     if isinstance(problem, OSError) and problem.errno in DISK_FULL:
         return str(not_written("the report", problem))
     return f"the reporting job failed with an unexpected {type(problem).__name__} ({HINT})"
 
 
 def errors_of(settings: ReportSettings, reason: str) -> list[Judged]:
-    """An error for every config, all for one reason."""
+    """Return an error with this reason for every config."""
     found = []
     for config in settings.configs or ("canary",):
         judged = error(Path(config).stem, reason)
@@ -115,7 +115,7 @@ def errors_of(settings: ReportSettings, reason: str) -> list[Judged]:
 
 
 def _last_word(target: Target, problem: BaseException, failed: list[BaseException]) -> None:
-    """`error` in every channel, each on its own: one that fails costs no other."""
+    """Publish `error` to every channel separately: a failing channel must not block the others."""
     settings, world = target.settings, target.world
     answers = tuple(one.answer for one in errors_of(settings, reason_of(problem)))
     kind = settings.status if settings.status in STATUS_KINDS else "commit-status"
@@ -133,11 +133,11 @@ def _last_word(target: Target, problem: BaseException, failed: list[BaseExceptio
     if settings.comment and target.comments and not cancelled:
         every.append(replace(wanted, comment=True))
     job = world.job
-    for channels in every or [wanted]:  # With none, the summary is left.
+    for channels in every or [wanted]:  # Without any channel, write the summary alone.
         with _kept(failed):
             publish(
                 world.hub, target.repository, target.number, target.source, answers, channels, job
             )
-        job = replace(job, summary=None)  # Said once.
+        job = replace(job, summary=None)  # Write the summary only once.
     with _kept(failed):
         world.job.set_outputs({"verdict": "error", "report-path": str(settings.report)})

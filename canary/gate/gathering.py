@@ -1,4 +1,4 @@
-"""What an answer is drawn from: records, baseline, base config, acceptance, template."""
+"""Collect what the reporting job judges with: records, baseline, config, acceptance, template."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pu
 from canary.github.client import Hub, Refused
 from canary.github.section import TEMPLATE
 from canary.github.statuses import context_of
-from canary.github.sticky import own_login
+from canary.github.sticky import comment_author
 
 NOTHING_TO_READ = (
-    "`comment: false` and `status: none` hide the result; turn one on, "
-    "or accept by hand after the merge (accept.yml)"
+    "with `comment: false` and `status: none` you cannot see the result; turn one on, "
+    "or accept by hand after the merge (canary-accept.yml)"
 )
-BUILT_IN = "the built-in template is used"
+BUILT_IN = "using the built-in template"
 
 
 def records_of(case: Case, world: World, scratch: Path) -> Records:
-    """The records folder: as the job has it, or from the run that trained.
+    """Return the records folder of this job, or the artifact of the training run.
 
     Raises:
-        RecordError: none, or one that is refused.
-        MachineError: the artifact cannot be had.
+        RecordError: the records are missing or refused.
+        MachineError: the artifact cannot be downloaded.
     """
     settings, intent = case.settings, case.intent
     root = settings.records
@@ -46,7 +46,7 @@ def records_of(case: Case, world: World, scratch: Path) -> Records:
     try:
         records = load_records(root)
         every = {part.config for part in records.manifest.parts} >= set(settings.configs)
-        # What ended early has said so before the last config was done.
+        # A job that ended early leaves an error and too few configs; refuse other combinations.
         early = bool(records.manifest.error) or intent.conclusion not in ("", "success")
         if early and (every or not records.manifest.error):
             raise RecordError("the records are incomplete")
@@ -59,10 +59,10 @@ def records_of(case: Case, world: World, scratch: Path) -> Records:
 
 
 def baseline_of(case: Case, world: World, scratch: Path) -> tuple[Path | None, Ancestry | None]:
-    """The stored runs, and which of them the commit descends from; None before the first run.
+    """Return the stored runs, and which of them the commit descends from; None before the first.
 
     Raises:
-        MachineError, RecordError: the branch cannot be read: never taken as an empty history.
+        MachineError, RecordError: the branch cannot be read; that never counts as an empty history.
     """
     folder = scratch / "baseline"
     if branch.pull(world.remote, folder, inhabited=True) is None:
@@ -73,8 +73,8 @@ def baseline_of(case: Case, world: World, scratch: Path) -> tuple[Path | None, A
 
 
 def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
-    """Reads files of a commit through GitHub's API; absent is only what GitHub says is absent from
-    a commit that it shows."""
+    """Return a reader of a commit's files through GitHub's API. A file counts as missing only if
+    GitHub shows the commit and not the file."""
 
     def read(path: str) -> bytes | None:
         try:
@@ -92,11 +92,10 @@ def api_reader(repository: Repository, hub: Hub, sha: str) -> Reader:
 
 
 def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
-    """A file's bytes.
+    """Return a file's bytes.
 
     Raises:
-        MachineError: a folder or a link, or one of more than a megabyte, whose content GitHub
-            leaves out.
+        MachineError: it is a folder or a link, or larger than 1 MB: GitHub omits such content.
     """
     if isinstance(found, list) or found.type != "file":
         raise MachineError(f"{path} on the base branch is not a file", "name a config file")
@@ -106,8 +105,8 @@ def _content(path: str, found: ContentFile | list[ContentFile]) -> bytes:
 
 
 def acceptance(case: Case, world: World) -> Asked:
-    """Who accepted what: the reason given to the accept workflow, a label on the pull request, or
-    on the one that was merged.
+    """Return who accepted the change: in the accept workflow, or by a label on the pull request or
+    on the merged one.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -134,17 +133,17 @@ def acceptance(case: Case, world: World) -> Asked:
         [own_slug(repository_path(settings.folder, config)) for config in settings.configs],
         label=settings.label,
         context=context_of(settings.context, pull.base.ref, intent.default_branch),
-        author=own_login(world.hub, settings.author),
+        author=comment_author(world.hub, settings.author),
         labelled=intent.labelled,
     )
     if asked.note and not settings.comment and settings.status == "none":
-        return replace(asked, note=f"label {settings.label} does not count: {NOTHING_TO_READ}")
+        return replace(asked, note=f"label {settings.label} ignored: {NOTHING_TO_READ}")
     return asked
 
 
 def templates(case: Case, world: World) -> dict[str, str]:
-    """The user's own template of the comment, from the base branch; none, and a warning, where it
-    is not there or cannot be read."""
+    """Return the user's comment template from the base branch. If it is missing or unreadable,
+    warn and return an empty dict."""
     path = case.settings.template
     if not path:
         return {}

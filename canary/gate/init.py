@@ -1,4 +1,4 @@
-"""What `canary init` does: looks at the machine, writes workflows and configs, says what next."""
+"""`canary init`: look at the machine, write workflows and configs, print the next steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Which = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Machine:
-    """What this machine shows of itself; the runner may be another: defaults of questions only."""
+    """What was found on this machine: only defaults for questions, the runner may differ."""
 
     docker: bool = False
     gpu: bool = False
@@ -35,23 +35,23 @@ class Machine:
 
     @property
     def runner(self) -> Runner:
-        """How a runner like this one would start the canary."""
+        """How a runner like this machine starts the canary."""
         if self.kubernetes:
             return "container"
         return "docker" if self.docker else "none"
 
     @property
     def text(self) -> str:
-        """One line, to be read before the questions."""
+        """One line, printed before the questions."""
         found = [
             f"docker {'found' if self.docker else 'not found'}",
             f"nvidia-smi {'found' if self.gpu else 'not found'}",
         ]
-        return f"This machine: {', '.join(found)}. If the runner is another, answer for that one."
+        return f"This machine: {', '.join(found)}. If your runner differs, answer for the runner."
 
 
 def look_at_machine(which: Which, environment: Mapping[str, str]) -> Machine:
-    """What can be seen without starting anything."""
+    """Look for docker, a GPU and Kubernetes without starting anything."""
     return Machine(
         docker=which("docker") is not None,
         gpu=which("nvidia-smi") is not None,
@@ -60,13 +60,13 @@ def look_at_machine(which: Which, environment: Mapping[str, str]) -> Machine:
 
 
 def default_branch(folder: Path) -> str | None:
-    """The default branch as the clone in `folder` knows it; None where it does not."""
+    """Return the default branch of the clone in `folder`; None if the clone does not know it."""
     said = _git(folder, "symbolic-ref", "--short", "refs/remotes/origin/HEAD")
     return said.removeprefix("origin/") or None
 
 
 def require_root(folder: Path) -> None:
-    """GitHub reads workflows at the root of a repository alone.
+    """Refuse a subdirectory: GitHub reads workflows only at the root of a repository.
 
     Raises:
         UsageError: `folder` is a subdirectory of a checkout.
@@ -75,12 +75,12 @@ def require_root(folder: Path) -> None:
     if top and Path(top).resolve() != folder.resolve():
         raise UsageError(
             f"{folder} is a folder inside the repository {top}",
-            f"run canary init at its root, {top}, or name a folder with -o",
+            f"run canary init at its root, {top}, or set a folder with -o",
         )
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints; empty where it fails or is not installed."""
+    """Return what git prints; empty if git fails or is not installed."""
     try:
         return read_git(folder, *arguments).strip()
     except Unread:
@@ -88,54 +88,55 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def check_configs(root: Path, names: Sequence[str]) -> None:
-    """Those that are there already must be canary configs.
+    """Check that existing files are canary configs.
 
     Raises:
-        UsageError: one is a folder, or no file that the canary could run.
+        UsageError: one is a folder.
+        ConfigError: one is not a valid config.
     """
     for name in names:
         if (root / name).is_dir():
-            raise UsageError(f"--config {name} is a folder", "name a YAML file")
+            raise UsageError(f"--config {name} is a folder", "give a YAML file")
         if (root / name).exists():
             load_config(root / name, without_command(root / name))
 
 
 @dataclass(frozen=True)
 class Written:
-    """What `init` has put on the disk."""
+    """The files that `init` wrote and removed."""
 
     workflows: dict[Path, str]
     configs: tuple[Path, ...]
-    """Starting configs; those that were there already are not among them."""
+    """Sample configs, without those that existed already."""
     removed: tuple[Path, ...] = ()
-    """Superseded workflows, as `init` had written them."""
-    left: tuple[Path, ...] = ()
-    """Superseded workflows that were changed by hand, and so are still there."""
+    """Superseded workflows that nobody had edited."""
+    edited: tuple[Path, ...] = ()
+    """Superseded workflows that someone edited; they are kept."""
     nightly: Path | None = None
-    """A config that trains at night what one that was there already trains."""
+    """A nightly config that extends an existing config."""
 
 
 def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Written:
-    """Writes the workflows into `folder`, and configs under `root` that are named but not there.
+    """Write the workflows into `folder`, and missing configs under `root`.
 
-    Nothing is written where anything would be overwritten. With `force`, a workflow whose place
-    another takes is removed, unless it was changed by hand.
+    Without `force`, write nothing if a workflow exists. With it, overwrite workflows, and remove
+    superseded ones that nobody edited.
 
     Raises:
-        UsageError: a workflow is there already and `force` is off, or an answer cannot be used.
+        UsageError: a workflow exists and `force` is off, or an answer cannot be used.
         ConfigError: a file cannot be written.
     """
     workflows = {folder / name: text for name, text in rendered(checked(answers)).items()}
     check_configs(root, answers.configs)
     there = [str(path) for path in workflows if path.exists()]
     if there and not force:
-        raise UsageError(f"{', '.join(there)}: there already", "--force writes them anew")
+        raise UsageError(f"{', '.join(there)}: already there", "--force overwrites them")
     old = {folder / name: text for name, text in superseded(answers).items()}
     old = {path: text for path, text in old.items() if path.exists()}
     if old and not force:
         raise UsageError(
             f"{', '.join(map(str, old))}: would train each pull request a second time",
-            "--force removes what init wrote and nobody changed",
+            "--force removes workflows of init that nobody edited",
         )
     for path, text in workflows.items():
         try:
@@ -143,30 +144,30 @@ def write(answers: Answers, root: Path, folder: Path, force: bool = False) -> Wr
             path.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {error.strerror}", file=path) from error
-    removed = tuple(path for path, text in old.items() if _is(path, text))
+    removed = tuple(path for path, text in old.items() if _holds(path, text))
     for path in removed:
         path.unlink()
-    left = tuple(path for path in old if path not in removed)
+    edited = tuple(path for path in old if path not in removed)
     nightly = _nightly(answers, root)
-    return Written(workflows, tuple(_configs(answers, root)), removed, left, nightly)
+    return Written(workflows, tuple(_configs(answers, root)), removed, edited, nightly)
 
 
-def _is(path: Path, text: str) -> bool:
+def _holds(path: Path, text: str) -> bool:
     return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _nightly(answers: Answers, root: Path) -> Path | None:
-    """The longer canary over a config that is there already, where there is no longer one yet."""
-    below, name = Path(answers.configs[0]), answers.nightly_configs[0]
-    if not answers.nightly or (root / name).exists() or not (root / below).exists():
+    """Write a nightly config that extends an existing config, unless it is there already."""
+    first, name = Path(answers.configs[0]), answers.nightly_configs[0]
+    if not answers.nightly or (root / name).exists() or not (root / first).exists():
         return None
-    own = load_config(root / below, without_command(root / below)).config
-    write_config(root / name, nightly_yaml(below.name, own.name))
+    canary = load_config(root / first, without_command(root / first)).config.name
+    write_config(root / name, nightly_yaml(first.name, canary))
     return Path(name)
 
 
 def _configs(answers: Answers, root: Path) -> list[Path]:
-    """Starting configs where there are none."""
+    """Write sample configs for the missing ones."""
     wanted = dict.fromkeys(answers.configs, "smoke")
     if answers.nightly:
         wanted.setdefault(answers.nightly_configs[0], "nightly")
@@ -179,16 +180,16 @@ def _configs(answers: Answers, root: Path) -> list[Path]:
 
 
 def summary(answers: Answers, written: Written) -> str:
-    """What was written, the permissions that each job needs and why, and what to do next."""
+    """Return what was written, each job's permissions with their reasons, and the next steps."""
     nightly = () if written.nightly is None else (written.nightly,)
     lines = [f"wrote {path}" for path in (*written.workflows, *written.configs, *nightly)]
     lines += [f"removed {path}: superseded" for path in written.removed]
     lines += [
-        f"warning: {path} is superseded but was changed by hand: remove it, or each pull request"
-        " is trained twice"
-        for path in written.left
+        f"warning: {path} is superseded, but someone edited it. Remove it, or each pull request"
+        " trains twice."
+        for path in written.edited
     ]
-    lines += ["", "Permissions (each is in its workflow; nothing else is granted):"]
+    lines += ["", "Permissions in these workflows (jobs get no others):"]
     lines += _permission_lines(written.workflows)
     lines += ["", "Next:"]
     steps = _next_steps(answers, written)
@@ -212,31 +213,34 @@ def _next_steps(answers: Answers, written: Written) -> list[str]:
     steps = []
     if written.configs:
         names = ", ".join(str(path) for path in written.configs)
-        steps.append(f"Name model and data in {names}; try it: canary run {answers.configs[0]}")
+        steps.append(
+            f"Set the model and the data in {names}, then try: canary run {answers.configs[0]}"
+        )
     if written.nightly is not None:
-        steps.append(f"Set max_steps in {written.nightly}: longer than on pull requests.")
+        steps.append(f"Set max_steps in {written.nightly}, higher than on pull requests.")
     steps.append(
-        "Replace rlhf-canary/rlhf-canary@v1 by the commit SHA of a release: a tag can be moved."
+        "Replace rlhf-canary/rlhf-canary@v1 with the commit SHA of a release: a tag can move."
     )
     if answers.runner == "container" and not answers.image:
-        steps.append("Put the image of that release, from its image.txt, where the zeros are.")
+        steps.append("Replace the image of zeros with the line in image.txt of that release.")
     if answers.runner == "docker" and not answers.image:
         steps.append(
-            "Until a release exists, build an image (docs/image.md) and name it by digest: `image:`"
-            " in the run steps, or canary init --image."
+            "Until a release exists, build an image (docs/image.md). Set it by digest, as `image:`"
+            " in the run steps or with canary init --image."
         )
     if answers.model_cache:
         steps.append(
-            "Make the environment canary-prefetch with the secret HF_TOKEN (gated models alone),"
-            " and run: gh workflow run canary-prefetch.yml"
+            "Create the environment canary-prefetch, with the secret HF_TOKEN if a model is gated."
+            " Then run: gh workflow run canary-prefetch.yml"
         )
     if answers.forks:
         steps.append(
             "A fork's author can replace the workflow file and run any command on your GPU runner."
-            " Settings > Actions > General: require approval for all external contributors; read"
-            " .github before you approve; use runners that serve one job each (docs/security.md)."
+            " In Settings > Actions > General, require approval for all external contributors."
+            " Read changes of .github before you approve. Use runners that serve only one job"
+            " (docs/security.md)."
         )
-    steps.append("Commit all of it to the default branch: GitHub starts the workflows from there.")
+    steps.append("Commit everything to the default branch: GitHub starts the workflows from there.")
     if answers.compare == "baseline":
         steps.append("Fill the history with three runs: gh workflow run canary-bootstrap.yml")
     steps.append("Once you trust it, require the status rlhf-canary on the default branch.")

@@ -1,4 +1,4 @@
-"""The action's inputs, as its steps hand them over: environment variables, and nothing else."""
+"""Read the action's inputs from environment variables."""
 
 from __future__ import annotations
 
@@ -21,16 +21,12 @@ YES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": F
 
 
 def lines(text: str) -> tuple[str, ...]:
-    """The lines of an input that hold something."""
+    """Return an input's lines without blank ones."""
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 def flag(environ: Mapping[str, str], name: str) -> bool:
-    """A yes or no.
-
-    Raises:
-        UsageError: neither.
-    """
+    """Read a boolean; UsageError for another value."""
     value = environ.get(name, "").strip().lower()
     if value not in YES:
         raise UsageError(f"input {shown(name)} is {value!r}", "write true or false")
@@ -38,11 +34,7 @@ def flag(environ: Mapping[str, str], name: str) -> bool:
 
 
 def number(environ: Mapping[str, str], name: str, default: float) -> float:
-    """A positive number.
-
-    Raises:
-        UsageError: none.
-    """
+    """Read a positive number; UsageError for another value."""
     text = environ.get(name, "").strip()
     try:
         value = float(text) if text else default
@@ -56,16 +48,12 @@ def number(environ: Mapping[str, str], name: str, default: float) -> float:
 
 
 def shown(name: str) -> str:
-    """The input behind a variable."""
+    """Return the input's name for a variable's name."""
     return name.removeprefix("CANARY_").lower().replace("_", "-")
 
 
 def mode_of(environ: Mapping[str, str]) -> Mode:
-    """What runs are compared with.
-
-    Raises:
-        UsageError: neither of the two.
-    """
+    """Read what runs are compared with; UsageError unless it is `baseline` or `ab`."""
     compare = environ.get("CANARY_COMPARE", "").strip() or "baseline"
     if compare not in get_args(Mode):
         raise UsageError(f"input compare is {compare!r}", "write baseline or ab")
@@ -73,11 +61,7 @@ def mode_of(environ: Mapping[str, str]) -> Mode:
 
 
 def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
-    """A variable that GitHub sets to a number.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Read a variable that GitHub sets to a whole number; UsageError for another value."""
     text = environ.get(name) or str(default)
     if not (text.isascii() and text.isdigit()):
         raise UsageError(f"{name} is {text!r}, which is not a number", "GitHub Actions sets it")
@@ -85,25 +69,17 @@ def whole_number(environ: Mapping[str, str], name: str, default: int) -> int:
 
 
 def configs_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The configs named.
-
-    Raises:
-        UsageError: none, or one twice.
-    """
+    """Read the paths of the configs; UsageError without a config, or if one is listed twice."""
     configs = lines(environ.get("CANARY_CONFIG", ""))
     if not configs:
-        raise UsageError("input config is empty", "name one canary config per line")
+        raise UsageError("input config is empty", "write one canary config per line")
     if len(set(configs)) < len(configs):
-        raise UsageError("input config names one file twice", "name it once")
+        raise UsageError("input config lists a file twice", "list it once")
     return configs
 
 
 def tier_of(environ: Mapping[str, str]) -> str:
-    """The tier of thresholds; empty for the config's own.
-
-    Raises:
-        ConfigError: no such tier.
-    """
+    """Read the tier; empty means the config's thresholds. ConfigError for an unknown tier."""
     tier = environ.get("CANARY_TIER", "").strip()
     if tier:
         tier_thresholds(tier)
@@ -111,24 +87,20 @@ def tier_of(environ: Mapping[str, str]) -> str:
 
 
 def branch_of(environ: Mapping[str, str]) -> str:
-    """The branch of the stored runs.
-
-    Raises:
-        UsageError: no branch can have this name.
-    """
+    """Read the name of the baseline branch; UsageError for an invalid name."""
     name = environ.get("CANARY_BASELINE_BRANCH", "").strip() or BRANCH
     return Remote(DEFAULT_SERVER, name).branch
 
 
 class _Inputs:
-    """Takes inputs one by one; a refusal is kept for an answer on the commit."""
+    """Reads inputs one by one; keeps the first error, so that the commit's answer can show it."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.refused: UsageError | None = None
         self._environ = environ
 
     def take(self, read: Callable[..., Found], instead: Found, *values: object) -> Found:
-        """What `read` makes of the environment; `instead` where it refuses that."""
+        """Return what `read` returns; `instead` if it raises a UsageError."""
         try:
             return read(self._environ, *values)
         except UsageError as problem:
@@ -138,7 +110,7 @@ class _Inputs:
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """Inputs of the half that trains. Holds no token: this half never has one."""
+    """Inputs of the training job, which never has a token."""
 
     configs: tuple[str, ...]
     command: str
@@ -157,10 +129,10 @@ class TrainSettings:
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> TrainSettings:
-        """From the environment.
+        """Read them from the environment.
 
         Raises:
-            UsageError: an input that cannot be.
+            UsageError: an input is invalid.
         """
         repeats = environ.get("CANARY_REPEATS", "").strip()
         if repeats and not (repeats.isdecimal() and int(repeats) > 0):
@@ -184,7 +156,7 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """Inputs of the half that answers."""
+    """Inputs of the reporting job."""
 
     configs: tuple[str, ...]
     folder: str
@@ -216,22 +188,22 @@ class ReportSettings:
     ref: str
     actor: str
     refused: UsageError | None = None
-    """The first input that cannot be. It is no error here: the commit must be told."""
+    """The first invalid input. It is not raised here, because the commit needs an answer."""
 
     @classmethod
     def read(cls, environ: MutableMapping[str, str]) -> ReportSettings:
-        """From the environment, which loses the token first of all.
+        """Read them from the environment; first take the token out of it.
 
         Raises:
-            UsageError: this is no job of GitHub Actions, so that nobody could be answered.
+            UsageError: this is not a job of GitHub Actions, so there is no commit to answer on.
         """
         token = take_token(environ)
         for name in ("GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_REPOSITORY"):
             if not environ.get(name):
-                raise UsageError(f"{name} is not set", "this verb runs in a job of GitHub Actions")
+                raise UsageError(f"{name} is not set", "run this verb in a job of GitHub Actions")
         api = environ.get("GITHUB_API_URL") or DEFAULT_API
         if not api.startswith(("http://", "https://")):
-            raise UsageError(f"GITHUB_API_URL is {api!r}, which is not the address of an API")
+            raise UsageError(f"GITHUB_API_URL is {api!r}, which is not an http address")
         inputs = _Inputs(environ)
         return cls(
             configs=inputs.take(configs_of, ()),
@@ -268,7 +240,7 @@ class ReportSettings:
 
     @property
     def run_url(self) -> str:
-        """Address of this workflow run; empty outside of one."""
+        """Address of this workflow run; empty outside GitHub Actions."""
         if not self.run_id:
             return ""
         return (

@@ -1,5 +1,4 @@
-"""One canary judged by the trusted half: records of the run against the stored baseline, or pair by
-pair, by the thresholds of the base branch."""
+"""Judge one canary with the base branch's thresholds: against the stored baseline, or in pairs."""
 
 from __future__ import annotations
 
@@ -33,48 +32,48 @@ from canary.github.source import Answer
 from canary.record.types import RunRecord
 
 LONGEST_NAME = 64
-"""Characters that a config's `name` may have."""
+"""Characters in a config's `name`."""
 
 
 @dataclass(frozen=True)
 class Grounds:
-    """What one canary is judged by; nothing of it comes from the untrusted half."""
+    """What one canary is judged with; nothing here comes from the untrusted training job."""
 
     config: str
     base: LoadedConfig | None
-    """The base branch's config; None where it is new."""
+    """The base branch's config; None if the pull request adds it."""
     history: Path | None
-    """The baseline branch's content; None before its first run."""
+    """The baseline branch's files; None before its first run."""
     ancestry: Ancestry | None
     tier: str = ""
     accept: str | None = None
     compare: Mode = "baseline"
-    """What the workflow asks for; the records may not choose."""
+    """Set by the workflow, not by the records."""
     head_sha: str = ""
     branch: str = "canary-baselines"
     source: SourceChanges = field(default_factory=SourceChanges)
-    """What the pull request changed, for the diagnosis alone."""
+    """The pull request's changes; only the diagnosis uses them."""
     recording: bool = False
-    """Whether the run is the default branch's own, and the baseline grows by it."""
+    """Whether the run is the default branch's and enters the baseline."""
 
 
 @dataclass(frozen=True)
 class Judged:
-    """An answer, and what it was drawn from."""
+    """An answer and its records."""
 
     answer: Answer
     records: tuple[RunRecord, ...] = ()
-    """Runs of the head, completed or not, named as the base branch names the canary."""
+    """Runs of the head, completed or not, under the base branch's name of the canary."""
     baseline_sha: str = ""
 
 
 def error(name: str, message: str) -> Judged:
-    """A canary about which nothing can be said but why."""
+    """Return an `error` with its reason."""
     return Judged(Answer(name, Comparison("error", f"Error: {message}.")))
 
 
 def judge(grounds: Grounds, records: Records) -> Judged:
-    """The answer for one config; whatever is wrong with its records is an `error`, never a pass."""
+    """Judge one config; unusable records give an `error`, never a pass."""
     name = grounds.base.config.name if grounds.base else Path(grounds.config).stem
     part = next((part for part in records.manifest.parts if part.config == grounds.config), None)
     if part is None:
@@ -88,8 +87,8 @@ def judge(grounds: Grounds, records: Records) -> Judged:
     if part.compare != grounds.compare:
         return error(
             name,
-            f"the training job ran compare: {part.compare}, the report asks for "
-            f"{grounds.compare}; give both the same compare",
+            f"the training job has compare: {part.compare}, the reporting job has compare: "
+            f"{grounds.compare}; set both to the same",
         )
     try:
         judged = _pairs(grounds, records, part) if part.compare == "ab" else None
@@ -100,7 +99,7 @@ def judge(grounds: Grounds, records: Records) -> Judged:
         return error(
             name,
             f"the record cannot be judged ({type(problem).__name__}); train again, "
-            "and open an issue if it repeats",
+            "and open an issue if it happens again",
         )
     notes = tuple(_one_line(note) for note in (*part.notes, *_other_commit(grounds, judged)))
     comparison = judged.answer.comparison
@@ -109,11 +108,11 @@ def judge(grounds: Grounds, records: Records) -> Judged:
 
 
 def _other_commit(grounds: Grounds, judged: Judged) -> list[str]:
-    """Says that the run was of another commit than the answer stands on, such as GitHub's merge."""
+    """Note a run of another commit than the head, such as GitHub's merge commit."""
     shas = {str(run.git["sha"]) for run in judged.records if run.git.get("sha")}
     others = sorted(shas - {grounds.head_sha}) if grounds.head_sha else []
     return [
-        f"the run was of commit {sha[:9]}, not of the head {grounds.head_sha[:9]}" for sha in others
+        f"the run trained commit {sha[:9]}, not the head {grounds.head_sha[:9]}" for sha in others
     ]
 
 
@@ -122,20 +121,20 @@ def _one_line(text: str) -> str:
 
 
 def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
-    """Against the stored runs."""
+    """Judge against the stored runs."""
     current = [_named(record, grounds.base) for record in records.runs(part, "current")]
     name = _name(grounds, current)
     if not current:
-        lost = f"the run left no record of {grounds.config}; read the training job's log"
-        return error(name, lost)
+        reason = f"the run left no record of {grounds.config}; read the training job's log"
+        return error(name, reason)
     problem = fewer_steps(current, grounds.base)
     if problem:
         return error(name, problem)
     chosen, notes = _selection(grounds, current[-1])
     notes += tuple(_repeated(run) for run in records.runs(part, "failed"))
-    missing = _drawer_missed(grounds, current[-1], chosen) or _too_old(grounds, chosen)
-    if missing:
-        return error(name, missing)
+    problem = _other_machine(grounds, current[-1], chosen) or _too_old(grounds, chosen)
+    if problem:
+        return error(name, problem)
     thresholds, tier = thresholds_of(grounds)
     found = compare_to_baseline(
         current,
@@ -153,7 +152,7 @@ def _alone(grounds: Grounds, records: Records, part: Part) -> Judged:
 
 
 def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
-    """Base and head that ran alternately, the i-th beside the i-th."""
+    """Judge alternating runs of base and head, in pairs."""
     base = [_named(record, grounds.base) for record in records.runs(part, "base")]
     head = [_named(record, grounds.base) for record in records.runs(part, "head")]
     name = _name(grounds, head)
@@ -163,7 +162,7 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
     every = [*base, *head]
     base, head = paired(base, head)
     if not head or not base:
-        return error(name, f"the run left no pair of {grounds.config}")
+        return error(name, f"the run left no pair of base and head for {grounds.config}")
     thresholds, tier = thresholds_of(grounds)
     complete = all(record.status == "completed" for record in (*base, *head))
     found = compare_to_baseline(
@@ -175,14 +174,14 @@ def _pairs(grounds: Grounds, records: Records, part: Part) -> Judged:
         accept=grounds.accept,
         source=grounds.source,
     )
-    notes = [f"{len(head)} pairs in alternation, each run a process of its own"]
+    notes = [f"{len(head)} pairs, base and head alternating, each run in a separate process"]
     notes += [_repeated(run) for run in every if run.status != "completed"]
     found = replace(found, tier=tier, notes=(*found.notes, *notes))
     return Judged(Answer(name, found), tuple(head), _commit_of(base[-1]))
 
 
 def _commit_of(run: RunRecord) -> str:
-    """The commit that a run names, where it is one: it becomes an output of the step."""
+    """Return the run's commit, only if it is a valid SHA: it becomes an output of the step."""
     sha = str(run.git.get("sha") or "")
     return sha if SHA.fullmatch(sha) else ""
 
@@ -190,8 +189,8 @@ def _commit_of(run: RunRecord) -> str:
 def paired(
     base: Sequence[RunRecord], head: Sequence[RunRecord]
 ) -> tuple[list[RunRecord], list[RunRecord]]:
-    """Runs to be judged: completed ones in pairs; where a side failed twice, its failures against
-    the completed ones of the other."""
+    """Return the runs to judge: completed pairs. If a side failed twice, its failures against the
+    other side's completed runs."""
     done = {"base": [r for r in base if r.status == "completed"]}
     done["head"] = [r for r in head if r.status == "completed"]
     broken = {"base": list(base), "head": list(head)}
@@ -218,20 +217,20 @@ def _name(grounds: Grounds, records: Sequence[RunRecord]) -> str:
 
 
 def _named(record: RunRecord, base: LoadedConfig | None) -> RunRecord:
-    """The record under the base branch's name: a new name must not open an empty drawer. A name
-    that no config could have is cut."""
+    """Return the record under the base branch's name, cut to a valid length. With a new name of the
+    pull request's it would find no baseline."""
     name = record.name[:LONGEST_NAME] if base is None else base.config.name
     return record.model_copy(update={"name": name})
 
 
 def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
-    """Why the runs say less than the base branch asks for; empty where they do not."""
+    """Return why the runs prove less than the base branch requires; empty if they prove enough."""
     for record in records if base else ():
         assert base is not None
         for key in AT_LEAST:
             asked, took = getattr(base.config, key), record.config.get(key)
             if asked is None:
-                continue  # the whole of a user's own training, however long it is
+                continue  # a user's command trains as long as it wants
             unprobed = key == "probe_steps" and took == 0 and record is not records[0]
             if not isinstance(took, int):
                 return (
@@ -240,7 +239,7 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
                 )
             if took < asked and not unprobed:
                 return (
-                    f"run {record.run_id} has {key} {took}, the base branch's config asks for "
+                    f"run {record.run_id} has {key} {took}, the base branch's config requires "
                     f"{asked}; change it there first"
                 )
         for key in AT_MOST:
@@ -262,14 +261,15 @@ def fewer_steps(records: Sequence[RunRecord], base: LoadedConfig | None) -> str:
 
 
 def thresholds_of(grounds: Grounds) -> tuple[Thresholds, str]:
-    """Thresholds and the name of their tier: the workflow's, or the base branch's own."""
+    """Return thresholds and their tier's name: the workflow's, or those of the base's config."""
     if grounds.tier:
         return tier_thresholds(grounds.tier), grounds.tier
     if grounds.base is None:
         return DEFAULT_THRESHOLDS, "default"
     section = grounds.base.config.thresholds
-    own = section.model_dump(exclude_none=True, exclude={"base_tier"})
-    return from_config(section), section.base_tier + (" with the base branch's own" if own else "")
+    changed = section.model_dump(exclude_none=True, exclude={"base_tier"})
+    how = ", adjusted in the base branch's config" if changed else ""
+    return from_config(section), section.base_tier + how
 
 
 def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[str, ...]]:
@@ -278,29 +278,28 @@ def _selection(grounds: Grounds, record: RunRecord) -> tuple[Selection, tuple[st
         return Selection((), (), None, 0), note
     asked = _keyed(record, grounds.base)
     if not grounds.recording:
-        # A stored run is left out only where it is stored anew, not because a stranger names it.
+        # Only storing a run again may exclude its stored copy; a record's id must not.
         asked = asked.model_copy(update={"run_id": ""})
     chosen = select(grounds.history, asked, ancestry=grounds.ancestry)
     notes: list[str] = []
     if chosen.elsewhere:
         notes.append(
-            f"{chosen.elsewhere} stored runs are of commits that this one does not descend from"
+            f"{chosen.elsewhere} stored runs not used: this commit does not descend from theirs"
         )
     return chosen, tuple(notes)
 
 
 def _keyed(record: RunRecord, base: LoadedConfig | None) -> RunRecord:
-    """The record as the base branch's config would have keyed it: a change of dtype meets its
-    baseline, and not an empty drawer."""
+    """Return the record with the base branch's dtype: a changed dtype must still find its
+    baseline."""
     if base is None:
         return record
     config = record.config | {"dtype": base.config.dtype}
     return record.model_copy(update={"config": config})
 
 
-def _drawer_missed(grounds: Grounds, record: RunRecord, chosen: Selection) -> str:
-    """A baseline that lies on other machines alone is not met: for a pull request that is an error,
-    and no first run."""
+def _other_machine(grounds: Grounds, record: RunRecord, chosen: Selection) -> str:
+    """Return an error if only other machines have a baseline: it must not pass as a first run."""
     if chosen.records or chosen.elsewhere or grounds.recording or grounds.history is None:
         return ""
     if not is_history(grounds.history):
@@ -314,19 +313,18 @@ def _drawer_missed(grounds: Grounds, record: RunRecord, chosen: Selection) -> st
         device = f"device {grounds.base.config.device} -> {record.config.get('device')}: "
     return (
         f"{device}the baseline ran on {', '.join(known[:3])}, this run on {machine_key(record)}; "
-        "let the default branch run on this machine first"
+        "run the default branch on this machine first"
     )
 
 
 def _too_old(grounds: Grounds, chosen: Selection) -> str:
-    """A branch from before the baseline began could never be judged, and must not pass for that."""
+    """Return an error if the branch began before the baseline: it must not pass for that."""
     count = len(chosen.records)
     if grounds.recording or not count < MIN_HISTORY <= count + chosen.elsewhere:
         return ""
     return (
-        f"the branch is too old to be judged: it descends from {count} of "
-        f"{count + chosen.elsewhere} stored runs, {MIN_HISTORY} are needed; merge the base branch "
-        "into it"
+        f"the branch is too old to judge: it descends from {count} of {count + chosen.elsewhere} "
+        f"stored runs, {MIN_HISTORY} are needed; merge the base branch into it"
     )
 
 

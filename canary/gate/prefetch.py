@@ -1,4 +1,4 @@
-"""Fills the model cache with what the configs name, where no code of a pull request runs."""
+"""Download the models and datasets of the configs, in a job without code of a pull request."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from canary.errors import CanaryError, MachineError, UsageError
 
 EMBEDDED = "embedded/"
 CODE = ("*.py",)
-"""Left out of a model unless its config trusts remote code."""
+"""Not downloaded with a model unless its config trusts remote code."""
 
 Download = Callable[..., str]
 """`huggingface_hub.snapshot_download`."""
 
 
 def wanted(loaded: LoadedConfig, folder: Path) -> list[tuple[str, str, str | None]]:
-    """(kind, id, revision) of what a config takes from the hub: nothing embedded, nothing
-    that lies in the working directory."""
+    """Return (kind, id, revision) of what a config needs from the hub, without embedded models and
+    local folders."""
     config = loaded.config
     named = [
         ("model", config.model_name, config.model_revision),
@@ -42,15 +42,15 @@ def prefetch(
     download: Download,
     say: Callable[[str], None],
 ) -> int:
-    """Downloads every model and dataset into `hub` of the cache; returns how many.
+    """Download every model and dataset into `hub` of the cache; return how many.
 
     Raises:
-        UsageError: no cache is named.
-        MachineError: the hub does not give one.
+        UsageError: no cache is set.
+        MachineError: a download fails.
     """
     home = environ.get("CANARY_MODEL_CACHE") or environ.get("HF_HOME")
     if not home:
-        raise UsageError("input model-cache is empty", "name a folder that stays on the runner")
+        raise UsageError("input model-cache is empty", "set a folder that stays on the runner")
     token = Token(environ.get("HF_TOKEN", ""))
     fetched = 0
     for config in configs:
@@ -72,9 +72,9 @@ def prefetch(
             except (OSError, ValueError) as error:
                 reason = token.scrub(str(error)).strip().splitlines() or ["no reason given"]
                 raise MachineError(
-                    f"{kind} {name} cannot be fetched: {reason[0]}",
+                    f"cannot download {kind} {name}: {reason[0]}",
                     "a gated model needs HF_TOKEN in this job's environment",
                 ) from None
             fetched += 1
-    say(f"{fetched} in {home}")
+    say(f"{fetched} downloaded to {home}")
     return fetched

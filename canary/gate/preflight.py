@@ -1,4 +1,4 @@
-"""Whether this machine can train on its GPU, in one sentence that says what to install."""
+"""Check that torch can use the GPU; if not, say in one sentence what to install."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECONDS = 120
 
 
 def gpu_problem(python: Path | None = None, environ: Mapping[str, str] | None = None) -> str:
-    """Why torch cannot use a GPU here; empty where it can."""
+    """Return why torch cannot use a GPU here; empty if it can."""
     devices = list_devices()
     if not devices.found:
         return no_device(devices)
@@ -28,7 +28,7 @@ def gpu_problem(python: Path | None = None, environ: Mapping[str, str] | None = 
 
 
 def no_device(devices: Devices) -> str:
-    """For a machine, or a container, that shows no GPU."""
+    """Return the problem of a machine or container without a visible GPU."""
     return (
         f"no GPU to train on: {devices.reason or 'the driver lists none'}; install the NVIDIA "
         "driver and the NVIDIA Container Toolkit on the runner, or set `gpus: none` to train on "
@@ -37,18 +37,18 @@ def no_device(devices: Devices) -> str:
 
 
 def torch_problem(devices: Devices, answer: Mapping[str, object]) -> str:
-    """What torch's own answer means; empty where it sees the GPU."""
+    """Return the problem that torch's answer means; empty if torch sees the GPU."""
     if answer.get("available") is True:
         return ""
     built = answer.get("cuda")
     if built is None and "torch" in answer:
         return (
-            f"torch {answer.get('torch')} is a build without CUDA; install a CUDA build, or set "
+            f"torch {answer.get('torch')} is built without CUDA; install a CUDA build, or set "
             "`gpus: none` to train on the CPU"
         )
     if _older(devices.cuda, built):
         return (
-            f"the driver is too old: {devices.driver} reaches CUDA {devices.cuda}, this torch "
+            f"the driver is too old: {devices.driver} supports CUDA {devices.cuda}, this torch "
             f"needs CUDA {built}; update the driver, or build the image with a torch for CUDA "
             f"{devices.cuda} (docs/image.md)"
         )
@@ -56,7 +56,7 @@ def torch_problem(devices: Devices, answer: Mapping[str, object]) -> str:
 
 
 def _older(driver: str | None, built: object) -> bool:
-    """Whether the driver's CUDA is of an earlier major version than the build's."""
+    """Return whether the driver's CUDA has an older major version than the build's."""
     try:
         return int(str(driver).split(".")[0]) < int(str(built).split(".")[0])
     except ValueError:
@@ -64,7 +64,7 @@ def _older(driver: str | None, built: object) -> bool:
 
 
 def _ask_torch(python: Path, environ: Mapping[str, str] | None) -> dict[str, object]:
-    """In a process of its own: asking initialises CUDA, and takes seconds."""
+    """Ask torch in a separate process: the question initialises CUDA."""
     try:
         done = subprocess.run(
             [str(python), "-c", ASK_TORCH],

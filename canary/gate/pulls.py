@@ -1,5 +1,5 @@
-"""Which pull request a commit belongs to: from the event that GitHub sent, or from GitHub itself by
-the head commit. Never from anything that the untrusted half wrote."""
+"""Find a commit's pull request: from GitHub's event, or by the head commit. Never from anything
+that the training job wrote."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from canary.github.event import Intent
 
 
 def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | None:
-    """The pull request whose head the intent's commit is, or was; None where there is none.
+    """Return the pull request whose head is, or was, the intent's commit; None without one.
 
     Raises:
         MachineError: GitHub cannot be reached.
@@ -28,7 +28,7 @@ def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | N
     found = hub.read(what, lambda: list(_candidates(repository, intent)))
     exact = [pull for pull in found if pull.head.sha == intent.head_sha]
     if exact:
-        # The same commit may be the head of several; the open one into the default branch is meant.
+        # Several may have this head commit: prefer an open one into the default branch.
         default = intent.default_branch
         return min(
             exact,
@@ -37,8 +37,8 @@ def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | N
     try:
         named = hub.read(what, lambda: list(repository.get_commit(intent.head_sha).get_pulls()))
     except Refused:
-        named = []  # A commit of a fork that the repository does not know.
-    # A stranger's run of the same commit must not speak in another's pull request.
+        named = []  # The repository does not know a fork's commit.
+    # A fork's run of the same commit must not comment on another's pull request.
     return next(
         (
             pull
@@ -52,7 +52,7 @@ def pull_of(hub: Hub, repository: Repository, intent: Intent) -> PullRequest | N
 
 
 def _candidates(repository: Repository, intent: Intent) -> Iterator[PullRequest]:
-    """Pull requests from the branch that the run was of."""
+    """Return pull requests from the run's branch."""
     owner = intent.head_repository.partition("/")[0]
     if not owner or not intent.head_branch:
         return

@@ -1,7 +1,7 @@
-"""The records folder as the trusted half takes it: capped, without links, strict, or refused.
+"""Read the training job's records safely: size limits, no links, strict JSON.
 
-What is read was written by code of the pull request. Nothing in it is opened before its kind and
-size are known, and nothing outside it is ever reached.
+The pull request's code could have written them. No file is opened before its type and size are
+checked, and nothing outside the folder is read or written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from canary.record.types import RunRecord
 
 MOST_FILES = 2_000
 MOST_RUNS = 200
-"""Records of one role of one config; each costs time to judge."""
+"""Records per role and config; each costs time to judge."""
 LARGEST_FILE = 32 << 20
 LARGEST_RECORD = 8 << 20
 LARGEST_FOLDER = 256 << 20
@@ -34,12 +34,12 @@ LARGEST_ARCHIVE = 128 << 20
 LARGEST_DIRECTORY = 4 << 20
 """Bytes of an archive's table of contents."""
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""How members may be packed. Of other kinds Python unpacks a whole chunk at once, of any size."""
+"""Allowed compression. With others, Python unpacks a whole chunk at once, of any size."""
 END_OF_ARCHIVE = b"PK\5\6"
 END_OF_LARGE_ARCHIVE = b"PK\6\7"
 DEEPEST = 6
 LONGEST_KEY = 200
-"""Characters of a key in an error."""
+"""Characters of a key in an error message."""
 UNPACKING = (
     zipfile.BadZipFile,
     zlib.error,
@@ -50,8 +50,7 @@ UNPACKING = (
     RuntimeError,
     ValueError,
 )
-"""What the standard library raises for archives that are broken, encrypted, or of odd names or
-none."""
+"""The standard library's errors for archives that are broken, encrypted, or have odd names."""
 REMEDY = "let only the canary write the records folder, then train again"
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -65,10 +64,10 @@ class Records:
     manifest: Manifest
 
     def runs(self, part: Part, role: str) -> list[RunRecord]:
-        """The records of one role of a part, in the order of their start.
+        """Return the records of one role of a part, sorted by start.
 
         Raises:
-            RecordError: one that is not readable, or not a record; or too many.
+            RecordError: a record is unreadable or invalid, or there are too many.
         """
         paths = sorted((self.root / part.folder / role).glob("*/metrics.json"))
         if len(paths) > MOST_RUNS:
@@ -78,10 +77,10 @@ class Records:
 
 
 def load_records(root: Path) -> Records:
-    """Checks the whole folder and reads its manifest.
+    """Check the whole folder and read its manifest.
 
     Raises:
-        RecordError: missing, too large, with links or odd files, or without a manifest.
+        RecordError: it is missing or too large, holds links or odd files, or has no manifest.
     """
     check_folder(root)
     manifest = root / MANIFEST
@@ -91,7 +90,7 @@ def load_records(root: Path) -> Records:
 
 
 def check_folder(root: Path) -> None:
-    """RecordError for links, devices, and anything over the caps."""
+    """Raise a RecordError for links, devices, and anything over the size limits."""
     if not root.is_dir() or root.is_symlink():
         raise RecordError("the training job left no record", "read the log of that job")
     total = count = 0
@@ -112,7 +111,7 @@ def check_folder(root: Path) -> None:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Everything below a folder, no link followed."""
+    """Yield everything below a folder without following links."""
     waiting = [root]
     while waiting:
         folder = waiting.pop()
@@ -127,10 +126,10 @@ def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def read_record(path: Path) -> RunRecord:
-    """One record, strictly; one that says `running` was interrupted.
+    """Read one record; the status `running` becomes `interrupted`.
 
     Raises:
-        RecordError: too large, not strict JSON, or not a record.
+        RecordError: the file is too large, not strict JSON, or not a record.
     """
     if path.stat().st_size > LARGEST_RECORD:
         raise RecordError(f"{path.name} of {path.parent.name} is too large to be a record", REMEDY)
@@ -149,8 +148,8 @@ def _json(path: Path) -> object:
     except (OSError, ValueError) as error:
         where = path.name if path.name == MANIFEST else f"{path.parent.name}/{path.name}"
         raise RecordError(
-            f"{where} in the records is not usable: {error}",
-            "train again; if it repeats, find what wrote it",
+            f"{where} cannot be read: {error}",
+            "train again; if it happens again, find what wrote it",
         ) from error
 
 
@@ -164,17 +163,17 @@ def _parsed(path: Path, model: type[Model]) -> Model:
         key = ".".join(str(part) for part in first["loc"])[:LONGEST_KEY]
         raise RecordError(
             f"{path.name} is not valid: {key}: {first['msg']}",
-            "use one version of the action in both jobs",
+            "use the same version of the action in both jobs",
         ) from error
 
 
 def extract(archive: Path, into: Path) -> None:
-    """Unpacks an artifact: plain files only, inside the folder only, under the caps.
+    """Unpack an artifact: only plain files, only inside the folder, within the size limits.
 
-    The sizes that an archive states are not believed: bytes are counted as they come.
+    Counts the unpacked bytes, because an archive can lie about its sizes.
 
     Raises:
-        RecordError: a path out of the folder, a link, too many or too large files, or no archive.
+        RecordError: not an archive, a path outside the folder, a link, too many or too large files.
         MachineError: the files cannot be written.
     """
     if archive.stat().st_size > LARGEST_ARCHIVE:
@@ -189,19 +188,17 @@ def extract(archive: Path, into: Path) -> None:
             for member in members:
                 left -= _extract_one(packed, member, into, min(left, LARGEST_FILE))
     except UNPACKING as error:
-        raise RecordError("the artifact cannot be unpacked: it is broken", REMEDY) from error
+        raise RecordError("the artifact is broken and cannot be unpacked", REMEDY) from error
     except FileExistsError as error:
-        raise RecordError(
-            "the artifact cannot be unpacked: it holds one file twice", REMEDY
-        ) from error
+        raise RecordError("the artifact holds a file twice", REMEDY) from error
     except OSError as error:
         raise not_written("the artifact", error) from error
 
 
 def _check_directory(archive: Path) -> None:
-    """RecordError for a table of contents that is too large: it would be read as a whole.
+    """Raise a RecordError if the table of contents is too large: `zipfile` reads all of it.
 
-    Its size stands in the archive's last 64 KiB (APPNOTE.TXT of the ZIP format, 4.3.16).
+    The archive's last 64 KiB contain its size (APPNOTE.TXT of the ZIP format, 4.3.16).
     """
     with archive.open("rb") as stream:
         size = stream.seek(0, os.SEEK_END)
@@ -217,17 +214,17 @@ def _check_directory(archive: Path) -> None:
 
 
 def _extract_one(packed: zipfile.ZipFile, member: zipfile.ZipInfo, into: Path, most: int) -> int:
-    """Writes one file and returns its size in bytes."""
+    """Write one file and return its size in bytes."""
     name = PurePosixPath(member.filename)
     parts = name.parts
     odd = "\\" in member.filename or "\0" in member.filename or ":" in member.filename
     if name.is_absolute() or ".." in parts or odd or not parts or len(parts) > DEEPEST + 1:
-        raise RecordError(f"{member.filename!r} in the artifact is not a path inside it", REMEDY)
+        raise RecordError(f"{member.filename!r} in the artifact leads outside of it", REMEDY)
     if member.compress_type not in PACKED:
-        raise RecordError(f"{member.filename!r} in the artifact is packed in an odd way", REMEDY)
+        raise RecordError(f"{member.filename!r} in the artifact has an unknown compression", REMEDY)
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in (0, stat.S_IFREG):
-        raise RecordError(f"{member.filename!r} in the artifact is a link, or not a file", REMEDY)
+        raise RecordError(f"{member.filename!r} in the artifact is not a plain file", REMEDY)
     target = into.joinpath(*parts)
     target.parent.mkdir(parents=True, exist_ok=True)
     size = 0

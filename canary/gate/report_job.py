@@ -1,8 +1,7 @@
-"""The trusted half: from the event to comment, status and baseline, as a straight line.
+"""The reporting job (trusted): from the event to comment, status and baseline.
 
-It has the token and no code of the pull request. Everything that it reads from the untrusted half
-is checked by `canary.gate.records`; everything that it decides by comes from the event, from the
-base branch, or from GitHub.
+It has the token and runs no code of the pull request. `canary.gate.records` checks everything from
+the training job. What decides the answer comes from the event, the base branch or GitHub.
 """
 
 from __future__ import annotations
@@ -42,16 +41,17 @@ from canary.record import jsonio
 from canary.report.render import written
 
 NO_BASE_BRANCH = (
-    "pending was not set: the token cannot read the base branch; give the job `pull-requests: read`"
+    "the status pending was not set, because the token cannot read the base branch; "
+    "give the job `pull-requests: read`"
 )
 
 
 def read_event(settings: ReportSettings, world: World) -> Intent:
-    """What the event asks for.
+    """Return what the event asks for.
 
     Raises:
-        UsageError: an event that the gate refuses, or a payload that is not GitHub's.
-        MachineError: the payload names no repository, and GitHub does not tell it either.
+        UsageError: the gate refuses this event, or the payload is invalid.
+        MachineError: the payload names no repository, and GitHub cannot be asked.
     """
     try:
         payload = jsonio.loads(settings.event_path.read_bytes())
@@ -65,17 +65,17 @@ def read_event(settings: ReportSettings, world: World) -> Intent:
 
 
 def _repository(settings: ReportSettings, world: World) -> dict[str, str]:
-    """What such an event's payload may leave out: GitHub knows its own default branch."""
+    """Return the payload's `repository`, which scheduled and dispatched runs may lack."""
     name = settings.repository
     found = allowed(lambda: world.hub.read(name, lambda: world.hub.github.get_repo(name)))
     return {"full_name": name, "default_branch": found.default_branch}
 
 
 def pending(settings: ReportSettings, world: World) -> int:
-    """Sets the pending status on the commit of the event.
+    """Set the pending status on the event's commit.
 
     Raises:
-        UsageError: an event that the gate refuses, or an input that cannot be; the commit's status
+        UsageError: the gate refuses this event, or an input is invalid; the commit's status then
             says so too.
     """
     target = Target(settings, world, read_event(settings, world), comments=False)
@@ -83,7 +83,7 @@ def pending(settings: ReportSettings, world: World) -> int:
 
 
 def announced(target: Target) -> int:
-    """As `pending`, for an event that is read; the caller answers for what goes wrong."""
+    """Do the work of `pending` for a known event; the caller handles errors."""
     _checked(target.settings)
     target.world.job.line(target.intent.reason)
     if target.intent.kind is not Kind.IGNORE:
@@ -92,19 +92,19 @@ def announced(target: Target) -> int:
 
 
 def answer(settings: ReportSettings, world: World) -> int:
-    """Judges the records and says so everywhere. Returns the exit code of the verdict.
+    """Judge the records, publish the answer and return the exit code of the verdict.
 
     Raises:
-        UsageError: an event that the gate refuses, or an input that cannot be; the commit's status
+        UsageError: the gate refuses this event, or an input is invalid; the commit's status then
             says so too.
-        MachineError: there is no other answer than that this half failed; the same.
+        MachineError: this job failed; the commit's status then says so too.
     """
     target = Target(settings, world, read_event(settings, world))
     return answered(target, lambda: concluded(target))
 
 
 def concluded(target: Target) -> int:
-    """As `answer`, for an event that is read; the caller answers for what goes wrong."""
+    """Do the work of `answer` for a known event; the caller handles errors."""
     settings, world, intent = target.settings, target.world, target.intent
     if intent.kind in (Kind.IGNORE, Kind.ANNOUNCE):
         return announced(target)
@@ -132,10 +132,10 @@ def concluded(target: Target) -> int:
 
 
 def _checked(settings: ReportSettings) -> tuple[Channels, list[str]]:
-    """Where the answer goes, and the configs' paths in the repository.
+    """Return where the answer goes, and the configs' paths in the repository.
 
     Raises:
-        UsageError: an input that cannot be.
+        UsageError: an input is invalid.
     """
     if settings.refused is not None:
         raise settings.refused
@@ -144,14 +144,14 @@ def _checked(settings: ReportSettings) -> tuple[Channels, list[str]]:
 
 
 def channels(settings: ReportSettings) -> Channels:
-    """Where the answer goes, by the inputs.
+    """Return where the answer goes.
 
     Raises:
-        UsageError: no such kind of status.
+        UsageError: the input `status` is unknown.
     """
     return Channels(
         comment=settings.comment,
-        status=settings.status,  # type: ignore[arg-type]  # Refuses what it does not know.
+        status=settings.status,  # type: ignore[arg-type]  # Channels refuses unknown values.
         strict=settings.strict,
         context=settings.context,
         author=settings.author,
@@ -164,7 +164,7 @@ def _announce(target: Target) -> None:
     try:
         target.pull = _pull(target)
     except (Refused, MachineError):
-        # A job that may set statuses alone cannot look; the event often names the branch.
+        # The job may lack the permission to read it; often the event names the base branch.
         if not target.intent.base_branch:
             world.job.say("notice", NO_BASE_BRANCH)
             return
@@ -173,7 +173,7 @@ def _announce(target: Target) -> None:
 
 
 def _pull(target: Target) -> PullRequest | None:
-    """The pull request, with what an answer needs of it."""
+    """Return the pull request, after checking the fields that an answer needs."""
     hub = target.world.hub
     pull = pull_of(hub, target.repository, target.intent)
     if pull is not None:
@@ -183,13 +183,15 @@ def _pull(target: Target) -> PullRequest | None:
             lambda: (found.number, found.head.sha, found.base.sha, found.base.ref),
         )
         if not isinstance(number, int) or not all(isinstance(name, str) for name in names):
-            raise MachineError("GitHub does not describe the pull request", "run the job again")
+            raise MachineError(
+                "GitHub's answer about the pull request is incomplete", "run the job again"
+            )
     return pull
 
 
 def _case(target: Target) -> Case:
-    """With the commit whose config and thresholds hold: the base of the pull request; on the
-    default branch the commit itself, on another branch the default branch's newest."""
+    """Return the case. Its base commit, whose config and thresholds apply, is the pull request's
+    base. On the default branch it is the commit itself, on others the default branch's tip."""
     intent, pull, repository = target.intent, target.pull, target.repository
     base_sha = intent.base_sha or (pull.base.sha if pull is not None else "")
     if not base_sha and intent.kind is Kind.RECORD:
@@ -202,7 +204,7 @@ def _case(target: Target) -> Case:
 
 
 def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judged]:
-    """Every config judged on its own."""
+    """Judge every config separately."""
     settings = case.settings
     read = api_reader(case.repository, world.hub, case.base_sha)
     found = []
@@ -214,8 +216,8 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
             try:
                 base = load_base_config(read, repository_path(settings.folder, config))
             except CanaryError as problem:
-                whose = "the base branch's config: " if isinstance(problem, ConfigError) else ""
-                found.append(error(Path(config).stem, f"{whose}{problem}"))
+                prefix = "the base branch's config: " if isinstance(problem, ConfigError) else ""
+                found.append(error(Path(config).stem, f"{prefix}{problem}"))
                 continue
             reason = accepted.reason if accepted else None
             recording = case.intent.kind is Kind.RECORD
@@ -237,7 +239,7 @@ def _judged(case: Case, world: World, accepted: Acceptance | None) -> list[Judge
 
 
 def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]:
-    """Each answer with its config's path; canaries of one name under names of their own."""
+    """Add each answer's config path; if canaries share a name, add the path to the name too."""
     slugs = [slug(one.answer.canary) for one in judged]
     names = [
         one.answer.canary if slugs.count(name) == 1 else f"{one.answer.canary} {path}"
@@ -250,7 +252,7 @@ def _named_apart(judged: Sequence[Judged], paths: Sequence[str]) -> list[Judged]
 
 
 def _by_hand(judged: Judged, accepted: Acceptance) -> Judged:
-    """A person who began a new period by hand has seen what is worse: it blocks no more."""
+    """Mark a failing answer as accepted: the person who began a new period knows what is worse."""
     found = judged.answer.comparison
     if found.verdict not in ("regression", "changed"):
         return judged
@@ -260,7 +262,7 @@ def _by_hand(judged: Judged, accepted: Acceptance) -> Judged:
 
 
 def _in_pairs(case: Case) -> bool:
-    """Whether there is a base commit to run beside the head: pull requests and merge queues."""
+    """Return whether base and head can run in pairs: for pull requests and merge queues."""
     return case.intent.kind is Kind.JUDGE and case.intent.event != "workflow_dispatch"
 
 
@@ -273,7 +275,7 @@ def _with_note(judged: Judged, note: str) -> Judged:
 
 
 def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Published:
-    """Leaves the reports, and posts them.
+    """Write the reports and publish the answer.
 
     Raises:
         MachineError: the reports cannot be written.
@@ -295,7 +297,7 @@ def _say(target: Target, judged: Sequence[Judged], wanted: Channels) -> Publishe
 def _finish(
     settings: ReportSettings, world: World, judged: Sequence[Judged], said: Published
 ) -> int:
-    """Outputs, the first lines on the log, and the exit code of the worst verdict."""
+    """Log the first lines, set the outputs and return the exit code of the worst verdict."""
     answers = tuple(one.answer for one in judged)
     decides = worst(answers, settings.strict)
     for one in answers:
@@ -312,6 +314,6 @@ def _finish(
     if blocks(decides.comparison, settings.strict):
         world.job.say("error", f"{decides.canary}: {decides.comparison.first_line}")
     if said.unanswered:
-        world.job.say("error", f"the commit does not show this answer: {said.unanswered}")
+        world.job.say("error", f"the answer is missing on the commit: {said.unanswered}")
         return EXIT_ERROR
     return decides.comparison.exit_code(settings.strict)

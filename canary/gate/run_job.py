@@ -1,6 +1,6 @@
-"""The untrusted half: runs each canary and leaves the records folder, whatever happens.
+"""The training job (untrusted): run each canary and always leave a records folder.
 
-It has no token, and nothing that it writes is believed beyond where the records lie.
+It has no token. The reporting job checks everything that it writes.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ KEPT = (
     "profiler/operators.json",
     "profiler/trace.json",
 )
-"""What of a run's folder goes into the records."""
+"""Files of a run's folder that go into the records."""
 LONGEST_PROFILE = 8 << 20
-"""Bytes of a profile's file that are kept: the traces of all pairs must fit into the records."""
+"""Bytes of a profiler file; larger ones are dropped, so that all pairs fit into the records."""
 LONGEST_LOG = 4 << 20
 LONGEST_ERROR = 1_000
-UNFINISHED = "the canary was stopped before this config was done"
+UNFINISHED = "the training job stopped before this config was done"
 ATTEMPTS = 2
-"""A run that fails is run once more: a candidate that fails twice has failed."""
+"""A failed run is repeated once: only a config that fails twice counts as failed."""
 
 
 @contextlib.contextmanager
 def told(environ: Mapping[str, str]) -> Iterator[None]:
-    """Wrong inputs reach the answer too, through the manifest."""
+    """Write an invalid input's error into the manifest, so that the answer shows it."""
     try:
         yield
     except UsageError as error:
@@ -69,8 +69,8 @@ def train(
     say: Say,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Runs every config and writes the records folder. Returns the exit code of the job: 0 where
-    there is something to judge, 4 where the machine could not train, 2 for wrong usage."""
+    """Run every config, write the records folder and return the job's exit code: 0 if there is
+    something to judge, 4 if the machine could not train, 2 for wrong usage."""
     ends = clock() + 60.0 * settings.timeout_minutes
     try:
         for config in settings.configs:
@@ -86,7 +86,7 @@ def train(
     parts: list[Part] = []
     codes = []
     for number in range(len(settings.configs)):
-        # Whatever ends this process, the configs that are done stay judged.
+        # If this process dies, the finished configs can still be judged.
         write_manifest(settings.records, Manifest(error=UNFINISHED, parts=parts))
         part, code = _part(settings, place, number, ends - clock(), say)
         parts.append(part)
@@ -98,18 +98,18 @@ def train(
 def _part(
     settings: TrainSettings, place: Place, number: int, left_s: float, say: Say
 ) -> tuple[Part, int]:
-    """One config, run as asked, and its exit code; what cannot be run says why."""
+    """Run one config and return its part, with the reason if it could not run, and exit code."""
     config = settings.configs[number]
     folder = f"{number:02d}-{slug(Path(config).stem)}"[:80]
     name = ""
     in_pairs = settings.compare == "ab" and bool(settings.base_sha)
     try:
         if left_s <= 0:
-            spent = f"no time was left of {settings.timeout_minutes:g} minutes"
+            spent = f"all {settings.timeout_minutes:g} minutes are used up"
             raise MachineError(spent, "raise timeout-minutes")
-        overrides, notes = _held(settings, place, config)
+        overrides, notes = _base_settings(settings, place, config)
         if settings.compare == "ab" and not in_pairs:
-            say(f"{config}: no base commit to run beside; compared with the stored runs")
+            say(f"{config}: without a base commit, the run is compared with the stored runs")
         loaded = load_config(place.folder / config, overrides)
         if left_s < loaded.config.timeout:
             overrides.append(f"timeout={left_s:.1f}")
@@ -128,8 +128,10 @@ def _part(
     return Part(config=config, name=name, folder=folder, compare=mode, notes=notes), EXIT_OK
 
 
-def _held(settings: TrainSettings, place: Place, config: str) -> tuple[list[str], list[str]]:
-    """Settings of the base branch's config that hold here, and what they override, in words."""
+def _base_settings(
+    settings: TrainSettings, place: Place, config: str
+) -> tuple[list[str], list[str]]:
+    """Return the base branch's settings for this run, and notes on what they override."""
     given = [f"repeats={settings.repeats}"] if settings.repeats else []
     command = command_setting(settings.command)
     if not settings.base_sha:
@@ -137,30 +139,30 @@ def _held(settings: TrainSettings, place: Place, config: str) -> tuple[list[str]
     path = repository_path(settings.folder, config)
     base = load_base_config(git_reader(place.checkout, settings.base_sha), path)
     if base is None:
-        note = f"{config} is not at {settings.base_sha[:9]} (new, or a shallow checkout)"
-        return given + command, [f"{note}: the steps are this change's own"]
+        note = f"{config} is missing at {settings.base_sha[:9]} (new, or a shallow checkout)"
+        return given + command, [f"{note}; the number of steps comes from this change"]
     notes = _overridden(base, load_config(place.folder / config, command))
     return held_settings(base, repeats=settings.repeats) + command, notes
 
 
 def command_setting(command: str) -> list[str]:
-    """The input `command` as a setting: bash reads it, as it reads a workflow's `run`."""
+    """Return the input `command` as a setting; bash runs it, like `run` in a workflow."""
     return [f"command={json.dumps(['bash', '-c', command])}"] if command else []
 
 
-def _overridden(base: LoadedConfig, own: LoadedConfig) -> list[str]:
+def _overridden(base: LoadedConfig, head: LoadedConfig) -> list[str]:
     notes = []
     for key in HELD:
-        was, now = getattr(base.config, key), getattr(own.config, key)
-        if was != now and own.origins.get(key) != FROM_STEPS:
-            notes.append(f"{key}: {now} in this change holds after the merge; {was} was run")
+        was, now = getattr(base.config, key), getattr(head.config, key)
+        if was != now and head.origins.get(key) != FROM_STEPS:
+            notes.append(f"{key}: this run used the base branch's {was}; {now} counts once merged")
     return notes
 
 
 def _run_alone(
     settings: TrainSettings, place: Place, config: str, overrides: list[str], folder: str, say: Say
 ) -> None:
-    """One run; a failed one once more, so that an accident is told from a regression."""
+    """Run once, and again if it fails: a regression fails twice, an accident does not."""
     words = [str(place.python), "-m", "canary.cli", "run", str(place.folder / config), "--quiet"]
     words += ["--output-dir", str(place.output)]
     for setting in overrides:
@@ -174,11 +176,11 @@ def _run_alone(
             _set_aside_all_but(run.name, settings.records / folder)
             return
         if attempt + 1 < ATTEMPTS:
-            say(f"{config}: run once more")
+            say(f"{config}: trying once more")
 
 
 def _set_aside_all_but(completed: str, folder: Path) -> None:
-    """Failed runs beside a completed one are kept, and judged no more."""
+    """Keep failed runs beside a completed one, but not where they are judged."""
     for run in sorted((folder / "current").iterdir()):
         if run.name != completed:
             (folder / "failed").mkdir(exist_ok=True)
@@ -218,7 +220,7 @@ def _run_ab(
 
 
 def keep(run: Path, into: Path) -> None:
-    """Copies what belongs to a record; a long log keeps its end, a large trace stays behind."""
+    """Copy a record's files: of a long log only the end, of large profiler files nothing."""
     target = into / run.name
     target.mkdir(parents=True, exist_ok=True)
     for name in KEPT:

@@ -1,4 +1,4 @@
-"""Both halves in one process, for repositories whose authors are all trusted."""
+"""Training and report in one process, for repositories where every author is trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from canary.gate.workspace import set_up
 from canary.github.event import Kind
 
 RUNNERS = re.compile(r"^ACTIONS_|^GITHUB_(ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)$")
-"""By which a step speaks to its runner."""
+"""Variables through which a step talks to its runner."""
 
 
 def whole(
@@ -27,12 +27,12 @@ def whole(
     environ: MutableMapping[str, str],
     say: Callable[[str], None],
 ) -> int:
-    """Pending status, setup, training, report. Returns the exit code of the verdict.
+    """Set pending, run setup, train and report; return the exit code of the verdict.
 
-    `read`: the inputs of the half that trains; one that is refused is told on the commit too.
+    `read`: reads the training inputs; the commit's answer shows its errors too.
 
     Raises:
-        UsageError: an event that the gate refuses, or an input that cannot be.
+        UsageError: the gate refuses this event, or an input is invalid.
         MachineError: as `answer`.
     """
     target = Target(settings, world, read_event(settings, world))
@@ -60,7 +60,6 @@ def _whole(
 
 
 def without_secrets(environ: MutableMapping[str, str]) -> None:
-    """Takes tokens, and the files by which a step speaks to its runner, out of an environment that
-    the training inherits."""
+    """Remove tokens and the runner's files from the environment that the training inherits."""
     for name in [name for name in environ if is_secret_variable(name) or RUNNERS.search(name)]:
         del environ[name]

@@ -1,4 +1,4 @@
-"""The workflows that `canary init` writes, rendered from what is known of runner and repository."""
+"""Render the workflows that `canary init` writes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Runner = Literal["docker", "container", "none"]
 Compare = Literal["baseline", "ab"]
 
 PINS = {
-    "own": "rlhf-canary/rlhf-canary@v1  # replace by the commit SHA of a release",
+    "canary": "rlhf-canary/rlhf-canary@v1  # replace with the commit SHA of a release",
     "checkout": "actions/checkout@3d3c42e5aac5ba805825da76410c181273ba90b1"
     "  # v7.0.1, read in astral-sh/ruff/.github/workflows/publish-docs.yml",
 }
 IMAGE = "ghcr.io/rlhf-canary/rlhf-canary"
 PLACEHOLDER = f"{IMAGE}@sha256:{'0' * 64}"
-"""Nobody's image: a digest is known only once a release exists."""
+"""Not a real image: a digest is known only once a release exists."""
 
 PATH = re.compile(r"(?!/)(?!(?:.*/)?\.\.(?:/|$))[\w./-]+")
 FOLDER = re.compile(r"/[\w./-]+")
@@ -32,19 +32,19 @@ BY_DIGEST = re.compile(r"[a-z0-9][a-z0-9./_:-]*@sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Answers:
-    """What the machine has and what is wanted. The defaults are those of the examples."""
+    """Answers to `canary init`'s questions. The examples are written with the defaults."""
 
     runner: Runner = "docker"
-    """docker: the action starts the container; container: the job runs in it; none: neither."""
+    """docker: the action starts a container; container: the job runs in one; none: no container."""
     forks: bool = False
     configs: tuple[str, ...] = ("canary.yaml",)
     labels: tuple[str, ...] = ("self-hosted", "gpu")
     nightly: bool = True
     compare: Compare = "baseline"
     model_cache: str = ""
-    """Hugging Face home on the runner; empty where models and data need no download."""
+    """Hugging Face home on the runner; empty if models and data need no download."""
     image: str = ""
-    """By digest. With `container`, empty leaves a placeholder; with `docker`, the release's own."""
+    """With digest. Empty: a placeholder with `container`, the release's image with `docker`."""
     branch: str = "main"
     """The default branch."""
 
@@ -55,28 +55,28 @@ class Answers:
 
     @property
     def branches(self) -> str:
-        """The default branch as YAML's list."""
+        """The default branch as a YAML list."""
         return _flow((self.branch,))
 
     @property
     def nightly_configs(self) -> tuple[str, ...]:
-        """The longer canary, then those of every pull request."""
+        """The longer canary, then the canaries of every pull request."""
         first = self.configs[0]
         stem, dot, ending = first.rpartition(".")
         return (f"{stem}-nightly.{ending}" if dot else f"{first}-nightly", *self.configs)
 
 
 def _flow(words: tuple[str, ...]) -> str:
-    """A list on one line; a word that YAML would read as a number or a truth is quoted."""
+    """Return a YAML list on one line, with words quoted that YAML would read as another type."""
     text: str = yaml.safe_dump(list(words), default_flow_style=True, width=10**6)
     return text.strip()
 
 
 def checked(answers: Answers) -> Answers:
-    """The answers, once none of them can break out of the YAML that it is written into.
+    """Return the answers if none of them can break the YAML.
 
     Raises:
-        UsageError: an answer that no workflow can hold, with the option's name.
+        UsageError: an answer cannot be written into a workflow; the message names its option.
     """
     _one_of("--runner", answers.runner, get_args(Runner))
     _one_of("--compare", answers.compare, get_args(Compare))
@@ -86,19 +86,19 @@ def checked(answers: Answers) -> Answers:
         _matches("--labels", label, WORD, "labels of letters, digits, dots and dashes")
     _matches("--branch", answers.branch, BRANCH, "the name of the default branch")
     if not answers.configs or not answers.labels:
-        raise UsageError("a config and a label are needed", "--config canary.yaml --labels gpu")
+        raise UsageError("you need a config and a label", "--config canary.yaml --labels gpu")
     if answers.model_cache:
         _matches("--model-cache", answers.model_cache, FOLDER, "an absolute path on the runner")
     if answers.image:
-        _matches("--image", answers.image, BY_DIGEST, "an image by digest, NAME@sha256:...")
+        _matches("--image", answers.image, BY_DIGEST, "an image with digest, NAME@sha256:...")
         if answers.runner == "none":
-            raise UsageError("--image: with --runner none no image is started", "leave it out")
+            raise UsageError("--image has no effect with --runner none", "leave it out")
     return answers
 
 
 def _one_of(option: str, value: str, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise UsageError(f"{option} {value} is not known", f"one of {', '.join(choices)}")
+        raise UsageError(f"{option} {value} is unknown", f"use one of {', '.join(choices)}")
 
 
 def _matches(option: str, value: str, pattern: re.Pattern[str], wanted: str) -> None:
@@ -107,7 +107,7 @@ def _matches(option: str, value: str, pattern: re.Pattern[str], wanted: str) -> 
 
 
 def wanted(answers: Answers) -> tuple[str, ...]:
-    """Names of the templates that these answers ask for, in the order of their use."""
+    """Return the names of the templates for these answers, in the order of their use."""
     names = ["fork-pull-request", "fork-report"] if answers.forks else ["pull-request"]
     if answers.compare == "baseline":
         names += ["bootstrap", "baseline", "accept"]
@@ -119,25 +119,24 @@ def wanted(answers: Answers) -> tuple[str, ...]:
 
 
 def superseded(answers: Answers) -> dict[str, str]:
-    """File name -> text, as `init` would write it, of workflows for pull requests whose place
-    those wanted take: with both, each pull request would be trained twice."""
+    """Return file name -> text of pull request workflows for the other answer about forks: with
+    both kinds, each pull request would train twice."""
     other = rendered(replace(answers, forks=not answers.forks))
     return {name: text for name, text in other.items() if name not in rendered(answers)}
 
 
 def rendered(answers: Answers) -> dict[str, str]:
-    """File name -> text of every workflow wanted."""
+    """Return file name -> text of every workflow."""
     return {f"canary-{name}.yml": workflow(name, answers) for name in wanted(answers)}
 
 
 def workflow(name: str, answers: Answers) -> str:
-    """One workflow as text.
+    """Return one workflow as text.
 
-    The soak compares with the history even where pull requests are compared side by side: a night
-    has no base commit.
+    The nightly one always compares with the history, because it has no base commit.
 
     Raises:
-        UsageError: an answer that no workflow can hold.
+        UsageError: an answer cannot be written into a workflow.
     """
     if name == "nightly":
         answers = replace(answers, compare="baseline")
@@ -161,7 +160,7 @@ def workflow(name: str, answers: Answers) -> str:
 
 @dataclass(frozen=True)
 class Permission:
-    """A permission that a job asks for."""
+    """A permission of a job, with its reason."""
 
     job: str
     scope: str
@@ -174,12 +173,12 @@ ASKED = re.compile(r"      ([a-z-]+): (read|write)  # (.+)")
 
 
 def permissions(text: str) -> list[Permission]:
-    """What a workflow's jobs ask for, and the reason behind each, as its own comments give it."""
+    """Return the permissions in a workflow, with the reasons from its comments."""
     found: list[Permission] = []
     job = ""
     for line in text[text.index("\njobs:\n") :].splitlines():
-        if begins := JOB.fullmatch(line):
-            job = begins[1]
+        if heading := JOB.fullmatch(line):
+            job = heading[1]
         elif asked := ASKED.fullmatch(line):
             found.append(Permission(job, asked[1], asked[2], asked[3]))
     return found

@@ -1,4 +1,4 @@
-"""Where a canary of the gate runs: a copy of the checkout, and what `setup` installed for it."""
+"""Prepare the place where the gate's canaries run: a copy of the checkout, and `setup`."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from canary.gate.manifest import Manifest, write_manifest
 Say = Callable[[str], None]
 LONGEST_ERROR = 1_000
 SET_UP = ".set-up"
-"""Marks a scratch folder in which `setup` has just run, for the one training that follows."""
+"""Marks a scratch folder in which `setup` has just run, for the next training only."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where and with what the canaries run."""
+    """Folders, Python and environment of the canaries."""
 
     checkout: Path
-    """A copy of the checkout, so that nothing of the run stays on the runner."""
+    """A copy of the checkout, so that the run leaves nothing on the runner."""
     folder: Path
-    """Working directory in it."""
+    """The working directory in the copy."""
     python: Path
     environment: Mapping[str, str]
     output: Path
     sides: Path | None = None
-    """Base and head, checked out and set up before the network went off; None without `setup`."""
+    """Base and head, checked out and set up while there was network; None without `setup`."""
 
 
 def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
-    """A copy of the checkout on the scratch folder, and the Python of `setup` where it made one.
+    """Copy the checkout to the scratch folder; use the Python of `setup` if it made one.
 
     Raises:
-        UsageError: the working directory is not in the checkout.
+        UsageError: there is no checkout, or the working directory is not inside it.
         MachineError: the scratch folder cannot be written.
     """
     copy = settings.scratch / "workspace"
@@ -48,18 +48,20 @@ def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
         for old in ("workspace", "setup-env", "sides", "runs"):
             shutil.rmtree(settings.scratch / old, ignore_errors=True)
         if not settings.checkout.is_dir():
-            raise UsageError(f"no checkout at {settings.checkout}", "mount it, or check it out")
+            raise UsageError(
+                f"no checkout at {settings.checkout}", "add actions/checkout, or mount a checkout"
+            )
         try:
             shutil.copytree(settings.checkout, copy, symlinks=True)
         except (OSError, shutil.Error) as error:
             raise MachineError(
-                f"the checkout cannot be copied to {settings.scratch}: {str(error)[:300]}",
-                "the scratch folder needs room for a copy of it",
+                f"cannot copy the checkout to {settings.scratch}: {str(error)[:300]}",
+                "make room for it in the scratch folder",
             ) from error
     folder = (copy / settings.folder).resolve()
     if not folder.is_dir() or not folder.is_relative_to(copy.resolve()):
         raise UsageError(
-            f"input working-directory: {settings.folder!r} is not a folder of the checkout"
+            f"input working-directory: {settings.folder!r} is not a folder in the checkout"
         )
     (settings.scratch / SET_UP).unlink(missing_ok=True)
     python, environment = Path(sys.executable), dict(environ)
@@ -77,8 +79,8 @@ def prepare(settings: TrainSettings, environ: Mapping[str, str]) -> Place:
 
 
 def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int:
-    """Runs the repository's own `setup`, with network and without any secret, before the canary:
-    in an environment over the image's packages, or for `compare: ab` in one of each commit."""
+    """Run the user's `setup` before the canary, with network and without secrets: in an environment
+    on top of the image's packages, or for `compare: ab` in one per commit. Return the exit code."""
     try:
         if not settings.setup:
             raise UsageError("input setup is empty", "leave this step out")
@@ -104,7 +106,7 @@ def set_up(settings: TrainSettings, environ: Mapping[str, str], say: Say) -> int
 
 
 def _show_logs(scratch: Path, say: Say) -> None:
-    """What `setup` printed, into the log of the job: the scratch folder does not stay."""
+    """Copy what `setup` printed to the job's log: the scratch folder is deleted."""
     for log in sorted(scratch.glob("setup*.log")):
         for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
             say(f"{log.stem}: {line}")

@@ -1,1 +1,1 @@
-"""What the gate says on GitHub: comment, status, check run, step summary."""
+"""The gate's answers on GitHub: comment, status, check run, step summary."""

@@ -1,13 +1,12 @@
-"""Acceptance by label: who set it, whether that person may, and for which commit.
+"""Acceptance by label: who set it, with which permission, and for which commit.
 
-A label speaks of the commit whose answer its setter could see. GitHub does not keep which one was
-the head then, and the dates of commits are their author's own. What is known: which commit our
-comment spoke of when the label was set, by GitHub's clock; and of a run that the label itself
-began, the head commit in its event. Either way our answer on that commit must be older than the
-label, by GitHub's clock. It counts in seconds: an answer of the same second does not count, since
-nobody has read it. Sections of other jobs in the comment say nothing of this job's canaries, and a
-label holds once each of them was judged. An acceptance once given is written into comment and
-status of its commit, and holds for no other.
+A label accepts the commit whose answer its setter could see. GitHub does not store the head at that
+time, and authors choose their commits' dates. Two facts are reliable: our comment's commit when the
+label was set, and the head commit in the event of a run that the label started. In both cases our
+answer on that commit must be older than the label, by GitHub's clock. The clock counts seconds: an
+answer of the same second is too new to have been read. A label counts only after each canary of
+this job was judged; sections of other jobs do not matter. Comment and status of the commit store
+the acceptance, and it is valid for no other commit.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from github.PullRequest import PullRequest
 from github.Repository import Repository
 
 from canary.github.checkrun import check_runs
-from canary.github.claim import standing
+from canary.github.claim import posted_answer
 from canary.github.client import Hub, Refused
 from canary.github.comment import parse
 from canary.github.statuses import CONTEXT, statuses
@@ -34,23 +33,23 @@ WRITERS = ("admin", "maintain", "write")
 
 @dataclass(frozen=True)
 class Acceptance:
-    """A person's word for one commit."""
+    """A person's acceptance of one commit."""
 
     by: str
     label: str
     head_sha: str
     pull_request: int
     words: str = ""
-    """Reason given to the accept workflow; a label gives none."""
+    """Reason given to the accept workflow; empty for a label."""
 
     @property
     def by_hand(self) -> bool:
-        """Whether someone dispatched the accept workflow, rather than set a label."""
+        """Whether someone started the accept workflow instead of setting a label."""
         return bool(self.words)
 
     @property
     def reason(self) -> str:
-        """As shown with the verdict."""
+        """The reason shown with the verdict."""
         if self.words:
             return f"{self.words}, by {self.by}"
         return f"label {self.label} by {self.by} on #{self.pull_request} at {self.head_sha[:9]}"
@@ -58,16 +57,16 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was found: an acceptance, or why there is none."""
+    """An acceptance, or a note on why the label does not count."""
 
     acceptance: Acceptance | None
     note: str = ""
-    """Why a label that is there does not count; empty where there is none."""
+    """Why a label does not count; empty without a label."""
 
 
 @dataclass(frozen=True)
-class Said:
-    """An answer of ours on a commit that judged it."""
+class PostedVerdict:
+    """An earlier answer of ours on a commit, with a verdict."""
 
     at: datetime
     """By GitHub's clock."""
@@ -86,11 +85,10 @@ def acceptance_of(
     author: str = BOT,
     labelled: tuple[str, str] | None = None,
 ) -> Asked:
-    """Whether someone with write permission accepted a head commit of the pull request.
+    """Return whether someone with write permission accepted this head commit.
 
-    `keys`: of the canaries that this job answers for; `author`: who our comments are by;
-    `labelled`: label and sender of the event that began this run, where it is one of labels on
-    this very head.
+    `keys`: keys of this job's canaries; `author`: login that writes our comments; `labelled`: label
+    and sender, if a label event on this head started this run.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -109,7 +107,7 @@ def acceptance_of(
         older = event is not None and updated is not None and updated < event.created_at
         given = older or any(judged[key].accepted for key in keys)
     if not given:
-        # Another leg of a matrix may have written the comment anew since the label was set.
+        # Another job of a matrix may have rewritten the comment since the label was set.
         known = _answers(hub, repository, head, context)
         began = labelled is not None and labelled[0] == label and pull.head.sha == head
         given = any(one.accepted for one in known) or (
@@ -118,22 +116,21 @@ def acceptance_of(
     if not given:
         return Asked(
             None,
-            f"label {label} does not count: set it after the answer on {head[:9]} is posted; "
-            "take it off and set it again",
+            f"label {label} ignored: it must be set after the answer on {head[:9]}; "
+            "remove the label and set it again",
         )
     by = event.actor.login if event is not None and event.actor else ""
     if _permission(hub, repository, by) not in WRITERS:
         return Asked(
             None,
-            f"label {label} was set by {by or 'nobody'}, who has no write permission; "
-            "someone with it must set the label",
+            f"label {label} ignored: {by or 'its setter'} has no write permission; "
+            "someone with write permission must set it",
         )
     return Asked(Acceptance(by, label, head, pull.number))
 
 
 def merged_pull(hub: Hub, repository: Repository, sha: str) -> PullRequest | None:
-    """The pull request whose merging, squashing or rebasing made a commit; None where it was
-    pushed directly.
+    """Return the pull request whose merge, squash or rebase made a commit; None for a direct push.
 
     Raises:
         Refused, MachineError: as `Hub.read`.
@@ -159,33 +156,32 @@ def _last_labelling(pull: PullRequest, label: str) -> IssueEvent | None:
     return last if last is not None and last.event == "labeled" else None
 
 
-def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[Said]:
-    """What our statuses and check runs say of a commit; of those that the token may not read,
-    nothing.
+def _answers(hub: Hub, repository: Repository, sha: str, context: str) -> list[PostedVerdict]:
+    """Return our verdicts in a commit's statuses and check runs that the token may read.
 
     Raises:
         MachineError: GitHub cannot be reached.
     """
     what = f"the answers on {sha[:9]}"
 
-    def told() -> list[Said]:
+    def from_statuses() -> list[PostedVerdict]:
         return [
-            Said(one.created_at, standing(one.target_url).word == "accepted")
+            PostedVerdict(one.created_at, posted_answer(one.target_url).word == "accepted")
             for one in statuses(repository, sha, context)
             if one.state in ("success", "failure")
         ]
 
-    def checked() -> list[Said]:
+    def from_check_runs() -> list[PostedVerdict]:
         return [
-            Said(one.completed_at, standing(one.external_id).word == "accepted")
+            PostedVerdict(one.completed_at, posted_answer(one.external_id).word == "accepted")
             for one in check_runs(repository, sha, context)
-            if one.completed_at and standing(one.external_id).word != "error"
+            if one.completed_at and posted_answer(one.external_id).word != "error"
         ]
 
-    found: list[Said] = []
-    for look in (told, checked):
+    found: list[PostedVerdict] = []
+    for get in (from_statuses, from_check_runs):
         with suppress(Refused):
-            found = found or hub.read(what, look)
+            found = found or hub.read(what, get)
     return found
 
 

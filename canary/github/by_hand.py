@@ -1,4 +1,4 @@
-"""`canary publish`: posts saved comparisons, or prints what it would post."""
+"""`canary publish`: post saved comparisons, or print what would be posted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ API = re.compile(r"https?://[^\s/]+\S*")
 
 @dataclass(frozen=True)
 class Posting:
-    """What `canary publish` was asked."""
+    """The options of `canary publish`."""
 
     comparisons: tuple[Path, ...]
     repository: str
@@ -43,11 +43,11 @@ class Posting:
 
 
 def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) -> int:
-    """Posts; the exit code says whether it was posted, never what the verdict is.
+    """Post; the exit code says whether that worked, not what the verdict is.
 
     Raises:
-        InputError: a comparison or template that is not there.
-        UsageError: nowhere to post, or no token.
+        InputError: a comparison or template is missing.
+        UsageError: an option is invalid, or the repository or token is missing.
         MachineError: nothing could be posted.
     """
     _check_forms(posting)
@@ -55,13 +55,13 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
     names = [answer.canary for answer in answers]
     if len(set(names)) < len(names):
         raise InputError(
-            f"two comparisons are of one canary ({', '.join(sorted(set(names)))})",
-            "each canary has one section: name one of them",
+            f"two comparisons are of the same canary ({', '.join(sorted(set(names)))})",
+            "give one comparison per canary: the comment has one section for each",
         )
     sha = posting.sha or answers[0].comparison.current.sha or ""
     channels = Channels(
         comment=posting.comment,
-        status=posting.status,  # type: ignore[arg-type]  # Refuses what it does not know.
+        status=posting.status,  # type: ignore[arg-type]  # Channels refuses unknown values.
         strict=posting.strict,
         templates=_templates(posting.template),
     )
@@ -79,11 +79,11 @@ def post(posting: Posting, environ: Mapping[str, str], job: Job, out: TextIO) ->
             f"repository {posting.repository}", lambda: hub.github.get_repo(posting.repository)
         )
     except Refused as refused:
-        raise UsageError(str(refused), "look at --repository and the token") from refused
+        raise UsageError(str(refused), "check --repository and the token") from refused
     said = publish(hub, repository, posting.pull_request, source, answers, channels, job)
     if not said.written:
         reason = (
-            said.notices[-1] if said.notices else "neither a pull request nor a status is named"
+            said.notices[-1] if said.notices else "you asked for neither a comment nor a status"
         )
         raise MachineError(f"nothing was posted to {posting.repository}: {reason}")
     for url in filter(None, (said.comment_url, said.check_url)):
@@ -118,23 +118,23 @@ def _templates(path: Path | None) -> dict[str, str]:
     try:
         return {TEMPLATE: path.read_text(encoding="utf-8")}
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the template {path}", "name a Jinja file") from error
+        raise InputError(f"cannot read the template {path}", "give a Jinja file") from error
 
 
 def _check_forms(posting: Posting) -> None:
-    """What was given must have its form, in a dry run too; what was not given may be missing."""
+    """Check the form of the options that are set, in a dry run too."""
     given = posting.repository
     if given and not REPOSITORY.fullmatch(given):
         raise UsageError(f"--repository {given!r} is not a repository", "--repository OWNER/NAME")
     if posting.sha and not SHA.fullmatch(posting.sha):
         raise UsageError(
             f"--sha {posting.sha!r} is not a full commit SHA",
-            "--sha SHA, all 40 digits, lower case",
+            "give all 40 digits in lower case",
         )
     if posting.pull_request is not None and posting.pull_request < 1:
         raise UsageError(
-            f"--pull-request {posting.pull_request} is not the number of a pull request",
-            "--pull-request 7",
+            f"--pull-request {posting.pull_request} is not a pull request number",
+            "for example --pull-request 7",
         )
 
 
@@ -147,13 +147,13 @@ def _require(posting: Posting, sha: str) -> None:
             if sha
             else "the record names no commit"
         )
-        raise UsageError(f"no commit to set the status of: {said}", "--sha SHA, all of it")
+        raise UsageError(f"no commit to post to: {said}", "give the full SHA with --sha")
 
 
 def _run_id(environ: Mapping[str, str]) -> int:
     text = environ.get("GITHUB_RUN_ID") or "0"
     if not (text.isascii() and text.isdigit()):
-        raise UsageError(f"GITHUB_RUN_ID {text!r} is not a number", "unset it outside of a job")
+        raise UsageError(f"GITHUB_RUN_ID {text!r} is not a number", "unset it outside a job")
     return int(text)
 
 

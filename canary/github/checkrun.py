@@ -1,4 +1,4 @@
-"""The check run: the whole report on the commit's checks page, with annotations at the config."""
+"""The check run: the report on the commit's checks page, with annotations at the config file."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from github.CheckRun import CheckRun
 from github.Repository import Repository
 
-from canary.github.claim import RANKS, Standing, looked, signed, standing, why_it_stays
+from canary.github.claim import RANKS, Posted, lookup, posted_answer, signed, why_it_stays
 from canary.github.client import Hub
 from canary.github.section import CUT_HERE
 from canary.github.source import Answer, Source
 from canary.github.status import StatusText, shortened
 
 LONGEST_TEXT = 65_000
-"""Characters of summary and of text; GitHub refuses more than 65,535 of each."""
+"""Characters of the summary; GitHub refuses more than 65,535."""
 ANNOTATIONS_A_REQUEST = 50
 MOST_ANNOTATIONS = 150
 LONGEST_MESSAGE = 4_000
 OURS = "rlhf-canary/"
-"""How the external id of a check run of ours begins; run, attempt and signature follow."""
+"""Prefix of our check runs' external ids; run, attempt and signature follow."""
 CONCLUSIONS = {"success": "success", "failure": "failure", "error": "failure"}
 
 
 def annotated(answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """A line a failed or warned check, at the canary's config file; texts as they are, since
-    annotations show no markup. Canaries without a known path have none."""
+    """Return an annotation per failed or warned check, at the canary's config file; none without a
+    known path. Texts are not escaped, because annotations show no markup."""
     found = []
     for answer in answers:
         for check in answer.comparison.checks if answer.config else ():
@@ -47,7 +47,7 @@ def annotated(answers: Sequence[Answer]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Writing:
-    """One check run of ours on the way to its commit."""
+    """One write of our check run."""
 
     hub: Hub
     repository: Repository
@@ -57,24 +57,24 @@ class _Writing:
 
     @property
     def what(self) -> str:
-        """As an error names it."""
+        """Its name in errors."""
         return f"the check run of {self.source.sha[:9]}"
 
-    def ours(self) -> list[tuple[CheckRun, Standing]]:
-        """Those that are there, and what they say; none where `looked` goes without."""
-        return looked(self.hub, self.repository, self.source, self.text, self.what, self._all) or []
+    def ours(self) -> list[tuple[CheckRun, Posted]]:
+        """Return our check runs on the commit; an empty list if `lookup` returns None."""
+        return lookup(self.hub, self.repository, self.source, self.text, self.what, self._all) or []
 
-    def _all(self) -> list[tuple[CheckRun, Standing]]:
+    def _all(self) -> list[tuple[CheckRun, Posted]]:
         found = check_runs(self.repository, self.source.sha, self.name)
-        return [(run, standing(run.external_id, run.conclusion)) for run in found]
+        return [(run, posted_answer(run.external_id, run.conclusion)) for run in found]
 
-    def own(self) -> CheckRun | None:
-        """The one of this run and attempt."""
+    def of_this_attempt(self) -> CheckRun | None:
+        """Return the check run of this run and attempt, if there is one."""
         return next((run for run, said in self.ours() if said.age == self.source.age), None)
 
-    def why_it_stays(self) -> tuple[str, Standing]:
-        """Why one that is there is left alone, and what it says; empty where this may be shown."""
-        # GitHub shows the one that was completed last, even where an older run completes its own.
+    def why_it_stays(self) -> tuple[str, Posted]:
+        """Return why an existing one must stay, and what it says; empty if this one may show."""
+        # GitHub shows the one that completed last, even if it is of an older run.
         said = sorted(
             (one for _, one in self.ours()), key=lambda one: (one.age, RANKS.get(one.state, 0))
         )
@@ -84,7 +84,7 @@ class _Writing:
             )
             if stays:
                 return stays, newest
-        return "", Standing()
+        return "", Posted()
 
 
 def write_check_run(
@@ -96,9 +96,9 @@ def write_check_run(
     notes: Sequence[dict[str, Any]] = (),
     name: str = "rlhf-canary",
 ) -> tuple[str, str]:
-    """Creates or completes the check run of this workflow run.
+    """Create or complete the check run of this workflow run.
 
-    Returns its address and why it was left alone; one of them is empty.
+    Returns its address and the reason for not writing it; one of them is empty.
 
     Raises:
         Refused: the token may not write checks.
@@ -116,11 +116,11 @@ def write_check_run(
     stays, _ = writing.why_it_stays()
     if stays:
         return "", stays
-    run = writing.own()
+    run = writing.of_this_attempt()
     if run is None:
         run = hub.write(
             what,
-            writing.own,
+            writing.of_this_attempt,
             lambda: repository.create_check_run(
                 name, source.sha, external_id=mine, output=output, **address, **state
             ),
@@ -137,10 +137,10 @@ def write_check_run(
     return hub.read(what, lambda: made.html_url), ""
 
 
-def _give_way(writing: _Writing, run: CheckRun, theirs: Standing, stays: str, summary: str) -> None:
-    """Lets ours, which GitHub shows in the place of theirs, say what theirs says.
+def _give_way(writing: _Writing, run: CheckRun, theirs: Posted, stays: str, summary: str) -> None:
+    """Give ours the conclusion of theirs, because GitHub shows ours in place of theirs.
 
-    A check run cannot be taken back. One that has no conclusion yet blocks until it has one.
+    A check run cannot be deleted, and one without a conclusion blocks the merge.
     """
     said = StatusText("pending", shortened(stays))
     ends = theirs.state or "cancelled"
@@ -157,7 +157,7 @@ def _edit(hub: Hub, what: str, run: CheckRun, **values: Any) -> None:
 
 
 def check_runs(repository: Repository, sha: str, name: str) -> list[CheckRun]:
-    """Our check runs of this name on a commit: all of them, not only the one that GitHub shows."""
+    """Return all our check runs of this name on a commit, not only the one that GitHub shows."""
     found = repository.get_commit(sha).get_check_runs(check_name=name, filter="all")
     return [run for run in found if (run.external_id or "").startswith(OURS)]
 

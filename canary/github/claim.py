@@ -1,8 +1,8 @@
-"""Whose answer stands on a commit, and which run may replace it.
+"""Decide which run's answer a commit shows, and which run may replace it.
 
-Status and check run belong to a commit, and two pull requests may have the same one: a stranger can
-push another's head commit to a fork. So each answer of ours says in its address which repository
-the commit came from (a check run in its external id), and a run of another one leaves it alone.
+A status or check run belongs to a commit, and two pull requests may have the same commit: anyone
+can push another's head commit to a fork. So the URL of our status (for a check run, the external
+id) names the head repository. Runs of other repositories do not replace it.
 """
 
 from __future__ import annotations
@@ -26,43 +26,43 @@ SIGNED = re.compile(
 )
 WORDS = ("accepted", "error")
 RANKS = {"success": 1, "failure": 2, "error": 2}
-"""Of two answers of one run and attempt the higher stays; `pending` is 0."""
+"""Of two answers of the same run and attempt, the higher stays; `pending` is 0."""
 
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
-class Standing:
-    """What an answer on a commit says of itself."""
+class Posted:
+    """What is known of an answer posted on a commit."""
 
     age: tuple[int, int] = (0, 0)
-    """Run and attempt; (0, 0) where it names none."""
+    """Run and attempt; (0, 0) if unknown."""
     origin: str = ""
-    """owner/name of the head repository; empty where it says nothing."""
+    """owner/name of the head repository; empty if unknown."""
     word: str = ""
-    """`accepted` or `error`, where it is one of them."""
+    """`accepted`, `error` or empty."""
     state: str = ""
-    """The state of the status, or the conclusion of the check run; empty while it is pending."""
+    """The status's state or the check run's conclusion; empty while a check run is pending."""
 
 
 def signed(place: str, source: Source, text: StatusText) -> str:
-    """A run's address or number, followed by what `standing` reads."""
+    """Append the signature, which `posted_answer` parses, to a run's URL or id."""
     if not (place and source.origin):
         return place
     word = "accepted" if text.accepted else text.state
     return f"{place}#from={source.origin}" + (f"&{word}" if word in WORDS else "")
 
 
-def standing(place: str | None, state: str | None = "") -> Standing:
-    """What the answer with this address or number says of itself."""
+def posted_answer(place: str | None, state: str | None = "") -> Posted:
+    """Parse a posted answer's URL or external id."""
     found = SIGNED.search(place or "")
     if found is None:
-        return Standing(state=state or "")
+        return Posted(state=state or "")
     run, attempt, origin, word = found.groups()
-    return Standing((int(run), int(attempt or 1)), origin or "", word or "", state or "")
+    return Posted((int(run), int(attempt or 1)), origin or "", word or "", state or "")
 
 
-def looked(
+def lookup(
     hub: Hub,
     repository: Repository,
     source: Source,
@@ -70,9 +70,8 @@ def looked(
     what: str,
     get: Callable[[], Found],
 ) -> Found | None:
-    """What is there; None where GitHub does not say it and the answer is written all the same.
-
-    The repository's own final answer is worth more than the look at what it replaces.
+    """Read what is posted; None if that fails for a final answer on a branch of this repository:
+    posting it matters more than knowing what it replaces.
 
     Raises:
         Refused, MachineError: as `Hub.read`, for a fork's run and for `pending`.
@@ -91,11 +90,11 @@ def why_it_stays(
     source: Source,
     text: StatusText,
     what: str,
-    there: Standing,
+    there: Posted,
 ) -> str:
-    """Why the answer that is there is left alone; empty where this run may replace it.
+    """Return why the posted answer must stay; empty if this run may replace it.
 
-    Jobs of one run may share a name: the worst of their answers stays.
+    Jobs of one run may share a name; then their worst answer stays.
 
     Raises:
         MachineError: GitHub cannot be reached.
@@ -104,20 +103,20 @@ def why_it_stays(
         if not source.run_id or there.age < source.age:
             return ""
         if there.age > source.age:
-            return f"a later run has set {what} already"
+            return f"a later run has already set {what}"
         if RANKS.get(there.state, 0) > RANKS.get(text.state, 0):
-            return f"another job of this run has set {what} to {there.state} already"
+            return f"another job of this run has already set {what} to {there.state}"
         return ""
     if _comes_first(hub, repository, source, there.origin):
         return ""
-    return f"{what} stays as it is: it belongs to {there.origin}, which has the same commit"
+    return f"{what} was not changed: it belongs to {there.origin}, which has the same commit"
 
 
 def _comes_first(hub: Hub, repository: Repository, source: Source, other: str) -> bool:
-    """Whether this run's repository has the better claim to the commit.
+    """Return whether this run's repository has precedence over `other` on this commit.
 
-    The gated repository comes before every fork. Of two forks the one comes first whose open pull
-    request is by the commit's author, then the one whose pull request is older.
+    The gated repository precedes every fork. Of two forks, the one whose open pull request is by
+    the commit's author precedes; otherwise the one with the older pull request.
     """
     if repository.full_name in (source.origin, other):
         return source.origin == repository.full_name

@@ -1,7 +1,6 @@
-"""GitHub through PyGithub: reads are retried by the library, writes by us, and never blindly.
+"""GitHub through PyGithub, which retries reads; this module retries writes.
 
-A write that GitHub answers with 502 may have been carried out. So before a write is tried again,
-its effect is looked for.
+GitHub may carry out a write and still answer 502. So before a retry we look for the write's effect.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ATTEMPTS = 4
 READ_TRIES = 3
 FIRST_WAIT_S = 2.0
 PATIENCE_S = 300.0
-"""Longest wait for a rate limit; beyond it the answer stays in the step summary."""
+"""Longest wait for a rate limit; after it the answer is only in the step summary."""
 TIMEOUT_S = 30
 
 REFUSALS = {
@@ -42,7 +41,7 @@ REFUSALS = {
     403: "GitHub refuses this token",
     404: "GitHub finds nothing there: it was deleted, or this token may not see it",
 }
-"""What a token that may not write is told; 404 for what it may not even see."""
+"""Messages for a token without permission. GitHub also answers 404 if the token may not read."""
 UNFIT = (
     AssertionError,
     AttributeError,
@@ -52,13 +51,13 @@ UNFIT = (
     TypeError,
     ValueError,
 )
-"""What PyGithub raises for JSON that is not of the kind that GitHub describes."""
+"""PyGithub's errors for JSON that does not follow GitHub's API description."""
 AGAIN = "run the job again"
 LATER = "run the job again later"
 
 
 class Refused(Exception):
-    """GitHub does not let this token do it; `said` is GitHub's own answer."""
+    """GitHub does not let this token do it; `said` is GitHub's message."""
 
     def __init__(self, what: str, status: int, said: str) -> None:
         super().__init__(f"{what}: {REFUSALS[status]} ({said})")
@@ -68,7 +67,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Hub:
-    """The way to one GitHub; `sleep` and `clock` are arguments for tests."""
+    """A client of one GitHub server; tests replace `sleep` and `clock`."""
 
     github: Github
     token: Token = field(repr=False)
@@ -79,11 +78,11 @@ class Hub:
     def write(
         self, what: str, find: Callable[[], Written | None], post: Callable[[], Written]
     ) -> Written:
-        """Posts once: before every further try, `find` looks whether the last one took effect.
+        """Post once: before every retry, `find` checks whether the last try took effect.
 
         Raises:
-            Refused: the token may not.
-            MachineError: GitHub did not take it in so many tries, or asks for too long a wait.
+            Refused: the token lacks the permission.
+            MachineError: every try failed, or GitHub asks for too long a wait.
         """
         problem, hint = "", AGAIN
         for attempt in range(ATTEMPTS):
@@ -100,16 +99,16 @@ class Hub:
                 problem, hint = unanswered(error), hint_of(error)
                 wait = FIRST_WAIT_S * 2**attempt
             except UNFIT:
-                problem = "it answered in a form that GitHub does not describe"
+                problem = "its answer does not follow GitHub's API description"
                 wait = FIRST_WAIT_S * 2**attempt
             self.sleep(wait)
-        raise MachineError(f"{what}: GitHub did not take it in {ATTEMPTS} tries: {problem}", hint)
+        raise MachineError(f"{what}: GitHub did not accept it in {ATTEMPTS} tries: {problem}", hint)
 
     def read(self, what: str, get: Callable[[], Written]) -> Written:
-        """A read, its errors in our words.
+        """Read, and turn errors into ours.
 
         Raises:
-            Refused: the token may not, or there is nothing.
+            Refused: the token lacks the permission, or nothing was found.
             MachineError: GitHub cannot be reached or asks for too long a wait.
         """
         try:
@@ -122,7 +121,7 @@ class Hub:
             raise _unfit(what) from error
 
     def _again(self, get: Callable[[], Written]) -> Written:
-        """A read that is tried again where a page of HTML came: to PyGithub that is no error."""
+        """Read, and retry if HTML came back, which PyGithub does not treat as an error."""
         for attempt in range(READ_TRIES - 1):
             try:
                 return get()
@@ -137,21 +136,21 @@ class Hub:
         return get()
 
     def said(self, error: GithubException) -> str:
-        """GitHub's own words behind the status, without the token; the library has none here."""
+        """Return the status and GitHub's message, without the token."""
         words = error.data.get("message") if isinstance(error.data, dict) else None
         return self.token.scrub(f"{error.status} {words}" if words else str(error.status))
 
     def _worded(self, error: GithubException, what: str) -> Exception:
-        """The error of one request, told apart."""
+        """Return our error for a request's error."""
         asked = self._asked_to_wait(error)
         if asked is not None:
-            wait = f"GitHub's rate limit is used up for {asked:.0f} s more"
+            wait = f"GitHub's rate limit is used up for another {asked:.0f} s"
             return MachineError(f"{what}: {wait}", LATER)
         if not isinstance(error.data, dict):
             return MachineError(f"{what}: {page(error.status)}", ODD)
         if error.status == 403 and "locked" in self.said(error):
             return MachineError(
-                f"{what}: the conversation is locked, so GitHub takes no comment",
+                f"{what}: the conversation is locked, so nobody can comment",
                 "unlock it, or set `comment: false`",
             )
         if error.status == 410:
@@ -159,11 +158,11 @@ class Hub:
         if error.status in REFUSALS:
             return Refused(what, error.status, self.said(error))
         if error.status >= 500:
-            return MachineError(f"{what}: GitHub is in trouble ({self.said(error)})", LATER)
+            return MachineError(f"{what}: GitHub has a server error ({self.said(error)})", LATER)
         return MachineError(f"{what}: GitHub refused it ({self.said(error)})")
 
     def _wait(self, error: GithubException, attempt: int, what: str) -> float:
-        """Seconds until the next try; raises where no further try can help."""
+        """Return the seconds until the next try; raise if a retry cannot help."""
         asked = self._asked_to_wait(error)
         if asked is not None and asked <= self.patience_s:
             return asked
@@ -172,7 +171,7 @@ class Hub:
         raise self._worded(error, what) from error
 
     def _asked_to_wait(self, error: GithubException) -> float | None:
-        """Seconds that a rate limit asks for; None where it is none."""
+        """Return the seconds that a rate limit asks for; None if the error is not one."""
         headers = {name.lower(): value for name, value in (error.headers or {}).items()}
         if error.status not in (403, 429):
             return None
@@ -189,34 +188,34 @@ class Hub:
 
 
 def _seconds(text: str | None) -> float | None:
-    """A header's whole seconds; None for anything else."""
+    """Parse a header's whole seconds; None for anything else."""
     return float(text) if text and text.isascii() and text.isdigit() else None
 
 
 def unanswered(error: requests.RequestException) -> str:
-    """Why there is no answer of GitHub's, in a sentence of ours."""
+    """Return why there is no answer from GitHub, without the library's text."""
     if isinstance(error, NotGithubs):
         return str(error)
     if isinstance(error, requests.exceptions.RetryError):
         if re.search(r"too many (403|429) error", str(error)):
-            return "GitHub's rate limit did not end while we waited"
+            return "GitHub's rate limit outlasted the wait"
         return "GitHub answered every try with a server error"
     if isinstance(error, requests.Timeout):
         return f"GitHub did not answer within {TIMEOUT_S} s"
     if isinstance(error, requests.exceptions.SSLError):
         return "GitHub's certificate is not accepted"
     if isinstance(error, requests.exceptions.ProxyError):
-        return "the proxy does not let us through to GitHub"
+        return "the proxy does not allow connections to GitHub"
     return "GitHub cannot be reached"
 
 
 def hint_of(error: requests.RequestException) -> str:
-    """What to do where there is no answer of GitHub's."""
+    """Return what to do when there is no answer from GitHub."""
     return ODD if isinstance(error, NotGithubs) else AGAIN
 
 
 def _unfit(what: str) -> MachineError:
-    return MachineError(f"{what}: GitHub answered with JSON of an unknown kind", ODD)
+    return MachineError(f"{what}: GitHub answered with unexpected JSON", ODD)
 
 
 def connect(
@@ -229,14 +228,14 @@ def connect(
     seconds_between_writes: float = 1.0,
     backoff_s: float = 0.5,
 ) -> Hub:
-    """The way to the GitHub at `api_url` (GITHUB_API_URL; GHES has its own).
+    """Return a client of the GitHub at `api_url` (GITHUB_API_URL; on GHES it differs).
 
     Raises:
         MachineError: there is no token.
     """
     if not token:
-        raise MachineError("there is no token for GitHub", "give the action `token`")
-    # PyGithub prints requests on its loggers; they are nobody's business here.
+        raise MachineError("there is no token for GitHub", "set the action's input `token`")
+    # PyGithub logs its requests; keep them out of the job's log.
     logging.getLogger("github").setLevel(logging.ERROR)
     retry = GithubRetry(
         total=6,
@@ -259,5 +258,5 @@ def connect(
 
 
 def not_there(error: Exception) -> bool:
-    """Whether a read found nothing."""
+    """Return whether a read found nothing."""
     return isinstance(error, UnknownObjectException)

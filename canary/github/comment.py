@@ -1,7 +1,7 @@
-"""The body of the one comment: a headline, then a section a canary between marks. Pure.
+"""The text of the comment: a headline, then one section per canary between marks. No I/O.
 
-What a later job must know of a section is in its mark, an HTML comment that nobody sees: one JSON
-object with a version. Nothing is read from the text that people see.
+A section's mark is an invisible HTML comment with a versioned JSON object. Later jobs read only
+this mark, never the visible text.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from canary.report.view import VERDICT_MARKS
 MARKER = "<!-- rlhf-canary -->"
 """First line of our comment."""
 ACCEPTED = "accepted"
-"""Stands in the headline for the verdict of a change that someone accepted."""
+"""Shown in the headline instead of the verdict of an accepted change."""
 BY_HAND = (0, 1)
-"""Age of what a person posts, outside of any run: it replaces, and is replaced by, anything."""
+"""Age of a section that a person posts outside any run: it replaces anything, and vice versa."""
 LONGEST_NAME = 60
 """Characters of a canary's name in the headline."""
 LIMIT = 60_000
@@ -34,49 +34,48 @@ BEGIN = re.compile(
     r"(?P<name>[a-z0-9._-]+) (?P<sha>[0-9a-f]+) "
     r"(?P<run>\d+)\.(?P<attempt>\d+) (?P<verdict>[a-z-]+)(?: (?P<key>[a-z0-9._-]+))?) -->\n"
 )
-"""A section's mark. The second form, without a version, is read and no longer written: comments
-that an earlier version posted hold it until the next run."""
+"""A section's mark. The second form, without JSON, is only read: comments of earlier versions have
+it until their next run."""
 END = "<!-- rlhf-canary:end -->\n"
 
 
 class Section(BaseModel):
-    """A canary's part of the comment, as it stands on GitHub; all but `text` is in its mark."""
+    """A canary's part of the comment; its mark holds every field but `text`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     version: Literal[1]
     name: Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
-    """As shown in the headline."""
+    """The canary's name in the headline."""
     sha: Annotated[str, Field(pattern=r"^[0-9a-f]+$")]
     age: tuple[int, int]
     """Run and attempt; see `Source.age`."""
     verdict: Verdict
     accepted: bool
-    """Whether someone accepted the change that it tells of."""
+    """Whether someone accepted the change."""
     key: Annotated[str, Field(pattern=r"^[a-z0-9._-]*$")]
-    """By the config's path; empty in comments of older versions, which had the name alone."""
+    """Made of the config's path; empty in comments of older versions, which had only the name."""
     text: str = Field("", exclude=True)
 
     @property
     def marked(self) -> str:
-        """Between its marks."""
+        """The text between its marks."""
         fields = self.model_dump_json()
         return f"<!-- rlhf-canary:section {fields} -->\n{self.text.rstrip()}\n{END}"
 
     @property
     def word(self) -> str:
-        """As grouped in the headline."""
+        """Its group in the headline."""
         return ACCEPTED if self.accepted else self.verdict
 
     def is_of(self, other: Section) -> bool:
-        """Whether both speak of one canary. What a person posts names the canary alone."""
+        """Return whether both are of one canary. A section posted by hand has only its name."""
         by_hand = BY_HAND in (self.age, other.age)
         return self.key == other.key or (by_hand and self.name == other.name)
 
 
 def parse(body: str) -> list[Section]:
-    """The sections of a comment, without those whose mark is not one of ours; line breaks as GitHub
-    returns them are understood."""
+    """Return the sections of a comment that have a valid mark; line breaks may be GitHub's CRLF."""
     body = body.replace("\r\n", "\n")
     found = []
     for begin in BEGIN.finditer(body):
@@ -88,7 +87,7 @@ def parse(body: str) -> list[Section]:
 
 
 def _read(mark: re.Match[str]) -> Section | None:
-    """What a mark says, without the text; None where it is of no version that is known."""
+    """Return a mark's section without its text; None if its version or form is unknown."""
     try:
         if mark["fields"] is not None:
             return Section.model_validate_json(mark["fields"])
@@ -109,9 +108,9 @@ def _read(mark: re.Match[str]) -> Section | None:
 
 
 def sections_of(
-    answers: Sequence[Answer], source: Source, own: Mapping[str, str] | None = None
+    answers: Sequence[Answer], source: Source, templates: Mapping[str, str] | None = None
 ) -> list[Section]:
-    """A section an answer, sharing the comment's limit.
+    """Return a section per answer; they share the comment's limit of length.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
@@ -126,17 +125,17 @@ def sections_of(
             verdict=answer.comparison.verdict,
             accepted=bool(answer.comparison.accepted),
             key=answer.key,
-            text=section(answer.comparison, source, limit, own, answer.note),
+            text=section(answer.comparison, source, limit, templates, answer.note),
         )
         for answer in answers
     ]
 
 
 def merged(body: str, new: Sequence[Section]) -> str | None:
-    """The comment with the new sections in it; None where a later run has said it already.
+    """Return the comment with the new sections; None if a later run has already written them.
 
-    Sections of other canaries stay as long as they speak of the same commit: those of an older one
-    would pass for an answer on this. Those of an older version of ours have no key, and go.
+    Other canaries' sections stay only if they are of the same commit: those of an older commit
+    would look like an answer on this one. Sections without a key, of older versions, are dropped.
     """
     kept = [section for section in parse(body) if section.sha == new[0].sha and section.key]
     fresh = [
@@ -152,7 +151,7 @@ def merged(body: str, new: Sequence[Section]) -> str | None:
 
 
 def has_sections(body: str, wanted: Sequence[Section]) -> bool:
-    """Whether the comment holds these sections, or later ones."""
+    """Return whether the comment has these sections, or later ones."""
     there = {section.key: section for section in parse(body)}
     return all(
         section.key in there
@@ -169,14 +168,14 @@ def _body(sections: Sequence[Section]) -> str:
         longest = max(range(len(marked)), key=lambda place: len(marked[place]))
         short = sections[longest]
         first = short.text.strip().split("\n", 1)[0]
-        left_out = f"{first}\n\n(left out for length; the run keeps the whole report)"
+        left_out = f"{first}\n\n(omitted for length; the full report is in the run's artifacts)"
         marked[longest] = short.model_copy(update={"text": left_out}).marked
         body = f"{MARKER}\n{headline}" + "\n".join(marked)
     return body
 
 
 def _headline(sections: Sequence[Section]) -> str:
-    """`**❌ regression: dpo · pass: sft, grpo**`, the worst first."""
+    """Return `**❌ regression: dpo · pass: sft, grpo**`, the worst first."""
     groups: dict[str, list[str]] = {}
     for one in sections:
         groups.setdefault(one.word, []).append(one.name)

@@ -1,6 +1,6 @@
-"""A user's template, rendered by a process of its own: little time, little memory, no secret.
+"""Render a user's template in a separate process with little time and memory and no secrets.
 
-Jinja's sandbox forbids a template to reach out, but not to fill the memory or to run for ever.
+Jinja's sandbox restricts what a template can access, but neither its memory nor its time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from canary.errors import ConfigError
 
 CPU_S = 5
 WALL_S = 15.0
-"""Longer than CPU_S: a busy runner gives less than one processor."""
+"""Longer than CPU_S: on a busy runner the process gets less than one CPU."""
 MEMORY_BYTES = 512 << 20
 KEPT = ("PATH", "LANG", "LD_LIBRARY_PATH")
-"""Variables that Python itself may need to start; no token is among them."""
+"""Variables that Python may need to start; none of them is a token."""
 LONGEST_REASON = 200
 HINT = "docs/publishing.md says what a template may use"
 BEGIN = (
@@ -32,10 +32,10 @@ BEGIN = (
 
 
 def confined(work: Callable[..., str], *arguments: object) -> str:
-    """What a function of a module returns, run in a child with the limits of this file.
+    """Run a module's function in a child process with this module's limits; return its result.
 
     Raises:
-        ConfigError: it failed, or went beyond a limit.
+        ConfigError: it failed or exceeded a limit.
     """
     path = [entry for entry in sys.path if os.path.isabs(entry)]  # noqa: PTH117 - plain strings
     try:
@@ -49,11 +49,11 @@ def confined(work: Callable[..., str], *arguments: object) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise unusable(f"it takes more than {WALL_S:g} s in all") from error
+        raise unusable(f"it takes more than {WALL_S:g} s") from error
     except OSError as error:
-        raise unusable(f"no process could be started for it: {error.strerror}") from error
+        raise unusable(f"its process could not start: {error.strerror}") from error
     if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise unusable(f"it takes more than {CPU_S} s of processor time")
+        raise unusable(f"it takes more than {CPU_S} s of CPU time")
     try:
         text, message, hint = json.loads(done.stdout)
     except ValueError as error:
@@ -64,14 +64,14 @@ def confined(work: Callable[..., str], *arguments: object) -> str:
 
 
 def unusable(why: str) -> ConfigError:
-    """The error of a template that cannot be rendered, in one line of bounded length."""
+    """Return the error of a template that cannot be rendered, as one short line."""
     line = " ".join(why.split())
     cut = line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 1]}…"
     return ConfigError(f"the comment template cannot be rendered: {cut}", HINT)
 
 
 def answer() -> None:
-    """The child: sets its limits, does the work, and writes text, error and hint as JSON."""
+    """In the child: set the limits, do the work, print text, error and hint as JSON."""
     cpu_s, memory_bytes, work, arguments = pickle.load(sys.stdin.buffer)
     limits = (
         (resource.RLIMIT_CORE, 0, 0),
@@ -79,7 +79,7 @@ def answer() -> None:
         (resource.RLIMIT_AS, memory_bytes, memory_bytes),
     )
     for what, soft, hard in limits:
-        # macOS knows no limit of the address space; a limit that is lower already stays.
+        # macOS has no limit of the address space. A lower limit that is already set stays.
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(what, (soft, hard))
     try:

@@ -1,6 +1,6 @@
-"""From the event of a workflow run to what is asked of the gate. Pure: no network, no environment.
+"""Map a GitHub event to what the gate must do. Pure: no network, no environment.
 
-Whatever decides where an answer goes, and whether the baseline may be written, is decided here.
+This module alone decides where an answer goes and whether the baseline may be written.
 """
 
 from __future__ import annotations
@@ -33,66 +33,66 @@ JUDGED_ACTIONS = (
     "unlabeled",
 )
 RECORDED_TRIGGERS = ("push", "schedule", "workflow_dispatch")
-"""Events that run the default branch's own code, whose runs may enter the baseline."""
+"""Events on the default branch whose runs may enter the baseline."""
 
 
 class Kind(Enum):
-    """What is asked of the gate."""
+    """What the gate must do."""
 
     JUDGE = "judge"
     """Compare, and answer on the head commit and its pull request."""
     RECORD = "record"
-    """The default branch: compare, and write the baseline."""
+    """On the default branch: compare, and write the baseline."""
     ANNOUNCE = "announce"
     """Set the pending status."""
     IGNORE = "ignore"
-    """Nothing; the reason says why."""
+    """Do nothing; the reason says why."""
 
 
 @dataclass(frozen=True)
 class Intent:
-    """What an event asks for, and of which commit. Empty where the event has nothing to say."""
+    """What an event asks for, and of which commit. Fields that the event lacks are empty."""
 
     kind: Kind
     reason: str
-    """One sentence for the log. Holds no text of the payload beyond checked names."""
+    """One sentence for the log; of the payload it holds only validated names."""
     event: str
     repository: str = ""
-    """owner/name of the repository that is gated."""
+    """owner/name of the gated repository."""
     default_branch: str = ""
     head_sha: str = ""
-    """Where statuses go: the head of the pull request, never GITHUB_SHA's merge commit."""
+    """Commit that gets the status: the pull request's head, never GITHUB_SHA's merge commit."""
     head_repository: str = ""
-    """owner/name; empty where it was deleted."""
+    """owner/name; empty if it was deleted."""
     head_branch: str = ""
     base_sha: str = ""
-    """Commit whose config and thresholds hold; empty where it must be looked up."""
+    """Commit whose config and thresholds apply; empty if it must be looked up."""
     base_branch: str = ""
     pull_request: int | None = None
-    """Only where GitHub's event itself names it; otherwise it is found by the head commit."""
+    """Set only if GitHub's event names it; otherwise `pulls` finds it by the head commit."""
     fork: bool = False
     writes_baseline: bool = False
     labelled: tuple[str, str] | None = None
-    """Label and login of its setter, of an event that a label caused."""
+    """Label and login of its setter, if the event is about a label."""
     run_id: int | None = None
-    """The run that trained, where it is another than this one; its artifact holds the records."""
+    """The training run whose artifact holds the records; None if it is this run."""
     conclusion: str = ""
-    """How that run ended: success, failure, cancelled ...; empty where it has not."""
+    """How that run ended: success, failure, cancelled ...; empty before its end."""
     draft: bool = False
 
 
 def intent_of(name: str, payload: Mapping[str, Any], *, sha: str = "", ref: str = "") -> Intent:
-    """What the event `name` asks for.
+    """Return what the event `name` asks for.
 
-    `sha` and `ref` are GITHUB_SHA and GITHUB_REF, for the events whose payload names no commit.
+    `sha` and `ref` are GITHUB_SHA and GITHUB_REF, for events whose payload names no commit.
 
     Raises:
-        UsageError: an event that must not be answered; InputError: a payload that misses a key.
+        UsageError: the gate refuses this event; InputError: the payload lacks a key.
     """
     if name == "pull_request_target":
         raise UsageError(
             "the event pull_request_target is refused: anyone can start it, and it has secrets"
-            " and a token that may write",
+            " and a token with write permission",
             "use `pull_request`; for forks, use the two workflows of `canary init --forks`",
         )
     if name in ("schedule", "workflow_dispatch"):
@@ -147,8 +147,8 @@ def _push(name: str, payload: Mapping[str, Any]) -> Intent:
         return _ignored(
             name,
             repository,
-            f"{branch} is not the default branch {repository.default_branch}:"
-            " its pull request is judged, not its pushes",
+            f"{branch} is not the default branch {repository.default_branch};"
+            " only its pull requests are judged",
         )
     return _recorded(name, repository, event.after, f"{branch} has new commits")
 
@@ -157,16 +157,16 @@ def _run(name: str, payload: Mapping[str, Any], sha: str, ref: str) -> Intent:
     event = read(RunEvent, name, payload)
     repository = event.repository
     default = f"{BRANCHES}{repository.default_branch}"
-    # A schedule runs on the default branch only; a dispatch must say where it ran.
-    unsaid = default if name == "schedule" else ""
-    given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or unsaid}
+    # A schedule runs only on the default branch; a dispatch must name its branch.
+    fallback = default if name == "schedule" else ""
+    given = {"GITHUB_SHA": sha, "GITHUB_REF": ref or event.ref or fallback}
     place = read(Surroundings, name, given)
-    started = "was dispatched" if name == "workflow_dispatch" else "is run by its schedule"
+    started = "was dispatched" if name == "workflow_dispatch" else "runs by schedule"
     if place.ref == default:
         return _recorded(name, repository, place.sha, f"{repository.default_branch} {started}")
     return Intent(
         kind=Kind.JUDGE,
-        reason=f"{place.ref} {started}: compared, and not recorded",
+        reason=f"{place.ref} {started}: compared but not recorded",
         event=name,
         repository=repository.full_name,
         default_branch=repository.default_branch,
@@ -205,7 +205,7 @@ def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
     records = run.event in RECORDED_TRIGGERS and not fork and branch == repository.default_branch
     if not records and run.event != "pull_request":
         where = f" on {branch or 'no branch'}" if run.event in RECORDED_TRIGGERS else ""
-        return _ignored(name, repository, f"run {run.id} is of {run.event}{where}")
+        return _ignored(name, repository, f"run {run.id} was started by {run.event}{where}")
     kind, reason = _stage(event, Kind.RECORD if records else Kind.JUDGE)
     return Intent(
         kind=kind,
@@ -226,15 +226,15 @@ def _workflow_run(name: str, payload: Mapping[str, Any]) -> Intent:
 
 
 def _stage(event: WorkflowRunEvent, when_done: Kind) -> tuple[Kind, str]:
-    """What a run that matters asks for at the point that it has reached, and why."""
+    """Return what a run asks for in its present state, and why."""
     run = event.workflow_run
     what = f"run {run.id} of {run.head_sha[:9]} by {run.event}"
     if event.action in ("requested", "in_progress"):
-        return Kind.ANNOUNCE, f"{what} has begun"
+        return Kind.ANNOUNCE, f"{what} has started"
     if event.action != "completed":
         return Kind.IGNORE, f"{what} is {event.action}"
     if run.conclusion == "action_required":
-        # A first-time contributor's run: it ends so, and begins anew once someone approves it.
+        # A first-time contributor's run ends like this and starts again after approval.
         return Kind.ANNOUNCE, f"{what} waits for the approval of someone with write permission"
     return when_done, f"{what} ended as {run.conclusion or 'unknown'}"
 

@@ -1,7 +1,7 @@
-"""The parts of GitHub's event payloads that are read, each value checked.
+"""The parts of GitHub's event payloads that we use, with every value validated.
 
-The names follow https://docs.github.com/webhooks/webhook-events-and-payloads. What is not read is
-not looked at; a key that is read but missing, or of another kind, is an error that names it.
+The names follow https://docs.github.com/webhooks/webhook-events-and-payloads. Other keys are
+ignored. A missing or invalid key is an error that names it.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from canary.errors import InputError
 Sha = Annotated[str, StringConstraints(pattern=r"\A(?:[0-9a-f]{40}|[0-9a-f]{64})\z")]
 RepositoryName = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+\z")]
 Ref = Annotated[str, StringConstraints(pattern=r"\A[^\p{Cc}\p{Zl}\p{Zp} ~^:?*\[\\]{1,512}\z")]
-"""A branch, a tag or a full reference: git allows no control characters and no spaces in one."""
+"""A branch, a tag or a full reference; git allows no control characters or spaces in one."""
 Word = Annotated[str, StringConstraints(pattern=r"\A[a-z_]{1,64}\z")]
 Login = Annotated[str, StringConstraints(pattern=r"\A[A-Za-z0-9_.-]+(?:\[bot\])?\z")]
 Number = Annotated[int, Field(gt=0)]
 
 
 class Part(BaseModel):
-    """A part of a payload: types as they are, never converted."""
+    """A part of a payload; types are never converted."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
 
 class Repository(Part):
-    """The repository of the event: the one that is gated."""
+    """The repository of the event, which is gated."""
 
     full_name: RepositoryName
     default_branch: Ref
 
 
 class HeadRepository(Part):
-    """Where a head commit comes from."""
+    """The repository of a head commit."""
 
     full_name: RepositoryName
 
@@ -47,18 +47,18 @@ class Head(Part):
     sha: Sha
     ref: Ref
     repo: HeadRepository | None
-    """None where the fork was deleted."""
+    """None if the fork was deleted."""
 
 
 class Base(Part):
-    """The branch that a pull request wants to be merged into."""
+    """The branch that a pull request targets."""
 
     sha: Sha
     ref: Ref
 
 
 class PullRequest(Part):
-    """A pull request as of the event."""
+    """A pull request at the time of the event."""
 
     number: Number
     head: Head
@@ -73,7 +73,7 @@ class Label(Part):
 
 
 class Sender(Part):
-    """Who caused the event."""
+    """The user who caused the event."""
 
     login: Login
 
@@ -85,7 +85,7 @@ class PullRequestEvent(Part):
     repository: Repository
     pull_request: PullRequest
     changes: dict[str, Any] = {}
-    """What an edit changed, by name."""
+    """Fields changed by an edit."""
 
 
 class LabeledEvent(Part):
@@ -100,7 +100,7 @@ class PushEvent(Part):
 
     ref: Ref
     after: Sha
-    """The commit that the reference names now; zeros where it was deleted."""
+    """The reference's new commit; zeros if it was deleted."""
     repository: Repository
 
 
@@ -122,7 +122,7 @@ class MergeGroupEvent(Part):
 
 
 class WorkflowRun(Part):
-    """The run that set off `workflow_run`."""
+    """The run that triggered `workflow_run`."""
 
     id: Number
     event: Word
@@ -133,7 +133,7 @@ class WorkflowRun(Part):
 
 
 class WorkflowRunEvent(Part):
-    """`workflow_run`. Its list of pull requests is empty for forks and is not read."""
+    """`workflow_run`. Its list of pull requests is empty for forks, so we do not use it."""
 
     action: Word
     repository: Repository
@@ -148,7 +148,7 @@ class RunEvent(Part):
 
 
 class Surroundings(Part):
-    """What GitHub says beside the payload of such an event."""
+    """GitHub's environment variables for events that name no commit."""
 
     sha: Sha = Field(alias="GITHUB_SHA")
     ref: Ref = Field(alias="GITHUB_REF")
@@ -158,19 +158,18 @@ Read = TypeVar("Read", bound=Part)
 
 
 def read(kind: type[Read], name: str, payload: Mapping[str, Any]) -> Read:
-    """The part of an event's payload that is used.
+    """Return the part of an event's payload that we use.
 
     Raises:
-        InputError: a key is missing or not of its kind; the message names it, and not its value,
-            which may be anyone's.
+        InputError: a key is missing or invalid. The message has no value: anyone could choose it.
     """
     try:
         return kind.model_validate(dict(payload))
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         key = ".".join(str(step) for step in first["loc"])
-        said = "is missing" if first["type"] == "missing" else f"is not usable: {first['msg']}"
+        said = "is missing" if first["type"] == "missing" else f"is invalid: {first['msg']}"
         raise InputError(
             f"the payload of the event {name}: {key} {said}",
-            "GITHUB_EVENT_PATH, GITHUB_SHA and GITHUB_REF must be as GitHub set them",
+            "do not change GITHUB_EVENT_PATH, GITHUB_SHA and GITHUB_REF",
         ) from None

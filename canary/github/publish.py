@@ -1,4 +1,4 @@
-"""Publishing: comment, status, check run, summary. What a token may not do becomes a notice."""
+"""Publish to comment, status, check run and summary; a missing permission becomes a notice."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from canary.github.comment import MARKER, Section, merged, sections_of
 from canary.github.source import Answer, Source
 from canary.github.status import PENDING, StatusText, status_of
 from canary.github.statuses import CONTEXT, set_status
-from canary.github.sticky import own_login, write_comment
+from canary.github.sticky import comment_author, write_comment
 from canary.github.workflow import Job
 
 StatusKind = Literal["commit-status", "check-run", "both", "none"]
 STATUS_KINDS: tuple[StatusKind, ...] = get_args(StatusKind)
-IN_SUMMARY = "; the step summary has the whole answer"
+IN_SUMMARY = "; see the step summary for the full answer"
 
 Permission = Literal["pull-requests: write", "checks: write", "statuses: write"]
 PULL_REQUESTS, CHECKS, STATUSES = get_args(Permission)
-"""What a job must be given to write a comment, a check run, a status."""
+"""The permissions for a comment, a check run and a status."""
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Channels:
     strict: bool = False
     context: str = CONTEXT
     author: str = ""
-    """Login that the token writes as, where it cannot be asked."""
+    """The token's login, if GitHub does not tell it."""
     jobs: int = 1
-    """How many jobs of a matrix write the comment."""
+    """Number of matrix jobs that write the comment."""
     templates: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.status not in STATUS_KINDS:
             kinds = ", ".join(STATUS_KINDS)
-            raise UsageError(f"input status is {self.status!r}", f"one of {kinds}")
+            raise UsageError(f"input status is {self.status!r}", f"use one of {kinds}")
 
     @property
     def commit_status(self) -> bool:
@@ -59,22 +59,22 @@ class Channels:
 
 @dataclass(frozen=True)
 class Published:
-    """What was written."""
+    """The result of publishing."""
 
     comment_url: str = ""
     check_url: str = ""
     notices: tuple[str, ...] = ()
-    """Why something was not written, a sentence each."""
+    """Reasons why a channel was not written, one sentence each."""
     written: int = 0
-    """Channels that were."""
+    """Number of written channels."""
     unanswered: str = ""
-    """Why the commit has no status or check run of this answer, where GitHub was in trouble."""
+    """Why the commit has no status or check run of this answer, if GitHub failed."""
 
 
 def announce(
     hub: Hub, repository: Repository, source: Source, channels: Channels, job: Job
 ) -> None:
-    """The pending status, before anything runs. Never fails: the answer itself comes later."""
+    """Set the pending status before the training. Never fails, because the answer comes later."""
     if channels.commit_status:
         _tried(
             job, STATUSES, lambda: set_status(hub, repository, source, PENDING, channels.context)
@@ -98,7 +98,7 @@ def publish(
     channels: Channels,
     job: Job,
 ) -> Published:
-    """Says the answer everywhere it belongs. The summary comes first: it needs no permission."""
+    """Publish the answer to all channels; the summary first, because it needs no permission."""
     notices: list[str] = []
     sections, problem = sections_by(answers, source, channels.templates)
     if problem:
@@ -129,12 +129,12 @@ def publish(
 
         tried.append(_tried(job, CHECKS, check, instead))
     unanswered = next((one.note for one in tried if one.outage), "")
-    # Last: beside other jobs it takes a while.
+    # Last, because it takes a while if other jobs write it too.
     if channels.comment and pull_request is not None and sections:
 
         def comment() -> str:
             nonlocal comment_url
-            login = own_login(known, channels.author)
+            login = comment_author(known, channels.author)
             jobs = channels.jobs
             sticky = write_comment(known, target, pull_request, sections, login, jobs)
             comment_url = sticky.url
@@ -163,28 +163,30 @@ def _check(
 def sections_by(
     answers: tuple[Answer, ...], source: Source, templates: Mapping[str, str]
 ) -> tuple[list[Section], str]:
-    """The sections by the user's templates; where they cannot be rendered by ours, and why."""
+    """Render with the user's templates; if that fails, with ours, and return the reason too."""
     problem = ""
     if templates:
         try:
             return sections_of(answers, source, templates), ""
         except ConfigError as error:
-            problem = f"{error}; the built-in template is used"
+            problem = f"{error}; using the built-in template"
     return sections_of(answers, source), problem
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """One write: why not, empty where it was, and whether GitHub was in trouble."""
+    """The result of one write."""
 
     note: str = ""
+    """Why it was not written; empty if it was."""
     outage: bool = False
+    """Whether GitHub failed."""
 
 
 def _tried(job: Job, permission: Permission, write: Callable[[], str], instead: str = "") -> _Tried:
-    """Runs one write; a refusal or an outage becomes a notice.
+    """Run one write; a refusal or an outage becomes a notice.
 
-    `permission`: what the write needs; `instead`: where the answer is, should GitHub not take it.
+    `permission`: what the write needs; `instead`: where the answer is if GitHub fails.
     """
     try:
         note = write()

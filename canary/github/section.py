@@ -1,4 +1,4 @@
-"""One canary's part of the comment, cut part by part until it fits."""
+"""Render one canary's part of the comment, and omit parts until it fits."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from canary.report.view import Row, View, view_of
 
 TEMPLATE = "comment.md.jinja"
 MOST_ROWS = 5_000
-"""More rows of a table than any comment holds; all of them would be escaped with each cut."""
-CUT_HERE = "\n\n(cut here for length; the run keeps the whole report)\n"
+"""Rows kept per table, more than any comment holds: each cut escapes them all again."""
+CUT_HERE = "\n\n(cut here for length; the full report is in the run's artifacts)\n"
 
 
 @dataclass(frozen=True)
 class CommentView(View):
-    """The view of a comparison, and what was left out of it."""
+    """The view of a comparison for a comment, with the names of omitted parts."""
 
     left_out: tuple[str, ...] = ()
     note: str = ""
-    """Shown under the first line, and not among the notes."""
+    """Shown below the first line instead of among the notes."""
 
 
 CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
     ("skipped checks", lambda view: replace(view, skipped=())),
     ("environment", lambda view: replace(view, environment=())),
     ("checks that passed", lambda view: replace(view, rows=_without_passed(view))),
-    ("config beyond 20 keys", lambda view: replace(view, config=view.config[:20])),
-    ("notes", lambda view: replace(view, notes=view.notes[:3])),
+    ("config after 20 keys", lambda view: replace(view, config=view.config[:20])),
+    ("notes after the third", lambda view: replace(view, notes=view.notes[:3])),
     ("warnings", lambda view: replace(view, warned=())),
-    ("what is not decided", lambda view: replace(view, undecided=view.undecided[:1])),
-    ("alerts beyond the worst", lambda view: replace(view, alerts=view.alerts[:1])),
+    ("undecided checks after the first", lambda view: replace(view, undecided=view.undecided[:1])),
+    ("alerts after the worst", lambda view: replace(view, alerts=view.alerts[:1])),
     ("the table of checks", lambda view: replace(view, rows=())),
     ("config", lambda view: replace(view, config=())),
-    ("failed checks beyond 5", lambda view: replace(view, failed=view.failed[:5])),
-    ("suspects beyond the first", lambda view: replace(view, suspects=view.suspects[:1])),
-    ("the chain beyond 3 stages", lambda view: replace(view, chain=view.chain[:3])),
+    ("failed checks after the fifth", lambda view: replace(view, failed=view.failed[:5])),
+    ("suspects after the first", lambda view: replace(view, suspects=view.suspects[:1])),
+    ("differences after the third", lambda view: replace(view, chain=view.chain[:3])),
 )
-"""What goes first, least telling first."""
+"""Names of parts and how to cut them, the least useful first."""
 
 
 def _without_passed(view: CommentView) -> tuple[Row, ...]:
@@ -55,7 +55,7 @@ def _without_passed(view: CommentView) -> tuple[Row, ...]:
 
 
 def comment_view(found: Comparison, note: str = "") -> CommentView:
-    """The view of a comparison with nothing left out that a comment could hold."""
+    """Return the view of a comparison, with all that a comment could hold."""
     whole = view_of(found)
     parts: dict[str, Any] = {}
     for name in View.__dataclass_fields__:
@@ -69,31 +69,31 @@ def section(
     found: Comparison,
     source: Source,
     limit: int,
-    own: Mapping[str, str] | None = None,
+    templates: Mapping[str, str] | None = None,
     note: str = "",
 ) -> str:
-    """The Markdown of one comparison, at most `limit` characters.
+    """Return the Markdown of one comparison, at most `limit` characters.
 
-    `own`: templates of the user by name; `comment.md.jinja` among them replaces ours, and may
-    extend it. `note`: the one that comes first.
+    `templates`: the user's templates by name; a `comment.md.jinja` replaces ours and may extend it.
+    `note`: the note to show below the first line.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
     """
     view = comment_view(found, note)
-    if own:
-        return confined(drawn, dict(own), view, source, limit)
-    return drawn({}, view, source, limit)
+    if templates:
+        return confined(rendered, dict(templates), view, source, limit)
+    return rendered({}, view, source, limit)
 
 
-def drawn(own: Mapping[str, str], view: CommentView, source: Source, limit: int) -> str:
-    """The Markdown of a view, at most `limit` characters.
+def rendered(templates: Mapping[str, str], view: CommentView, source: Source, limit: int) -> str:
+    """Return the Markdown of a view, at most `limit` characters.
 
     Raises:
         ConfigError: the user's template cannot be rendered.
-        MemoryError: it has no room; the only limit that is noticed in here.
+        MemoryError: it needs too much memory; `confined` handles this and the other limits.
     """
-    template = _template(own)
+    template = _template(templates)
     text = _render(template, view, source)
     for name, cut in CUTS:
         if len(text) <= limit:
@@ -107,17 +107,17 @@ def drawn(own: Mapping[str, str], view: CommentView, source: Source, limit: int)
     return text
 
 
-def _template(own: Mapping[str, str]) -> jinja2.Template:
-    given = dict(own)
-    theirs = given.pop(TEMPLATE, None)
-    made = environment(given)
-    if theirs is None:
+def _template(templates: Mapping[str, str]) -> jinja2.Template:
+    others = dict(templates)
+    users = others.pop(TEMPLATE, None)
+    made = environment(others)
+    if users is None:
         return made.get_template(TEMPLATE)
     try:
-        return made.from_string(theirs)
+        return made.from_string(users)
     except jinja2.TemplateSyntaxError as error:
         raise ConfigError(
-            f"the comment template is not Jinja: line {error.lineno}: {error.message}",
+            f"the comment template is not valid Jinja: line {error.lineno}: {error.message}",
             "correct that line",
         ) from error
     except (RecursionError, SyntaxError, ValueError) as error:
@@ -129,7 +129,7 @@ def _render(template: jinja2.Template, view: CommentView, source: Source) -> str
         text = template.render(view=view, source=source, table=table(view), headings=HEADINGS)
     except MemoryError:
         raise
-    except Exception as error:  # The user's own code: it may raise anything.
+    except Exception as error:  # The user's template may raise anything.
         raise unusable(f"{type(error).__name__}: {error}") from error
-    # No text may begin an HTML comment: the comment's own marks are such.
+    # No text may begin an HTML comment, because our marks are HTML comments.
     return re.sub(r"<(?=!--)", f"<{ZERO_WIDTH}", tidy(text))

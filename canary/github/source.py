@@ -1,4 +1,4 @@
-"""What an answer is about and where it comes from. Pure data."""
+"""An answer's canary, commit and workflow run. Pure data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ WORST_FIRST: tuple[Verdict, ...] = (
     "no-baseline",
     "pass",
 )
-"""Of several canaries, the one that decides for all: fail closed."""
+"""Of several canaries, the first in this order decides for all: fail closed."""
 
 
 NO_COMMIT = "0" * 40
-"""In a dry run: stands for the commit that nobody named."""
+"""Placeholder for an unknown commit in a dry run."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The commit that was judged, and the workflow run that says so."""
+    """The judged commit, and the workflow run that answers."""
 
     sha: str
     """Head of the pull request, or the pushed commit; never a merge commit."""
@@ -33,48 +33,48 @@ class Source:
     run_id: int = 0
     attempt: int = 1
     origin: str = ""
-    """owner/name of the repository that the commit came from; empty outside of a run."""
+    """owner/name of the commit's repository; empty outside a run."""
 
     @property
     def named(self) -> bool:
-        """Whether there is a commit to show."""
+        """Whether the commit is known."""
         return self.sha != NO_COMMIT
 
     @property
     def age(self) -> tuple[int, int]:
-        """Orders runs of one commit: later runs and attempts are larger."""
+        """Run and attempt: larger for later runs of a commit."""
         return (self.run_id, self.attempt)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is said of one canary."""
+    """The answer for one canary."""
 
     canary: str
     comparison: Comparison
     config: str = ""
-    """Path of its config in the repository; empty for what a person posts."""
+    """Its config's path in the repository; empty if a person posts it."""
     note: str = ""
-    """The note of the comparison that the comment shows under the first line."""
+    """The comparison's note that the comment shows below the first line."""
 
     @property
     def key(self) -> str:
-        """What tells it from every other canary of the repository, as part of a file's name."""
+        """Its unique name in the repository, usable in file names."""
         return own_slug(self.config or self.canary)
 
     @property
     def verdict(self) -> str:
-        """Its verdict; an accepted change is none to worry about."""
+        """The comparison's verdict."""
         return self.comparison.verdict
 
 
 def blocks(found: Comparison, strict: bool) -> bool:
-    """Whether this answer keeps a pull request from being merged."""
+    """Return whether this answer blocks the merge of a pull request."""
     return found.exit_code(strict) != 0
 
 
 def worst(answers: tuple[Answer, ...], strict: bool) -> Answer:
-    """The answer that decides for all: one that blocks before one that does not."""
+    """Return the answer that decides for all; answers that block come first."""
     return min(
         answers,
         key=lambda answer: (

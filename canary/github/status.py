@@ -1,4 +1,4 @@
-"""The commit status in GitHub's words: a state and at most 140 characters. Pure."""
+"""The commit status: GitHub's state and at most 140 characters of text. Pure."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from canary.report.escape import NOT_PRINTED
 
 State = Literal["pending", "success", "failure", "error"]
 LONGEST_DESCRIPTION = 140
-"""GitHub's own limit, in characters."""
+"""GitHub's limit in characters."""
 LAST_WORDS = re.compile(r" \([^()]+\)\.?$")
 
 
 @dataclass(frozen=True)
 class StatusText:
-    """What the status says."""
+    """The content of a status."""
 
     state: State
     description: str
     accepted: bool = False
-    """Whether someone accepted what it speaks of."""
+    """Whether someone accepted a change in it."""
 
 
 PENDING = StatusText("pending", "no result yet")
 
 
 def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
-    """One status for all canaries of a run, by the answer that decides.
+    """Return one status for all canaries of a run, by the answer that decides.
 
-    pass, no-baseline and an accepted change are `success`; inconclusive too, unless `strict`;
-    regression and a change that nobody accepted are `failure`; `error` is itself.
+    pass, no-baseline and an accepted change are `success`; inconclusive too, unless `strict`.
+    regression and an unaccepted change are `failure`; error is `error`.
     """
     if not answers:
         return StatusText("error", "error: the run left no record")
@@ -53,9 +53,9 @@ def status_of(answers: tuple[Answer, ...], strict: bool = False) -> StatusText:
 
 
 def shortened(text: str, longest: int = LONGEST_DESCRIPTION, *, with_end: bool = False) -> str:
-    """One line of at most so many characters, cut at a word.
+    """Return one line of at most `longest` characters, cut at a word.
 
-    `with_end`: words in brackets at the end stay, and those before them are cut: an error's remedy.
+    `with_end`: keep the words in brackets at the end, an error's remedy, and cut before them.
     """
     flat = " ".join(NOT_PRINTED.sub(" ", text).split())
     if len(flat) <= longest:

@@ -1,4 +1,4 @@
-"""Commit statuses: where they stand, and setting them without overwriting a later run's."""
+"""Read commit statuses, and set them without replacing a later run's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from github.CommitStatus import CommitStatus
 from github.PaginatedList import PaginatedList
 from github.Repository import Repository
 
-from canary.github.claim import looked, signed, standing, why_it_stays
+from canary.github.claim import lookup, posted_answer, signed, why_it_stays
 from canary.github.client import Hub
 from canary.github.source import Source
 from canary.github.status import StatusText
@@ -24,7 +24,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Seen:
-    """A status as GitHub has it."""
+    """A status on GitHub."""
 
     id: int
     state: str
@@ -33,13 +33,13 @@ class Seen:
 
 
 def context_of(context: str, base: str, default: str) -> str:
-    """The status of a pull request into another branch than the default one has a name of its own:
-    a status belongs to a commit, and the same commit may be the head of two pull requests."""
+    """Return the status's name; it names the base branch unless that is the default branch. One
+    commit may be the head of two pull requests, and each needs its status."""
     return context if base in ("", default) else f"{context} ({base})"
 
 
 def statuses(repository: Repository, sha: str, context: str) -> Iterator[CommitStatus]:
-    """Our statuses of a commit, newest first."""
+    """Yield our statuses of a commit, newest first."""
     found: PaginatedList[CommitStatus] = PaginatedList(
         CommitStatus,
         repository.requester,
@@ -51,7 +51,7 @@ def statuses(repository: Repository, sha: str, context: str) -> Iterator[CommitS
 
 @dataclass(frozen=True)
 class _Writing:
-    """One status of ours on the way to its commit."""
+    """One write of our status."""
 
     hub: Hub
     repository: Repository
@@ -61,31 +61,31 @@ class _Writing:
 
     @property
     def what(self) -> str:
-        """As an error names it."""
+        """Its name in errors."""
         return f"the status of {self.source.sha[:9]}"
 
     @property
     def commit(self) -> Commit:
-        """The commit, without asking for it."""
+        """The commit, without a request."""
         sha = self.source.sha
         known = {"sha": sha, "url": f"{self.repository.url}/commits/{sha}"}
         return Commit(self.repository.requester, {}, known, completed=True)
 
     def look(self, get: Callable[[], Found]) -> Found | None:
-        """As `looked`."""
-        return looked(self.hub, self.repository, self.source, self.text, self.what, get)
+        """Call `lookup`."""
+        return lookup(self.hub, self.repository, self.source, self.text, self.what, get)
 
     def newest(self) -> Seen | None:
-        """What stands now."""
+        """Return the current status."""
         return next(self.all(), None)
 
     def all(self) -> Iterator[Seen]:
-        """Everything that stood, newest first."""
+        """Yield all statuses, newest first."""
         return map(_seen, statuses(self.repository, self.source.sha, self.context))
 
     def why_it_stays(self, there: Seen) -> str:
-        """As the function of this name."""
-        place = standing(there.url, there.state)
+        """Call the function of this name."""
+        place = posted_answer(there.url, there.state)
         return why_it_stays(self.hub, self.repository, self.source, self.text, self.what, place)
 
 
@@ -96,11 +96,11 @@ def _seen(status: CommitStatus) -> Seen:
 def set_status(
     hub: Hub, repository: Repository, source: Source, text: StatusText, context: str = CONTEXT
 ) -> str:
-    """Sets the status of the source's commit; returns why not, empty where it did.
+    """Set the status of the source's commit; return why not, empty if it was set.
 
     Raises:
         Refused: the token may not write statuses.
-        MachineError: GitHub does not take it.
+        MachineError: GitHub fails.
     """
     writing = _Writing(hub, repository, source, text, context)
     url = signed(source.url, source, text)
@@ -128,7 +128,7 @@ def _created(writing: _Writing, wanted: Seen) -> Seen:
 
 
 def _taken_back(writing: _Writing, made: Seen, last: Seen | None) -> str:
-    """Sets another's answer again that came between our look and our write; returns why."""
+    """If an answer that must stay came between our read and our write, set it again; return why."""
     since = last.id if last is not None else 0
 
     def between() -> list[Seen]:
@@ -144,7 +144,7 @@ def _taken_back(writing: _Writing, made: Seen, last: Seen | None) -> str:
 
 
 def _set_again(writing: _Writing, theirs: Seen, made: Seen) -> None:
-    """Sets another's answer again, as long as none has come after ours."""
+    """Set another's answer again, unless a newer one came after ours."""
 
     def restored() -> Seen:
         now = writing.newest()

@@ -1,9 +1,9 @@
-"""The one comment on a pull request: found among all of them, made or edited, never doubled.
+"""Create or edit the single comment on a pull request.
 
-GitHub cannot refuse an edit because the text has changed since it was read: of two jobs that write
-at once one loses its section. And a request may be carried out after the client gave it up. So a
-job that is not alone looks again, at growing pauses, until no write that began before its own can
-still arrive; and of several comments of ours the oldest takes the sections of the others.
+GitHub does not reject an edit of a text that changed since it was read. So of two jobs that write
+at once, one loses its section. A request may also take effect after its client gave up. So if other
+jobs may write, a job checks again after growing pauses, until no earlier write can still arrive. Of
+several comments of ours, the oldest takes the sections of the others.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from canary.github.client import Hub, Refused
 from canary.github.comment import MARKER, Section, has_sections, merged, parse
 
 BOT = "github-actions[bot]"
-"""Who a workflow's own token writes as."""
+"""Login of a workflow's token."""
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 12.0, 15.0)
-"""Between looks: together longer than the client's timeout of 30 s, within which a write that was
-begun before ours arrives or is given up."""
+"""Between checks; together longer than the client's timeout of 30 s: by then every earlier write
+has arrived or failed."""
 ROUNDS = 20
-"""Writes, where jobs of a matrix overwrite each other's sections; each round one of them stays."""
+"""Most writes while matrix jobs overwrite each other's sections; each round one succeeds."""
 
 
 @dataclass(frozen=True)
 class Sticky:
-    """What became of the comment."""
+    """The result of writing the comment."""
 
     url: str
     note: str = ""
-    """Why it was left alone; empty where it was written."""
+    """Why it was not written; empty if it was."""
 
 
-def own_login(hub: Hub, given: str = "") -> str:
-    """Whom the token writes as. A workflow's token may not ask, and is github-actions[bot]."""
+def comment_author(hub: Hub, given: str = "") -> str:
+    """Return the token's login. A workflow's token may not ask; it is github-actions[bot]."""
     if given:
         return given
     try:
@@ -58,13 +58,13 @@ def write_comment(
     login: str,
     jobs: int = 1,
 ) -> Sticky:
-    """Creates or edits the comment, unless a newer commit or a later run has spoken.
+    """Create or edit the comment, unless there is a newer commit or a later run's answer.
 
-    `jobs`: how many write it at once, as far as is known; other canaries' sections tell of more.
+    `jobs`: known number of jobs that write it; sections of other canaries reveal more.
 
     Raises:
         Refused: the token may not read or write comments.
-        MachineError: GitHub does not take it.
+        MachineError: GitHub fails.
     """
     what = f"the comment on #{number}"
     url = ""
@@ -72,8 +72,8 @@ def write_comment(
         pull = hub.read(what, lambda: repository.get_pull(number))
         if pull.head.sha != sections[0].sha:
             note = (
-                f"the comment stays as it is: #{number} now has {pull.head.sha[:9]}, "
-                "and that commit's run writes it"
+                f"the comment was not changed: #{number} now has {pull.head.sha[:9]}, "
+                "whose run will write it"
             )
             return Sticky("", note)
         writing = _Writing(hub, what, pull, sections, login)
@@ -81,24 +81,24 @@ def write_comment(
             comment = writing.written()
         except Refused as refused:
             if refused.status == 404 and writing.edits:
-                continue  # Another job has removed it, as a second one.
+                continue  # Another job removed it as a duplicate.
             raise
         if comment is None:
-            note = "the comment stays as it is: a later run has written it already"
+            note = "the comment was not changed: a later run has already written it"
             return Sticky(url or writing.url, note)
         url = comment.html_url
         if comment.user.login != login:
-            login = comment.user.login  # A token that may not ask learns it from its own comment.
+            login = comment.user.login  # Learned from our comment if the token may not ask.
             continue
-        pauses = PAUSES_S if jobs > 1 or writing.in_company else ()
+        pauses = PAUSES_S if jobs > 1 or writing.others_may_write else ()
         if writing.stays(pauses):
             return Sticky(url)
-    note = "other jobs kept overwriting the comment; the step summary has the whole answer"
+    note = "other jobs kept overwriting the comment; see the step summary for the full answer"
     return Sticky(url, note)
 
 
 def find_all(pull: PullRequest, login: str) -> list[IssueComment]:
-    """Our comments, oldest first: their first line is the mark, and their author is us."""
+    """Return our comments, oldest first, by their first line and author."""
     found = [
         comment
         for comment in pull.get_issue_comments()
@@ -109,7 +109,7 @@ def find_all(pull: PullRequest, login: str) -> list[IssueComment]:
 
 @dataclass
 class _Writing:
-    """One round: the sections into the oldest comment of ours, the others away."""
+    """One round: write the sections into our oldest comment and delete the others."""
 
     hub: Hub
     what: str
@@ -120,15 +120,15 @@ class _Writing:
     posts: int = 0
     edits: int = 0
     others: bool = False
-    """Whether sections of other canaries were seen: their jobs may write too."""
+    """Whether there were sections of other canaries, whose jobs may write too."""
 
     @property
-    def in_company(self) -> bool:
-        """Whether another write may still arrive; of several own posts, an earlier one."""
+    def others_may_write(self) -> bool:
+        """Whether another write may still arrive; if we posted several times, an earlier post."""
         return self.others or self.posts > 1
 
     def written(self) -> IssueComment | None:
-        """Writes; None where a later run has answered already.
+        """Write the comment; None if a later run has already answered.
 
         Raises:
             Refused, MachineError: as `Hub.write`.
@@ -139,14 +139,14 @@ class _Writing:
             return None
         comment = self.hub.write(self.what, self._there, self._put)
         for second in self.hub.read(self.what, self._ours)[1:]:
-            if has_sections(comment.body, _speaking(second, self.sections[0].sha)):
-                with suppress(Refused):  # Another job may have removed it.
+            if has_sections(comment.body, _sections_for(second, self.sections[0].sha)):
+                with suppress(Refused):  # Another job may have deleted it.
                     self.hub.write(self.what, lambda: None, second.delete)
         return comment
 
     def stays(self, pauses: Sequence[float]) -> bool:
-        """Whether one comment of ours holds the sections, now and after each pause."""
-        # Jobs that lost their sections at once shall not write at once again.
+        """Return whether our only comment has the sections, now and after each pause."""
+        # Vary the pauses, so that jobs that collided do not write at the same time again.
         slower = 1 + zlib.crc32(self.sections[0].key.encode()) % 5 / 10
         for pause in (0.0, *pauses):
             if pause:
@@ -164,7 +164,7 @@ class _Writing:
         return found[0] if found and has_sections(found[0].body, self.sections) else None
 
     def _put(self) -> IssueComment:
-        """Reads anew before each try: in between others may have written."""
+        """Read again before each try, because others may have written."""
         found = self._ours()
         body = self._body(found)
         if body is None:
@@ -178,16 +178,16 @@ class _Writing:
         return found[0]
 
     def _body(self, found: Sequence[IssueComment]) -> str | None:
-        """The text with our sections and those of every comment in it; None as `merged`."""
-        own = {section.key for section in self.sections}
+        """Return the text with our sections and those of every comment; None as `merged`."""
+        keys = {section.key for section in self.sections}
         together = found[0].body if found else ""
         for comment in found[1:]:
-            speaking = _speaking(comment, self.sections[0].sha)
-            together = (merged(together, speaking) if speaking else None) or together
-        self.others |= any(section.key not in own for section in parse(together))
+            others = _sections_for(comment, self.sections[0].sha)
+            together = (merged(together, others) if others else None) or together
+        self.others |= any(section.key not in keys for section in parse(together))
         return merged(together, self.sections)
 
 
-def _speaking(comment: IssueComment, sha: str) -> list[Section]:
-    """What a comment says of this commit."""
+def _sections_for(comment: IssueComment, sha: str) -> list[Section]:
+    """Return a comment's sections of this commit."""
     return [one for one in parse(comment.body) if one.sha == sha and one.key]

@@ -1,6 +1,6 @@
-"""What counts as an answer of GitHub's: JSON of its kind, from its own address.
+"""Accept only GitHub's answers: the expected JSON, from the API's address.
 
-PyGithub takes a page of HTML for an object without attributes, and an unknown redirect for success.
+PyGithub would treat an HTML page as an object without attributes, and a redirect as success.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ EMPTY = (202, 204, 205, 304)
 """Statuses whose answer may have no body."""
 REDIRECTS = (301, 302, 303, 307, 308)
 ODD = "run the job again; if it fails twice, check the proxy and GITHUB_API_URL"
-"""What to do about an answer that is not GitHub's."""
+"""Remedy for an answer that is not GitHub's."""
 ANY_METHOD = (307, 308)
-"""Redirects that keep method and body; the others are followed for reads alone."""
+"""Redirects that keep method and body; the others are followed only for reads."""
 
 
 class NotGithubs(requests.RequestException):
-    """An answer that is not one of GitHub's API, in a sentence of ours."""
+    """An answer that did not come from GitHub's API; the message is ours."""
 
 
 class Redirected(NotGithubs):
@@ -31,43 +31,43 @@ class Redirected(NotGithubs):
 
 
 def page(status: int) -> str:
-    """A page of HTML, mostly a proxy's, in a sentence of ours."""
+    """Return the message for an HTML page, mostly from a proxy."""
     return f"GitHub answered {status} with a page that is not JSON"
 
 
 def only_github(github: Github, api_url: str) -> None:
-    """Holds every answer to a client to what GitHub's API gives; others raise `NotGithubs`.
+    """Make a client raise `NotGithubs` for answers that are not from GitHub's API.
 
-    A redirect is followed at the API's own address alone: nothing, and no token, goes elsewhere.
+    It follows redirects only at the API's address, so that the token goes nowhere else.
     """
     requester = github.requester
     ask = requester.requestJson
 
     def asked(verb: str, url: str, *values: Any, **named: Any) -> tuple[int, dict[str, Any], str]:
-        named["follow_302_redirect"] = False  # Ours are followed below.
+        named["follow_302_redirect"] = False  # The loop below follows redirects.
         for _ in range(MOST_REDIRECTS):
             try:
                 status, headers, body = ask(verb, url, *values, **named)
-            except RuntimeError as error:  # PyGithub's, for a 301 to another host.
+            except RuntimeError as error:  # PyGithub raises it for a 301 to another host.
                 raise Redirected("GitHub redirects to another address") from error
             if status not in REDIRECTS:
                 _check(status, body)
                 return status, headers, body
             url = _followed(api_url, verb, status, headers.get("location", ""))
-            values = (None, *values[1:])  # The new address names the parameters itself.
-        raise Redirected("GitHub redirects without end")
+            values = (None, *values[1:])  # The new address contains the parameters.
+        raise Redirected("GitHub redirects too often")
 
-    requester.requestJson = asked  # type: ignore[method-assign]  # All that it makes share it.
+    requester.requestJson = asked  # type: ignore[method-assign]  # All its objects use it.
 
 
 def _followed(api_url: str, verb: str, status: int, location: str) -> str:
-    """Where a redirect leads at the API's own address."""
+    """Return a redirect's address if it is on the API's host."""
     there = urljoin(f"{api_url}/", location)
-    own, other = urlsplit(api_url), urlsplit(there)
-    if not location or (own.scheme, own.netloc) != (other.scheme, other.netloc):
+    api, other = urlsplit(api_url), urlsplit(there)
+    if not location or (api.scheme, api.netloc) != (other.scheme, other.netloc):
         raise Redirected("GitHub redirects to another address")
     if verb != "GET" and status not in ANY_METHOD:
-        raise Redirected(f"GitHub redirects what we asked it to write ({status})")
+        raise Redirected(f"GitHub redirects a write request ({status})")
     return there
 
 
@@ -81,4 +81,4 @@ def _check(status: int, body: str) -> None:
     else:
         known = isinstance(found, dict) and isinstance(found.get("message"), str)
     if not known:
-        raise NotGithubs(f"GitHub answered {status} with JSON of an unknown kind")
+        raise NotGithubs(f"GitHub answered {status} with unexpected JSON")

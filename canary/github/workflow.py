@@ -1,5 +1,5 @@
-"""What a job says to its runner: outputs, step summary, notices. No text of a record can become a
-command of the workflow or another output."""
+"""A job's outputs, step summary and notices. Text from a record cannot become a workflow command
+or another output."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from canary.report.escape import log_line
 
 Level = Literal["notice", "warning", "error"]
 LARGEST_SUMMARY = 1_000_000
-"""Bytes; GitHub drops a step's summary of more than 1 MiB as a whole."""
+"""Bytes; GitHub drops a step summary of more than 1 MiB completely."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The files and the stream by which a job speaks; None outside GitHub."""
+    """The job's log stream and its runner's files; the files are None outside GitHub."""
 
     stream: TextIO
     outputs: Path | None = None
     summary: Path | None = None
 
     def say(self, level: Level, text: str) -> None:
-        """A line on the job's page; on a terminal a plain line."""
+        """Print a message for the job's page; outside GitHub, a plain line."""
         flat = log_line(text)
         if self.outputs is None and self.summary is None:
             print(f"canary: {flat}", file=self.stream, flush=True)
@@ -35,14 +35,14 @@ class Job:
         print(f"::{level} title=RLHF Canary::{escaped(flat)}", file=self.stream, flush=True)
 
     def line(self, text: str) -> None:
-        """A line of the log that is no command, whatever it holds."""
+        """Print a log line that cannot become a workflow command."""
         print(log_line(text), file=self.stream, flush=True)
 
     def set_outputs(self, values: Mapping[str, str]) -> None:
-        """Outputs of the step, each behind a delimiter that no value can guess.
+        """Set the step's outputs, with delimiters that no value can guess.
 
         Raises:
-            MachineError: they cannot be written, and who reads them would find no verdict.
+            MachineError: they cannot be written; later steps would get no verdict.
         """
         if self.outputs is None:
             return
@@ -57,8 +57,8 @@ class Job:
             raise not_written("the step's outputs", error) from error
 
     def add_summary(self, markdown: str) -> None:
-        """Adds to the step's summary, cut under GitHub's limit. One that cannot be written is a
-        warning: comment and status say the same."""
+        """Add to the step summary, within GitHub's limit. If that fails, only warn: comment and
+        status say the same."""
         if self.summary is None:
             return
         try:
@@ -77,5 +77,5 @@ class Job:
 
 
 def escaped(text: str) -> str:
-    """A text as the message of a workflow command (actions/toolkit, command.ts, escapeData)."""
+    """Escape a workflow command's message (actions/toolkit, command.ts, escapeData)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -15,7 +15,7 @@ PINNED = re.compile(
     r"uses: [\w.-]+/[\w./-]+@[0-9a-f]{40}  # "
     r"(v\d+\.\d+\.\d+, read in [\w.-]+/[\w.-]+/\S+|.*\bUNVERIFIED\b.*)"
 )
-OURS = "uses: rlhf-canary/rlhf-canary@v1  # replace by the commit SHA of a release"
+OURS = "uses: rlhf-canary/rlhf-canary@v1  # replace with the commit SHA of a release"
 
 
 def checked(text: str, scratch: Path) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_deep_nesting_in_a_record_is_an_error_on_the_commit(
     assert house.judge(pull, house.run()).code == 4
     state, description = house.status(pull.head_sha)
     assert state == "error"
-    assert "metrics.json in the records is not usable: nest" in description
+    assert "metrics.json cannot be read: nest" in description
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_manifest_that_nests_too_deep_is_an_error_on_the_commit(
     house.spoil = spoil
     code, state, description = judged(house, pull)
     assert (code, state) == (4, "error")
-    assert "gate.json in the records is not usable: nests more than 50" in description
+    assert "gate.json cannot be read: nests more than 50" in description
 
 
 def test_a_member_without_a_name_is_an_error_on_the_commit(house: Gatehouse) -> None:
@@ -271,7 +271,7 @@ def test_a_job_that_is_cancelled_says_so_on_the_commit(
         house.judge(pull, house.run())
     assert house.status(pull.head_sha) == (
         "error",
-        "Error: the job was cancelled before it had an answer.",
+        "Error: the job was cancelled before it had a result.",
     )
 
 
@@ -393,7 +393,7 @@ def test_a_forks_job_is_not_green_where_its_commit_got_no_answer(
     event = workflow_run_event(pull.head_sha, 50, FORK)
     said = house.report("workflow_run", event, None, status=kind)
     assert said.code == 4
-    assert "does not show this answer" in said.log
+    assert "the answer is missing on the commit" in said.log
     assert house.comments(pull)
 
 
@@ -445,7 +445,7 @@ def test_an_endless_redirect_ends_in_an_answer(
     github.trouble.redirect("GET", "/contents/", github.url, times=50)
     code, state, description = judged(house, pull)
     assert (code, state) == (4, "error")
-    assert "redirects without end" in description
+    assert "redirects too often" in description
 
 
 TROUBLES: dict[str, tuple[Callable[[GitHub], None], str]] = {
@@ -490,7 +490,7 @@ def test_each_trouble_of_reading_has_its_own_sentence(
         (403, "Unable to create comment because issue is locked.", "the conversation is locked"),
         (404, "Not Found", "it was deleted, or this token may not see it"),
         (410, "This comment was deleted", "it was deleted on GitHub"),
-        (500, "Server Error", "GitHub did not take it in 4 tries: it answered 500 Server Error"),
+        (500, "Server Error", "GitHub did not accept it in 4 tries: it answered 500 Server Error"),
     ],
 )
 def test_a_comment_that_cannot_be_written_has_its_own_sentence(
@@ -539,7 +539,7 @@ SEEN_AS: list[tuple[Callable[[GitHub], None], str]] = [
         lambda hub: hub.trouble.answers(
             "GET", "/contents/", {"type": "file", "encoding": "base64", "content": 5}, times=9
         ),
-        "JSON of an unknown kind",
+        "unexpected JSON",
     ),
     (
         lambda hub: hub.trouble.fail(

@@ -164,7 +164,7 @@ def test_records_of_another_comparison_than_the_workflow_asks_for_are_refused(
 ) -> None:
     said = house.judge(house.pull(), house.run(), compare="ab")
     assert said.outputs["verdict"] == "error"
-    assert "the training job ran compare: baseline, the report asks for ab" in said.log
+    assert "the training job has compare: baseline, the reporting job has compare: ab" in said.log
 
 
 def test_a_record_that_claims_more_steps_than_it_has_is_an_error(house: Gatehouse) -> None:
@@ -237,7 +237,7 @@ def test_a_template_that_fails_while_it_runs_is_replaced_by_ours(
     house.commit(files={"own.jinja": template})
     pull = house.pull()
     said = house.judge(pull, house.run(), comment_template="own.jinja")
-    assert "the built-in template is used" in said.log
+    assert "using the built-in template" in said.log
     assert len(house.comments(pull)) == 1
 
 

@@ -100,4 +100,4 @@ def test_an_error_that_ends_the_job_is_on_the_jobs_page(
         main(["gate", verb])
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert "::error title=RLHF Canary::GITHUB_EVENT_NAME is not set (this verb runs in" in said
+    assert "::error title=RLHF Canary::GITHUB_EVENT_NAME is not set (run this verb in" in said

@@ -246,5 +246,5 @@ def test_publishing_to_a_pull_request_that_is_elsewhere_posts_no_comment(
     github: GitHub, repository: Repository, posting: Posting
 ) -> None:
     repository.push(repository.pulls[1])
-    with pytest.raises(MachineError, match="and that commit's run writes it"):
+    with pytest.raises(MachineError, match="whose run will write it"):
         posted(github, replace(posting, status="none"))

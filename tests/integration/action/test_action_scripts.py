@@ -98,7 +98,7 @@ def test_the_docker_half_trains_without_token_socket_or_network(runner: Runner) 
     (record,) = records.runs(part, "current")
     assert record.status == "completed"
     assert record.config["max_steps"] == 8, "the base branch's steps hold"
-    assert part.notes == ["max_steps: 6 in this change holds after the merge; 8 was run"]
+    assert part.notes == ["max_steps: this run used the base branch's 8; 6 counts once merged"]
     assert runner.outputs()["record-path"] == str(runner.temp / "canary-records")
     assert git(runner.workspace, "status", "--porcelain") == "", "the checkout is untouched"
     assert [path.name for path in runner.temp.iterdir()] == ["canary-records"], "nothing else stays"

@@ -175,4 +175,4 @@ def test_a_run_half_that_could_not_train_is_answered_with_its_sentence(
 
 
 def test_a_mode_that_there_is_not_fails(runner: Runner) -> None:
-    assert runner.step("A mode that there is", {}).returncode == 2
+    assert runner.step("Refuse an unknown mode", {}).returncode == 2

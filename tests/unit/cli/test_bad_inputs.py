@@ -199,7 +199,7 @@ def test_another_config_is_shown_and_still_compared(canary: Canary, tmp_path: Pa
     before = write(tmp_path / "before.json", record(0))
     answer = canary("compare", now, before)
     assert answer.code == 0
-    assert "Configuration difference\n  batch_size: 4 -> 8" in answer.out
+    assert "Config differences\n  batch_size: 4 -> 8" in answer.out
     assert "step_time_median" in answer.out
 
 

@@ -85,14 +85,14 @@ def test_the_nightly_trains_what_the_config_that_is_there_trains(
     assert nightly.thresholds.base_tier == "nightly"
     assert "wrote sub/canary-nightly.yaml" in said
     assert "Set max_steps in sub/canary-nightly.yaml" in said
-    assert "Name model and data" not in said
+    assert "Set the model and the data" not in said
 
 
 def test_nothing_is_overwritten_nor_half_written_without_force(here: Path) -> None:
     theirs = here / ".github" / "workflows" / "canary-nightly.yml"
     theirs.parent.mkdir(parents=True)
     theirs.write_text("mine\n")
-    with pytest.raises(UsageError, match=r"there already.*--force"):
+    with pytest.raises(UsageError, match=r"already there.*--force"):
         run()
     assert theirs.read_text() == "mine\n"
     assert [path.name for path in theirs.parent.iterdir()] == ["canary-nightly.yml"]
@@ -284,7 +284,7 @@ def test_a_superseded_workflow_that_somebody_changed_is_named_and_left(here: Pat
     mine = here / ".github/workflows/canary-fork-report.yml"
     mine.write_text(mine.read_text() + "# mine\n")
     said = run("--force", "--no-forks")
-    assert "canary-fork-report.yml is superseded but was changed by hand" in said
+    assert "canary-fork-report.yml is superseded, but someone edited it" in said
     assert mine.exists()
     assert not (mine.parent / "canary-fork-pull-request.yml").exists()
 
@@ -324,7 +324,7 @@ def test_a_wrong_answer_is_refused_at_once_and_an_image_is_asked_for_where_jobs_
 ) -> None:
     monkeypatch.setattr("canary.cli.init.can_ask", lambda: True)
     said = run(typed=f"podman\ncontainer\n{OWN_IMAGE}\ngpu\n\nn\n\nn\n\n")
-    before, after = said.split("--runner podman is not known")
+    before, after = said.split("--runner podman is unknown")
     assert "Labels of the GPU runner" not in before
     assert "Labels of the GPU runner" in after
     job = yaml.safe_load((here / ".github/workflows/canary-pull-request.yml").read_text())

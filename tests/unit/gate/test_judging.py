@@ -137,7 +137,7 @@ def test_fewer_steps_than_the_base_branch_asks_for_are_an_error(tmp_path: Path, 
     short = altered(record(100), "config", key, to=2)
     found = answer(tmp_path, given(tmp_path, short))
     assert found.answer.verdict == "error"
-    assert f"{key} 2, the base branch's config asks for" in found.answer.comparison.first_line
+    assert f"{key} 2, the base branch's config requires" in found.answer.comparison.first_line
 
 
 def test_a_probe_that_told_nothing_is_an_error_and_no_way_around_the_exact_lane(
@@ -170,7 +170,7 @@ def test_a_longer_warm_up_than_the_base_branchs_is_an_error(tmp_path: Path) -> N
 def test_a_run_of_another_commit_than_the_head_is_told(tmp_path: Path) -> None:
     run = altered(record(100), "git", "sha", to="e" * 40)
     found = answer(tmp_path, given(tmp_path, run), head_sha="f" * 40)
-    assert any("not of the head fffffffff" in note for note in found.answer.comparison.notes)
+    assert any("not the head fffffffff" in note for note in found.answer.comparison.notes)
 
 
 def test_thresholds_come_from_the_base_branch_and_not_from_the_record(tmp_path: Path) -> None:
@@ -233,7 +233,7 @@ def test_pairs_are_judged_as_pairs(tmp_path: Path) -> None:
     records = several(tmp_path, {"base": base, "head": head}, "ab")
     found = answer(tmp_path, records, compare="ab")
     assert found.answer.verdict == "regression"
-    assert "3 pairs in alternation" in found.answer.comparison.notes[-1]
+    assert "3 pairs, base and head alternating" in found.answer.comparison.notes[-1]
 
 
 def test_a_commit_of_the_base_that_is_none_is_not_told_on(tmp_path: Path) -> None:
@@ -320,8 +320,8 @@ def test_a_config_that_the_base_does_not_have_is_none() -> None:
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"ml/canary.yaml": "extends: ../../etc/passwd\n"}, "not inside the repository"),
-        ({"ml/canary.yaml": "extends: gone.yaml\n"}, "which is not there"),
+        ({"ml/canary.yaml": "extends: ../../etc/passwd\n"}, "is outside the repository"),
+        ({"ml/canary.yaml": "extends: gone.yaml\n"}, "which is missing"),
         ({"ml/canary.yaml": "max_step: 3\n"}, "max_step"),
         ({"ml/canary.yaml": "extends: canary.yaml\n"}, "circle"),
     ],
@@ -333,7 +333,7 @@ def test_a_base_config_that_is_wrong_says_so(files: dict[str, str], said: str) -
 
 @pytest.mark.parametrize("path", ["../x.yaml", "/etc/x.yaml", "a/../../x.yaml"])
 def test_a_config_out_of_the_repository_is_refused(path: str) -> None:
-    with pytest.raises(ConfigError, match="not inside the repository"):
+    with pytest.raises(ConfigError, match="is outside the repository"):
         repository_path(".", path)
 
 

@@ -21,11 +21,11 @@ OLD = Devices((GPU,), "535.183", "12.2")
         ({"available": True, "cuda": "13.0", "torch": "2.13.0"}, ""),
         (
             {"available": False, "cuda": "13.0", "torch": "2.13.0", "error": "too old"},
-            "the driver is too old: 535.183 reaches CUDA 12.2, this torch needs CUDA 13.0",
+            "the driver is too old: 535.183 supports CUDA 12.2, this torch needs CUDA 13.0",
         ),
         (
             {"available": False, "cuda": None, "torch": "2.13.0+cpu"},
-            "is a build without CUDA",
+            "is built without CUDA",
         ),
         (
             {"available": False, "cuda": "12.1", "torch": "2.6", "error": "no permission"},
@@ -63,4 +63,4 @@ def test_here_the_real_torch_is_asked_where_it_is_a_build_without_cuda() -> None
     answer = preflight._ask_torch(Path(sys.executable), None)
     assert "torch" in answer
     if answer["cuda"] is None:
-        assert "build without CUDA" in torch_problem(OLD, answer)
+        assert "built without CUDA" in torch_problem(OLD, answer)

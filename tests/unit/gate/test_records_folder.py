@@ -193,14 +193,14 @@ def test_an_artifact_is_unpacked(tmp_path: Path) -> None:
     ],
 )
 def test_a_member_that_leads_out_of_the_folder_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RecordError, match="not a path inside it"):
+    with pytest.raises(RecordError, match="leads outside of it"):
         extract(packed(tmp_path, {name: b"x"}), tmp_path / "out")
     assert not (tmp_path / "out.txt").exists()
 
 
 @pytest.mark.parametrize("kind", [stat.S_IFLNK | 0o777, stat.S_IFIFO, stat.S_IFCHR])
 def test_a_member_that_is_a_link_or_a_device_is_refused(tmp_path: Path, kind: int) -> None:
-    with pytest.raises(RecordError, match="link, or not a file"):
+    with pytest.raises(RecordError, match="is not a plain file"):
         extract(packed(tmp_path, {"gate.json": b"/etc/passwd"}, kind=kind), tmp_path / "out")
 
 
@@ -225,14 +225,14 @@ def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:
         with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("gate.json", '{"error": "x"}')
     (tmp_path / "a.zip").write_bytes(buffer.getvalue())
-    with pytest.raises(RecordError, match="cannot be unpacked"):
+    with pytest.raises(RecordError, match="holds a file twice"):
         extract(tmp_path / "a.zip", tmp_path / "out")
 
 
 def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
     path = packed(tmp_path, {"nameless.json": b"{}"})
     path.write_bytes(path.read_bytes().replace(b"nameless.json", b"\0" * 13))
-    with pytest.raises(RecordError, match=r"not a path inside it|cannot be unpacked"):
+    with pytest.raises(RecordError, match=r"leads outside of it|cannot be unpacked"):
         extract(path, tmp_path / "into")
 
 
@@ -250,7 +250,7 @@ def test_members_that_unpack_before_they_can_be_counted_are_refused(
     archive = tmp_path / "records.zip"
     with zipfile.ZipFile(archive, "w", how) as packed:
         packed.writestr("gate.json", b" " * (64 << 20))
-    with pytest.raises(RecordError, match="packed in an odd way"):
+    with pytest.raises(RecordError, match="unknown compression"):
         extract(archive, tmp_path / "out")
 
 

@@ -99,16 +99,16 @@ def test_a_config_for_which_no_time_is_left_says_so(
     assert train(settings, environ, silent, lambda: next(ticks)) == 0
     first, second = load_records(settings.records).manifest.parts
     assert not first.error
-    assert second.error == "no time was left of 60 minutes (raise timeout-minutes)"
+    assert second.error == "all 60 minutes are used up (raise timeout-minutes)"
 
 
 @pytest.mark.parametrize(
     ("changes", "code", "said"),
     [
         ({"CANARY_CONFIG": "gone.yaml"}, 2, "no config at gone.yaml"),
-        ({"CANARY_CONFIG": "../../etc/passwd"}, 2, "not inside the repository"),
+        ({"CANARY_CONFIG": "../../etc/passwd"}, 2, "is outside the repository"),
         ({"CANARY_COMMAND": "python x.py"}, 2, "set training_type: exec"),
-        ({"CANARY_WORKING_DIRECTORY": "nowhere"}, 2, "not a folder of the checkout"),
+        ({"CANARY_WORKING_DIRECTORY": "nowhere"}, 2, "not a folder in the checkout"),
         ({"CANARY_CHECKOUT": "/nowhere/at/all"}, 2, "no checkout at"),
     ],
 )

@@ -245,7 +245,7 @@ def test_users_override_one_block_and_keep_the_rest() -> None:
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("{% if %}", "is not Jinja: line 1"),
+        ("{% if %}", "is not valid Jinja: line 1"),
         ("{{ view.nothing }}", "cannot be rendered"),
         ("{{ ''.__class__.__mro__ }}", "cannot be rendered"),
         ("{{ view.rows.append(1) }}", "cannot be rendered"),

@@ -59,7 +59,7 @@ def test_a_template_without_end_is_ended_and_ours_takes_its_place(
     sections, problem = sections_by(answers, SOURCE, {TEMPLATE: template})
     assert sections == sections_of(answers, SOURCE)
     assert problem.startswith(f"the comment template cannot be rendered: {why}")
-    assert problem.endswith("; the built-in template is used")
+    assert problem.endswith("; using the built-in template")
     assert len(problem) < 400
     assert time.monotonic() - begun < 30
 

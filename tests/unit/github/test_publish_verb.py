@@ -106,7 +106,7 @@ def test_a_template_is_tried_in_a_dry_run(posting: Posting, tmp_path: Path) -> N
     [
         ({"repository": ""}, "no repository to post to"),
         ({"repository": "repo"}, "'repo' is not a repository .--repository OWNER/NAME"),
-        ({"sha": "abc"}, "'abc' is not a full commit SHA .--sha SHA"),
+        ({"sha": "abc"}, "'abc' is not a full commit SHA .give all 40 digits"),
         ({"pull_request": 0}, "--pull-request 0"),
         ({"status": "loud"}, "one of commit-status"),
     ],

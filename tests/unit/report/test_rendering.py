@@ -138,8 +138,8 @@ def test_the_sections_of_the_documented_output_are_there() -> None:
             "Summary",
             "Regression Checks",
             "Changed checks",
-            "Configuration difference",
-            "Environment difference",
+            "Config differences",
+            "Environment differences",
         ):
             assert section in text, (form, section)
 
