@@ -20,7 +20,7 @@ from canary.gate.inputs import ReportSettings
 from canary.gate.judging import Judged, error
 from canary.github.event import Intent, Kind
 from canary.github.publish import STATUS_KINDS, Channels, publish
-from canary.github.source import Source
+from canary.github.status import Source
 from canary.github.statuses import context_of
 
 HINT = "run the job again; open an issue if it fails twice"

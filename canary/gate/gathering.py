@@ -1,11 +1,17 @@
-"""Collect what the reporting job judges with: records, baseline, config, acceptance, template."""
+"""Collect what the reporting job judges with: records, baseline, config, acceptance, template.
+
+The changed files of a pull request are evidence for the diagnosis, never for the verdict.
+"""
 
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+import requests
 from github.ContentFile import ContentFile
 from github.Repository import Repository
 
@@ -13,13 +19,13 @@ from canary.baseline import branch
 from canary.baseline.ancestry import Ancestry, ancestry_of
 from canary.baseline.comparability import own_slug
 from canary.baseline.history import VERSION
+from canary.compare.diagnosis.source_changes import SourceChanges, parse_diff
 from canary.errors import MachineError, RecordError
-from canary.gate.artifact import fetch_artifact
 from canary.gate.base_config import Reader, repository_path
 from canary.gate.context import Case, World, allowed
-from canary.gate.records import Records, load_records
+from canary.gate.records import LARGEST_ARCHIVE, REMEDY, Records, extract, load_records
 from canary.github.acceptance import Acceptance, Asked, acceptance_of, merged_pull
-from canary.github.client import Hub, Refused
+from canary.github.client import TIMEOUT_S, Hub, Refused, unanswered
 from canary.github.section import TEMPLATE
 from canary.github.statuses import context_of
 from canary.github.sticky import comment_author
@@ -157,3 +163,73 @@ def templates(case: Case, world: World) -> dict[str, str]:
         world.job.say("warning", f"comment-template: {missing}; {BUILT_IN}")
         return {}
     return {TEMPLATE: content.decode("utf-8", errors="replace")}
+
+
+CHUNK = 1 << 16
+
+
+def fetch_artifact(hub: Hub, repository: Repository, run_id: int, name: str, into: Path) -> None:
+    """Download an artifact of a workflow run and unpack it safely; do nothing if it is missing.
+
+    Raises:
+        MachineError: GitHub cannot be reached, or the token lacks `actions: read`.
+        RecordError: the artifact is too large or unsafe.
+    """
+    what = f"the artifact {name} of run {run_id}"
+    try:
+        found = hub.read(
+            what,
+            lambda: [
+                int(one.id)
+                for one in repository.get_workflow_run(run_id).get_artifacts()
+                if one.name == name and not one.expired
+            ],
+        )
+    except Refused as refused:
+        raise MachineError(str(refused), "give the job `actions: read`") from refused
+    if not found:
+        return
+    # Build the URL here: an address from a response could send the token elsewhere.
+    place = f"/repos/{repository.full_name}/actions/artifacts/{max(found)}/zip"
+    url = f"{hub.github.requester.base_url}{place}"
+    with tempfile.TemporaryDirectory(prefix="canary-artifact-") as scratch:
+        archive = Path(scratch) / "records.zip"
+        try:
+            _download(hub, url, archive)
+        except requests.RequestException as problem:
+            status = problem.response.status_code if problem.response is not None else None
+            said = f"GitHub answered {status}" if status else unanswered(problem)
+            raise MachineError(f"cannot download {what}: {said}", "run the job again") from None
+        extract(archive, into)
+
+
+def _download(hub: Hub, url: str, archive: Path) -> None:
+    """Stream to a file, up to the size cap. `requests` drops the token when a redirect leads to
+    another host."""
+    headers = {"Authorization": f"Bearer {hub.token.reveal()}"}
+    size = 0
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_S) as response:
+        response.raise_for_status()
+        with archive.open("wb") as sink:
+            for chunk in response.iter_content(CHUNK):
+                size += len(chunk)
+                if size > LARGEST_ARCHIVE:
+                    raise RecordError("the artifact is too large", REMEDY)
+                sink.write(chunk)
+
+
+MOST_FILES = 200
+
+
+def changed_files(case: Case, world: World) -> SourceChanges:
+    """Return the pull request's files and lines; nothing without a pull request or if GitHub
+    refuses, because a diagnosis works without them."""
+    pull = case.pull
+    if pull is None:
+        return SourceChanges()
+    what = f"the files of pull request #{pull.number}"
+    try:
+        files = world.hub.read(what, lambda: list(islice(pull.get_files(), MOST_FILES)))
+    except (Refused, MachineError):
+        return SourceChanges()
+    return parse_diff("\n".join(f"+++ b/{file.filename}\n{file.patch or ''}" for file in files))

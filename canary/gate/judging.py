@@ -28,7 +28,7 @@ from canary.errors import CanaryError
 from canary.gate.base_config import AT_LEAST, AT_MOST
 from canary.gate.manifest import Mode, Part
 from canary.gate.records import Records
-from canary.github.source import Answer
+from canary.github.status import Answer
 from canary.record.types import RunRecord
 
 LONGEST_NAME = 64

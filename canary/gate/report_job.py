@@ -25,18 +25,23 @@ from canary.errors import (
 )
 from canary.gate.base_config import load_base_config, repository_path
 from canary.gate.baseline_update import remember
-from canary.gate.changed_files import changed_files
-from canary.gate.context import Case, World, allowed
+from canary.gate.context import Case, World, allowed, pull_of
 from canary.gate.failsafe import Target, answered, errors_of
-from canary.gate.gathering import acceptance, api_reader, baseline_of, records_of, templates
+from canary.gate.gathering import (
+    acceptance,
+    api_reader,
+    baseline_of,
+    changed_files,
+    records_of,
+    templates,
+)
 from canary.gate.inputs import ReportSettings
 from canary.gate.judging import Grounds, Judged, error, judge
-from canary.gate.pulls import pull_of
 from canary.github.acceptance import Acceptance, Asked
 from canary.github.client import Refused
 from canary.github.event import Intent, Kind, intent_of
 from canary.github.publish import Channels, Published, announce, publish
-from canary.github.source import blocks, worst
+from canary.github.status import blocks, worst
 from canary.record import jsonio
 from canary.report.render import written
 

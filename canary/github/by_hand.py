@@ -15,8 +15,7 @@ from canary.github.client import Refused, connect
 from canary.github.comment import merged
 from canary.github.publish import Channels, publish, sections_by
 from canary.github.section import TEMPLATE
-from canary.github.source import NO_COMMIT, Answer, Source
-from canary.github.status import status_of
+from canary.github.status import NO_COMMIT, Answer, Source, status_of
 from canary.github.workflow import Job
 from canary.record.folder import load_record
 from canary.report.document import load_comparison

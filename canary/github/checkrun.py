@@ -12,8 +12,7 @@ from github.Repository import Repository
 from canary.github.claim import RANKS, Posted, lookup, posted_answer, signed, why_it_stays
 from canary.github.client import Hub
 from canary.github.section import CUT_HERE
-from canary.github.source import Answer, Source
-from canary.github.status import StatusText, shortened
+from canary.github.status import Answer, Source, StatusText, shortened
 
 LONGEST_TEXT = 65_000
 """Characters of the summary; GitHub refuses more than 65,535."""

@@ -16,8 +16,7 @@ from github.Repository import Repository
 
 from canary.errors import MachineError
 from canary.github.client import Hub, Refused
-from canary.github.source import Source
-from canary.github.status import StatusText
+from canary.github.status import Source, StatusText
 
 SIGNED = re.compile(
     r"(?:/actions/runs/|^rlhf-canary/)(\d+)(?:(?:/attempts/|\.)(\d+))?"

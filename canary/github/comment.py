@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from canary.baseline.comparability import slug
 from canary.compare.report import Verdict
 from canary.github.section import section
-from canary.github.source import WORST_FIRST, Answer, Source
+from canary.github.status import WORST_FIRST, Answer, Source
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.view import VERDICT_MARKS
 

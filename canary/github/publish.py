@@ -12,8 +12,7 @@ from canary.errors import ConfigError, MachineError, UsageError
 from canary.github.checkrun import annotated, write_check_run
 from canary.github.client import Hub, Refused
 from canary.github.comment import MARKER, Section, merged, sections_of
-from canary.github.source import Answer, Source
-from canary.github.status import PENDING, StatusText, status_of
+from canary.github.status import PENDING, Answer, Source, StatusText, status_of
 from canary.github.statuses import CONTEXT, set_status
 from canary.github.sticky import comment_author, write_comment
 from canary.github.workflow import Job

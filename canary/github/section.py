@@ -12,7 +12,7 @@ import jinja2
 from canary.compare.report import Comparison
 from canary.errors import ConfigError
 from canary.github.confined import confined, unusable
-from canary.github.source import Source
+from canary.github.status import Source
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
 from canary.report.view import Row, View, view_of

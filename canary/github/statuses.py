@@ -14,8 +14,7 @@ from github.Repository import Repository
 
 from canary.github.claim import lookup, posted_answer, signed, why_it_stays
 from canary.github.client import Hub
-from canary.github.source import Source
-from canary.github.status import StatusText
+from canary.github.status import Source, StatusText
 
 CONTEXT = "rlhf-canary"
 

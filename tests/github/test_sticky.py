@@ -16,7 +16,7 @@ from canary.errors import MachineError
 from canary.github.by_hand import Posting, post
 from canary.github.client import Hub, connect
 from canary.github.comment import MARKER, merged, parse, sections_of
-from canary.github.source import Answer, Source
+from canary.github.status import Answer, Source
 from canary.github.sticky import BOT, Sticky, write_comment
 from canary.github.workflow import Job
 from canary.report.render import written

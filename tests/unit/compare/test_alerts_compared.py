@@ -11,7 +11,7 @@ from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
 from canary.errors import RecordError
 from canary.github.section import section
-from canary.github.source import Source
+from canary.github.status import Source
 from canary.record import jsonio
 from canary.record.alerts import with_alerts
 from canary.record.folder import load_record

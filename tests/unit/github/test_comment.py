@@ -13,8 +13,7 @@ from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.errors import ConfigError
 from canary.github.comment import LIMIT, MARKER, has_sections, merged, parse, sections_of
 from canary.github.section import TEMPLATE, section
-from canary.github.source import Answer, Source, worst
-from canary.github.status import LONGEST_DESCRIPTION, shortened, status_of
+from canary.github.status import LONGEST_DESCRIPTION, Answer, Source, shortened, status_of, worst
 from canary.report.render import render
 from tests.unit.comparing import records
 

@@ -13,7 +13,7 @@ from canary.github import confined
 from canary.github.comment import LIMIT, sections_of
 from canary.github.publish import sections_by
 from canary.github.section import TEMPLATE, section
-from canary.github.source import Answer, Source
+from canary.github.status import Answer, Source
 from tests.unit.github.test_comment import comparison, slow
 
 SOURCE = Source("b" * 40)

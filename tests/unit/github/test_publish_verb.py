@@ -18,7 +18,7 @@ from canary.github.by_hand import Posting, post
 from canary.github.client import Refused
 from canary.github.comment import merged, sections_of
 from canary.github.publish import Channels, publish
-from canary.github.source import Answer, Source
+from canary.github.status import Answer, Source
 from canary.github.workflow import Job
 from canary.record import jsonio
 from canary.report.render import written

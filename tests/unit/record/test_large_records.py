@@ -13,7 +13,7 @@ import pytest
 from canary.compare.paths import Request, compared_paths
 from canary.github.comment import LIMIT
 from canary.github.section import section
-from canary.github.source import Source
+from canary.github.status import Source
 from canary.report.escape import markdown_cell, markdown_code
 from canary.report.render import render, tidy
 from canary.report.story import story_of, story_text

@@ -17,7 +17,7 @@ from canary.cli.terminal import DisarmedLog
 from canary.compare.stats import compare_to_baseline
 from canary.compare.thresholds import SMOKE_THRESHOLDS
 from canary.github.comment import merged, parse, sections_of
-from canary.github.source import Answer, Source
+from canary.github.status import Answer, Source
 from canary.github.workflow import Job
 from canary.report.escape import markdown_cell, markdown_code
 from tests.unit.comparing import example

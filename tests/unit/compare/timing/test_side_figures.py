@@ -10,8 +10,7 @@ import pytest
 
 from canary.compare.report import Comparison
 from canary.compare.stats import compare_to_baseline
-from canary.github.source import Answer
-from canary.github.status import status_of
+from canary.github.status import Answer, status_of
 from canary.record.types import AlertSummary, Launch, RunRecord, Stability
 from canary.report.document import document
 from canary.report.render import render
