@@ -3,7 +3,7 @@
 Inside `warm_starts` the first launch starts the warm Python (`canary.training.forking`). Later
 launches use it, also those of processes started from here. A launch starts the plain way if a fork
 could differ from a fresh process. The reasons: another interpreter, other variables that an import
-reads, a user's module that hides an installed one, a device in use, threads, no Linux.
+reads, a user's module that hides an installed one; a device in use, threads, no Linux.
 
 The warm Python ends with the verb that opened `warm_starts`. It adds no new access: training code
 runs as the same user, and could already reach the canary itself.

@@ -40,8 +40,8 @@ def training_arguments(
     """Return `config_class` filled from the canary's config, `trainer_specific` and trainer_args.
 
     bfloat16 and float16 are autocast over float32 master weights; float32 has no autocast.
-    Raises ConfigError with the key of a trainer_arg that the class does not know or refuses, or
-    that a field of the config sets.
+    Raises ConfigError with the trainer_arg's key: unknown to the class, refused by it, or set by a
+    field of the config.
     """
     config = spec.config
     _check_trainer_args(config.trainer_args, config_class)

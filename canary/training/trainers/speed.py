@@ -1,8 +1,7 @@
 """Apply the switches of the config's `speed` section to any trainer.
 
-A switch is an argument of the trainer's config class (`arguments`), an argument of the model's
-`generate` (`generation`), or a change to the built trainer instance (`apply`). A switch that is
-null changes nothing.
+A switch is an argument of the trainer's config class (`arguments`) or of the model's `generate`
+(`generation`). Otherwise it changes the built trainer (`apply`). Null changes nothing.
 """
 
 from __future__ import annotations

@@ -121,6 +121,7 @@ d="$RECORDS"; for i in $(seq 200); do d="$d/d"; mkdir "$d" || break; done; print
     assert set(machine.uploaded()) == HONEST_FILES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "large",
     [

@@ -236,6 +236,7 @@ def test_on_a_runner_that_stays_the_wheels_stay_and_are_checked_each_time(runner
     assert installed(index), "whatever stands in its place"
 
 
+@pytest.mark.slow
 def test_an_environment_that_lay_there_is_not_used(runner: Runner) -> None:
     """Code that ran before on this machine could have changed it."""
     action_with_lock(runner, "told==1.0 --hash=sha256:HASH")

@@ -146,6 +146,7 @@ time.sleep(4)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("properly", [True, False])
 def test_a_training_in_the_background_ends_only_with_a_canary_that_was_killed(
     tmp_path: Path, properly: bool

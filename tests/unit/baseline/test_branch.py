@@ -88,6 +88,7 @@ def test_other_branches_are_left_alone(local: tuple[Remote, Path]) -> None:
     assert git(bare, "for-each-ref", "--format=%(refname)").split() == [REF, "refs/heads/main"]
 
 
+@pytest.mark.slow
 def test_twelve_writers_at_once_lose_nothing(server: GitServer, tmp_path: Path) -> None:
     bare = server.make()
     remote = Remote(server.url(), token=Token(TOKEN))

@@ -160,6 +160,7 @@ def test_setup_installs_into_an_environment_of_the_side_alone(
     assert own.returncode != 0
 
 
+@pytest.mark.slow
 def test_a_setup_that_fails_is_one_line_with_its_log(tmp_path: Path) -> None:
     log = tmp_path / "setup.log"
     with pytest.raises(MachineError, match="head: setup ended with exit code 3: no such thing"):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from random import Random
 
+import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -60,6 +61,7 @@ def compared(
     return compare_to_baseline(current, baseline, thresholds, noise=noise, paired=paired)
 
 
+@pytest.mark.slow
 @common
 @given(sides(paired=True), st.floats(0.01, 1000.0), sensitivities, models)
 def test_a_clock_of_another_speed_changes_nothing(
@@ -99,6 +101,7 @@ def test_a_slower_candidate_never_looks_better(
         assert plain.verdict == "pass"
 
 
+@pytest.mark.slow
 @common
 @given(sides(paired=True), st.floats(1.0, 3.0), sensitivities, models)
 def test_a_slower_candidate_of_pairs_never_looks_better(
@@ -137,6 +140,7 @@ def test_the_order_in_which_runs_are_given_does_not_matter(
     )
 
 
+@pytest.mark.slow
 @common
 @given(sides(), sensitivities, models)
 def test_when_the_runs_took_place_does_not_change_the_timing(

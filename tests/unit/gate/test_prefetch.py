@@ -110,6 +110,7 @@ def offline(tmp_path: Path, config: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_data_set_that_prefetch_left_is_read_without_network(tmp_path: Path) -> None:
     """As `snapshot_download` lays it out: a file is a link to a blob."""
     place = tmp_path / "hub" / "datasets--org--name"

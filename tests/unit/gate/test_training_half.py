@@ -144,6 +144,7 @@ def test_a_scratch_folder_that_is_used_again_holds_the_new_checkout(
     assert (prepare(settings, environ).folder / "one.yaml").read_text() == "name: new\n"
 
 
+@pytest.mark.slow
 def test_what_setup_made_is_there_for_the_one_training_after_it(environ: dict[str, str]) -> None:
     given = environ | {"CANARY_SETUP": "touch made"}
     settings = TrainSettings.read(given)
@@ -155,6 +156,7 @@ def test_what_setup_made_is_there_for_the_one_training_after_it(environ: dict[st
     assert not (prepare(settings, given).folder / "made").exists()
 
 
+@pytest.mark.slow
 def test_a_setup_that_fails_shows_its_log_and_leaves_its_reason(environ: dict[str, str]) -> None:
     given = environ | {"CANARY_SETUP": "echo out of luck >&2; exit 3"}
     settings = TrainSettings.read(given)

@@ -298,6 +298,7 @@ def test_a_second_launch_sees_and_leaves_what_the_first_did(
     twice(Place(tmp_path), script)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
 def test_what_writes_from_native_code_is_heard(tmp_path: Path, had: bool) -> None:
     script = """
@@ -630,6 +631,7 @@ def test_what_wandb_wrote_stays_and_keeps_no_probe_away(tmp_path: Path, place: s
     assert of_user.notes == []
 
 
+@pytest.mark.slow
 def test_programs_that_write_nothing_of_the_users_may_start(tmp_path: Path) -> None:
     script = """
         import multiprocessing, shutil, subprocess

@@ -54,6 +54,7 @@ def test_importing_canary_loads_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.slow
 def test_alone_it_needs_torch_and_nothing_else_that_trains(tmp_path: Path) -> None:
     code = LOOP.format(blocked=TRAINING_STACK, folder=str(tmp_path))
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -61,6 +62,7 @@ def test_alone_it_needs_torch_and_nothing_else_that_trains(tmp_path: Path) -> No
     assert load_record(run).stability.loss_values == [0.0, 1.0, 2.0, 3.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["measured", "probe"])
 def test_in_a_command_it_needs_only_what_the_command_has(tmp_path: Path, kind: Kind) -> None:
     """No package of the canary's own: the command's Python may have none of them."""

@@ -18,6 +18,8 @@ from canary.record.folder import load_record
 from canary.record.types import RunRecord
 from tests.unit.comparing import plain
 
+pytestmark = pytest.mark.train
+
 Clip = Callable[[list[torch.nn.Parameter]], Any]
 
 

@@ -28,8 +28,8 @@ RECENT = 10
 FIRST = 5
 EARLY_STEPS = 10
 EARLY_RISE = 4.0
-"""With a short history, a loss diverges if the last five are each this many times the largest of
-the first five ..."""
+"""With a short history, a loss diverges if each of the last five is this many times the first
+five's largest ..."""
 LEVEL = 1e-3
 """... and the first five are above this: a loss that begins at zero, as a penalty, has no level."""
 

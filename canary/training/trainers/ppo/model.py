@@ -143,7 +143,7 @@ class ActorCritic(nn.Module):
         return ForwardOutput(found, values, entropy)
 
     def _values(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return (rows, tokens), in float32 whatever the policy computes in."""
+        """Return (rows, tokens), always in float32."""
         device = hidden.device.type
         # Only if autocast is on: torch.compile cannot cache a graph that enters autocast, and each
         # process would compile it again.
