@@ -15,7 +15,7 @@ from canary.github.confined import confined, unusable
 from canary.github.status import Source
 from canary.report.escape import ZERO_WIDTH, on_lines
 from canary.report.render import HEADINGS, environment, table, tidy
-from canary.report.view import Row, View, view_of
+from canary.report.view import CheckRow, View, view_of
 
 TEMPLATE = "comment.md.jinja"
 MOST_ROWS = 5_000
@@ -50,7 +50,7 @@ CUTS: tuple[tuple[str, Callable[[CommentView], CommentView]], ...] = (
 """Names of parts and how to cut them, the least useful first."""
 
 
-def _without_passed(view: CommentView) -> tuple[Row, ...]:
+def _without_passed(view: CommentView) -> tuple[CheckRow, ...]:
     return tuple(row for row in view.rows if not row.passed)
 
 

@@ -13,12 +13,12 @@ from canary.config.trainers import trainer_row
 from canary.errors import InputError
 from canary.inputs.embedded import View
 
-Row = dict[str, Any]
+Example = dict[str, Any]
 
 HH_HUMAN = "\n\nHuman:"
 HH_ASSISTANT = "\n\nAssistant:"
 
-Converter = Callable[[Row], Row | None]
+Converter = Callable[[Example], Example | None]
 """Returns the row in a trainer's shape; None for a row without a usable prompt."""
 
 
@@ -30,7 +30,7 @@ class Shape:
     """All rows that can be converted, in words."""
     needs: tuple[str, ...]
     """The columns of the simplest rows."""
-    converter: Callable[[set[str], Row], Converter | None]
+    converter: Callable[[set[str], Example], Converter | None]
     """Takes a dataset's columns and first row; returns None if it cannot convert them."""
     embedded: View
     """The embedded dataset of this shape."""
@@ -50,14 +50,14 @@ def is_raw_conversation(text: object) -> bool:
     return isinstance(text, str) and text.startswith(HH_HUMAN) and HH_ASSISTANT in text
 
 
-def is_conversational(row: Row) -> bool:
+def is_conversational(row: Example) -> bool:
     """Return whether the row's texts are lists of messages, which need a chat template."""
     return any(
         isinstance(row.get(key), list) for key in ("prompt", "messages", "completion", "chosen")
     )
 
 
-def split_raw_pair(chosen: str, rejected: str) -> Row | None:
+def split_raw_pair(chosen: str, rejected: str) -> Example | None:
     """Return prompt, chosen and rejected of two raw conversations; None if they share no turn.
 
     The prompt ends with the last Assistant marker that both share. The rest, also further turns, is
@@ -75,7 +75,7 @@ def split_raw_pair(chosen: str, rejected: str) -> Row | None:
     return {"prompt": chosen[:cut], "chosen": chosen[cut:], "rejected": rejected[cut:]}
 
 
-def split_raw_single(conversation: str) -> Row | None:
+def split_raw_single(conversation: str) -> Example | None:
     """Return prompt and completion (the last Assistant turn) of one raw conversation."""
     start = conversation.rfind(HH_ASSISTANT)
     if start < 0:
@@ -86,7 +86,7 @@ def split_raw_single(conversation: str) -> Row | None:
 
 def split_messages(
     chosen: Sequence[dict[str, Any]], rejected: Sequence[dict[str, Any]]
-) -> Row | None:
+) -> Example | None:
     """Return prompt (the common start), chosen and rejected of two message lists."""
     common = 0
     for ours, theirs in zip(chosen, rejected, strict=False):
@@ -104,7 +104,7 @@ def split_messages(
 
 
 def converter_for(
-    training_type: str, columns: Sequence[str], first: Row, dataset_name: str
+    training_type: str, columns: Sequence[str], first: Example, dataset_name: str
 ) -> Converter:
     """Return the conversion that fits the dataset's columns and first row.
 
@@ -138,7 +138,7 @@ def _listed(names: Sequence[str]) -> str:
 def _pick(*names: str) -> Converter:
     """Return a converter that keeps these columns and `tools`; it drops a row without one."""
 
-    def pick(row: Row) -> Row | None:
+    def pick(row: Example) -> Example | None:
         if any(row.get(name) is None for name in names):
             return None
         kept = {name: row[name] for name in names}
@@ -147,7 +147,7 @@ def _pick(*names: str) -> Converter:
     return pick
 
 
-def _completion_converter(columns: set[str], first: Row) -> Converter | None:
+def _completion_converter(columns: set[str], first: Example) -> Converter | None:
     if {"prompt", "completion"} <= columns:
         return _pick("prompt", "completion")
     if {"prompt", "chosen"} <= columns and not is_raw_conversation(first["chosen"]):
@@ -167,7 +167,7 @@ def _completion_converter(columns: set[str], first: Row) -> Converter | None:
     return None
 
 
-def _pair_converter(columns: set[str], first: Row) -> Converter | None:
+def _pair_converter(columns: set[str], first: Example) -> Converter | None:
     if not {"chosen", "rejected"} <= columns:
         return None
     if is_raw_conversation(first["chosen"]):
@@ -179,7 +179,7 @@ def _pair_converter(columns: set[str], first: Row) -> Converter | None:
     return None
 
 
-def _prompt_converter(columns: set[str], first: Row) -> Converter | None:
+def _prompt_converter(columns: set[str], first: Example) -> Converter | None:
     if "prompt" in columns:
         return lambda row: row if row["prompt"] is not None else None
     if "chosen" in columns and is_raw_conversation(first["chosen"]):
@@ -187,7 +187,7 @@ def _prompt_converter(columns: set[str], first: Row) -> Converter | None:
     return None
 
 
-def _prompt_of(split: Row | None, row: Row) -> Row | None:
+def _prompt_of(split: Example | None, row: Example) -> Example | None:
     """Return the prompt with the columns beside the conversations, such as `answer`."""
     if split is None:
         return None
@@ -195,7 +195,7 @@ def _prompt_of(split: Row | None, row: Row) -> Row | None:
     return beside | {"prompt": split["prompt"]}
 
 
-def _scored_pair_converter(columns: set[str], first: Row) -> Converter | None:
+def _scored_pair_converter(columns: set[str], first: Example) -> Converter | None:
     pairs = _pair_converter(columns, first)
     whole_texts = {"chosen", "rejected"} <= columns and "prompt" not in columns
     if pairs is None and whole_texts and isinstance(first["chosen"], str):
@@ -203,13 +203,13 @@ def _scored_pair_converter(columns: set[str], first: Row) -> Converter | None:
     return pairs
 
 
-def _label_converter(columns: set[str], first: Row) -> Converter | None:
+def _label_converter(columns: set[str], first: Example) -> Converter | None:
     """Unpaired rows, or pairs that `unpaired` takes apart."""
     if not {"prompt", "completion", "label"} <= columns:
         return _pair_converter(columns, first)
     pick = _pick("prompt", "completion", "label")
 
-    def labelled(row: Row) -> Row | None:
+    def labelled(row: Example) -> Example | None:
         kept = pick(row)
         if kept is not None and kept["label"] in (0, 1):
             kept["label"] = bool(kept["label"])
@@ -218,14 +218,14 @@ def _label_converter(columns: set[str], first: Row) -> Converter | None:
     return labelled
 
 
-def unpaired(pairs: Sequence[Row]) -> list[Row]:
+def unpaired(pairs: Sequence[Example]) -> list[Example]:
     """Return two rows (prompt, completion, label) per pair; the chosen one has label True.
 
     A pair's rejected row comes half the data later than its chosen row. So neighbouring rows, which
     KTO's KL term mixes, have different prompts.
     """
     half = len(pairs) // 2
-    rows: list[Row] = []
+    rows: list[Example] = []
     for number, good in enumerate(pairs):
         bad = pairs[(number + half) % len(pairs)]
         rows.append(_labelled(good, "chosen"))
@@ -233,7 +233,7 @@ def unpaired(pairs: Sequence[Row]) -> list[Row]:
     return rows
 
 
-def _labelled(pair: Row, side: str) -> Row:
+def _labelled(pair: Example, side: str) -> Example:
     beside = {"tools": pair["tools"]} if "tools" in pair else {}
     label = side == "chosen"
     return {"prompt": pair["prompt"], "completion": pair[side], "label": label} | beside

@@ -24,7 +24,7 @@ from canary.report.escape import (
     without_commands,
 )
 from canary.report.lines import aligned, counted, fitting, terminal_width, wrapped
-from canary.report.view import STATUS_WORDS, Row, View, view_of
+from canary.report.view import STATUS_WORDS, CheckRow, View, view_of
 
 Format = Literal["text", "markdown", "json"]
 FORMATS: tuple[Format, ...] = ("text", "markdown", "json")
@@ -85,7 +85,7 @@ def table(view: View) -> list[str]:
     return _checks(view.rows, None)[0]
 
 
-def _checks(rows: Sequence[Row], width: int | None) -> tuple[list[str], str]:
+def _checks(rows: Sequence[CheckRow], width: int | None) -> tuple[list[str], str]:
     """Return (the checks as lines that fit the width, the legend of their columns)."""
     cells = [tuple(getattr(row, column) for column in COLUMNS) for row in rows]
     kept = fitting([HEADINGS, *((f"  {cell[0]}", *cell[1:]) for cell in cells)], width, LEAST)

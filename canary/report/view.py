@@ -49,7 +49,7 @@ TELLS_NOTHING = 100.0
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckRow:
     """One check as shown."""
 
     name: str
@@ -91,11 +91,11 @@ class View:
     baseline: str
     current: str
     summary: tuple[tuple[str, str, str], ...]
-    rows: tuple[Row, ...]
-    skipped: tuple[Row, ...]
-    failed: tuple[Row, ...]
-    warned: tuple[Row, ...]
-    undecided: tuple[Row, ...]
+    rows: tuple[CheckRow, ...]
+    skipped: tuple[CheckRow, ...]
+    failed: tuple[CheckRow, ...]
+    warned: tuple[CheckRow, ...]
+    undecided: tuple[CheckRow, ...]
     first_difference: str
     chain: tuple[str, ...]
     why: str
@@ -113,7 +113,7 @@ def view_of(found: Comparison) -> View:
     ordered = sorted(found.checks, key=lambda check: GROUPS.index(check.group))
     rows = {id(check): row_of(check) for check in ordered}
 
-    def with_status(*statuses: str) -> tuple[Row, ...]:
+    def with_status(*statuses: str) -> tuple[CheckRow, ...]:
         return tuple(rows[id(check)] for check in ordered if check.status in statuses)
 
     first = found.first_difference
@@ -171,7 +171,7 @@ def _chain(found: Comparison) -> list[Any]:
     return list(stages.values())
 
 
-def row_of(check: Check) -> Row:
+def row_of(check: Check) -> CheckRow:
     """Return one check as strings; `~` marks a change within the noise."""
     change = ""
     if (check.status != "skip" and check.baseline is not None) or check.lane == "exact":
@@ -196,7 +196,7 @@ def row_of(check: Check) -> Row:
             if check.scale == "%"
             else f"{significant(low, 3)} to {significant(high, 3)}{unit}"
         )
-    return Row(
+    return CheckRow(
         name=check.name,
         group=check.group,
         baseline=amount(check.baseline, check.unit),

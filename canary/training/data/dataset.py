@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from canary.errors import ConfigError, InputError
 from canary.inputs.row_counts import no_rows, require_enough
-from canary.inputs.row_shapes import Row, converter_for, is_conversational, shape_of, unpaired
+from canary.inputs.row_shapes import Example, converter_for, is_conversational, shape_of, unpaired
 from canary.training.collectors.calls import own_calls
 from canary.training.data.sources import read_source
 from canary.training.exact.fingerprints import dataset_fingerprint
@@ -70,7 +70,7 @@ def load_rows(spec: WorkloadSpec, tokenizer: PreTrainedTokenizerBase) -> Dataset
     )
 
 
-def _converted(spec: WorkloadSpec, source: Dataset) -> list[Row]:
+def _converted(spec: WorkloadSpec, source: Dataset) -> list[Example]:
     """Return the usable rows in the trainer's shape."""
     formatted = formatting_function(spec)
     if formatted is not None:
@@ -85,7 +85,7 @@ def _converted(spec: WorkloadSpec, source: Dataset) -> list[Row]:
 TEXT_COLUMNS = ("prompt", "completion", "chosen", "rejected", "messages", "text")
 
 
-def _require_texts(rows: list[Row], dataset_name: str) -> None:
+def _require_texts(rows: list[Example], dataset_name: str) -> None:
     """Raise InputError if a prompt or answer is neither text nor messages, or a label no bool."""
     for number, row in enumerate(rows, start=1):
         for column in TEXT_COLUMNS:
@@ -129,8 +129,8 @@ def _save_whole(rows: Dataset, folder: Path) -> None:
 
 
 def _cut_prompts(
-    rows: list[Row], limit: int | None, tokenizer: PreTrainedTokenizerBase
-) -> list[Row]:
+    rows: list[Example], limit: int | None, tokenizer: PreTrainedTokenizerBase
+) -> list[Example]:
     if limit is None:
         return rows
     if "prompt" not in rows[0]:
