@@ -1,10 +1,27 @@
-"""Which tests go to one process together: those of a file, and those that share trainings."""
+"""Which cases `make test` runs, and which tests share a process: a file, or shared trainings."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks as slow what `spread(n)` leaves out: of a test's many cases, `make test` runs an even
+    spread of n."""
+    families: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if mark := item.get_closest_marker("spread"):
+            families[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (_, most), family in families.items():
+        kept = {place * len(family) // most for place in range(most)}
+        for place, item in enumerate(family):
+            if place not in kept:
+                item.add_marker(pytest.mark.slow)
+
 
 OWN_TRAININGS = ("test_exec.py", "test_ranks.py")
 """Files of tests/faults that do not use the laboratory."""

@@ -75,6 +75,7 @@ def test_zizmor_finds_nothing() -> None:
     zizmor(ROOT / ".github", *examples())
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("runner", ["docker", "container", "none"])
 @pytest.mark.parametrize("compare", ["baseline", "ab"])
 @pytest.mark.parametrize("forks", [False, True])

@@ -309,7 +309,7 @@ def test_thresholds_and_template_come_from_the_base_branch(house: Gatehouse) -> 
     said = house.judge(pull, house.run(), comment_template="canary/comment.jinja")
     (comment,) = house.comments(pull)
     assert "from the base" in comment.body
-    assert "thresholds default" in comment.body
+    assert "limits: default" in comment.body
     assert said.code == 0
 
 

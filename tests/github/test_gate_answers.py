@@ -155,6 +155,7 @@ BOMB = "".join(
 )
 
 
+@pytest.mark.spread(5)
 @pytest.mark.parametrize(
     "text",
     [
@@ -290,6 +291,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("by", [pending, report_job.answer])
 @pytest.mark.parametrize(("name", "value"), REFUSED)
 def test_an_input_that_is_refused_is_an_error_on_the_commit(
@@ -323,6 +325,7 @@ def test_an_input_of_the_training_that_is_refused_is_an_error_on_the_commit(
 # GitHub.
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize("status", [200, 403, 404, 500])
 @pytest.mark.parametrize(
     "path", [r"/pulls/\d+$", "/labels", "/contents/", "/comments", "/statuses", "/files"]
@@ -407,6 +410,7 @@ def test_a_write_that_is_answered_with_html_is_looked_for_and_tried_again(
     assert len(house.hub_repository.statuses_of(pull.head_sha)) == 2, "pending, and the answer"
 
 
+@pytest.mark.spread(7)
 @pytest.mark.parametrize("body", [[], {}, "text", None, {"number": "x"}, {"head": 5}, 7])
 @pytest.mark.parametrize("path", [r"/pulls/\d+$", "/labels", "/contents/", "/comments", "/files"])
 def test_json_that_is_not_githubs_leaves_no_commit_without_an_answer(

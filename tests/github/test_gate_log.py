@@ -39,6 +39,7 @@ def everything(house: Gatehouse, said: Any) -> tuple[str, ...]:
     return (said.log, said.summary, *said.outputs.values(), *reports)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize(
     "place", [("error",), ("parts", 0, "error"), ("parts", 0, "notes"), ("parts", 0, "name")]
@@ -59,6 +60,7 @@ def test_no_text_of_the_manifest_is_a_command(
     assert_harmless(*everything(house, said))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("payload", PAYLOADS)
 @pytest.mark.parametrize("status", ["completed", "failed"])
 @pytest.mark.parametrize("config", ["canary.yaml", "new.yaml"])

@@ -70,6 +70,7 @@ def earlier_comment(repository: Repository, pull: Pull, name: str = "gone") -> C
     return repository.add_comment(pull.number, body, BOT)
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize("round_", range(20))
 @pytest.mark.parametrize("count", [2, 4])
 def test_jobs_that_write_at_once_lose_no_section_when_edits_come_ten_seconds_late(

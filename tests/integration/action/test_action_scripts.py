@@ -235,6 +235,7 @@ def of_another_user(folder: Path) -> None:
 NEEDS_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="chown needs root")
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     "leave",
     [
@@ -254,6 +255,7 @@ def test_a_checkout_that_kept_its_credentials_is_refused(
     assert not runs(runner)
 
 
+@pytest.mark.spread(8)
 @pytest.mark.parametrize(
     ("name", "value"),
     [

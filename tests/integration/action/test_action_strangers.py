@@ -83,6 +83,7 @@ chmod -R a-w "$RECORDS/d1"
 }
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize("how", LINKS)
 def test_no_file_of_the_runner_leaves_through_the_artifact(machine: Machine, how: str) -> None:
     own = machine.root / "actions-runner" / "own"
@@ -283,6 +284,7 @@ def test_what_is_mounted_is_what_the_path_really_names(machine: Machine) -> None
     assert f"--volume={shared}/data:/data:ro" in training
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     ("where", "link_to"),
     [
@@ -382,6 +384,7 @@ SECRETS = {
 }
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("name", "value"), [(name, value) for name, values in SECRETS.items() for value in values]
 )

@@ -188,6 +188,7 @@ def wheel(folder: Path) -> str:
     return offered(folder / "told-1.0-py3-none-any.whl", content.getvalue())
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize(
     ("lock", "said"),
     [

@@ -66,7 +66,7 @@ def test_a_script_that_is_not_there_is_told_in_pythons_words(tmp_path: Path) -> 
     [
         (
             "pythn3",
-            "cannot start pythn3: No such file or directory (did you mean 'python3'? Or name",
+            "cannot start pythn3: No such file or directory (did you mean 'python3'? Or give",
         ),
         ("/nowhere/python", "cannot start /nowhere/python: No such file or directory (did you"),
         ("./train.sh", "cannot start ./train.sh: Exec format error (let its first line name an"),

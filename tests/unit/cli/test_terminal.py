@@ -122,6 +122,7 @@ def with_value(document: dict[str, Any], place: tuple[Any, ...], value: Any) -> 
     return found
 
 
+@pytest.mark.spread(1)
 @pytest.mark.parametrize("given", [STEERING, {STEERING: STEERING}], ids=["text", "mapping"])
 def test_no_verb_prints_what_is_wrong_in_a_record_as_it_stands(
     terminal: Terminal, tmp_path: Path, given: Any

@@ -169,6 +169,7 @@ def test_a_tracker_in_a_scripts_own_arguments_excuses_nothing() -> None:
     assert all(change.cosmetic for change in config_changes(before, after))
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(
     "command", ["python t.py", ["python", 3], {"a": 1}, [["x"]], 7, ["env"] * 200_000]
 )

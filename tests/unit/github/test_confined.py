@@ -42,6 +42,7 @@ DEEP = (
 )
 
 
+@pytest.mark.spread(4)
 @pytest.mark.parametrize(
     ("template", "why"),
     [

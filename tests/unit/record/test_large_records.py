@@ -25,6 +25,7 @@ MANY = 20_000
 SOURCE = Source("a" * 40)
 
 
+@pytest.mark.spread(12)
 @pytest.mark.parametrize("escape", [markdown_cell, markdown_code, tidy])
 @pytest.mark.parametrize(
     "part",
@@ -65,6 +66,7 @@ PLACES: tuple[tuple[tuple[str, ...], Callable[[int], Any]], ...] = (
 )
 
 
+@pytest.mark.spread(3)
 @pytest.mark.parametrize(("place", "filled"), PLACES)
 def test_no_part_of_a_record_makes_an_answer_take_minutes(
     tmp_path: Path, place: tuple[str, ...], filled: Callable[[int], Any]

@@ -288,6 +288,7 @@ SCRIPTS = {
 }
 
 
+@pytest.mark.spread(8)
 @pytest.mark.parametrize("had", [False, True], ids=["fresh", "again"])
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=[*SCRIPTS])
 def test_a_second_launch_sees_and_leaves_what_the_first_did(
@@ -566,6 +567,7 @@ SPAWNED = (
 )
 
 
+@pytest.mark.spread(6)
 @pytest.mark.parametrize(
     ("call", "program"),
     [
