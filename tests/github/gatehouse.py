@@ -82,8 +82,9 @@ class Gatehouse:
 
     def commit(self, branch: str = "main", files: Mapping[str, str] | None = None) -> str:
         """A commit on a branch (made at the default branch where it is new), pushed."""
-        known = git(self.work, "branch", "--list", branch)
-        git(self.work, "checkout", "-q", *(() if known else ("-b",)), branch)
+        if branch != "main":
+            known = git(self.work, "branch", "--list", branch)
+            git(self.work, "checkout", "-q", *(() if known else ("-b",)), branch)
         self.runs += 1
         content = {CONFIG: BASE_CONFIG, "change": str(self.runs), **(files or {})}
         for path, text in content.items():
@@ -95,7 +96,8 @@ class Gatehouse:
         sha = git(self.work, "rev-parse", "HEAD")
         names = git(self.work, "ls-files").splitlines()
         content = {name: (self.work / name).read_text() for name in names}
-        git(self.work, "checkout", "-q", "main")
+        if branch != "main":
+            git(self.work, "checkout", "-q", "main")
         at = branch if branch == "main" else ""
         return self.hub_repository.add_commit(content, sha=sha, branch=at)
 
