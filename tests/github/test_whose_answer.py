@@ -45,6 +45,7 @@ def changed(house: Gatehouse) -> RunRecord:
 CHANNELS = [{}, {"comment": "false"}, {"status": "none"}, {"comment": "false", "status": "none"}]
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("inputs", CHANNELS, ids=str)
 def test_a_label_that_comes_just_after_a_push_accepts_nothing(
     house: Gatehouse, inputs: dict[str, str]
@@ -59,6 +60,7 @@ def test_a_label_that_comes_just_after_a_push_accepts_nothing(
     assert said.outputs["verdict"] == "changed"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("inputs", CHANNELS, ids=str)
 def test_a_label_where_nothing_was_ever_judged_accepts_nothing(
     house: Gatehouse, inputs: dict[str, str]
@@ -71,6 +73,7 @@ def test_a_label_where_nothing_was_ever_judged_accepts_nothing(
     assert expected in said.summary
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("inputs", [*CHANNELS[:3], {"comment": "false", "status": "check-run"}])
 def test_a_label_after_the_answer_accepts_wherever_the_answer_is(
     house: Gatehouse, inputs: dict[str, str]
@@ -82,6 +85,7 @@ def test_a_label_after_the_answer_accepts_wherever_the_answer_is(
     assert said.code == 0
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("inputs", CHANNELS[:3], ids=str)
 def test_an_error_is_no_judgement_that_a_label_could_accept(
     house: Gatehouse, inputs: dict[str, str]
@@ -260,6 +264,7 @@ def test_a_stranger_turns_nothing_green(house: Gatehouse, stranger: Fork) -> Non
     assert house.status(pull.head_sha)[0] == "failure"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stranger_who_came_first_is_replaced_by_the_repositorys_own_run(
@@ -279,6 +284,7 @@ def test_a_stranger_who_came_first_is_replaced_by_the_repositorys_own_run(
     assert state(house, pull.head_sha, kind) == "success"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("first", ["victim", "stranger"])
 @pytest.mark.parametrize("author", ["mona", None])
 def test_of_two_forks_the_commits_author_has_the_word_then_the_older_pull_request(
@@ -440,6 +446,7 @@ def next_job(house: Gatehouse) -> None:
     house.runs -= 1
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("first", [0.1, 0.2])
 def test_of_the_jobs_of_one_run_the_worst_answer_stays(
@@ -456,6 +463,7 @@ def test_of_the_jobs_of_one_run_the_worst_answer_stays(
     assert state(house, pull.head_sha, kind) == "success"
 
 
+@pytest.mark.spread(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("time", [0.1, 0.2])
 def test_pending_covers_no_answer_of_another_job_of_the_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import statistics
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -32,7 +33,13 @@ def _loaded(kind: str) -> RunRecord:
 
 def example(kind: str = "sft") -> RunRecord:
     """A real record, to be changed at will."""
-    return _loaded(kind).model_copy(deep=True)
+    return copied(_loaded(kind))
+
+
+def copied(whole: RunRecord) -> RunRecord:
+    """A deep copy, in a third of the time that `model_copy` takes."""
+    made: RunRecord = pickle.loads(pickle.dumps(whole, pickle.HIGHEST_PROTOCOL))
+    return made
 
 
 def step_time(median_s: float, mean_s: float, count: int = 90) -> Distribution:
@@ -63,7 +70,7 @@ def record(
 ) -> RunRecord:
     """The example of a trainer (or `of`) as a run of one launch with this step time, and so many
     CPU seconds per step, of which it waited for none; `number` orders runs in time."""
-    base = example(kind) if of is None else of.model_copy(deep=True)
+    base = example(kind) if of is None else copied(of)
     mean = median_s if mean_s is None else mean_s
     steps = len(base.stability.loss_values)
     tokens = base.tokens["input_tokens"] / steps
@@ -155,7 +162,7 @@ def noise_model(sd: float = 0.01, *, pair_sd: float | None = None, **rest: Any) 
 def altered(whole: RunRecord, *path: str | int, to: Any) -> RunRecord:
     """A copy in which one place, through sections, keys and positions, holds something else; "nan"
     and its like are the numbers that a reader makes of them."""
-    made = whole.model_copy(deep=True)
+    made = copied(whole)
     to = [jsonio.number(value) for value in to] if isinstance(to, list) else jsonio.number(to)
     *places, last = path
     inner: Any = made
